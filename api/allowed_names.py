@@ -1,26 +1,35 @@
 """Where this node lets clients ask for what is off by default: a priority, and a hold without a deadline.
 
 Both are settings of each node, looked at by the node that is asked: all nodes should have the same. A prefix
-covers its own name and all below it, by whole parts.
+covers its own name and all below it, by whole parts. A namespace may say otherwise. Those are part of the
+state, so the state machine decides; what is said here is for which names this node does not allow it.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
-from api.problems import ProblemError
-from lockstate.commands import PRIORITY_DEFAULT, AcquireAs, Command, Numbered, Uncommon
+import msgspec
+
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    AcquireAs,
+    Command,
+    Numbered,
+    Uncommon,
+)
 
 EVERYWHERE: Final = "*"
 """The word that stands for all names among the prefixes."""
+_UNCOMMON: Final = frozenset(get_args(Uncommon))
+"""The classes of commands that can ask for any of it."""
 
 
 class AllowedNames:
     """The prefixes that a setting has."""
 
-    __slots__ = ("_everywhere", "_prefixes", "_setting")
+    __slots__ = ("_everywhere", "_prefixes")
 
-    def __init__(self, setting: str, prefixes: Iterable[str] = ()) -> None:
-        self._setting = setting
+    def __init__(self, prefixes: Iterable[str] = ()) -> None:
         self._prefixes = frozenset(prefixes)
         self._everywhere = EVERYWHERE in self._prefixes
 
@@ -33,34 +42,34 @@ class AllowedNames:
             name = name[:slash]
         return True
 
-    def check(self, names: Iterable[str], what: str) -> None:
-        """Raise ProblemError if it is not allowed for all names; `what` begins with the field's name."""
-        for name in names:
-            if not self.covers(name):
-                setting = f"setting {self._setting}, flag --{self._setting.replace('_', '-')}"
-                raise ProblemError(
-                    "invalid-request",
-                    f"{what}: this node does not allow it for {name!r} ({setting})",
-                )
+    def missing(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the names for which it is not allowed."""
+        return tuple([name for name in names if not self.covers(name)])
 
 
 class AllowedForFew(NamedTuple):
     """Where a node allows what only few may have; by default nowhere."""
 
-    priority: AllowedNames = AllowedNames("allow_priority")
-    no_deadline: AllowedNames = AllowedNames("allow_no_deadline")
+    priority: AllowedNames = AllowedNames()
+    no_deadline: AllowedNames = AllowedNames()
 
-    def check(self, command: Command) -> None:
-        """Raise ProblemError if a command, or one in a frame, asks for what this node does not allow."""
-        for each in command.commands if isinstance(command, Numbered) else (command,):
-            if not isinstance(each, Uncommon):
-                continue
-            locks = each.locks if isinstance(each, AcquireAs) else ()
-            names = [lock.name for lock in locks] or [each.name]
-            if each.priority != PRIORITY_DEFAULT:
-                self.priority.check(names, f"priority: {each.priority}")
-            if each.is_endless:
-                self.no_deadline.check(names, "no_deadline: true")
+    def told(self, command: Command) -> Command:
+        """Return a command that says, of itself or of those in its frame, what this node does not allow."""
+        if isinstance(command, Numbered):
+            if _UNCOMMON.isdisjoint(map(type, command.commands)):
+                return command
+            each = tuple([self._told(one) if isinstance(one, Uncommon) else one for one in command.commands])
+            return msgspec.structs.replace(command, commands=each)
+        return self._told(command) if isinstance(command, Uncommon) else command
+
+    def _told(self, command: Uncommon) -> Uncommon:
+        locks = command.locks if isinstance(command, AcquireAs) else ()
+        names = [lock.name for lock in locks] or [command.name]
+        priority = self.priority.missing(names) if command.priority != PRIORITY_DEFAULT else ()
+        endless = self.no_deadline.missing(names) if command.is_endless else ()
+        if (command.priority_not_for, command.endless_not_for) == (priority, endless):
+            return command
+        return msgspec.structs.replace(command, priority_not_for=priority, endless_not_for=endless)
 
 
 NOWHERE: Final = AllowedForFew()
@@ -69,6 +78,4 @@ NOWHERE: Final = AllowedForFew()
 
 def allowed(priority: Iterable[str] = (), no_deadline: Iterable[str] = ()) -> AllowedForFew:
     """Return what a node allows whose settings have these prefixes."""
-    return AllowedForFew(
-        AllowedNames("allow_priority", priority), AllowedNames("allow_no_deadline", no_deadline)
-    )
+    return AllowedForFew(AllowedNames(priority), AllowedNames(no_deadline))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from api.views import Holder, Leader, Revocation, holders_of, revocation_of
+from api.views import Holder, Leader, QuotaView, Revocation, SettingsView, holders_of, revocation_of
 from cluster.consensus.member_list import Members
 from holdfast import wire
 from lockstate import results
@@ -192,6 +192,22 @@ class FenceForgotten(Answer):
     revision: int
 
 
+class NamespaceSet(Answer):
+    """What a namespace says from now on; null if it was removed."""
+
+    prefix: str
+    settings: SettingsView | None
+    revision: int
+
+
+class QuotaSet(Answer):
+    """What a principal may have from now on; null if it has no quota of its own."""
+
+    principal: str
+    quota: QuotaView | None
+    revision: int
+
+
 class PermitsGranted(Answer):
     """Permits of a semaphore, of which `available` are left for others; `limit` is how many there are."""
 
@@ -275,6 +291,7 @@ class Refusals(msgspec.Struct, kw_only=True):
 
     refusals: tuple[RefusedAttempt, ...]
     count: int
+    node_id: str
 
 
 class LeadershipTransferred(msgspec.Struct):

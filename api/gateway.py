@@ -12,11 +12,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
+import msgspec
+
 from api import problems, right_calls, rights_needed, sight
 from api.allowed_names import NOWHERE, AllowedForFew
 from api.node import Applied, Begun, NodeState, ServingNode
 from api.problems import ProblemError
 from api.rights import ANYBODY, EVERYTHING, Principal
+from api.turns import Turns
 from api.views import Read
 from cluster.config import check_member, check_node_id
 from cluster.config_sources import WrongValueError
@@ -26,6 +29,7 @@ from holdfast import wire
 from holdfast.token_lines import Right
 from lockstate import newer
 from lockstate.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
+from lockstate.ids import HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.requests import older_form
 from lockstate.results import GrantedSeveral, Reason, Refused, Result
@@ -56,16 +60,21 @@ class Gateway:
         node: ServingNode,
         principal: Principal = ANYBODY,
         allowed: AllowedForFew = NOWHERE,
+        turns: Turns | None = None,
     ) -> None:
-        """Pass on to `node` what `principal` has the right for, and what is allowed for few."""
+        """Pass on to `node` what `principal` has the right for, and what is allowed for few.
+
+        Large answers take their turns with all those that share `turns`.
+        """
         self._node = node
         self._allowed = allowed
+        self._turns = turns or Turns()
         self.principal = principal
         self.rights = principal.rights
 
     def of(self, principal: Principal) -> "Gateway":
         """Return the gateway of a principal to the same node."""
-        return Gateway(self._node, principal, self._allowed)
+        return Gateway(self._node, principal, self._allowed, self._turns)
 
     @property
     def node(self) -> NodeState:
@@ -76,7 +85,8 @@ class Gateway:
 
     async def submit(self, command: Command, kind: type[R], timeout_s: float) -> Outcome[R]:
         """Have one command applied; return what became of it. Raises ProblemError, ClusterError."""
-        applied = await self._node.submit(self._known(command), timeout_s)
+        known = self._known(command)
+        applied = await self._node.submit(known, timeout_s, self._asking(known))
         return self._outcome(command, applied, kind)
 
     async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> Outcome[R]:
@@ -85,20 +95,18 @@ class Gateway:
         Raises ProblemError, ClusterError.
         """
         known = cast("MayWait", self._known(command))
-        if isinstance(known, AddLocks):
-            await self._check_endless(known, timeout_s)
-        return self._outcome(known, await self._node.acquire(known, timeout_s), kind)
+        applied = await self._node.acquire(known, timeout_s, self._asking(known))
+        return self._outcome(known, applied, kind)
 
-    async def _check_endless(self, command: AddLocks, timeout_s: float) -> None:
-        """Refuse to let a hold without a deadline have names for which that is not allowed.
+    def _told_of_endless(self, command: AddLocks) -> AddLocks:
+        """Return an addition that says for which names this node allows no hold without a deadline.
 
-        Only the state tells whether it has one. Raises ProblemError, ClusterError.
+        Whether it is one never changes: one that is known here to have a deadline needs no such word.
         """
-        is_endless = self._node.machine.is_endless(command.hold_id)
-        if is_endless is None:  # it may have been granted through another node, just now
-            is_endless = await self._node.read(lambda machine: machine.is_endless(command.hold_id), timeout_s)
-        if is_endless:
-            self._allowed.no_deadline.check([lock.name for lock in command.locks], "no_deadline: true")
+        if self._node.machine.is_endless(command.hold_id) is False:
+            return command
+        missing = self._allowed.no_deadline.missing([lock.name for lock in command.locks])
+        return msgspec.structs.replace(command, endless_not_for=missing)
 
     async def acquire_several(
         self, command: MayWait, timeout_s: float
@@ -109,7 +117,7 @@ class Gateway:
         cancels the wait, or ends the hold. Raises as `acquire`.
         """
         known = cast("MayWait", self._known(command))
-        applied = await self._node.acquire(known, timeout_s)
+        applied = await self._node.acquire(known, timeout_s, self._asking(known))
         outcome = self._outcome(known, applied, GrantedSeveral)
         try:
             return outcome, await self.wait_until(outcome.result.at_ms)
@@ -124,7 +132,8 @@ class Gateway:
 
         Raises ProblemError, ClusterError.
         """
-        return self._node.begin(self._known(command), timeout_s)
+        known = self._known(command)
+        return self._node.begin(known, timeout_s, self._asking(known))
 
     def outcome(self, command: Command, begun: Begun, kind: type[R]) -> Outcome[R]:
         """Return what became of a command that has an outcome. Raises ProblemError, ClusterError."""
@@ -160,7 +169,9 @@ class Gateway:
         if self.rights is not EVERYTHING:
             rights_needed.check_command(self.rights, command)
         if type(command) in _MAY_BE_UNCOMMON:
-            self._allowed.check(command)
+            command = self._allowed.told(command)
+        elif isinstance(command, AddLocks):
+            command = self._told_of_endless(command)
         rules = RULES[self._node.machine.rules]
         is_known = newer.is_known(command, rules.number)
         if is_known and command.__struct_config__.tag <= rules.command_tag_max:  # type: ignore[operator]
@@ -174,6 +185,12 @@ class Gateway:
                 retry_after_ms=UPGRADE_RETRY_MS,
             )
         return older
+
+    def _asking(self, command: Command) -> str:
+        """Return who asks, for the log: "" of a frame whose session is theirs."""
+        machine, name = self._node.machine, self.principal.name
+        is_implied = type(command) is Numbered and name and machine.belongs_to(command.session_id, name)
+        return "" if is_implied else name
 
     async def wait_until(self, cluster_ms: int) -> int:
         """Wait until cluster time is `cluster_ms`; return how many milliseconds that took.
@@ -204,6 +221,26 @@ class Gateway:
         """Return what `query` finds in a state as new as every answer before. Raises ClusterError."""
         return await self._node.read(query, timeout_s)
 
+    async def read_own(
+        self, query: Callable[[LockMachine], T], lease_id: SessionId | HoldId, nothing: T, timeout_s: float
+    ) -> T:
+        """Return what `query` finds of a session or hold; `nothing` if it belongs to another principal.
+
+        Raises ClusterError.
+        """
+        return await self._node.read(self.own(query, lease_id, nothing), timeout_s)
+
+    def own(
+        self, query: Callable[[LockMachine], T], lease_id: SessionId | HoldId, nothing: T
+    ) -> Callable[[LockMachine], T]:
+        """Return a query that finds `nothing` of a session or hold that belongs to another principal."""
+        asking = self.principal.name
+
+        def find(machine: LockMachine) -> T:
+            return query(machine) if machine.is_of(lease_id, asking) else nothing
+
+        return find
+
     def check_watch(self, prefix: str) -> None:
         """Refuse a watch of names that may not all be read: a stream has no gaps. Raises ProblemError."""
         rights_needed.check_start(self.rights, Right.READ, prefix)
@@ -220,15 +257,17 @@ class Gateway:
         *,
         name: str | None,
         is_stale: bool,
+        is_large: bool = False,
     ) -> Read:
         """Return what `query` finds as `show` shows it, of a new state or of the node's own, with its age.
 
         It is about `name`, which the principal must have the right to read; None if `show` leaves out itself
-        what may not be seen. Raises ProblemError, ClusterError.
+        what may not be seen. A large answer waits for its turn. Raises ProblemError, ClusterError.
         """
         if name is not None:
             rights_needed.check_name(self.rights, Right.READ, name)
-        view = await self._view(query, show, timeout_s, is_stale=is_stale)
+        how = self._large_view if is_large else self._view
+        view = await how(query, show, timeout_s, is_stale=is_stale)
         sight.read(self.rights, view)
         return view
 
@@ -242,17 +281,32 @@ class Gateway:
     ) -> Read:
         if not is_stale:
             return show(await self._node.read(query, timeout_s))
+        return _aged(show, *self._find(query))
+
+    async def _large_view(
+        self,
+        query: Callable[[LockMachine], T],
+        show: Callable[[T], Read],
+        timeout_s: float,
+        *,
+        is_stale: bool,
+    ) -> Read:
+        """Find and show in turns of their own. What is found may be newer than it has to be, never older."""
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        if not is_stale:
+            # The reads of many clients are answered at one place in the log: there it would be one pause.
+            await self._node.read(_nothing, timeout_s)
+        async with self._turns.turn(deadline_s):
+            found, revision, lag_ms = self._find(query)
+        async with self._turns.turn(deadline_s):
+            return _aged(show, found, revision, lag_ms) if is_stale else show(found)
+
+    def _find(self, query: Callable[[LockMachine], T]) -> tuple[T, int, int | None]:
+        """Return what the state of this node has, its revision, and how long ago it heard from a leader."""
         if self._node.has_failed:
             raise ShuttingDown("this node broke; ask another")
         machine = self._node.machine
-        found = query(machine)
-        revision, lag_ms = machine.revision, self._node.status().lag_ms
-        try:
-            view = show(found)
-        except ProblemError as missing:
-            raise problems.as_of(missing, revision, lag_ms) from missing
-        view.revision, view.lag_ms = revision, lag_ms
-        return view
+        return query(machine), machine.revision, self._node.status().lag_ms
 
     # -- the cluster ----------------------------------------------------------------------------------------
 
@@ -300,3 +354,18 @@ class Gateway:
 
 def _wrong_value(wrong: WrongValueError) -> ProblemError:
     return ProblemError("invalid-request", f"{wrong.setting}: {wrong.value!r}; {wrong.allowed}")
+
+
+def _nothing(machine: LockMachine) -> None:
+    """Find nothing: the answer says that this node has seen everything that was answered before."""
+    del machine
+
+
+def _aged(show: Callable[[T], Read], found: T, revision: int, lag_ms: int | None) -> Read:
+    """Return what was found in the node's own state, with its age. Raises ProblemError, with it as well."""
+    try:
+        view = show(found)
+    except ProblemError as missing:
+        raise problems.as_of(missing, revision, lag_ms) from missing
+    view.revision, view.lag_ms = revision, lag_ms
+    return view

@@ -108,11 +108,11 @@ class ServingNode(NodeState, Protocol):
     A call that fails raises a ClusterError, which says whether it had an effect.
     """
 
-    async def submit(self, command: Command, timeout_s: float) -> Applied:
-        """Replicate one command and return its result."""
+    async def submit(self, command: Command, timeout_s: float, principal: str = "") -> Applied:
+        """Replicate one command of a principal, "" if it is not known, and return its result."""
         ...
 
-    def begin(self, command: Command, timeout_s: float) -> Begun:
+    def begin(self, command: Command, timeout_s: float, principal: str = "") -> Begun:
         """Replicate one command that does not wait in a queue, for a caller that has no task to wait in."""
         ...
 
@@ -120,7 +120,7 @@ class ServingNode(NodeState, Protocol):
         """Undo what was begun for a client that went away, as when the task of an `acquire` is cancelled."""
         ...
 
-    async def acquire(self, command: MayWait, timeout_s: float) -> Applied:
+    async def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> Applied:
         """Replicate a request and wait in the queue, if it has to. Cancelled with the calling task."""
         ...
 

@@ -14,7 +14,7 @@ import msgspec
 from api.views import CycleStep, Holder, holders_of
 from cluster.errors import ClusterError
 from holdfast import wire
-from lockstate.results import Reason, Refused
+from lockstate.results import QuotaExceeded, Reason, Refused, RefusedInNamespace
 
 RETRY_MS_MAX: Final = 1000
 """Milliseconds after which a client that was refused a held lock may ask again, at the latest."""
@@ -42,6 +42,9 @@ class Problem(msgspec.Struct, kw_only=True):
     available: int | msgspec.UnsetType = msgspec.UNSET
     limit: int | msgspec.UnsetType = msgspec.UNSET
     remaining: int | msgspec.UnsetType = msgspec.UNSET
+    namespace: str | msgspec.UnsetType = msgspec.UNSET
+    quota: str | msgspec.UnsetType = msgspec.UNSET
+    used: int | msgspec.UnsetType = msgspec.UNSET
     highest_token: int | msgspec.UnsetType = msgspec.UNSET
     version: int | msgspec.UnsetType = msgspec.UNSET
     mod_revision: int | msgspec.UnsetType = msgspec.UNSET
@@ -74,6 +77,10 @@ class ProblemError(Exception):
         """Whether an earlier attempt, with the same `request_id`, was refused so."""
         self.hidden = 0
         """How many holders, or steps of a cycle, are left out because the caller may not read them."""
+        self.quota = refused.quota if isinstance(refused, QuotaExceeded | RefusedInNamespace) else ""
+        """Which quota has no room."""
+        self.namespace = refused.namespace if isinstance(refused, RefusedInNamespace) else ""
+        """The prefix of the namespace that does not allow it."""
         self.facts: Mapping[str, int | None] = facts or (refused.facts if refused is not None else {})
 
 
@@ -142,6 +149,10 @@ def document(problem: ProblemError, request_id: str) -> Problem:
         result.retry_after_ms = problem.retry_after_ms
     if problem.is_repeated:
         result.repeated = True
+    if problem.namespace:
+        result.namespace = problem.namespace
+    if problem.quota:
+        result.quota = problem.quota
     if problem.hidden:
         result.hidden = problem.hidden
     for name, number in problem.facts.items():

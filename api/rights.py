@@ -73,6 +73,19 @@ class Rights:
         ]
         return min(lacking, default=None)
 
+    def with_implied(self, right: Right, implied: Right) -> "Rights":
+        """Return these rights, where whoever has `right` has `implied` as well.
+
+        A `right` without a prefix counts everywhere then.
+        """
+        is_everywhere = self.on_the_whole(right)
+        return Rights(
+            {
+                prefix: rights | {implied} if is_everywhere or right in rights else rights
+                for prefix, rights in self._by_prefix.items()
+            }
+        )
+
     def _rule(self, name: str) -> str:
         """Return the longest prefix that covers a name, "" if none does but that for everything."""
         rules = self._by_prefix

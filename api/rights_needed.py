@@ -50,6 +50,8 @@ from lockstate.commands import (
     ResizeSemaphore,
     ResumeStream,
     Revoke,
+    SetNamespace,
+    SetQuota,
     TakeRate,
     TransactCells,
 )
@@ -65,6 +67,10 @@ class Need(NamedTuple):
     """Whether not even that."""
     on_everything: bool = False
     """Whether the right is needed for all names: what is shown has none by which it could be left out."""
+    on_the_whole: bool = False
+    """Whether the right is needed without a prefix: it is about the cluster, and not about names."""
+    instead: Right | None = None
+    """The right that will do as well."""
 
     def check(self, rights: Rights) -> None:
         """Refuse a principal that can in no case make this call. Raises ProblemError."""
@@ -74,14 +80,19 @@ class Need(NamedTuple):
         if self.on_everything:
             if not rights.everywhere(right):
                 raise forbidden(right, "")
-        elif not rights.somewhere(right):
+        elif self.on_the_whole:
+            if not rights.on_the_whole(right):
+                raise forbidden(right)
+        elif not (rights.somewhere(right) or (self.instead and rights.somewhere(self.instead))):
             raise forbidden(right)
 
 
 _OPEN: Final = Need(is_open=True)
 _KNOWN: Final = Need()
 _READ, _ACQUIRE, _FORCE = Need(Right.READ), Need(Right.ACQUIRE), Need(Right.FORCE)
-_ADMIN, _METRICS = Need(Right.ADMIN), Need(Right.METRICS)
+_ADMIN, _METRICS = Need(Right.ADMIN, on_the_whole=True), Need(Right.METRICS)
+_ADMIN_BELOW: Final = Need(Right.ADMIN)
+_READ_OR_ADMIN: Final = Need(Right.READ, instead=Right.ADMIN)
 _READ_ALL: Final = Need(Right.READ, on_everything=True)
 _FORCE_ALL: Final = Need(Right.FORCE, on_everything=True)
 
@@ -142,6 +153,12 @@ _CALLS: Final[dict[tuple[str, str], Need]] = {
     ("GET", wire.CELLS): _READ,
     ("GET", wire.AUDIT): _READ,
     ("GET", wire.REFUSALS): _ADMIN,
+    ("GET", wire.QUOTAS): _ADMIN,
+    ("PUT", wire.QUOTA): _ADMIN,
+    ("DELETE", wire.QUOTA): _ADMIN,
+    ("GET", wire.NAMESPACES): _READ_OR_ADMIN,
+    ("PUT", wire.NAMESPACE): _ADMIN_BELOW,
+    ("DELETE", wire.NAMESPACE): _ADMIN_BELOW,
     ("GET", wire.WATCH): _READ,
     ("GET", wire.STREAM): _ACQUIRE,
     ("GET", wire.CLUSTER): _KNOWN,
@@ -268,6 +285,22 @@ def _force_session(rights: Rights, _: ForceCloseSession) -> None:
         raise forbidden(Right.FORCE, "")
 
 
+def _set_quota(rights: Rights, _: SetQuota) -> None:
+    if not rights.on_the_whole(Right.ADMIN):
+        raise forbidden(Right.ADMIN)
+
+
+def _set_namespace(rights: Rights, command: SetNamespace) -> None:
+    """Check for all that lies in it. Without a prefix the right counts everywhere."""
+    if not rights.on_the_whole(Right.ADMIN):
+        check_below(rights, Right.ADMIN, command.prefix)
+
+
+def of_namespaces(rights: Rights) -> Rights:
+    """Return rights by which namespaces are read: whoever may set one may read it."""
+    return rights.with_implied(Right.ADMIN, Right.READ)
+
+
 def _put_cell(rights: Rights, command: PutCell) -> None:
     check_key(rights, Right.ACQUIRE, command.key)
 
@@ -330,6 +363,8 @@ _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     RenewByValue: _acquire_name,
     AcquireSeveral: _acquire_several,
     ForgetFence: _forget_fence,
+    SetQuota: _set_quota,
+    SetNamespace: _set_namespace,
     PutCell: _put_cell,
     DeleteCells: _delete_cells,
     TransactCells: _transact,

@@ -4,6 +4,7 @@ Whoever may read everything is shown everything, and nothing here looks at it.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from api import views
@@ -11,6 +12,7 @@ from api.problems import ProblemError
 from api.rights import Rights
 from holdfast.token_lines import Right
 from lockstate import limits
+from lockstate.audit import Linked
 from lockstate.machine import LockMachine
 from lockstate.results import Event, HolderView, Refused
 
@@ -169,36 +171,42 @@ def end_of_holdings(rights: Rights, page: views.HoldPage) -> None:
     page.next = f"{last.kind} {last.name}"
 
 
-def events(rights: Rights, machine: LockMachine, limit: int) -> tuple[list[Event], int]:
-    """Return what happened last, the newest first, and how much of that is left out.
+def events(rights: Rights, machine: LockMachine, limit: int, behind: int | None) -> tuple[list[Linked], int]:
+    """Return what `LockMachine.audit_records` does, and how much of that is left out.
 
     What has no name, as the end of a session, is seen by whoever may read everything.
     """
-    found: list[Event] = []
     hidden = 0
     known: dict[str, bool] = {}
-    for event in reversed(machine.state.audit):
+
+    def may_read(event: Event) -> bool:
+        nonlocal hidden
         name = event.name
         if name not in known:
             known[name] = bool(name) and rights.covers(Right.READ, name)
-        if known[name]:
-            found.append(event)
-            if len(found) == limit:
-                break
-        else:
-            hidden += 1
+        hidden += not known[name]
+        return known[name]
+
+    found = list(islice(machine.state.audit.records(may_read, behind), limit))
     return found, hidden
 
 
-def audit(rights: Rights, limit: int) -> tuple[Callable[[LockMachine], object], Callable[..., views.Audit]]:
+def own(records: list[Linked], principal: str) -> list[Linked]:
+    """Return the records of what was of a principal or of nobody; "" is told of all."""
+    return [linked for linked in records if not principal or linked[0].principal in ("", principal)]
+
+
+def audit(
+    rights: Rights, limit: int, behind: int | None
+) -> tuple[Callable[[LockMachine], object], Callable[..., views.Audit]]:
     """Return how the audit of all names is found and shown."""
 
-    def query(machine: LockMachine) -> tuple[list[Event], int]:
+    def query(machine: LockMachine) -> tuple[list[Linked], int]:
         if rights.everywhere(Right.READ):
-            return machine.audit(limit=limit), 0
-        return events(rights, machine, limit)
+            return machine.audit_records(limit=limit, behind=behind), 0
+        return events(rights, machine, limit, behind)
 
-    def shown(found: tuple[list[Event], int]) -> views.Audit:
+    def shown(found: tuple[list[Linked], int]) -> views.Audit:
         view = views.audit_of(found[0])
         _count(view, found[1])
         return view

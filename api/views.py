@@ -5,19 +5,17 @@ shown of locks, permits of semaphores; elections have neither. None of them cont
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 import msgspec
 
 from api import cursors
-from lockstate import results
-from lockstate.commands import PRIORITY_DEFAULT, Algorithm
+from lockstate import audit, results
+from lockstate.audit_record import AuditEvent, shown
+from lockstate.commands import PRIORITY_DEFAULT, Algorithm, NamespaceSettings, Quota
 from lockstate.modes import Mode, Scope
-from lockstate.owners import shown_owner
 from lockstate.results import (
     ElectionView,
     Event,
-    EventKind,
     FenceView,
     HighestToken,
     HolderView,
@@ -160,6 +158,81 @@ class SessionPage(Read):
     """Sessions, the oldest first, and the cursor to pass as `after` for more."""
 
     sessions: tuple[SessionRow, ...]
+    next: str | None
+
+
+class QuotaView(msgspec.Struct):
+    """How much one principal may have at a time; null stands for as much as there is room for."""
+
+    sessions: int | None
+    holds: int | None
+    waits: int | None
+    cells: int | None
+    fences: int | None
+    bytes: int | None
+
+
+class Used(msgspec.Struct):
+    """How much one principal has: `holds` with what it waits for, of which are `waits`."""
+
+    sessions: int
+    holds: int
+    waits: int
+    cells: int
+    fences: int
+    bytes: int
+
+
+class QuotaRow(msgspec.Struct):
+    """A principal: its own quota, or null, and what it has."""
+
+    principal: str
+    quota: QuotaView | None
+    used: Used
+
+
+class SettingsView(msgspec.Struct):
+    """What a namespace says of the names at and below its prefix; null leaves it open."""
+
+    ttl_ms_min: int | None
+    ttl_ms_max: int | None
+    lock_delay_ms_min: int | None
+    no_deadline: bool | None
+    priority: bool | None
+    holds: int | None
+    waits: int | None
+    cells: int | None
+    fences: int | None
+
+
+class NamespaceUsed(msgspec.Struct):
+    """How much there is in a namespace of what was made since it was set; `holds` with what waits."""
+
+    holds: int
+    waits: int
+    cells: int
+    fences: int
+
+
+class NamespaceRow(msgspec.Struct):
+    """A namespace, by its prefix."""
+
+    prefix: str
+    settings: SettingsView
+    used: NamespaceUsed
+
+
+class NamespacePage(Read):
+    """Namespaces by prefix, and the cursor to pass as `after` for more."""
+
+    namespaces: tuple[NamespaceRow, ...]
+    next: str | None
+
+
+class QuotaPage(Read):
+    """Principals by name, the quota of all others under "*", and the cursor to pass as `after` for more."""
+
+    quotas: tuple[QuotaRow, ...]
     next: str | None
 
 
@@ -307,26 +380,6 @@ class Fence(Read):
     current_token: int
 
 
-class AuditEvent(msgspec.Struct, kw_only=True):
-    """Something that happened. Times are milliseconds of cluster time, of which only differences matter."""
-
-    revision: int
-    event: EventKind
-    kind: HoldKind | Unset = UNSET
-    name: str
-    mode: Mode | Unset = UNSET
-    scope: Scope | Unset = UNSET
-    permits: int | Unset = UNSET
-    owner: str
-    token: int | Unset = UNSET
-    value: str | Unset = UNSET
-    ticket: int | Unset = UNSET
-    reason: str
-    at_ms: int
-    lasted_ms: int
-    ends_in_ms: int | Unset = UNSET
-
-
 class Audit(Read):
     """What happened last, the newest first."""
 
@@ -448,6 +501,42 @@ def session_page_of(found: tuple[list[results.SessionRow], str | None]) -> Sessi
     return SessionPage(tuple([SessionRow(*msgspec.structs.astuple(row)) for row in found[0]]), found[1])
 
 
+def quota_page_of(found: tuple[list[results.PrincipalRow], str | None]) -> QuotaPage:
+    """Return a page of principals as a JSON object."""
+    rows = [
+        QuotaRow(
+            row.principal,
+            quota_of(row.quota),
+            Used(row.sessions, row.holds, row.waits, row.cells, row.fences, row.bytes),
+        )
+        for row in found[0]
+    ]
+    return QuotaPage(tuple(rows), found[1])
+
+
+def quota_of(quota: Quota | None) -> QuotaView | None:
+    """Return a quota as a JSON object, null if there is none."""
+    return None if quota is None else QuotaView(**msgspec.structs.asdict(quota))
+
+
+def namespace_page_of(found: tuple[list[results.NamespaceRow], str | None]) -> NamespacePage:
+    """Return a page of namespaces as a JSON object."""
+    rows = [
+        NamespaceRow(
+            row.name,
+            settings_of(row.settings),
+            NamespaceUsed(row.holds, row.waits, row.cells, row.fences),
+        )
+        for row in found[0]
+    ]
+    return NamespacePage(tuple(rows), found[1])
+
+
+def settings_of(settings: NamespaceSettings) -> SettingsView:
+    """Return the settings of a namespace as a JSON object."""
+    return SettingsView(**msgspec.structs.asdict(settings))
+
+
 def holds_of(found: Holdings) -> HoldPage:
     """Return a page of holds and waits as a JSON object."""
     holds = tuple([held_of(hold) for hold in found.holds])
@@ -544,53 +633,11 @@ def fence_of(view: FenceView) -> Fence:
     return Fence(view.valid, view.current_token)
 
 
-def audit_of(events: Iterable[Event]) -> Audit:
-    """Return events as a JSON object."""
-    return Audit(tuple([event_of(event) for event in events]))
-
-
-_OF_NOBODY: Final = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN})
-"""Events of what no client has: they show no owner."""
-_OF_PLEAS: Final = frozenset({EventKind.REVOKED, EventKind.PUT_OFF})
-"""Events of holds that are to be given up: they say by when."""
+def audit_of(records: Iterable[audit.Linked]) -> Audit:
+    """Return records of the audit as a JSON object."""
+    return Audit(tuple([audit.row(*record) for record in records]))
 
 
 def event_of(event: Event) -> AuditEvent:
-    """Return an event as a JSON object, for the audit and for watchers."""
-    shown = AuditEvent(
-        revision=event.revision,
-        event=event.kind,
-        name=event.name,
-        owner=shown_owner(event.owner, event.session_id) if event.kind not in _OF_NOBODY else "",
-        reason=event.reason,
-        at_ms=event.now_ms,
-        lasted_ms=event.lasted_ms,
-    )
-    match event.kind:
-        case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED:
-            return shown  # a session has none of the fields below
-        case EventKind.FENCE_FORGOTTEN:
-            shown.token = event.token
-            return shown  # a resource is of no kind
-        case EventKind.DELAY_LIFTED:
-            shown.kind = event.of
-        case _:
-            shown.kind, shown.token = event.of, event.token
-    if event.ticket:
-        shown.ticket = event.ticket
-    if event.kind in _OF_PLEAS:
-        shown.ends_in_ms = event.ends_in_ms
-    if event.kind is EventKind.DELAY_LIFTED and event.of is HoldKind.LOCK:
-        shown.scope = event.scope
-    elif event.of is HoldKind.LOCK:
-        shown.mode, shown.scope = event.mode, event.scope
-    elif event.of is HoldKind.SEMAPHORE:
-        shown.permits = event.permits
-    if _tells_value(event):
-        shown.value = event.value
-    return shown
-
-
-def _tells_value(event: Event) -> bool:
-    """Whether an event tells what a leader says from now on, or what any other hold carries."""
-    return bool(event.value) if event.of is not HoldKind.ELECTION else event.kind is EventKind.ELECTED
+    """Return an event as a JSON object for watchers."""
+    return shown(event)

@@ -39,10 +39,13 @@ _RANGES: Final = {
     "head_timeout_ms": (100, 600_000),
     "idle_timeout_ms": (1_000, 24 * 3_600_000),
     "connections_per_address": (0, 1_000_000),
+    "requests_per_second": (0, 1_000_000),
     "state_bytes_max": (0, 1 << 50),
 }
 _PEER_FILES: Final = ("peer_cert", "peer_key", "peer_ca")
-_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca", "tokens", *_PEER_FILES)
+_FILES: Final = (
+    "tls_cert", "tls_key", "tls_client_ca", "tls_revoked", "tokens", *_PEER_FILES, "peer_revoked"
+)  # fmt: skip
 _WORDS: Final = {
     "peer_tls": ("off", "accept", "dial", "require"),
     "log_level": ("debug", "info", "warning", "error"),
@@ -101,6 +104,8 @@ class NodeConfig:
     head_timeout_ms: int = 10_000
     idle_timeout_ms: int = 75_000
     connections_per_address: int = 0
+    requests_per_second: int = 0
+    """Requests that this node takes of one principal, or of one address; 0 for any number."""
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
     allow_no_deadline: tuple[str, ...] = ()
@@ -126,11 +131,15 @@ class NodeConfig:
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     """The authorities of which one must have signed the certificate of each client."""
+    tls_revoked: Path | None = None
+    """The certificates of clients that count no longer."""
     peer_cert: Path | None = None
     """The certificate that this node shows its peers; without it links have no TLS."""
     peer_key: Path | None = None
     peer_ca: Path | None = None
     """The authorities of which one must have signed the certificate of each peer."""
+    peer_revoked: Path | None = None
+    """The certificates of peers that count no longer."""
     peer_tls: str = "off"
     """How far the cluster has gone to links with TLS (peers/peer_tls.py): `require`, or a step before."""
     tokens: Path | None = None
@@ -196,11 +205,15 @@ class NodeConfig:
             raise WrongValueError(missing, "", "a certificate and its key are given together")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise WrongValueError("tls_client_ca", str(self.tls_client_ca), "needs tls_cert and tls_key")
+        if self.tls_revoked is not None and self.tls_client_ca is None:
+            raise WrongValueError("tls_revoked", str(self.tls_revoked), "needs tls_client_ca")
         missing_files = [setting for setting in _PEER_FILES if getattr(self, setting) is None]
         if missing_files and len(missing_files) < len(_PEER_FILES):
             raise WrongValueError(missing_files[0], "", f"{', '.join(_PEER_FILES)} are given together")
         if missing_files and self.peer_tls != "off":
             raise WrongValueError("peer_tls", self.peer_tls, f"needs {', '.join(_PEER_FILES)}")
+        if missing_files and self.peer_revoked is not None:
+            raise WrongValueError("peer_revoked", str(self.peer_revoked), f"needs {', '.join(_PEER_FILES)}")
 
     @property
     def is_single(self) -> bool:

@@ -22,6 +22,7 @@ NUMBERS: Final = frozenset(
         "head_timeout_ms",
         "idle_timeout_ms",
         "connections_per_address",
+        "requests_per_second",
         "state_bytes_max",
     }
 )
@@ -49,9 +50,11 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "FILE",
         "let only clients in whose certificate one of these authorities has signed (PEM)",
     ),
+    "tls_revoked": ("FILE", "let no client in whose certificate has one of these serial numbers"),
     "peer_cert": ("FILE", "speak TLS 1.3 with other nodes, with the certificates in this file (PEM)"),
     "peer_key": ("FILE", "the private key of that certificate (PEM)"),
     "peer_ca": ("FILE", "let only nodes in whose certificate one of these authorities has signed (PEM)"),
+    "peer_revoked": ("FILE", "let no node in whose certificate has one of these serial numbers"),
     "peer_tls": (
         "STEP",
         "off, accept, dial or require: a running cluster goes to TLS step by step (default: require)",
@@ -76,6 +79,10 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "close a connection after this time without a request (default: 75000)",
     ),
     "connections_per_address": ("COUNT", "connections that one address may have (default: half of all)"),
+    "requests_per_second": (
+        "COUNT",
+        "requests of one principal, or without --tokens of one address (default: any number)",
+    ),
     "allow_host": ("NAME,...", "answer to these names, .DOMAIN for all below, * for any (default: own ones)"),
     "allow_origin": (
         "ORIGIN,...",

@@ -9,13 +9,17 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
+from cluster.commands import patience
 from cluster.commands.abandoned_waits import AbandonedWaits
 from cluster.commands.batcher import Batcher
 from cluster.commands.client_requests import ClientRequests
 from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.expiry import Alarms
-from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
+from cluster.commands.forwarded import Forwarded, frame, new_origin
+from cluster.commands.loads import load_of
+from cluster.commands.outbox import Answer, Outbox
+from cluster.commands.patience import Patience
 from cluster.commands.room import check_room
 from cluster.commands.rules import decode_entry, decode_state
 from cluster.commands.timers import GuardedTimers
@@ -53,7 +57,7 @@ from cluster.upkeep import Upkeep
 from lockstate import codec, limits, snapshot
 from lockstate.commands import Command
 from lockstate.machine import LockMachine
-from lockstate.results import Done, NumberedDone, Queued, Refused, Result
+from lockstate.results import Done, NumberedDone, Queued, Result
 
 logger = logging.getLogger(__name__)
 
@@ -93,13 +97,14 @@ class Group:
         self.peer_tls_watch: PeerTlsWatch | None = None
         """What keeps the TLS of the links, if they have any. Set before they are used."""
         self.is_shutting_down = False
-        self._batcher = Batcher()
+        self._batcher = Batcher(self._load_of)
         self._clock = ClusterClock(SystemClock())
         timers = GuardedTimers(self._loop, self._guarded)
         self._alarms = Alarms(timers, self._clock, self._pass_time)
         self._abandoned = AbandonedWaits(
             self.outbox, timers, self._clock, self._waiting_origins, self.request_flush
         )
+        self._patience = Patience(self._loop, self.request_flush)
         self._was_leader = False
         self._is_flush_due = False
         self.disk = DiskWatch()
@@ -132,7 +137,14 @@ class Group:
         # What is known to be committed was applied, and told, before this start.
         self._told_up_to = self.replica.log.committed
         self.requests = ClientRequests(
-            self.outbox, self.metrics.failures, self.request_flush, lambda: self.is_open, self._check_room
+            self.outbox,
+            self.metrics.failures,
+            self.request_flush,
+            lambda: self.is_open,
+            self._check_room,
+            rules=lambda: self.machine.rules,
+            load=self._load_of,
+            owner_of=lambda session_id: self.machine.owner_of(session_id),  # noqa: PLW0108 - of the machine then
         )
         self.journal = journal
         self.clocks = ClockWatch(
@@ -228,6 +240,7 @@ class Group:
         self.loop.stop()
         self._alarms.stop()
         self._abandoned.stop()
+        self._patience.stop()
         self.failed()
 
     @property
@@ -252,12 +265,12 @@ class Group:
         self._is_flush_due = False
         role = self.replica.role
         if role.is_leader:
-            self.loop.request_tick()
+            self._request_entry()
             return
         leader_id = self.leader_id()
         while leader_id is not None and self.outbox.unsent:
-            seqs, commands = self.outbox.take()
-            forwarded = Forwarded(role.term, self.outbox.origin, seqs, commands)
+            rules_known = self.peering.rules_known(leader_id)
+            forwarded = frame(role.term, self.outbox.origin, self.outbox.take(), rules_known)
             self.links.send(leader_id, FrameKind.FORWARD, forwarded)
 
     def forwarded(self, batch: Forwarded) -> None:
@@ -265,8 +278,22 @@ class Group:
         self._abandoned.heard(batch.origin)
         role = self.replica.role
         if role.is_leader and batch.term == role.term:
-            self._batcher.add(batch.origin, batch.seqs, batch.commands)
+            self._batcher.add(batch.origin, batch.seqs, batch.commands, batch.askers)
+            self._request_entry()
+
+    def _request_entry(self) -> None:
+        """Have what waits proposed at the end of this run of the loop; keepalives alone, when it is time.
+
+        What waits for something else, such as room in the log, is looked at by the timer's ticks.
+        """
+        if self.has_entry():
             self.loop.request_tick()
+        elif not self._patience.is_over:
+            self._patience.wait()
+
+    def _load_of(self, command: bytes) -> int:
+        """Return how much more than most commands this one makes all nodes do."""
+        return load_of(command, self.machine)
 
     def log_room(self) -> LogRoom:
         """Return what this node may still put into its log."""
@@ -300,8 +327,16 @@ class Group:
 
     def has_entry(self) -> bool:
         """Whether anything waits to be proposed, and may be."""
+        self._batcher.holds_named = self._rare.awaits_principals()
         is_waiting = bool(self.outbox.unsent) or not self._batcher.is_empty
-        return is_waiting and self.log_room() is not LogRoom.NOTHING
+        is_urgent = self.outbox.is_urgent or self._batcher.is_urgent
+        is_due = is_waiting and (is_urgent or self._patience.is_over or self._ends_soon())
+        return is_due and self.log_room() is not LogRoom.NOTHING
+
+    def _ends_soon(self) -> bool:
+        """Whether anything ends so soon that a keepalive of it must not wait for company."""
+        deadline_ms = self.machine.next_deadline_ms()
+        return deadline_ms is not None and deadline_ms - self._clock.now_ms() < patience.MARGIN_MS
 
     def entries(self) -> Iterator[bytes]:
         """Yield the next batches, each stamped now: our own clients' commands join those of the followers."""
@@ -312,6 +347,7 @@ class Group:
             if entry is None:
                 return
             self.metrics.entries_proposed += 1
+            self._patience.proposed()
             yield entry
 
     def apply(self, index: int, entry: bytes) -> None:
@@ -322,11 +358,14 @@ class Group:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
                     self._complete(seq, result, outcome.revision, is_repeated=seq in batch.repeated)
+        if self.outbox.unsent:
+            self.request_flush()  # it was their turn, since something has ended
         for settled in outcome.settled:
             self.waiters.wake(settled, outcome.revision)
         self.metrics.applied(outcome)
         self.events.append(outcome.events + outcome.cell_events)
         if self.replica.role.is_leader:
+            self._patience.applied()
             if outcome.events and index > self._told_up_to:
                 self._audit_log.tell(outcome.events)
                 self._endless_log.tell(outcome.events, self.machine)
@@ -336,17 +375,17 @@ class Group:
     def _complete(self, seq: int, result: Result, revision: int, *, is_repeated: bool) -> None:
         """Hand a result to who asked. Who is queued begins to wait here, before any event can come."""
         wait = waits = None
-        if isinstance(result, Queued) and self.outbox.is_pending(seq):
+        is_pending = self.outbox.is_pending
+        if type(result) is Queued and is_pending(seq):
             wait = self.waiters.add(result.hold_id)
-        elif isinstance(result, NumberedDone) and self.outbox.is_pending(seq):
+        elif type(result) is NumberedDone and Queued in map(type, result.results) and is_pending(seq):
             waits = {
                 place: self.waiters.add(each.hold_id)
                 for place, each in enumerate(result.results)
                 if isinstance(each, Queued)
             }
         self.outbox.complete(seq, Answer(result, revision, wait, is_repeated, waits), self.machine)
-        label = result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()
-        self.metrics.commands[label] += 1
+        self.metrics.answered(result)
 
     def parted(self, peer_id: str, difference: Difference) -> None:
         """Find out who is right: a leader's history differs from this node's log."""
@@ -470,7 +509,7 @@ class Group:
 
         It is told first which run of this node's process it is connected with.
         """
-        self.links.send(peer_id, FrameKind.FORWARD, Forwarded(_NO_TERM, self.outbox.origin, [], []))
+        self.links.send(peer_id, FrameKind.FORWARD, (_NO_TERM, self.outbox.origin, [], []))
         self.loop.peer_up(peer_id)
         if peer_id == self.replica.role.leader_id:
             self._resend()

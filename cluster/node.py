@@ -131,6 +131,7 @@ class Node:
         links = PeerLinks(config.node_id, config.secrets, {}, peering, configured=config.peers, tls=tls)
         if watch is not None:
             watch.plain_count = links.plain_count
+            watch.tls.revoked = links.end_revoked
         group.peer_tls_watch = watch
         return links
 
@@ -353,22 +354,22 @@ class Node:
 
     # -- commands and reads (see ClientRequests) ------------------------------------------------------------
 
-    def submit(self, command: Command, timeout_s: float) -> Coroutine[Any, Any, Answer]:
-        """Replicate one command and return its result and revision."""
-        return self.group.requests.submit(command, timeout_s)
+    def submit(self, command: Command, timeout_s: float, principal: str = "") -> Coroutine[Any, Any, Answer]:
+        """Replicate one command, of a principal if there is one; return its result and revision."""
+        return self.group.requests.submit(command, timeout_s, principal)
 
-    def begin(self, command: Command, timeout_s: float) -> "asyncio.Future[Answer]":
+    def begin(self, command: Command, timeout_s: float, principal: str = "") -> "asyncio.Future[Answer]":
         """Replicate one command that does not wait in a queue; return the future of its answer."""
-        return self.group.requests.begin(command, timeout_s)
+        return self.group.requests.begin(command, timeout_s, principal)
 
     def abandon(self, command: Command, begun: object) -> None:
         """Undo what was begun for a client that went away."""
         assert isinstance(begun, asyncio.Future), "that is what `begin` returned"
         self.group.requests.abandon(command, begun)
 
-    def acquire(self, command: MayWait, timeout_s: float) -> Coroutine[Any, Any, Answer]:
+    def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> Coroutine[Any, Any, Answer]:
         """Replicate a request that may wait in a queue, and wait there."""
-        return self.group.requests.acquire(command, timeout_s)
+        return self.group.requests.acquire(command, timeout_s, principal)
 
     def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> Coroutine[Any, Any, T]:
         """Answer from a state at least as new as every answer given before this call, anywhere."""
@@ -406,11 +407,15 @@ class Node:
         """Whether this node counts, serves, and has heard from a leader lately."""
         return self._is_ready(self.group.leader_id(), self._lag_ms())
 
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node is one of those of which a majority decides."""
+        return self.config.node_id in self.group.replica.membership.voters
+
     def _is_ready(self, leader_id: str | None, lag_ms: int | None) -> bool:
         is_broken = self.is_shutting_down or self.has_failed or self.group.divergence.is_in_doubt
-        is_voter = self.config.node_id in self.group.replica.membership.voters
         is_led = leader_id is not None and lag_ms is not None and lag_ms < READY_LAG_MS_MAX
-        return not is_broken and is_voter and is_led
+        return not is_broken and self.is_voter and is_led
 
     def _lag_ms(self) -> int | None:
         """Return for how long this node has heard from no leader, None if it never has since it started."""

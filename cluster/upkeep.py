@@ -114,10 +114,10 @@ class Upkeep:
             logger.warning("event=leader-lost leader=%s", self._leader_seen)
         self._leader_seen = leader_id
         self._end_waits_cut_off(leader_id)
-        if leader_id is not None and node.outbox.unsent:
-            # A leader that had been silent has spoken.
-            node.request_flush()
         node.outbox.give_up_due()
+        if leader_id is not None and node.outbox.unsent:
+            # A leader that had been silent has spoken, or it is the turn of what waited for what is given up.
+            node.request_flush()
         self._refusals.look()
         self._look_at_quorum()
         self._look_at_room()

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast import (
+    _audit_command,
     _cell_commands,
     _cert_commands,
     _cluster_commands,
@@ -24,16 +25,19 @@ from holdfast import (
     _exit_codes,
     _force_commands,
     _guardian,
+    _namespace_command,
+    _quota_command,
     _read_commands,
+    _refusals_command,
     _token_commands,
     _top,
 )
 from holdfast._client import Client
 from holdfast._ending import Ending
 from holdfast._inspector import ITEMS, Inspector
-from holdfast._operations import DEFAULT_PRIORITY
 from holdfast._printing import print_json
 from holdfast._run import run_under_lock
+from holdfast._wanted import DEFAULT_PRIORITY
 
 HOLD_ID_VARIABLE = "HOLDFAST_HOLD_ID"
 """The environment variable with the hold to release: other users can see arguments, but not this."""
@@ -121,6 +125,10 @@ def build_parser() -> argparse.ArgumentParser:
     get.add_argument("name", metavar="NAME")
     get.add_argument("--kind", choices=list(ITEMS), default="lock", help="or something else (default: lock)")
     _read_commands.add_parser(commands, duration_ms)
+    _audit_command.add_parser(commands)
+    _refusals_command.add_parser(commands)
+    _quota_command.add_parser(commands)
+    _namespace_command.add_parser(commands, duration_ms)
     _top.add_parser(commands, duration_ms)
     _cell_commands.add_parser(commands, duration_ms)
     _force_commands.add_parser(commands, duration_ms)
@@ -426,7 +434,10 @@ _COMMANDS: Mapping[str, Callable[[Inspector, argparse.Namespace], Awaitable[int]
     "list": _read_commands.list_,
     "session": _read_commands.session,
     "watch": _read_commands.watch,
-    "audit": _read_commands.audit,
+    "audit": _audit_command.run,
+    "refusals": _refusals_command.run,
+    "quota": _quota_command.run,
+    "namespace": _namespace_command.run,
     "top": _top.run,
     "cell": _cell_commands.cell,
     "take": _cell_commands.take,

@@ -10,13 +10,23 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from holdfast import _operations, _primitive_operations, wire
 from holdfast._durations import Seconds, to_ms, to_s
-from holdfast._errors import LeaseExpired, LeaseLost, LockHeld, LockTimeout, SessionExpired
+from holdfast._errors import (
+    LeaseExpired,
+    LeaseLost,
+    LockHeld,
+    LockTimeout,
+    OutcomeUnknown,
+    Refused,
+    SessionExpired,
+    Unavailable,
+)
 from holdfast._hold import Claim, Hold, Session, claim_of_locks
 from holdfast._keeping import Kept, current_task_alive
 from holdfast._lease import RELEASED
 from holdfast._operation import Operation
-from holdfast._operations import DEFAULT_PRIORITY, Grant, Opened, Wanted
+from holdfast._operations import Grant, Opened
 from holdfast._transport import Transport
+from holdfast._wanted import DEFAULT_PRIORITY, Wanted
 
 H = TypeVar("H", bound=Hold)
 S = TypeVar("S", bound=Session)
@@ -47,6 +57,7 @@ class Terms:
     is_value_secret: bool = False
     has_no_deadline: bool = False
     priority: int = DEFAULT_PRIORITY
+    is_pushed: bool = False
     max_hold_s: float | None = None
     on_lost: Callable[[Any], object] | None = None
 
@@ -63,6 +74,7 @@ class Terms:
         value_secret: bool = False,
         no_deadline: bool = False,
         priority: int = DEFAULT_PRIORITY,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: Callable[[Any], object] | None = None,
     ) -> "Terms":
@@ -71,6 +83,8 @@ class Terms:
             raise ValueError("give either ttl or session, not both")
         if no_deadline and (ttl is not None or session is not None):
             raise ValueError("give either no_deadline, or ttl or session")
+        if push and session is not None:
+            raise ValueError("give push to the session: it hears of what it loses as a whole")
         if ttl is None and session is None and not no_deadline:
             ttl = DEFAULT_TTL_S
         return Terms(
@@ -84,6 +98,7 @@ class Terms:
             is_value_secret=value_secret,
             has_no_deadline=no_deadline,
             priority=priority,
+            is_pushed=push,
             max_hold_s=None if max_hold is None else to_s(max_hold, "max_hold"),
             on_lost=on_lost,
         )
@@ -129,7 +144,8 @@ async def grant(transport: Transport, operation: Callable[[Wanted], Operation[Gr
 async def confirm(hold: Hold) -> None:
     """Start the lease of a late grant anew: counted from before a long wait, it would be over by now.
 
-    One that cannot be started anew is released. Raises LeaseLost when it was lost before we heard of it.
+    One that cannot be started anew is released. Raises LeaseLost when it was lost before we heard of it, and
+    OutcomeUnknown when nobody can say: that the renewal was not applied says nothing of the grant.
     """
     if hold.has_ended:  # its session was lost or closed while the grant was on its way
         raise hold.loss(hold.reason)
@@ -144,6 +160,9 @@ async def confirm(hold: Hold) -> None:
         is_confirmed = True  # there is nothing left to release
         lost = f"{hold.name!r} was granted and lost before we heard of it"
         raise LeaseLost(lost, error.code) from error
+    except (Refused, Unavailable) as error:
+        late = f"{hold.name!r} was granted too late to be relied on, and not renewed"
+        raise OutcomeUnknown(f"{late}; last: {error}") from error
     finally:
         if not is_confirmed:
             await hold.give_up()
@@ -209,6 +228,8 @@ class Acquirable(Generic[H]):
             hold.keep(max_hold_s=terms.max_hold_s, is_alive=is_alive)
         elif terms.max_hold_s is not None:
             hold.end_after(terms.max_hold_s)
+        if terms.is_pushed and hold.session is None:
+            hold.hear_losses()
         register(self._kept, hold)
         if terms.on_lost is not None:
             tell_loss(hold, terms.on_lost)
@@ -386,10 +407,29 @@ class Openable(Generic[S]):
 
 
 class SessionContext(Openable[Session]):
-    """A session to open, for whatever its user acquires in it."""
+    """A session to open, for whatever its user acquires in it. One that `is_pushed` is told of its losses."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        kept: set[Kept],
+        ttl_ms: int,
+        labels: Mapping[str, str],
+        *,
+        is_pushed: bool = False,
+    ) -> None:
+        super().__init__(transport, kept, ttl_ms, labels)
+        self._is_pushed = is_pushed
 
     def _opened(self, opened: Opened) -> Session:
         return Session(self._transport, opened)
+
+    async def open_for(self, is_alive: Callable[[], bool]) -> Session:
+        """Open one for an owner: once that is not alive, nobody keeps it alive any longer."""
+        session = await super().open_for(is_alive)
+        if self._is_pushed:
+            session.hear_losses()
+        return session
 
 
 def register(kept: set[Kept], item: Kept) -> None:

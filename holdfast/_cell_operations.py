@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast import wire
+from holdfast import _stream_more_forms, wire
 from holdfast._cell_values import (
     Cell,
     CellCompare,
@@ -19,6 +19,7 @@ from holdfast._cell_values import (
     Fields,
     Transacted,
 )
+from holdfast._durations import to_ms
 from holdfast._errors import OutcomeUnknown
 from holdfast._names import to_name
 from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
@@ -91,19 +92,31 @@ def put(
     """Write one cell, if it is as it was."""
     fields = put.fields()
     del fields["put"]
+    key = to_name(put.key)
+    numbered = None
+    if (if_version, if_mod_revision) == (None, None):
+        session_id = "" if put.session is None else put.session.session_id
+        ttl_ms = None if put.ttl is None else to_ms(put.ttl, "ttl")
+        numbered = _stream_more_forms.put(key, put.value, session_id, ttl_ms)
     return write(
-        _path(to_name(put.key)),
-        fields | _conditions(if_version, if_mod_revision) | {"request_id": new_request_id()},
+        _path(key),
+        lambda: fields | _conditions(if_version, if_mod_revision) | {"request_id": new_request_id()},
         lambda answer: decode(answer, CellWritten),
         method="PUT",
         always="value" if isinstance(put.value, str) else "value_base64",
+        numbered=numbered,
     )
 
 
 def delete(key: str, *, if_version: int | None = None, if_mod_revision: int | None = None) -> Operation[bool]:
     """Delete one cell, if it is as it was; the answer says whether it was there."""
-    fields = _conditions(if_version, if_mod_revision) | {"request_id": new_request_id()}
-    return write(_path(key), fields, lambda answer: decode(answer, _Deleted).deleted > 0, method="DELETE")
+    return write(
+        _path(key),
+        lambda: _conditions(if_version, if_mod_revision) | {"request_id": new_request_id()},
+        lambda answer: decode(answer, _Deleted).deleted > 0,
+        method="DELETE",
+        numbered=_stream_more_forms.delete(key) if (if_version, if_mod_revision) == (None, None) else None,
+    )
 
 
 def delete_some(prefix: str) -> Operation[tuple[int, bool]]:

@@ -11,9 +11,12 @@ from holdfast import (
     _access,
     _cluster_operations,
     _exchange,
+    _namespace_operations,
     _operations,
     _override_operations,
     _primitive_operations,
+    _quota_operations,
+    _streams,
     _values,
 )
 from holdfast._acquiring import (
@@ -33,12 +36,12 @@ from holdfast._keeping import Kept
 from holdfast._lease import FORKED, RELEASED
 from holdfast._metrics import Metrics
 from holdfast._names import Name, to_name
-from holdfast._operations import DEFAULT_PRIORITY, HoldKind
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._several import Together, WantedPermits, WantedRate
 from holdfast._tls import Tls, Trust, from_environment
 from holdfast._transaction import TransactionContext
 from holdfast._transport import Transport
+from holdfast._wanted import DEFAULT_PRIORITY, HoldKind
 from holdfast._watch import Watch
 
 OnLost = Callable[[Hold], object]
@@ -70,6 +73,7 @@ class Client:
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
         insecure_plain_token: bool = False,
+        stream: bool = True,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. `owner` is shown to others as the holder.
 
@@ -81,7 +85,9 @@ class Client:
         `token`, or the content of `token_file`, is for nodes that want to know who calls; the default is what
         HOLDFAST_ACCESS_TOKEN or HOLDFAST_ACCESS_TOKEN_FILE say. Over plain HTTP it is sent to this machine
         only, unless `insecure_plain_token` (or HOLDFAST_INSECURE_PLAIN_TOKEN=1) says otherwise.
-        Raises ValueError for what cannot be the URL of a node or a token, and for files that cannot be used.
+        Without `stream`, or with HOLDFAST_NO_STREAM=1, it speaks HTTP only, also when it is busy.
+        Raises ValueError for what cannot be the URL of a node or a token, for files that cannot be used, and
+        for a variable that means neither yes nor no.
         """
         given = tls or from_environment(os.environ)
         urls = _exchange.node_urls(nodes, os.environ, has_tls=given is not None)
@@ -93,7 +99,10 @@ class Client:
             for url in urls:
                 access.check(url)
         timeout_s = to_s(timeout, "timeout")
-        self._transport = Transport(urls, timeout_s, trust=trust, access=access, metrics=metrics)
+        has_streams = stream and not _streams.is_switched_off(os.environ)
+        self._transport = Transport(
+            urls, timeout_s, trust=trust, access=access, metrics=metrics, has_streams=has_streams
+        )
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._kept: set[Kept] = set()
 
@@ -133,6 +142,7 @@ class Client:
         value_secret: bool = False,
         no_deadline: bool = False,
         priority: int = DEFAULT_PRIORITY,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Lock:
@@ -148,6 +158,8 @@ class Client:
         `no_deadline`, which a node must allow, it has no lease: it is held until it is released or ended by
         others, also if this program dies.
         `priority` is 0 to 9: the highest waits first in the queue, where the nodes allow it.
+        With `push` the client hears at once that others have ended the hold, over a connection of its own,
+        and not with the next renewal; what lives in a `session` hears it with that, and so should many holds.
         `on_lost` is called with a hold that is lost.
         """
         return self.locks(
@@ -163,6 +175,7 @@ class Client:
             value_secret=value_secret,
             no_deadline=no_deadline,
             priority=priority,
+            push=push,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -181,6 +194,7 @@ class Client:
         value_secret: bool = False,
         no_deadline: bool = False,
         priority: int = DEFAULT_PRIORITY,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Lock:
@@ -198,6 +212,7 @@ class Client:
             value_secret=value_secret,
             no_deadline=no_deadline,
             priority=priority,
+            push=push,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -220,6 +235,7 @@ class Client:
         value_secret: bool = False,
         no_deadline: bool = False,
         priority: int = DEFAULT_PRIORITY,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Semaphore:
@@ -239,6 +255,7 @@ class Client:
             value_secret=value_secret,
             no_deadline=no_deadline,
             priority=priority,
+            push=push,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -257,6 +274,7 @@ class Client:
         timeout: Seconds | None = None,
         lock_delay: Seconds = 0,
         note: str = "",
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Together:
@@ -272,6 +290,7 @@ class Client:
             timeout=timeout,
             lock_delay=lock_delay,
             note=note,
+            push=push,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -295,6 +314,7 @@ class Client:
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
         session: Session | None = None,
         timeout: Seconds | None = None,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Election:
@@ -308,6 +328,7 @@ class Client:
             ttl=None,
             session=session,
             timeout=timeout,
+            push=push,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -321,13 +342,19 @@ class Client:
         )
 
     def session(
-        self, *, ttl: Seconds = DEFAULT_SESSION_TTL_S, labels: Mapping[str, str] | None = None
+        self,
+        *,
+        ttl: Seconds = DEFAULT_SESSION_TTL_S,
+        labels: Mapping[str, str] | None = None,
+        push: bool = False,
     ) -> SessionContext:
         """Return a session for `async with`: kept alive while its body runs, then closed.
 
-        One keepalive renews all that it holds; when it ends, all that is over.
+        One keepalive renews all that it holds; when it ends, all that is over. That others have ended it the
+        client hears with its next keepalive; that they have forced away one of its holds only from a request
+        that names the hold, as its release. With `push` it hears of both at once, over its own connection.
         """
-        return SessionContext(self._transport, self._kept, to_ms(ttl, "ttl"), labels or {})
+        return SessionContext(self._transport, self._kept, to_ms(ttl, "ttl"), labels or {}, is_pushed=push)
 
     def transaction(
         self,
@@ -454,10 +481,21 @@ class Client:
         return max(0.0, lease.remaining_s(self._transport.clock.now_s()))
 
     async def force_release(
-        self, name: Name, *, reason: str, lock_delay: Seconds = 0
+        self,
+        name: Name,
+        *,
+        reason: str,
+        lock_delay: Seconds = 0,
+        kind: HoldKind = "lock",
+        token: int | None = None,
     ) -> tuple[_values.Holder, ...]:
-        """End every hold of a lock, whoever has it, and return the former holders."""
-        operation = _operations.force_release(to_name(name), reason, to_ms(lock_delay, "lock_delay"))
+        """End every hold of a name, or the one with `token`, whoever has it, and return the former holders.
+
+        What they held stays closed for `lock_delay`; an election has no delay. Raises Refused: `wrong-kind`
+        when something of another kind is held, and `not-holder` when nobody has the token any more.
+        """
+        delay_ms = to_ms(lock_delay, "lock_delay")
+        operation = _override_operations.force_release(kind, to_name(name), reason, delay_ms, token=token)
         return await self._transport.call(operation)
 
     async def revoke(
@@ -575,6 +613,65 @@ class Client:
     async def cluster(self) -> _values.ClusterInfo:
         """Return the cluster as one of its nodes sees it."""
         return await self._transport.call(_cluster_operations.cluster())
+
+    async def refusals(self, *, limit: int = 100) -> _values.Refusals:
+        """Return which attempts a node has refused because of who asked, the newest first.
+
+        Each node knows of its own only: ask with a client for each, or `holdfast refusals`.
+        """
+        return await self._transport.call(_cluster_operations.refusals(limit))
+
+    async def quotas(self) -> tuple[_values.PrincipalInfo, ...]:
+        """Return the principals that have a quota or anything, by name. Raises AccessDenied without admin."""
+        found: list[_values.PrincipalInfo] = []
+        after: str | None = ""
+        while after is not None:
+            page = await self._transport.call(_quota_operations.quotas(after))
+            found += page.quotas
+            after = page.next
+        return tuple(found)
+
+    async def set_quota(
+        self,
+        principal: str,
+        *,
+        sessions: int | None = None,
+        holds: int | None = None,
+        waits: int | None = None,
+        cells: int | None = None,
+        fences: int | None = None,
+        bytes: int | None = None,  # noqa: A002 - the word of the API
+    ) -> _values.Quota | None:
+        """Bound what a principal may have at a time, "*" for all without a quota of their own; return it.
+
+        It replaces the quota as a whole: what is None has no bound.
+        """
+        quota = _values.Quota(sessions, holds, waits, cells, fences, bytes)
+        return await self._transport.call(_quota_operations.set_quota(principal, quota))
+
+    async def remove_quota(self, principal: str) -> None:
+        """End the quota of a principal: from now on that of "*" counts, if there is one."""
+        await self._transport.call(_quota_operations.remove_quota(principal))
+
+    async def namespaces(self, prefix: str = "") -> tuple[_values.NamespaceInfo, ...]:
+        """Return the namespaces whose own prefixes begin with `prefix`, of those that the caller may see."""
+        found: list[_values.NamespaceInfo] = []
+        after: str | None = ""
+        while after is not None:
+            page = await self._transport.call(_namespace_operations.namespaces(prefix, after))
+            found += page.namespaces
+            after = page.next
+        return tuple(found)
+
+    async def set_namespace(
+        self, prefix: str, settings: _values.NamespaceSettings
+    ) -> _values.NamespaceSettings | None:
+        """Say what holds for the names at and below `prefix`, in the place of what was said; return it."""
+        return await self._transport.call(_namespace_operations.set_namespace(prefix, settings))
+
+    async def remove_namespace(self, prefix: str) -> None:
+        """Remove a namespace; what is there stays."""
+        await self._transport.call(_namespace_operations.remove_namespace(prefix))
 
     async def add_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
         """Add a node that listens for the others at `peer` (HOST:PORT); return all members.

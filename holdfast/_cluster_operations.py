@@ -9,6 +9,11 @@ def cluster() -> Operation[_values.ClusterInfo]:
     return ask(wire.CLUSTER, {}, lambda answer: decode(answer, _values.ClusterInfo))
 
 
+def refusals(limit: int) -> Operation[_values.Refusals]:
+    """Ask a node what it has refused because of who asked."""
+    return ask(wire.REFUSALS, {"limit": str(limit)}, lambda answer: decode(answer, _values.Refusals))
+
+
 def add_member(node_id: str, peer: str) -> Operation[tuple[_values.Member, ...]]:
     """Add a node. Repeating it is harmless, so it needs no request id."""
     return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members)

@@ -11,9 +11,10 @@ from holdfast._errors import Compacted
 from holdfast._hold import Claim, Leadership, Session
 from holdfast._keeping import Kept
 from holdfast._operation import Operation
-from holdfast._operations import Grant, Wanted, open_session
+from holdfast._operations import Grant, open_session
 from holdfast._transport import Transport
 from holdfast._values import ElectionInfo, Leader
+from holdfast._wanted import Wanted
 from holdfast._watch import Watch
 
 
@@ -57,12 +58,14 @@ class Election(Acquirable[Leadership]):
         opening = open_session(to_ms(self._session_ttl_s, "ttl"), {})
         session = Session(self._transport, await self._transport.call(opening))
         session.keep(max_hold_s=None, is_alive=is_alive)
+        if terms.is_pushed:
+            session.hear_losses()
         try:
             leadership = await super()._acquire(replace(terms, session=session, ttl_ms=None), is_alive)
         except BaseException:
             await session.give_up()
             raise
-        leadership.owns_session = True
+        leadership.own(session)
         return leadership
 
     async def leader(self) -> Leader | None:

@@ -61,6 +61,10 @@ class AlreadyHeld(Refused):
     """The session has it already, or another task or thread is about to acquire it in the same session."""
 
 
+class QuotaExceeded(Refused):
+    """The principal has as much as it may have: `problem` says of what (`quota`), `limit` and `used`."""
+
+
 class RateLimited(Refused, TimeoutError):
     """The rate limit allows it later: in `retry_after` seconds."""
 
@@ -118,7 +122,10 @@ class TlsRefused(Unavailable):
 
 
 class OutcomeUnknown(LockError):
-    """It may or may not have been applied. Repeating it with the same `request_id` tells."""
+    """It may or may not have been applied. Repeating it with the same `request_id` tells.
+
+    What went over a stream has none: its number said which request it was, and was asked for until the end.
+    """
 
     def __init__(self, detail: str, request_id: str = "") -> None:
         super().__init__(detail)
@@ -143,6 +150,7 @@ _REFUSALS: dict[str, type[Refused]] = {
     "lock-held": LockHeld,
     "no-permits": LockHeld,
     "already-held": AlreadyHeld,
+    "quota-exceeded": QuotaExceeded,
     "deadlock": Deadlock,
     "conversion-deadlock": Deadlock,
     "cell-changed": CellChanged,

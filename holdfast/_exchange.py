@@ -87,6 +87,12 @@ class _ProblemFacts(msgspec.Struct, frozen=True):
     detail: str = ""
     outcome: str = wire.UNKNOWN
     retry_after_ms: int = 0
+    quota: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no node answers otherwise before the caller has given something back."""
+        return self.code == "quota-exceeded" and self.quota != wire.QUOTA_OF_REQUESTS
 
 
 class Exchange(Generic[T]):
@@ -112,6 +118,8 @@ class Exchange(Generic[T]):
         self._may_be_applied = False
         self._untrusted: set[int] = set()
         """Nodes with which TLS has failed, one after the other and nothing else in between."""
+        self._free_at_s: dict[int, float] = {}
+        """When nodes that had enough requests of ours take the next one: each counts for itself."""
 
     @property
     def may_be_applied(self) -> bool:
@@ -176,12 +184,16 @@ class Exchange(Generic[T]):
         facts, document = _decode(body)
         code = facts.code or f"http-{status}"
         detail = facts.detail or f"a node answered with status {status}"
-        if _is_refusal(status):
+        if _is_refusal(status) or facts.is_final:
             raise refusal(code, detail, document)
         self._may_be_applied |= facts.outcome != wire.NOT_APPLIED and not self._operation.changes_nothing
         if status not in _REPEATABLE:
             raise self._failure(code, detail)
-        return self._again(code, detail, retry_after_ms=facts.retry_after_ms, now_s=now_s, jitter=jitter)
+        retry_after_ms = facts.retry_after_ms
+        if facts.quota == wire.QUOTA_OF_REQUESTS:
+            self._free_at_s[self._node] = now_s + retry_after_ms / 1000 * (1 + jitter / 2)
+            retry_after_ms = 0
+        return self._again(code, detail, retry_after_ms=retry_after_ms, now_s=now_s, jitter=jitter)
 
     def _again(self, code: str, detail: str, *, retry_after_ms: int, now_s: float, jitter: float) -> Retry:
         """Turn to the next node, after the delay that it asks for or, when all have failed, our own."""
@@ -190,14 +202,21 @@ class Exchange(Generic[T]):
             if now_s - self._attempted_at_s > ALIVE_S:
                 self._served_s = now_s
             deadline_s = min(deadline_s, self._served_s + self._timeout_s)
-        self._node = (self._node + 1) % self._nodes_count
+        free_in_s = self._turn(now_s)
         self._failures += 1
         delay_s = retry_after_ms / 1000 * (1 + jitter / 2)
-        delay_s = max(delay_s, backoff_s(self._failures, self._nodes_count, jitter))
+        delay_s = max(delay_s, free_in_s, backoff_s(self._failures, self._nodes_count, jitter))
         # No node can be asked to answer faster; a shorter attempt would only make a sure outcome doubtful.
         if now_s + delay_s + wire.TIMEOUT_MS_MIN / 1000 >= deadline_s:
             raise self._failure(code, detail)
         return Retry(delay_s)
+
+    def _turn(self, now_s: float) -> float:
+        """Turn to the next node that takes requests of ours; return in how many seconds it does so."""
+        ring = [(self._node + i) % self._nodes_count for i in range(1, self._nodes_count + 1)]
+        free_in_s = {node: max(0.0, self._free_at_s.get(node, now_s) - now_s) for node in ring}
+        self._node = min(ring, key=lambda node: free_in_s[node])
+        return free_in_s[self._node]
 
     def _failure(self, code: str, detail: str) -> LockError:
         """Return the worst that is still possible after all attempts together."""

@@ -14,8 +14,11 @@ def add_parser(
     """Describe the commands."""
     force = commands.add_parser("force", help="end or lift what others have, with a reason that is audited")
     actions = force.add_subparsers(dest="action", required=True, metavar="ACTION")
-    release = actions.add_parser("release", help="end every hold of a lock")
+    release = actions.add_parser("release", help="end every hold of a name")
     release.add_argument("name", metavar="NAME")
+    release.add_argument(
+        "--lock-delay", metavar="TIME", type=duration_ms, default=0, help="how long it stays closed then"
+    )
     end = actions.add_parser("end-session", help="end a session, with all that it holds and waits for")
     end.add_argument("name", metavar="SESSION_NAME", help="its public name, such as s-17")
     lift = actions.add_parser("lift-delay", help="end the lock-delays of a name before their time")
@@ -32,13 +35,14 @@ def add_parser(
     revoke.add_argument(
         "--grace", metavar="TIME", type=duration_ms, default=30_000, help="until when (default: 30s)"
     )
-    revoke.add_argument(
-        "--kind",
-        choices=("lock", "semaphore", "election"),
-        default="lock",
-        help="what they hold (default: lock)",
-    )
-    revoke.add_argument("--token", metavar="N", type=int, help="only the holder that has this token")
+    for parser in (release, revoke):
+        parser.add_argument(
+            "--kind",
+            choices=("lock", "semaphore", "election"),
+            default="lock",
+            help="what they hold (default: lock)",
+        )
+        parser.add_argument("--token", metavar="N", type=int, help="only the holder that has this token")
     for parser in (release, end, lift, forget, revoke):
         parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
 
@@ -48,7 +52,14 @@ async def force(client: Inspector, arguments: argparse.Namespace) -> int:
     name, reason = cast("str", arguments.name), cast("str", arguments.reason)
     match arguments.action:
         case "release":
-            print_json({"released": await client.force_release(name, reason=reason)})
+            released = await client.force_release(
+                name,
+                reason=reason,
+                lock_delay=arguments.lock_delay / 1000,
+                kind=arguments.kind,
+                token=arguments.token,
+            )
+            print_json({"released": released})
         case "end-session":
             print_json({"released": await client.force_close_session(name, reason=reason)})
         case "lift-delay":

@@ -1,19 +1,23 @@
 """What a client has been given: Hold and Session."""
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from holdfast import _operations, _primitive_operations
+from holdfast import _operations, _primitive_operations, _pushed
 from holdfast._durations import Seconds, to_ms
 from holdfast._errors import AlreadyHeld, LeaseExpired, LockHeld, LockTimeout, SessionExpired
 from holdfast._keeping import Kept
-from holdfast._lease import RELEASED, Lease
+from holdfast._lease import LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Lease
 from holdfast._names import Name, to_name
 from holdfast._operation import Operation
-from holdfast._operations import Grant, HoldKind, Opened
+from holdfast._operations import Grant, Opened
 from holdfast._transport import Transport
 from holdfast._values import Revocation
+from holdfast._wanted import HoldKind
 from holdfast._watch import SessionWatch, Watch
+
+OVER_COUNT_MAX: Final = 1000
+"""Tokens of losses that a session remembers: the answer with such a token may still be on its way."""
 
 Claim: TypeAlias = tuple[str, ...]
 """What a session can hold once only: the kind and the names."""
@@ -34,11 +38,15 @@ class Session(Kept):
     """
 
     kind = "session"
+    over = SESSION_EXPIRED
 
     def __init__(self, transport: Transport, opened: Opened) -> None:
         super().__init__(transport, opened.lease)
         self.session_id = opened.session_id
+        self._revision = opened.revision
         self._claims: set[Claim] = set()
+        self._owned: set[Hold] = set()
+        self._over: dict[int, str] = {}
 
     def __repr__(self) -> str:
         return f"<Session remaining={self.remaining:.3f}>"
@@ -60,6 +68,37 @@ class Session(Kept):
         """Note that it is not held any longer, as far as we know."""
         self._claims.discard(claim)
 
+    def add_hold(self, hold: "Hold") -> None:
+        """Note what it holds, until that ends."""
+        self._owned.add(hold)
+        hold.when_ended(lambda: self._owned.discard(hold))
+        self.add_token(hold, hold.token)
+
+    def add_token(self, hold: "Hold", token: int) -> None:
+        """Note a token of what it holds, of which the end may have been told before the answer came."""
+        if token in self._over:
+            hold.end(self._over[token])
+
+    def end_hold(self, token: int, reason: str) -> None:
+        """End the hold that has this token, if it is one of this client's: now, or as soon as it is known."""
+        self._over[token] = reason
+        if len(self._over) > OVER_COUNT_MAX:
+            del self._over[next(iter(self._over))]
+        for hold in [hold for hold in self._owned if hold.has_had(token)]:
+            hold.end(reason)
+
+    async def look(self) -> None:
+        """End what it holds no longer, as the cluster shows it now. Raises LockError."""
+        known = [(hold, hold.names) for hold in self._owned]  # what is granted meanwhile may not be shown
+        held = await self._transport.call(_operations.holdings(self.session_id))
+        for hold, names in known:
+            if any((hold.kind, name) not in held for name in names):
+                hold.end(LEASE_EXPIRED)
+
+    def hear_losses(self) -> None:
+        """Let the cluster tell of its losses as they happen, over a connection of its own, from now on."""
+        _pushed.begin(self, self._revision)
+
     def watch(self, *, since: str | int | None = None) -> Watch:
         """Return an iterator of what happens to what it holds and waits for. It ends with the session."""
         return SessionWatch(self._transport, self.session_id, since)
@@ -76,7 +115,7 @@ class Session(Kept):
 
     async def let_go(self, timeout_s: float | None) -> tuple[str, ...]:
         """Close it in the cluster; return the names of the locks that it held."""
-        return await self._transport.call(_operations.close_session(self.session_id), timeout_s)
+        return await self._transport.complete(_operations.close_session(self.session_id), timeout_s)
 
     async def keepalive(self) -> None:
         """Start its ttl anew; not needed for a session of `client.session`, which is kept alive."""
@@ -89,7 +128,7 @@ class Session(Kept):
         """
         self.refuse_forked()
         self.end(RELEASED)
-        return await self._transport.finish(self.let_go(None))
+        return await self.let_go(None)
 
 
 class Hold(Kept):
@@ -100,6 +139,7 @@ class Hold(Kept):
     """
 
     kind: HoldKind
+    over = LEASE_EXPIRED
     ends_by_itself = False
     """Whether giving it back leaves it to its lease, which then ends by itself: nobody gets it before."""
 
@@ -115,6 +155,7 @@ class Hold(Kept):
         self._tokens = {grant.token}
         self._added: set[Claim] = set()
         if session is not None:
+            session.add_hold(self)
             session.when_ended(self._end_with_session)
             self.when_ended(lambda: session.forget_hearer(self._end_with_session))
 
@@ -154,16 +195,38 @@ class Hold(Kept):
             raise
         self._has_token(self.own_lease.token)
 
+    def hear_losses(self) -> None:
+        """Let the cluster tell of its end as it happens, over a connection of its own, from now on."""
+        _pushed.begin(self, None)
+
+    def watch(self, *, since: str | int | None = None) -> Watch:
+        """Return an iterator of what happens to it, if it has no session. It ends with the hold."""
+        return SessionWatch(self._transport, self.hold_id, since)
+
+    async def look(self) -> None:
+        """Find nothing: the cluster begins to tell of a hold only while it is held."""
+
+    def end_hold(self, token: int, reason: str) -> None:
+        """End it: what is told of a hold by its id has one of its tokens."""
+        del token
+        self.end(reason)
+
+    def has_had(self, token: int) -> bool:
+        """Whether this is its token, or was before a conversion."""
+        return token in self._tokens
+
     def _has_token(self, token: int) -> None:
         """Note a token that the cluster told; that of an earlier answer, which came late, is lower."""
         self._tokens.add(token)
         self.token = max(self._tokens)
+        if self.session is not None:
+            self.session.add_token(self, token)
 
     async def let_go(self, timeout_s: float | None) -> None:
         """Release it in the cluster."""
         if self.ends_by_itself:
             return
-        await self._transport.call(_operations.release(self.kind, self.hold_id), timeout_s)
+        await self._transport.complete(_operations.release(self.kind, self.hold_id), timeout_s)
 
     async def renew(self, *, ttl: Seconds | None = None) -> None:
         """Start its lease anew, with another `ttl` if given; not needed for one that is kept.
@@ -209,7 +272,7 @@ class Hold(Kept):
         """
         self.refuse_forked()
         self.end(RELEASED)
-        await self._transport.finish(self.let_go(None))
+        await self.let_go(None)
 
     async def convert(self, mode: str, *, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 - sent
         """Give a lock another mode, ahead of all that wait for it; the token may change.
@@ -278,6 +341,16 @@ class Leadership(Hold):
 
     owns_session = False
     """Whether its session was opened for it, and ends with it."""
+
+    def own(self, session: Session) -> None:
+        """End this session, which was opened for it, with it: also when it was deposed."""
+        self.owns_session = True
+
+        def end_session() -> None:
+            if self.reason == LEASE_EXPIRED and not session.has_ended:
+                session.run_aside(session.give_up())
+
+        self.when_ended(end_session)
 
     async def let_go(self, timeout_s: float | None) -> None:
         """Resign in the cluster."""

@@ -18,11 +18,15 @@ from aiohttp.tracing import Trace
 
 from holdfast._access import Access
 from holdfast._exchange import Attempt
-from holdfast._sending import NoAnswer, NoTrust, Sending
+from holdfast._sending import NoAnswer, NoStream, NoTrust, Sending
 from holdfast._tls import Trust, verdict_of
 
 CONNECT_S_MAX = 2.0
 """Seconds that a connection may take: a node that is slower is as good as down."""
+
+
+CLOSE_S_MAX = 1.0
+"""Seconds that a node has to say goodbye on a WebSocket."""
 
 
 class Connections:
@@ -97,6 +101,25 @@ class Connections:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _no_answer(url, error, "the stream fell silent") from error
 
+    async def socket(
+        self, url: str, headers: dict[str, str], protocol: str
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Connect a WebSocket. Raises NoAnswer, and NoStream when something else answers there."""
+        http = await self.session()
+        _sending.set(None)
+        try:
+            return await http.ws_connect(
+                url,
+                protocols=(protocol,),
+                headers=self._headers(headers),
+                ssl=self._ssl(),
+                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S_MAX),
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise NoStream(f"{url}: {error.message} ({error.status})") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _no_answer(url, error, "no connection") from error
+
     def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return the headers of a request together with that which says who calls."""
         return headers if self._access is None else {**headers, **self._access.headers()}
@@ -143,6 +166,7 @@ async def _open(connector: "Connector") -> AsyncGenerator[aiohttp.ClientSession]
     """Open a session. It is closed with the generator, which a loop does at its end if nobody did before."""
     tracing = aiohttp.TraceConfig()
     tracing.on_request_headers_sent.append(_note_sent)
+    tracing.on_request_redirect.append(_refuse_redirect)
     session = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -161,8 +185,23 @@ async def _note_sent(
     parameters: aiohttp.TraceRequestHeadersSentParams,
 ) -> None:
     del session, parameters
-    if context.trace_request_ctx is not None:
-        context.trace_request_ctx.sent_count += 1
+    sending: Sending | None = context.trace_request_ctx
+    if sending is None:
+        return
+    if sending.is_stopped and not sending.was_sent:
+        raise asyncio.CancelledError  # the task is cancelled, and only did not hear of it yet
+    sending.sent_count += 1
+
+
+async def _refuse_redirect(
+    session: aiohttp.ClientSession,
+    context: SimpleNamespace,
+    parameters: aiohttp.TraceRequestRedirectParams,
+) -> None:
+    """Follow nobody who points elsewhere: only WebSockets would, and with them the token."""
+    del session, context
+    parameters.response.close()
+    raise NoStream(f"{parameters.url}: answered with a redirection")
 
 
 _sending: ContextVar[Sending | None] = ContextVar("_sending", default=None)

@@ -1,16 +1,20 @@
 """What the commands that only look ask the nodes: plain reads, answered as JSON objects."""
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import Final
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
 from holdfast import _operations, wire
 from holdfast._client import Client
-from holdfast._errors import OutcomeUnknown
+from holdfast._errors import LockError, OutcomeUnknown
 from holdfast._lease import Lease
-from holdfast._operation import ask, decode
+from holdfast._operation import Operation, ask, decode
 from holdfast._printing import Row
+from holdfast._transport import Transport
+
+T = TypeVar("T")
 
 PAGE: Final = 1000
 """How many items one page has at most."""
@@ -69,6 +73,37 @@ class Inspector(Client):
                 left -= len(rows)
             for row in rows:
                 yield row
+
+    async def ask_each(
+        self, operation: Operation[T], is_enough: Callable[[list[T]], bool]
+    ) -> tuple[list[T], list[LockError]]:
+        """Ask every node by itself, all at once; return their answers, and why others gave none.
+
+        Ends when what has come `is_enough`: then it does not wait for those that are left.
+        """
+        ours = self._transport
+        alone = [
+            Transport(
+                (url,), ours.timeout_s, trust=ours.trust, access=ours.access, connections=ours.connections
+            )
+            for url in ours.nodes
+        ]
+        tasks = [asyncio.create_task(transport.call(operation)) for transport in alone]
+        answers: list[T] = []
+        failures: list[LockError] = []
+        try:
+            for done in asyncio.as_completed(tasks):
+                try:
+                    answers.append(await done)
+                except LockError as error:
+                    failures.append(error)
+                if is_enough(answers):
+                    break
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return answers, failures
 
     async def renew_by_id(self, hold_id: str, ttl_ms: int | None) -> Lease:
         """Start the lease of a lock anew, by the secret alone. Raises LeaseExpired."""

@@ -11,13 +11,27 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, SessionExpired, Unavailable
-from holdfast._lease import EXPIRED, FORKED, MAX_HOLD, NOT_RENEWED, OWNER_GONE, RELEASED, Lease, Leased
+from holdfast._lease import (
+    EXPIRED,
+    FORKED,
+    MAX_HOLD,
+    NOT_RENEWED,
+    OWNER_GONE,
+    RELEASED,
+    RENEW_DIVISOR,
+    Lease,
+    Leased,
+)
 from holdfast._transport import Transport
 
 _log = logging.getLogger("holdfast")
 
 RENEW_JITTER: Final = 0.1
 """Part of the time until a renewal by which it may come earlier: many holds are not renewed all at once."""
+AGAIN_S_MIN: Final = 0.5
+"""Seconds between two renewals that nodes refuse because of a quota, at least."""
+QUOTA_EXCEEDED: Final = "quota-exceeded"
+"""The code of such a refusal."""
 
 
 class Kept(Leased):
@@ -47,19 +61,28 @@ class Kept(Leased):
 
     @abstractmethod
     async def let_go(self, timeout_s: float | None) -> Any:
-        """Give it back to the cluster."""
+        """Give it back to the cluster; to the end, also if the caller is cancelled meanwhile."""
 
     def keep(self, *, max_hold_s: float | None, is_alive: Callable[[], bool]) -> None:
-        """Renew it from now on, in a task of the running loop, while its owner is alive."""
-        ends_at_s = math.inf if max_hold_s is None else self.clock.now_s() + max_hold_s
+        """Renew it from now on, on the running loop, while its owner is alive."""
+        now_s = self.clock.now_s()
+        ends_at_s = math.inf if max_hold_s is None else now_s + max_hold_s
+        delay_s = max(0.0, min(_renew_at_s(self.lease), ends_at_s) - now_s)
+        self._transport.renewals.later(self, delay_s, lambda: self._begin_keeping(ends_at_s, is_alive))
+        self.when_ended(self._cancel_keeping)
+
+    def _begin_keeping(self, ends_at_s: float, is_alive: Callable[[], bool]) -> None:
+        """Go on in a task: it is the first time that there is something to do."""
         task = asyncio.create_task(self._keep(ends_at_s, is_alive))
         task.add_done_callback(self._kept_no_longer)
         self._task = task
-        self.when_ended(self._cancel_keeping)
 
     def _cancel_keeping(self) -> None:
-        if self._task is not None:
+        if self._task is None:
+            self._transport.renewals.forget(self)
+        else:
             self._task.cancel()
+            self._task = None
 
     async def _keep(self, ends_at_s: float, is_alive: Callable[[], bool]) -> None:
         while True:
@@ -76,13 +99,27 @@ class Kept(Leased):
             try:
                 # The exchange repeats on its own; the outer timeout also ends an attempt under way in time.
                 async with self.clock.timeout(remaining_s):
-                    await self.extend(remaining_s)
+                    await self._extend_despite_quota(began_s + remaining_s)
                 outcome = "renewed"
             except (LockError, TimeoutError) as error:
                 outcome = "over" if isinstance(error, LeaseExpired | SessionExpired) else outcome
                 return self.end(EXPIRED, error)  # an answer that comes later does not count
             finally:
                 self._transport.reporter.renewed(self.kind, self.clock.now_s() - began_s, outcome)
+
+    async def _extend_despite_quota(self, until_s: float) -> None:
+        """Start the lease anew. When all nodes have had enough requests of ours, ask again while it lasts.
+
+        They may say that they take the next one only after that, and take one before.
+        """
+        while True:
+            try:
+                return await self.extend(until_s - self.clock.now_s())
+            except Unavailable as error:
+                if error.code != QUOTA_EXCEEDED:
+                    raise
+            left_s = until_s - self.clock.now_s()
+            await self.clock.sleep(max(AGAIN_S_MIN, left_s / RENEW_DIVISOR))
 
     def _kept_no_longer(self, task: "asyncio.Task[None]") -> None:
         """End it, whatever broke the task: without renewals it cannot be relied on."""
@@ -100,7 +137,12 @@ class Kept(Leased):
             return
         self.end(RELEASED)
         with contextlib.suppress(LeaseLost):
-            await self._transport.finish(self._release_quietly(None))
+            await self._transport.finish(self._release_quietly(self._undo_s))
+
+    @property
+    def _undo_s(self) -> float | None:
+        """Seconds for letting go of what nobody wants; as the client has for all calls if no time ends it."""
+        return None if self.lease.is_endless else self._transport.undo_s
 
     def run_aside(self, coroutine: Coroutine[Any, Any, object]) -> None:
         """Run something by itself; closing the client waits for it."""
@@ -149,13 +191,13 @@ class Kept(Leased):
         remaining_s = None if lease.is_endless else lease.remaining_s(self.clock.now_s())
         self.end(RELEASED)
         # The body has ended in time, so an unreachable cluster does not make it fail.
-        await self._transport.finish(self._release_quietly(remaining_s))
+        await self._release_quietly(remaining_s)
 
     def _end_late(self, reason: str) -> None:
         """End what was lost before its block ended."""
         self.end(reason)
         if reason == MAX_HOLD:  # the cluster does not know that we want it no more
-            self._transport.begin(self._release_quietly(None))
+            self._transport.begin(self._release_quietly(self._undo_s))
 
     async def _release_quietly(self, timeout_s: float | None) -> None:
         """Release it if that is possible. Raises LeaseLost if it was over before."""

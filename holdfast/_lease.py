@@ -33,6 +33,8 @@ NOT_RENEWED: Final = "not-renewed"
 """The reason when something else than the cluster ended the renewals, such as the end of the event loop."""
 LEASE_EXPIRED: Final = "lease-expired"
 """The reason when the cluster said that a hold is over."""
+SESSION_EXPIRED: Final = "session-expired"
+"""The reason when the cluster said that a session is over."""
 AT_RISK: Final = "at-risk"
 """The reason when less time is left than the caller needs."""
 

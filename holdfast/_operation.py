@@ -4,8 +4,7 @@ No I/O. `_exchange.py` decides to which node an operation is sent and how often;
 """
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
@@ -24,28 +23,69 @@ class TimedAnswer(msgspec.Struct, frozen=True):
     attempted_at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Generic[T]):
+class NumberedForm(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """The same operation as a command of a stream (docs/stream.md), which waits in no queue.
+
+    `read` makes of its result, and of when it was asked, what the operation gives. If nobody can be asked any
+    more what became of its number, it is asked once more over HTTP: after what `prevent` returns, which
+    leaves nothing of its effect. What `ends_hold` cannot know then whether it was that which ended it; what
+    may be done once only (`is_once`) is not asked again, and nobody knows.
+    """
+
+    command: tuple[object, ...]
+    read: Callable[[Sequence[Any], float], T]
+    prevent: "Callable[[], Operation[Any]] | None" = None
+    ends_hold: bool = False
+    is_once: bool = False
+
+
+class Operation(msgspec.Struct, Generic[T], kw_only=True):
     """One request, byte for byte what every repetition of it sends, and how to read its answer.
 
-    `wait_ms` is how long the request may wait in a queue; it is in the body, too. `waits_for_ever` says that
-    this is not a deadline of the caller: without a node that answers, nobody wants to wait so long.
-    `undo` returns the operation that takes back what this one has given, for a caller that went away.
+    `fields` returns what its body says, and is asked once. `wait_ms` is how long the request may wait in a
+    queue; it is in the body, too. `waits_for_ever` says that this is not a deadline of the caller: without a
+    node that answers, nobody wants to wait so long. `undo` returns the operation that takes back what this
+    one has given, for a caller that went away. `numbered` is its form on a stream, None if it has none.
     """
 
     method: str
     path: str
     read: Callable[[TimedAnswer], T]
-    body: bytes = b""
-    request_id: str = ""
+    fields: Callable[[], Mapping[str, object]] | None = None
+    always: str = ""
     wait_ms: int = 0
     waits_for_ever: bool = False
     undo: "Callable[[T], Operation[Any]] | None" = None
+    numbered: NumberedForm[T] | None = None
+    _written: tuple[bytes, str] | None = None
 
     @property
     def changes_nothing(self) -> bool:
         """Whether a lost answer leaves no doubt about its effect: there is none."""
         return self.method == "GET"
+
+    @property
+    def body(self) -> bytes:
+        """What is sent; the same each time."""
+        return self._write()[0]
+
+    @property
+    def request_id(self) -> str:
+        """The id by which the cluster knows a repetition; empty if it has none."""
+        return self._write()[1]
+
+    def _write(self) -> tuple[bytes, str]:
+        """Return body and request id, which are made when they are needed first: a stream needs neither."""
+        if self._written is None:
+            fields = self.fields() if self.fields is not None else {}
+            body = {key: value for key, value in fields.items() if key == self.always or _is_given(value)}
+            encoded = msgspec.json.encode(body) if body else b""
+            self._written = encoded, str(body.get("request_id", ""))
+        return self._written
+
+
+def _is_given(value: object) -> bool:
+    return value not in (None, "", {})
 
 
 def new_request_id() -> str:
@@ -55,7 +95,7 @@ def new_request_id() -> str:
 
 def write(
     path: str,
-    fields: Mapping[str, object],
+    fields: Mapping[str, object] | Callable[[], Mapping[str, object]],
     read: Callable[[TimedAnswer], T],
     *,
     method: str = "POST",
@@ -63,18 +103,19 @@ def write(
     waits_for_ever: bool = False,
     undo: Callable[[T], Operation[Any]] | None = None,
     always: str = "",
+    numbered: NumberedForm[T] | None = None,
 ) -> Operation[T]:
     """Make a write. Fields that are None or empty are left out, for the node to choose; not `always`."""
-    body = {key: value for key, value in fields.items() if key == always or value not in (None, "", {})}
     return Operation(
         method=method,
         path=path,
         read=read,
-        body=msgspec.json.encode(body) if body else b"",
-        request_id=str(body.get("request_id", "")),
+        fields=fields if callable(fields) else lambda: fields,
+        always=always,
         wait_ms=wait_ms,
         waits_for_ever=waits_for_ever,
         undo=undo,
+        numbered=numbered,
     )
 
 

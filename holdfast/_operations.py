@@ -1,21 +1,14 @@
 """The operations on locks and sessions, and on whatever is held. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 
-from holdfast import _values, wire
+from holdfast import _stream_forms, _values, wire
 from holdfast._lease import Lease
 from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
-
-HoldKind: TypeAlias = Literal["lock", "semaphore", "election"]
-"""What a hold is of: each kind is renewed and released by calls of its own."""
-
-
-DEFAULT_PRIORITY = 5
-"""The priority of a request that does not say one: it is not sent."""
+from holdfast._wanted import HoldKind, Wanted
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,49 +23,11 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A session that was opened. `session_id` is a secret."""
+    """A session that was opened. `session_id` is a secret; before `revision` nothing has happened to it."""
 
     session_id: str
     lease: Lease
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What every request for something to hold may say: one of `ttl_ms`, `session_id` and no deadline.
-
-    `wait_ms` None waits as long as the cluster allows.
-    """
-
-    owner: str = ""
-    ttl_ms: int | None = None
-    session_id: str = ""
-    wait_ms: int | None = 0
-    lock_delay_ms: int = 0
-    note: str = ""
-    value: str = ""
-    is_value_secret: bool = False
-    has_no_deadline: bool = False
-    priority: int = DEFAULT_PRIORITY
-
-    def fields(self) -> dict[str, object]:
-        """Return it as fields of a body."""
-        return {
-            "session_id": self.session_id,
-            "ttl_ms": self.ttl_ms,
-            "owner": self.owner,
-            "wait_ms": self.longest_wait_ms or None,
-            "lock_delay_ms": self.lock_delay_ms or None,
-            "note": self.note,
-            "value": self.value or None,
-            "value_secret": self.is_value_secret or None,
-            "no_deadline": self.has_no_deadline or None,
-            "priority": None if self.priority == DEFAULT_PRIORITY else self.priority,
-            "request_id": new_request_id(),
-        }
-
-    @property
-    def longest_wait_ms(self) -> int:
-        """How long the request itself waits."""
-        return wire.WAIT_MS_MAX if self.wait_ms is None else self.wait_ms
+    revision: int | None = None
 
 
 # -- locks ------------------------------------------------------------------------------------------------
@@ -80,19 +35,45 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 def acquire(names: Sequence[str], *, mode: str, scope: str, wanted: Wanted) -> Operation[Grant]:
     """Acquire a lock, or several, all or none, in one mode and scope."""
-    where: dict[str, object]
-    kind = {"mode": mode, "scope": scope}
-    if len(names) == 1:
-        where = {"name": names[0], **_unusual(kind)}
-    else:
-        where = {"locks": [{"name": name, **_unusual(kind)} for name in names]}
+    held = tuple(names)
     return write(
         wire.LOCK_ACQUIRE,
-        where | wanted.fields(),
-        lambda answer: _granted(answer, tuple(names), mode),
+        lambda: _wanted_locks(held, mode, scope) | wanted.fields(),
+        lambda answer: grant_of("lock", decode(answer, _values.Granted), answer.asked_at_s, held, mode),
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("lock", grant.hold_id),
+        numbered=_stream_forms.acquire(
+            held,
+            mode=mode,
+            scope=scope,
+            wanted=wanted,
+            read=lambda result, asked_at_s: grant_of(
+                "lock", _stream_forms.granted(result), asked_at_s, held, mode
+            ),
+            release=lambda hold_id: release("lock", hold_id),
+        ),
+    )
+
+
+def _wanted_locks(names: tuple[str, ...], mode: str, scope: str) -> dict[str, object]:
+    kind = _unusual({"mode": mode, "scope": scope})
+    if len(names) == 1:
+        return {"name": names[0], **kind}
+    return {"locks": [{"name": name, **kind} for name in names]}
+
+
+def grant_of(
+    kind: HoldKind, granted: _values.Granted, asked_at_s: float, names: tuple[str, ...], mode: str = ""
+) -> Grant:
+    """Return what a node says was granted, over HTTP or a stream."""
+    return Grant(
+        kind=kind,
+        hold_id=granted.hold_id,
+        token=granted.token,
+        names=names,
+        mode=mode,
+        lease=Lease(asked_at_s, granted.expires_in_ms, is_endless=granted.no_deadline),
     )
 
 
@@ -102,33 +83,17 @@ def _unusual(kind: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in kind.items() if value != usual[key]}
 
 
-def _granted(answer: TimedAnswer, names: tuple[str, ...], mode: str) -> Grant:
-    granted = decode(answer, _values.Granted)
-    return Grant(
-        kind="lock",
-        hold_id=granted.hold_id,
-        token=granted.token,
-        names=names,
-        mode=mode,
-        lease=Lease(answer.asked_at_s, granted.expires_in_ms, is_endless=granted.no_deadline),
-    )
-
-
 def convert(hold_id: str, mode: str, wait_ms: int | None) -> Operation[int]:
     """Give a hold another mode; the answer has its token, which may be a new one."""
     longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
-    fields = {
-        "hold_id": hold_id,
-        "mode": mode,
-        "wait_ms": longest_wait_ms or None,
-        "request_id": new_request_id(),
-    }
+    asked = {"hold_id": hold_id, "mode": mode, "wait_ms": longest_wait_ms or None}
     return write(
         wire.LOCK_CONVERT,
-        fields,
+        lambda: asked | {"request_id": new_request_id()},
         lambda answer: decode(answer, _values.TokenGiven).token,
         wait_ms=longest_wait_ms,
         waits_for_ever=wait_ms is None,
+        numbered=_stream_forms.convert(hold_id, mode),
     )
 
 
@@ -148,19 +113,6 @@ def add(hold_id: str, names: tuple[str, ...], mode: str, scope: str, wait_ms: in
         lambda answer: decode(answer, _values.TokenGiven).token,
         wait_ms=longest_wait_ms,
         waits_for_ever=wait_ms is None,
-    )
-
-
-def force_release(name: str, reason: str, lock_delay_ms: int) -> Operation[tuple[_values.Holder, ...]]:
-    """End every hold of a lock; the answer names the holders."""
-    fields = {
-        "name": name,
-        "reason": reason,
-        "lock_delay_ms": lock_delay_ms or None,
-        "request_id": new_request_id(),
-    }
-    return write(
-        wire.LOCK_FORCE_RELEASE, fields, lambda answer: decode(answer, _values.HoldersReleased).released
     )
 
 
@@ -198,15 +150,26 @@ def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
     It carries no request id on purpose: repeating it only starts the lease anew, and the new lease counts
     from the attempt that was answered, where a remembered outcome would count from the first.
     """
-    return write(_RENEW[kind], {"hold_id": hold_id, "ttl_ms": ttl_ms}, _renewed)
+    return write(
+        _RENEW[kind],
+        {"hold_id": hold_id, "ttl_ms": ttl_ms},
+        _renewed,
+        numbered=_stream_forms.renew(
+            kind,
+            hold_id,
+            ttl_ms,
+            lambda result, asked_at_s: _lease_of(_stream_forms.renewed(result), asked_at_s),
+        ),
+    )
 
 
 def _renewed(answer: TimedAnswer) -> Lease:
-    renewed = decode(answer, _values.Renewed)
+    return _lease_of(decode(answer, _values.Renewed), answer.attempted_at_s)
+
+
+def _lease_of(renewed: _values.Renewed, asked_at_s: float) -> Lease:
     revocations = {} if renewed.revocation is None else {renewed.token: renewed.revocation}
-    return Lease(
-        answer.attempted_at_s, renewed.expires_in_ms, revocations, renewed.no_deadline, renewed.token
-    )
+    return Lease(asked_at_s, renewed.expires_in_ms, revocations, renewed.no_deadline, renewed.token)
 
 
 _PUT_OFF = {
@@ -228,7 +191,12 @@ def _put_off(answer: TimedAnswer) -> Lease:
 
 def release(kind: HoldKind, hold_id: str) -> Operation[None]:
     """Release a hold."""
-    return write(_RELEASE[kind], {"hold_id": hold_id, "request_id": new_request_id()}, lambda _: None)
+    return write(
+        _RELEASE[kind],
+        lambda: {"hold_id": hold_id, "request_id": new_request_id()},
+        lambda _: None,
+        numbered=_stream_forms.release(kind, hold_id),
+    )
 
 
 def release_by_value(kind: HoldKind, name: str, value: str) -> Operation[None]:
@@ -261,7 +229,16 @@ def open_session(ttl_ms: int, labels: Mapping[str, str]) -> Operation[Opened]:
 
 def _opened(answer: TimedAnswer) -> Opened:
     opened = decode(answer, _values.SessionOpened)
-    return Opened(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms))
+    return Opened(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms), opened.revision)
+
+
+def holdings(session_id: str) -> Operation[frozenset[tuple[str, str]]]:
+    """Read what a session holds: the kind and the name of each."""
+    return ask(wire.SESSION.format(session_id=quote(session_id, safe="")), {}, _holdings)
+
+
+def _holdings(answer: TimedAnswer) -> frozenset[tuple[str, str]]:
+    return frozenset((one.kind, one.name) for one in decode(answer, _values.SessionShown).holds)
 
 
 def keepalive(session_id: str) -> Operation[Lease]:

@@ -5,6 +5,33 @@ from typing import Final
 from holdfast import _values, wire
 from holdfast._operation import Operation, decode, new_request_id, write
 
+_FORCES: Final = {
+    "lock": wire.LOCK_FORCE_RELEASE,
+    "semaphore": wire.SEMAPHORE_FORCE_RELEASE,
+    "election": wire.ELECTION_DEPOSE,
+}
+"""The calls that end holds, by kind."""
+
+
+def force_release(
+    kind: str, name: str, reason: str, lock_delay_ms: int, *, token: int | None
+) -> Operation[tuple[_values.Holder, ...]]:
+    """End the holds of a name, or the one with `token`; the answer names the holders. Raises ValueError."""
+    path = _FORCES.get(kind)
+    if path is None:
+        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_FORCES)}")
+    if lock_delay_ms and path == wire.ELECTION_DEPOSE:
+        raise ValueError("lock_delay: an election has none; the next candidate leads at once")
+    fields = {
+        "name": name,
+        "reason": reason,
+        "token": token,
+        "lock_delay_ms": lock_delay_ms or None,
+        "request_id": new_request_id(),
+    }
+    return write(path, fields, lambda answer: decode(answer, _values.HoldersReleased).released)
+
+
 _LIFTS: Final = {"lock": wire.LOCK_LIFT_DELAY, "semaphore": wire.SEMAPHORE_LIFT_DELAY}
 """The calls that lift delays, by kind."""
 

@@ -6,10 +6,12 @@ of the process lets clients release what they hold.
 
 import asyncio
 import atexit
+import contextvars
 import logging
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -43,19 +45,22 @@ class Call(Generic[T]):
     ) -> None:
         self._work = work
         self._undo = undo
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._inbox: _Inbox | None = None
+        self._context = contextvars.copy_context()
         self._task: asyncio.Task[T] | None = None
         self._is_abandoned = False
-        self._done = threading.Event()
+        # A lock that its thread waits for: an Event is made of one, and of much else.
+        self._done = threading.Lock()
+        self._done.acquire()
 
     def run(self) -> T:
         """Run it and wait for its end; return or raise what it does. Interrupted, it is abandoned."""
         if _portal.is_own_thread():
             raise RuntimeError("this would wait for itself: call it from a thread of your own")
         try:
-            self._loop = _portal.loop()
-            self._loop.call_soon_threadsafe(self._start)
-            self._done.wait()
+            self._inbox = _portal.inbox()
+            self._inbox.put(self._start)
+            self._done.acquire()
             assert self._task is not None
             return self._task.result()
         except BaseException:
@@ -64,14 +69,14 @@ class Call(Generic[T]):
 
     def abandon(self) -> None:
         """Take it back, as far as it got. Does nothing to one that has failed."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._take_back)
+        if self._inbox is not None and not self._inbox.loop.is_closed():
+            self._inbox.put(self._take_back)
 
     def _start(self) -> None:
         if self._is_abandoned:
             return
-        self._task = asyncio.get_running_loop().create_task(self._work())
-        self._task.add_done_callback(lambda _: self._done.set())
+        self._task = asyncio.get_running_loop().create_task(self._work(), context=self._context)
+        self._task.add_done_callback(lambda _: self._done.release())
 
     def _take_back(self) -> None:
         if self._is_abandoned:
@@ -87,29 +92,60 @@ class Call(Generic[T]):
             _portal.run_aside(self._undo(task.result()))
 
 
+class _Inbox:
+    """What threads want to be called on a loop. What comes while it is busy wakes it only once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._calls: deque[Callable[[], None]] = deque()
+        self._is_waking = False
+
+    def put(self, call: Callable[[], None]) -> None:
+        """Call this soon, on the loop. From any thread. Raises RuntimeError when the loop is closed."""
+        self._calls.append(call)
+        # Who finds it waking has put the call before, and it is still to be looked for. Two may both wake it.
+        if self._is_waking:
+            return
+        try:
+            self._is_waking = True
+            self.loop.call_soon_threadsafe(self._call_all)
+        except BaseException:  # also when its thread is interrupted just here
+            self._is_waking = False
+            raise
+
+    def _call_all(self) -> None:
+        self._is_waking = False
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            if self._calls:  # one of them has failed: that is told, and the others are called
+                self.loop.call_soon(self._call_all)
+
+
 class _Portal:
     """The thread with its loop, and the clients that use it."""
 
     def __init__(self) -> None:
         self._starting = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._inbox: _Inbox | None = None
         self._thread: threading.Thread | None = None
         self._aside: set[asyncio.Task[Any]] = set()
         self.clients: weakref.WeakSet[Closing] = weakref.WeakSet()
 
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, which is started if it does not run."""
-        running = self._loop
+    def inbox(self) -> _Inbox:
+        """Return the way to the loop, which is started if it does not run."""
+        running = self._inbox
         if running is not None:
             return running
         with self._starting:
-            if self._loop is None:
+            if self._inbox is None:
                 loop = asyncio.new_event_loop()
                 # A daemon: waiting for a lock must not keep a process from its end.
                 thread = threading.Thread(target=_run, args=(loop,), name="holdfast", daemon=True)
                 thread.start()
-                self._loop, self._thread = loop, thread
-            return self._loop
+                self._inbox, self._thread = _Inbox(loop), thread
+            return self._inbox
 
     def is_own_thread(self) -> bool:
         """Whether the caller runs on the loop, where waiting for it would never end."""
@@ -124,10 +160,11 @@ class _Portal:
     def stop(self) -> None:
         """Let all clients release what they hold, and end the thread."""
         with self._starting:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is None or thread is None or not thread.is_alive():
+            inbox, thread = self._inbox, self._thread
+            self._inbox = self._thread = None
+        if inbox is None or thread is None or not thread.is_alive():
             return
+        loop = inbox.loop
         closing = asyncio.run_coroutine_threadsafe(self._close_all(), loop)
         try:
             closing.result(EXIT_S + 1)
@@ -150,10 +187,10 @@ class _Portal:
 
     def after_fork(self) -> None:
         """Leave the loop and its thread to the parent; the child keeps a copy that it never touches."""
-        if self._loop is not None:
-            _of_parents.append((self._loop, self._aside))
+        if self._inbox is not None:
+            _of_parents.append((self._inbox, self._aside))
         self._starting = threading.Lock()
-        self._loop = self._thread = None
+        self._inbox = self._thread = None
         self._aside = set()
 
 
@@ -183,8 +220,7 @@ def register(client: Closing) -> None:
 
 def begin(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
     """Let something run without waiting for it."""
-    loop = _portal.loop()
-    loop.call_soon_threadsafe(lambda: _portal.run_aside(work()))
+    _portal.inbox().put(lambda: _portal.run_aside(work()))
 
 
 os.register_at_fork(after_in_child=_portal.after_fork)

@@ -2,10 +2,10 @@
 
 from urllib.parse import quote
 
-from holdfast import _values, wire
-from holdfast._lease import Lease
-from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
-from holdfast._operations import Grant, Wanted, release
+from holdfast import _stream_forms, _stream_more_forms, _values, wire
+from holdfast._operation import Operation, ask, decode, new_request_id, write
+from holdfast._operations import Grant, grant_of, release
+from holdfast._wanted import Wanted
 
 # -- semaphores -------------------------------------------------------------------------------------------
 
@@ -14,24 +14,25 @@ def acquire_permits(
     name: str, *, limit: int | None, permits: int, is_strict: bool, wanted: Wanted
 ) -> Operation[Grant]:
     """Acquire permits of a semaphore."""
-    fields = {"name": name, "limit": limit, "permits": permits} | wanted.fields()
-    if is_strict:
-        fields["strict"] = True
+    asked = {"name": name, "limit": limit, "permits": permits, "strict": is_strict or None}
     return write(
         wire.SEMAPHORE_ACQUIRE,
-        fields,
-        lambda answer: _permits_granted(answer, name),
+        lambda: asked | wanted.fields(),
+        lambda answer: grant_of("semaphore", decode(answer, _values.Granted), answer.asked_at_s, (name,)),
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("semaphore", grant.hold_id),
-    )
-
-
-def _permits_granted(answer: TimedAnswer, name: str) -> Grant:
-    granted = decode(answer, _values.Granted)
-    lease = Lease(answer.asked_at_s, granted.expires_in_ms, is_endless=granted.no_deadline)
-    return Grant(
-        kind="semaphore", hold_id=granted.hold_id, token=granted.token, names=(name,), mode="", lease=lease
+        numbered=_stream_forms.acquire_permits(
+            name,
+            limit=limit,
+            permits=permits,
+            is_strict=is_strict,
+            wanted=wanted,
+            read=lambda result, asked_at_s: grant_of(
+                "semaphore", _stream_forms.granted(result), asked_at_s, (name,)
+            ),
+            release=lambda hold_id: release("semaphore", hold_id),
+        ),
     )
 
 
@@ -56,21 +57,21 @@ def take(
 ) -> Operation[_values.Taken]:
     """Take from a rate limit. What was taken is used up, also when nobody waits for it any longer."""
     longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
-    fields = {
-        "name": name,
-        "limit": limit,
-        "window_ms": window_ms,
-        "algorithm": algorithm,
-        "cost": cost,
-        "wait_ms": longest_wait_ms or None,
-        "request_id": new_request_id(),
-    }
+    asked = {"name": name, "limit": limit, "window_ms": window_ms, "algorithm": algorithm, "cost": cost}
     return write(
         wire.RATE_TAKE,
-        fields,
+        lambda: asked | {"wait_ms": longest_wait_ms or None, "request_id": new_request_id()},
         lambda answer: decode(answer, _values.Taken),
         wait_ms=longest_wait_ms,
         waits_for_ever=wait_ms is None,
+        numbered=_stream_more_forms.take(
+            name,
+            limit=limit,
+            window_ms=window_ms,
+            algorithm=algorithm,
+            cost=cost,
+            may_wait=longest_wait_ms > 0,
+        ),
     )
 
 
@@ -94,9 +95,11 @@ def check_token(name: str, token: int, *, is_stale: bool) -> Operation[_values.T
 
 def advance(resource: str, token: int) -> Operation[int]:
     """Show a token to a resource; the answer has the highest one that it has seen."""
-    fields = {"resource": resource, "token": token, "request_id": new_request_id()}
     return write(
-        wire.FENCE_ADVANCE, fields, lambda answer: decode(answer, _values.FenceAdvanced).highest_token
+        wire.FENCE_ADVANCE,
+        lambda: {"resource": resource, "token": token, "request_id": new_request_id()},
+        lambda answer: decode(answer, _values.FenceAdvanced).highest_token,
+        numbered=_stream_more_forms.advance(resource, token),
     )
 
 
@@ -109,7 +112,7 @@ def campaign(name: str, value: str, wanted: Wanted) -> Operation[Grant]:
     return write(
         wire.ELECTION_CAMPAIGN,
         {"name": name, "value": value} | asked,
-        lambda answer: _elected(answer, name),
+        lambda answer: grant_of("election", decode(answer, _values.Granted), answer.asked_at_s, (name,)),
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("election", grant.hold_id),
@@ -120,20 +123,14 @@ def campaign(name: str, value: str, wanted: Wanted) -> Operation[Grant]:
 _NOT_OF_CAMPAIGNS = {"ttl_ms", "lock_delay_ms", "note", "value", "value_secret", "no_deadline"}
 
 
-def _elected(answer: TimedAnswer, name: str) -> Grant:
-    won = decode(answer, _values.Granted)
-    lease = Lease(answer.asked_at_s, won.expires_in_ms)
-    return Grant(kind="election", hold_id=won.hold_id, token=won.token, names=(name,), mode="", lease=lease)
-
-
 def proclaim(hold_id: str, value: str) -> Operation[int]:
     """Tell everybody another value as the leader; the answer has the token."""
-    fields = {"hold_id": hold_id, "value": value, "request_id": new_request_id()}
     return write(
         wire.ELECTION_PROCLAIM,
-        fields,
+        lambda: {"hold_id": hold_id, "value": value, "request_id": new_request_id()},
         lambda answer: decode(answer, _values.TokenGiven).token,
         always="value",
+        numbered=_stream_forms.proclaim(hold_id, value),
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands that look: `list`, `session`, `watch`, `audit`. They change nothing."""
+"""The commands that look: `list`, `session`, `watch`. They change nothing."""
 
 # ruff: noqa: T201 - commands print their answers
 
@@ -13,27 +13,6 @@ from holdfast import wire
 from holdfast._errors import Refused
 from holdfast._inspector import LISTINGS, Inspector, Page
 from holdfast._printing import Row, event_line, length, print_json, print_line, print_table
-from holdfast._watch import Watch
-
-AUDITED: Final = frozenset(
-    {
-        "granted",
-        "released",
-        "expired",
-        "forced",
-        "revoked",
-        "put-off",
-        "converted",
-        "session-expired",
-        "session-forced",
-        "elected",
-        "resigned",
-        "delay-lifted",
-        "fence-forgotten",
-    }
-)
-"""The events that the audit has, of those that a watch tells."""
-AUDIT_COUNT: Final = 100
 
 
 def add_parser(
@@ -72,14 +51,7 @@ def add_parser(
     watch = commands.add_parser("watch", help="print what happens, until it is interrupted")
     watch.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
     watch.add_argument("--since", metavar="ID", help="go on behind this id, which --json has shown")
-    audit = commands.add_parser("audit", help="print what happened last, and what happens from now on")
-    audit.add_argument("name", metavar="NAME", nargs="?", default="", help="only this name")
-    audit.add_argument(
-        "--limit", type=count, default=AUDIT_COUNT, help=f"how many, at most 1000 (default: {AUDIT_COUNT})"
-    )
-    audit.add_argument("--follow", action="store_true", help="go on until it is interrupted")
-    for parser in (watch, audit):
-        parser.add_argument("--json", action="store_true", help="one JSON document in each line")
+    watch.add_argument("--json", action="store_true", help="one JSON document in each line")
 
 
 def _add_paging(parser: argparse.ArgumentParser) -> None:
@@ -240,44 +212,12 @@ async def watch(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print events until somebody interrupts it."""
     async with client.watch(arguments.prefix, since=arguments.since) as watching:
         async for event in watching:
-            _print_event(msgspec.to_builtins(event), as_json=arguments.json)
+            print_event(msgspec.to_builtins(event), as_json=arguments.json)
     return 0
 
 
-async def audit(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Print what happened, the oldest first, and what happens after it."""
-    watching = client.watch(arguments.name)
-    try:
-        if arguments.follow:
-            await watching.begin()  # before the look at the past: nothing is missed in between
-        query = {"name": arguments.name, "limit": str(arguments.limit)}
-        past: list[Row] = (await client.read(wire.AUDIT, query)).get("events", [])
-        for event in reversed(past):
-            _print_event(event, as_json=arguments.json)
-        if arguments.follow:
-            await _follow(watching, arguments, {_key(event) for event in past})
-    finally:
-        await watching.close()
-    return 0
-
-
-async def _follow(watching: Watch, arguments: argparse.Namespace, told: set[tuple[object, ...]]) -> None:
-    """Print what comes and was not told yet."""
-    async for event in watching:
-        row = msgspec.to_builtins(event)
-        is_meant = not arguments.name or event.name == arguments.name
-        if is_meant and event.event in AUDITED and _key(row) not in told:
-            _print_event(row, as_json=arguments.json)
-
-
-def _key(event: Row) -> tuple[object, ...]:
-    """Return what tells one event from all others."""
-    return tuple(
-        event.get(field) or None for field in ("revision", "event", "kind", "name", "owner", "token")
-    )
-
-
-def _print_event(event: Row, *, as_json: bool) -> None:
+def print_event(event: Row, *, as_json: bool) -> None:
+    """Print what a watch tells, without what is empty."""
     if as_json:
         print_line({key: value for key, value in event.items() if value not in ("", 0) or key == "revision"})
     else:

@@ -21,6 +21,10 @@ class NoTrust(NoAnswer):
         self.was_sent = was_sent
 
 
+class NoStream(NoAnswer):
+    """Something answered that it has no stream: an older node, or a proxy in between."""
+
+
 class Sending:
     """A request under way.
 
@@ -31,6 +35,8 @@ class Sending:
     def __init__(self) -> None:
         self.sent_count = 0
         self.is_withdrawn = False
+        self.is_stopped = False
+        """Whether it must not be sent any more, if it was not."""
         self.transport: asyncio.Transport | None = None
 
     @property

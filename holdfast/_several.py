@@ -10,11 +10,11 @@ from holdfast._durations import Seconds, to_ms
 from holdfast._errors import RateLimited, Refused
 from holdfast._hold import Hold, Session
 from holdfast._keeping import Kept
-from holdfast._lease import Lease
 from holdfast._names import Name, to_name
 from holdfast._operation import Operation, TimedAnswer, decode, write
-from holdfast._operations import Grant, Wanted
+from holdfast._operations import Grant
 from holdfast._transport import Transport
+from holdfast._wanted import Wanted
 
 
 class WantedPermits(msgspec.Struct, frozen=True):
@@ -91,14 +91,7 @@ class Together(Acquirable[Hold]):
 
     def _granted(self, answer: TimedAnswer) -> Grant:
         granted = decode(answer, _values.Granted)
-        return Grant(
-            kind="lock",
-            hold_id=granted.hold_id,
-            token=granted.token,
-            names=self._names,
-            mode=self._mode,
-            lease=Lease(answer.asked_at_s, granted.expires_in_ms),
-        )
+        return _operations.grant_of("lock", granted, answer.asked_at_s, self._names, self._mode)
 
     def _hold(self, granted: Grant, session: Session | None) -> Hold:
         return Hold(self._transport, granted, session)

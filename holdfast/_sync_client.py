@@ -13,7 +13,6 @@ from holdfast._durations import Seconds
 from holdfast._hold import Session
 from holdfast._metrics import Metrics
 from holdfast._names import Name
-from holdfast._operations import DEFAULT_PRIORITY, HoldKind
 from holdfast._portal import Call
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._several import WantedPermits, WantedRate
@@ -30,6 +29,7 @@ from holdfast._sync_holds import (
 from holdfast._sync_transaction import SyncTransactionContext
 from holdfast._sync_watch import SyncWatch
 from holdfast._tls import Tls
+from holdfast._wanted import DEFAULT_PRIORITY, HoldKind
 
 
 class SyncClient:
@@ -51,6 +51,7 @@ class SyncClient:
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
         insecure_plain_token: bool = False,
+        stream: bool = True,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. See `Client`."""
         self._client = Client(
@@ -62,6 +63,7 @@ class SyncClient:
             token=token,
             token_file=token_file,
             insecure_plain_token=insecure_plain_token,
+            stream=stream,
         )
         _portal.register(self._client)
 
@@ -94,6 +96,7 @@ class SyncClient:
         value_secret: bool = False,
         no_deadline: bool = False,
         priority: int = DEFAULT_PRIORITY,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncHold], object] | None = None,
     ) -> SyncLock:
@@ -114,6 +117,7 @@ class SyncClient:
             value_secret=value_secret,
             no_deadline=no_deadline,
             priority=priority,
+            push=push,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -132,6 +136,7 @@ class SyncClient:
         value_secret: bool = False,
         no_deadline: bool = False,
         priority: int = DEFAULT_PRIORITY,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncHold], object] | None = None,
     ) -> SyncLock:
@@ -149,6 +154,7 @@ class SyncClient:
             value_secret=value_secret,
             no_deadline=no_deadline,
             priority=priority,
+            push=push,
             max_hold=max_hold,
         )
         return SyncLock(lock, SyncHold, on_lost)
@@ -169,6 +175,7 @@ class SyncClient:
         value_secret: bool = False,
         no_deadline: bool = False,
         priority: int = DEFAULT_PRIORITY,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncHold], object] | None = None,
     ) -> SyncSemaphore:
@@ -187,6 +194,7 @@ class SyncClient:
             value_secret=value_secret,
             no_deadline=no_deadline,
             priority=priority,
+            push=push,
             max_hold=max_hold,
         )
         return SyncSemaphore(semaphore, SyncHold, on_lost)
@@ -203,6 +211,7 @@ class SyncClient:
         timeout: Seconds | None = None,
         lock_delay: Seconds = 0,
         note: str = "",
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncHold], object] | None = None,
     ) -> SyncTogether:
@@ -218,6 +227,7 @@ class SyncClient:
             timeout=timeout,
             lock_delay=lock_delay,
             note=note,
+            push=push,
             max_hold=max_hold,
         )
         return SyncTogether(together, SyncHold, on_lost)
@@ -230,20 +240,25 @@ class SyncClient:
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
         session: SyncSession | None = None,
         timeout: Seconds | None = None,
+        push: bool = False,
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncLeadership], object] | None = None,
     ) -> SyncElection:
         """Return an election: `with` campaigns and leads; `observe` says who leads. See `Client.election`."""
         election = self._client.election(
-            name, value=value, ttl=ttl, session=_twin(session), timeout=timeout, max_hold=max_hold
+            name, value=value, ttl=ttl, session=_twin(session), timeout=timeout, push=push, max_hold=max_hold
         )
         return SyncElection(election, SyncLeadership, on_lost)
 
     def session(
-        self, *, ttl: Seconds = DEFAULT_SESSION_TTL_S, labels: Mapping[str, str] | None = None
+        self,
+        *,
+        ttl: Seconds = DEFAULT_SESSION_TTL_S,
+        labels: Mapping[str, str] | None = None,
+        push: bool = False,
     ) -> SyncSessionContext:
-        """Return a session for `with`: kept alive while its body runs, then closed."""
-        return SyncSessionContext(self._client.session(ttl=ttl, labels=labels))
+        """Return a session for `with`: kept alive while its body runs, then closed. See `Client.session`."""
+        return SyncSessionContext(self._client.session(ttl=ttl, labels=labels, push=push))
 
     def transaction(
         self,
@@ -336,10 +351,20 @@ class SyncClient:
         return Call(lambda: self._client.renew_by_value(name, value, ttl=ttl, kind=kind)).run()
 
     def force_release(
-        self, name: Name, *, reason: str, lock_delay: Seconds = 0
+        self,
+        name: Name,
+        *,
+        reason: str,
+        lock_delay: Seconds = 0,
+        kind: HoldKind = "lock",
+        token: int | None = None,
     ) -> tuple[_values.Holder, ...]:
-        """End every hold of a lock, whoever has it, and return the former holders."""
-        return Call(lambda: self._client.force_release(name, reason=reason, lock_delay=lock_delay)).run()
+        """End every hold of a name, or the one with `token`. See `Client.force_release`."""
+        return Call(
+            lambda: self._client.force_release(
+                name, reason=reason, lock_delay=lock_delay, kind=kind, token=token
+            )
+        ).run()
 
     def revoke(
         self,
@@ -444,6 +469,62 @@ class SyncClient:
     def cluster(self) -> _values.ClusterInfo:
         """Return the cluster as one of its nodes sees it."""
         return Call(self._client.cluster).run()
+
+    def refusals(self, *, limit: int = 100) -> _values.Refusals:
+        """Return which attempts a node has refused because of who asked, the newest first.
+
+        Each node knows of its own only: ask with a client for each, or `holdfast refusals`.
+        """
+        return Call(lambda: self._client.refusals(limit=limit)).run()
+
+    def quotas(self) -> tuple[_values.PrincipalInfo, ...]:
+        """Return the principals that have a quota or anything, by name. Raises AccessDenied without admin."""
+        return Call(self._client.quotas).run()
+
+    def set_quota(
+        self,
+        principal: str,
+        *,
+        sessions: int | None = None,
+        holds: int | None = None,
+        waits: int | None = None,
+        cells: int | None = None,
+        fences: int | None = None,
+        bytes: int | None = None,  # noqa: A002 - the word of the API
+    ) -> _values.Quota | None:
+        """Bound what a principal may have at a time, "*" for all without a quota of their own; return it.
+
+        It replaces the quota as a whole: what is None has no bound.
+        """
+        return Call(
+            lambda: self._client.set_quota(
+                principal,
+                sessions=sessions,
+                holds=holds,
+                waits=waits,
+                cells=cells,
+                fences=fences,
+                bytes=bytes,
+            )
+        ).run()
+
+    def remove_quota(self, principal: str) -> None:
+        """End the quota of a principal: from now on that of "*" counts, if there is one."""
+        return Call(lambda: self._client.remove_quota(principal)).run()
+
+    def namespaces(self, prefix: str = "") -> tuple[_values.NamespaceInfo, ...]:
+        """Return the namespaces whose own prefixes begin with `prefix`, of those that the caller may see."""
+        return Call(lambda: self._client.namespaces(prefix)).run()
+
+    def set_namespace(
+        self, prefix: str, settings: _values.NamespaceSettings
+    ) -> _values.NamespaceSettings | None:
+        """Say what holds for the names at and below `prefix`, in the place of what was said; return it."""
+        return Call(lambda: self._client.set_namespace(prefix, settings)).run()
+
+    def remove_namespace(self, prefix: str) -> None:
+        """Remove a namespace; what is there stays."""
+        return Call(lambda: self._client.remove_namespace(prefix)).run()
 
     def add_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
         """Add a node that listens for the others at `peer`; return all members. See `Client.add_member`."""

@@ -4,16 +4,22 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast import _exchange
 from holdfast._access import Access
+from holdfast._attempts import Attempts, Withdrawn
 from holdfast._clock import REAL, Clock
-from holdfast._errors import LockError
-from holdfast._exchange import Answered, Attempt, Exchange, Retry
+from holdfast._errors import LeaseExpired, LockError, OutcomeUnknown
+from holdfast._exchange import Attempt
 from holdfast._metrics import Metrics, Reporter
 from holdfast._operation import Operation
-from holdfast._sending import NoAnswer, NoTrust, Sending
+from holdfast._renewals import Renewals
+from holdfast._sending import NoAnswer, Sending
+from holdfast._stream_calls import Asking, InDoubt
+from holdfast._stream_link import StreamLink
+from holdfast._stream_refusals import NotTaken
+from holdfast._streams import Streams
 from holdfast._tls import Tls, Trust
 
 if TYPE_CHECKING:
@@ -28,11 +34,9 @@ _log = logging.getLogger("holdfast")
 
 PATIENCE_S = 2.0
 """Seconds that a cancelled task takes at most to undo what it had begun; then that goes on without it."""
-ANSWER_S = 0.05
-"""Seconds that an answer has to arrive before a request that nobody waits for is withdrawn: most are granted
-at once, and a grant is better released than lost on its way."""
-WITHDRAW_AFTER_S = 0.5
-"""Seconds after which a repeated attempt that nobody waits for is withdrawn."""
+UNDO_S_MAX: Final = 10.0
+"""Seconds that what nobody waits for is tried for at most, however patient the client is: it has to close."""
+_DOUBT: Final = "the session of the stream ended before its answer came"
 
 
 class Transport:
@@ -48,9 +52,11 @@ class Transport:
         clock: Clock = REAL,
         connections: "Connections | None" = None,
         metrics: Metrics | None = None,
+        has_streams: bool = True,
     ) -> None:
         """Send to these nodes, over `connections` (made with the first request if there are none).
 
+        A client that is busy uses a stream where there is one, unless it never `has_streams`.
         `trust` is for nodes whose URLs are https://; without it they are judged as this machine does.
         `access` is for nodes that want to know who calls.
         """
@@ -61,11 +67,13 @@ class Transport:
         self.nodes = tuple(nodes)
         self.timeout_s = timeout_s
         self.clock = clock
+        self.renewals = Renewals(clock)
         self.reporter = Reporter(metrics)
         # Clients spread over the nodes by chance; each then stays with the node that answers.
         self.node = random.randrange(len(self.nodes))  # noqa: S311 - load spreading, not a secret
         self._connections = connections
         self._finishing: set[asyncio.Task[Any]] = set()
+        self.streams = Streams(self) if has_streams else None
 
     @property
     def connections(self) -> "Connections":
@@ -78,20 +86,150 @@ class Transport:
 
     async def close(self) -> None:
         """Finish what is being undone, and close the connections of the running loop."""
+        await self._finish_all()
+        if self.streams is not None:
+            await self.streams.close()
+            await self._finish_all()  # what was on its way there may be in doubt now
+        if self._connections is not None:
+            await self._connections.close()
+
+    @property
+    def undo_s(self) -> float:
+        """Seconds for giving back what nobody wants any longer; then it ends by itself."""
+        return min(self.timeout_s, UNDO_S_MAX)
+
+    async def _finish_all(self) -> None:
+        """Wait for what runs by itself on this loop."""
         loop = asyncio.get_running_loop()
         finishing = {task for task in self._finishing if task.get_loop() is loop and not task.done()}
         if finishing:
-            await asyncio.wait(finishing, timeout=self.timeout_s)
-        if self._connections is not None:
-            await self._connections.close()
+            await asyncio.wait(finishing, timeout=self.undo_s)
 
     async def call(self, operation: Operation[T], timeout_s: float | None = None) -> T:
         """Send one operation, and again until it has an outcome or the deadline has passed. Raises LockError.
 
         If the caller is cancelled, what the operation has given, or still will give, is undone.
         """
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        asked = self._ask_stream(operation, timeout_s)
+        if asked is None:
+            return await self.call_over_http(operation, timeout_s)
+        link, asking = asked
+        try:
+            return await self._outcome(link, asking)
+        except asyncio.CancelledError:
+            if not link.withdraw(asking):
+                if operation.undo is None:
+                    asking.is_wanted = False  # sent again it could come behind what its user does next
+                else:
+                    await self.finish(self._undo_asked(link, asking))
+            raise
+
+    async def complete(self, operation: Operation[T], timeout_s: float | None = None) -> T:
+        """Do what `call` does, to its end also if the caller is cancelled: that comes afterwards."""
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        asked = self._ask_stream(operation, timeout_s)
+        if asked is None:
+            return await self.finish(self.call_over_http(operation, timeout_s))
+        link, asking = asked
+        try:
+            return await self._outcome(link, asking)
+        except asyncio.CancelledError:
+            await self._hear_out(self.begin(self._outcome(link, asking)))
+            raise
+
+    def _ask_stream(self, operation: Operation[T], timeout_s: float) -> "tuple[StreamLink, Asking[T]] | None":
+        """Ask an operation over the stream, if there is one that takes it."""
+        form = operation.numbered
+        if form is None or self.streams is None or (link := self.streams.link()) is None:
+            return None
+        if operation.wait_ms and self.streams.is_contended(str(form.command[1])):
+            return None
+        try:
+            return link, link.begin(operation, form, self.clock.now_s(), timeout_s)
+        except NotTaken:
+            return None
+
+    async def _outcome(self, link: StreamLink, asking: "Asking[T]") -> T:
+        """Return what an operation gives that was asked over a stream; what that did not do, HTTP does."""
+        try:
+            return await link.outcome(asking)
+        except NotTaken as reason:
+            if reason.has_to_wait and self.streams is not None and asking.operation.numbered is not None:
+                self.streams.note_contended(str(asking.operation.numbered.command[1]))
+        except InDoubt:
+            return await self._ask_again(asking)
+        return await self.call_over_http(asking.operation, self._left_s(asking))
+
+    async def _ask_again(self, asking: "Asking[T]") -> T:
+        """Ask over HTTP what may have been done under a number that nobody can ask for any more.
+
+        Raises OutcomeUnknown for what must not be done twice.
+        """
+        form = asking.operation.numbered
+        assert form is not None
+        if form.is_once:
+            raise OutcomeUnknown(_DOUBT)
+        if form.prevent is not None:
+            await self.finish(self._prevent(asking))
+        try:
+            return await self.call_over_http(asking.operation, self._left_s(asking))
+        except LeaseExpired as error:
+            if form.ends_hold:
+                raise OutcomeUnknown(f"{_DOUBT}: it is over, by this or by its lease") from error
+            raise
+
+    async def _prevent(self, asking: "Asking[Any]") -> None:
+        """Leave nothing of what an operation may have given. Raises OutcomeUnknown."""
+        form = asking.operation.numbered
+        assert form is not None
+        assert form.prevent is not None
+        try:
+            await self.call_over_http(form.prevent(), self._left_s(asking))
+        except LeaseExpired:
+            """There is nothing of it, or not any more."""
+        except LockError as error:
+            raise OutcomeUnknown(f"{_DOUBT}; last: {error}") from error
+
+    def _left_s(self, asking: "Asking[Any]") -> float:
+        return max(0.0, asking.deadline_s - self.clock.now_s())
+
+    async def _undo_asked(self, link: StreamLink, asking: "Asking[Any]") -> None:
+        """Take back what was asked over a stream by a caller that went away."""
+        try:
+            given = await link.outcome(asking)
+        except NotTaken:
+            return
+        except InDoubt:
+            await self._prevent_quietly(asking)
+            return
+        except LockError as error:
+            if isinstance(error, OutcomeUnknown):
+                _log.warning("not undone, ends by itself: path=%s error=%s", asking.operation.path, error)
+            return
+        await self._take_back(asking.operation, given)
+
+    async def _prevent_quietly(self, asking: "Asking[Any]") -> None:
+        try:
+            await self._prevent(asking)
+        except LockError as error:
+            _log.warning("not undone, ends by itself: path=%s error=%s", asking.operation.path, error)
+
+    def undo_late(self, operation: Operation[T], given: T) -> None:
+        """Take back what came after its caller was told that nobody knows."""
+        self.begin(self._take_back(operation, given))
+
+    async def _take_back(self, operation: Operation[T], given: T) -> None:
+        assert operation.undo is not None
+        try:
+            await self.call(operation.undo(given), self.undo_s)
+        except LockError as error:
+            _log.warning("not undone, ends by itself: path=%s error=%s", operation.path, error)
+
+    async def call_over_http(self, operation: Operation[T], timeout_s: float) -> T:
+        """Carry out an operation without a stream. Raises LockError."""
         _ = self.connections  # imported before the time of the operation begins to count
-        work = _Work(self, operation, self.timeout_s if timeout_s is None else timeout_s)
+        work = Attempts(self, operation, timeout_s)
         if operation.undo is None:
             return await work.run()
         task = asyncio.create_task(work.run())
@@ -114,20 +252,26 @@ class Transport:
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            await asyncio.wait({task}, timeout=PATIENCE_S)
-            task.add_done_callback(_hear)
+            await self._hear_out(task)
             raise
         return task.result()
 
-    async def _undo(self, operation: Operation[T], work: "_Work[T]", task: "asyncio.Task[T]") -> None:
+    @staticmethod
+    async def _hear_out(task: "asyncio.Task[Any]") -> None:
+        """Wait for something that nobody wants the result of, but not for ever."""
+        await asyncio.wait({task}, timeout=PATIENCE_S)
+        task.add_done_callback(_hear)
+
+    async def _undo(self, operation: Operation[T], work: Attempts[T], task: "asyncio.Task[T]") -> None:
         """Take back an operation whose caller went away, whatever has become of it."""
         assert operation.undo is not None
         work.abandon()
         if not (work.is_doubtful or task.done()):
-            task.cancel()  # nothing was sent
+            work.stop()
+            task.cancel()
         try:
             given = await task
-        except _Withdrawn:
+        except Withdrawn:
             return
         except LockError as error:
             if work.is_doubtful:
@@ -135,10 +279,7 @@ class Transport:
             return
         except asyncio.CancelledError:
             return
-        try:
-            await self.call(operation.undo(given))
-        except LockError as error:
-            _log.warning("not undone, ends by itself: path=%s error=%s", operation.path, error)
+        await self._take_back(operation, given)
 
     async def attempt(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         """Make one attempt. Raises NoAnswer.
@@ -194,77 +335,6 @@ class Transport:
     ) -> AsyncGenerator[tuple[int, bytes]]:
         """Ask a node for a stream; yield its status with each piece of its body. Raises NoAnswer."""
         return self.connections.stream(self.nodes[node] + path, headers, silence_s)
-
-
-class _Withdrawn(Exception):
-    """The node has taken back a request that nobody waits for."""
-
-
-class _Work(Generic[T]):
-    """One operation with all its attempts. Abandoned, it only finds out what there is to undo."""
-
-    def __init__(self, transport: Transport, operation: Operation[T], timeout_s: float) -> None:
-        self._transport = transport
-        self._clock = transport.clock
-        self._operation = operation
-        self._exchange = Exchange(
-            operation,
-            nodes_count=len(transport.nodes),
-            node=transport.node,
-            now_s=transport.clock.now_s(),
-            timeout_s=timeout_s,
-        )
-        self._sending = Sending()
-        self._is_abandoned = False
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether it may have had an effect that we do not know."""
-        return self._sending.was_sent or self._exchange.may_be_applied
-
-    def abandon(self) -> None:
-        """Nobody waits for it any longer: withdraw what waits in a queue, and whatever follows, soon.
-
-        What does not wait is answered soon: nodes take back waits, and not what they have done already.
-        """
-        self._is_abandoned = True
-        if self._sending.was_sent and self._operation.wait_ms:
-            asyncio.get_running_loop().call_later(ANSWER_S, self._sending.withdraw)
-
-    async def run(self) -> T:
-        """Send it until it has an outcome. Raises LockError, and _Withdrawn once it is abandoned."""
-        while True:
-            step = await self._try()
-            if isinstance(step, Answered):
-                self._transport.node = step.node
-                return step.value
-            self._exchange.skip(await self._clock.pause(step.delay_s))
-
-    async def _try(self) -> Answered[T] | Retry:
-        """Make one attempt and tell the exchange how it went."""
-        attempt = self._exchange.attempt(self._clock.now_s())
-        jitter = random.random()  # noqa: S311 - spreads load, not a secret
-        sending = self._sending = Sending()
-        withdrawing = None
-        if self._is_abandoned and self._operation.wait_ms:
-            withdrawing = asyncio.get_running_loop().call_later(WITHDRAW_AFTER_S, sending.withdraw)
-        try:
-            status, body = await self._transport.attempt(attempt, sending)
-        except NoAnswer as error:
-            if sending.is_withdrawn:
-                raise _Withdrawn from error
-            if isinstance(error, NoTrust):
-                was_sent = sending.sent_count > error.was_sent
-                return self._exchange.on_no_trust(
-                    str(error), was_sent=was_sent, now_s=self._clock.now_s(), jitter=jitter
-                )
-            return self._exchange.on_silence(
-                str(error), was_sent=sending.was_sent, now_s=self._clock.now_s(), jitter=jitter
-            )
-        finally:
-            if withdrawing is not None:
-                withdrawing.cancel()
-        return self._exchange.on_answer(status, body, now_s=self._clock.now_s(), jitter=jitter)
 
 
 def _hear(task: "asyncio.Task[Any]") -> None:

@@ -104,6 +104,129 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     obstacles: tuple[Obstacle, ...] = ()
 
 
+class RefusedAttempt(msgspec.Struct, frozen=True):
+    """A call, or a command of a stream, that a node has refused because of who asked.
+
+    `code` is unauthenticated, forbidden, forbidden-host or forbidden-origin. `principal` is empty for
+    somebody who is not known; `method` and `route` are "-" where the call was refused before it was looked
+    at. `number` counts those of this node, and `unix_ms` is its clock.
+    """
+
+    number: int
+    unix_ms: int
+    code: str
+    principal: str
+    address: str
+    method: str
+    route: str
+    detail: str
+    request_id: str
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """The newest of them on the node that answered, the newest first; `count` since it was started."""
+
+    refusals: tuple[RefusedAttempt, ...]
+    count: int
+    node_id: str
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """How much a principal may have at a time; None stands for as much as there is room for."""
+
+    sessions: int | None = None
+    holds: int | None = None
+    waits: int | None = None
+    cells: int | None = None
+    fences: int | None = None
+    bytes: int | None = None
+
+
+class Used(msgspec.Struct, frozen=True):
+    """How much a principal has: `holds` with what it waits for, of which are `waits`.
+
+    `bytes` are those of its cells (keys and values), of the notes and values of its holds and waits, and of
+    the labels of its sessions.
+    """
+
+    sessions: int
+    holds: int
+    waits: int
+    cells: int
+    fences: int
+    bytes: int
+
+
+class PrincipalInfo(msgspec.Struct, frozen=True):
+    """A principal: its own quota, if it has one, and what it has. "*" stands for all without one."""
+
+    principal: str
+    quota: Quota | None
+    used: Used
+
+
+class QuotaPage(msgspec.Struct, frozen=True):
+    """The body of the answer to a listing of quotas: a page, and the cursor to pass as `after` for more."""
+
+    quotas: tuple[PrincipalInfo, ...]
+    next: str | None = None
+
+
+class QuotaSet(msgspec.Struct, frozen=True):
+    """The body of the answer to a change of a quota."""
+
+    quota: Quota | None
+
+
+class NamespaceSettings(msgspec.Struct, frozen=True):
+    """What a namespace says of the names at and below its prefix; None leaves it open.
+
+    Leases that do not live with a session are to be `ttl_ms_min` to `ttl_ms_max` long, lock-delays at least
+    `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
+    The others are how much there may be at a time.
+    """
+
+    ttl_ms_min: int | None = None
+    ttl_ms_max: int | None = None
+    lock_delay_ms_min: int | None = None
+    no_deadline: bool | None = None
+    priority: bool | None = None
+    holds: int | None = None
+    waits: int | None = None
+    cells: int | None = None
+    fences: int | None = None
+
+
+class NamespaceUsed(msgspec.Struct, frozen=True):
+    """How much there is in a namespace of what was made since it was set; `holds` with what waits."""
+
+    holds: int
+    waits: int
+    cells: int
+    fences: int
+
+
+class NamespaceInfo(msgspec.Struct, frozen=True):
+    """A namespace, by its prefix."""
+
+    prefix: str
+    settings: NamespaceSettings
+    used: NamespaceUsed
+
+
+class NamespacePage(msgspec.Struct, frozen=True):
+    """The body of the answer to a listing of namespaces: a page, and the cursor for more."""
+
+    namespaces: tuple[NamespaceInfo, ...]
+    next: str | None = None
+
+
+class NamespaceSet(msgspec.Struct, frozen=True):
+    """The body of the answer to a change of a namespace."""
+
+    settings: NamespaceSettings | None
+
+
 class Member(msgspec.Struct, frozen=True):
     """A node in the list of members. `state` is voter, or joining until it has caught up."""
 
@@ -129,6 +252,20 @@ class SessionOpened(msgspec.Struct, frozen=True):
 
     session_id: str
     expires_in_ms: int
+    revision: int | None = None
+
+
+class SessionHolding(msgspec.Struct, frozen=True):
+    """One thing that a session holds."""
+
+    kind: str
+    name: str
+
+
+class SessionShown(msgspec.Struct, frozen=True):
+    """The body of the answer to a look at one's own session, as far as we read it."""
+
+    holds: tuple[SessionHolding, ...] = ()
 
 
 class SessionKept(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from holdfast._values import Event
 SILENCE_S: Final = 25.0
 """Seconds without a byte after which a stream is dead: a node shows every ten that it lives."""
 _OK: Final = 200
-_ENDS: Final = ("session-expired", "session-forced")
+SESSION_ENDS: Final = ("session-expired", "session-forced")
 """The events that a session which its client does not close ends with."""
 
 
@@ -45,6 +45,8 @@ class Watch:
         self._failed_since_s: float | None = None
         self._failures = 0
         self._untrusted: set[int] = set()
+        self.patience_s = transport.timeout_s
+        """Seconds for which nodes are asked for a stream before that is given up."""
 
     @property
     def last_id(self) -> str:
@@ -67,6 +69,10 @@ class Watch:
 
     def __aiter__(self) -> Self:
         return self
+
+    def skip(self, count: int) -> None:
+        """Begin at another node than the client asks now: at one that is so many places behind it."""
+        self._node = (self._node + count) % len(self._transport.nodes)
 
     async def begin(self) -> None:
         """Wait until the watch has begun: from then on it misses nothing."""
@@ -151,7 +157,7 @@ class Watch:
         at_s = now_s()
         if self._failed_since_s is None:
             self._failed_since_s = at_s
-        if at_s - self._failed_since_s > self._transport.timeout_s:
+        if at_s - self._failed_since_s > self.patience_s:
             raise Unavailable(f"no node gives a stream; last: {why}")
         self._node = (self._node + 1) % len(self._transport.nodes)
         self._failures += 1
@@ -180,7 +186,7 @@ class SessionWatch(Watch):
                 raise
             self._is_over = True
             raise StopAsyncIteration from None
-        if event.event in _ENDS:
+        if event.event in SESSION_ENDS:
             self._is_over = True
             await self.close()
         return event

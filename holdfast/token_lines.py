@@ -57,15 +57,15 @@ class Right(enum.StrEnum):
     FORCE = "force"
     """End what others hold."""
     ADMIN = "admin"
-    """Change the members, and who leads."""
+    """Change the members, and who leads; with a prefix only the namespaces at and below it."""
     METRICS = "metrics"
     """Read the metrics."""
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
 
-ON_THE_WHOLE: Final = frozenset({Right.ADMIN, Right.METRICS})
-"""Rights that are about the whole cluster, so no prefix goes with them."""
+ON_THE_WHOLE: Final = frozenset({Right.METRICS})
+"""Rights that are about nothing but the whole cluster, so no prefix goes with them."""
 
 
 class LinesWrong(ValueError):

@@ -58,6 +58,12 @@ CELL: Final = "/v1/cells/{key}"
 CELLS_TRANSACT: Final = "/v1/cells/txn"
 AUDIT: Final = "/v1/audit"
 REFUSALS: Final = "/v1/refusals"
+QUOTAS: Final = "/v1/quotas"
+QUOTA: Final = "/v1/quotas/{principal}"
+QUOTA_OF_REQUESTS: Final = "requests"
+"""What a problem names as the quota that a node alone keeps to: later there is room, or on another node."""
+NAMESPACES: Final = "/v1/namespaces"
+NAMESPACE: Final = "/v1/namespaces/{name}"
 WATCH: Final = "/v1/watch"
 STREAM: Final = "/v1/stream"
 CLUSTER: Final = "/v1/cluster"
@@ -144,6 +150,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "unsupported-encoding": ProblemKind(415, "The body is encoded"),
     "expectation-failed": ProblemKind(417, "Something is expected that no node does"),
     "queue-full": ProblemKind(429, "The queue is full"),
+    "quota-exceeded": ProblemKind(429, "The caller has as much as it may have"),
     "overloaded": ProblemKind(429, "The node has too much to do"),
     "internal": ProblemKind(500, "The node made a mistake", UNKNOWN),
     "no-leader": ProblemKind(503, "The cluster has no leader"),

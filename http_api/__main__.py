@@ -39,6 +39,7 @@ from http_api.server import logs
 from http_api.server.authentication import Authentication
 from http_api.server.callers import Callers
 from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
+from http_api.server.request_rates import RequestRates
 from http_api.server.tls_context import TlsFiles
 from http_api.tls_watch import TlsWatch
 from http_api.tokens_watch import TokensUnusable, TokensWatch
@@ -110,6 +111,7 @@ async def _run(config: NodeConfig) -> int:
             fast_lane=not config.no_fast_lane,
             tls=tls.door if tls is not None else None,
             authentication=authentication,
+            rates=RequestRates(config.requests_per_second),
         )
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
@@ -152,7 +154,8 @@ def _tls_of(config: NodeConfig) -> TlsWatch | None:
     if config.tls_cert is None or config.tls_key is None:
         return None
     try:
-        return TlsWatch(TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca))
+        files = TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca, config.tls_revoked)
+        return TlsWatch(files)
     except TlsUnusable as error:
         raise ConfigError(str(error)) from None
 

@@ -16,6 +16,7 @@ from http_api.server.connections import make_server
 from http_api.server.fast_lane import FastLane
 from http_api.server.metrics import RequestCounts
 from http_api.server.middleware import Front
+from http_api.server.request_rates import RequestRates
 from http_api.server.routes import Router
 from http_api.server.tls_gate import TlsDoor
 from http_api.v1 import schema
@@ -33,19 +34,23 @@ def build_server(
     fast_lane: bool = True,
     tls: TlsDoor | None = None,
     authentication: Authentication | None = None,
+    rates: RequestRates | None = None,
 ) -> web.Server:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
 
     Without `fast_lane` all calls take the way through aiohttp; the answers are the same.
-    With `tls` the server speaks nothing else. Without `authentication` everybody may do everything.
+    With `tls` the server speaks nothing else. Without `authentication` everybody may do everything, and
+    without `rates` as often as they like.
     """
     known = authentication or Authentication(Gateway(node))
     room = ConnectionRoom(room_limits, origin_of)
+    known.trace.origin_of = origin_of
+    rates = rates or RequestRates()
     counts = RequestCounts(
-        lambda: chain(room.samples(), known.samples(), () if tls is None else tls.samples())
+        lambda: chain(room.samples(), known.samples(), rates.samples(), () if tls is None else tls.samples())
     )
     access_log = AccessLog(counts)
     router = Router(make_routes(counts, known.trace))
     shared = known, router, access_log, request_timeout_ms, callers or Callers()
-    lane = FastLane(*shared, decode=schema.decode) if fast_lane else None
-    return make_server(Front(*shared), room, lane, tls)
+    lane = FastLane(*shared, rates=rates, decode=schema.decode) if fast_lane else None
+    return make_server(Front(*shared, rates=rates), room, lane, tls)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from cluster.observing.metrics import Sample, gauge
-from cluster.tls.files import TlsFile, TlsUnusable
+from cluster.tls.files import TlsUnusable
 from cluster.tls.watch import TlsFilesWatch
 from http_api.server import tls_context
 from http_api.server.tls_context import TlsFiles, TlsReady
@@ -21,12 +21,17 @@ class TlsWatch(TlsFilesWatch[TlsReady]):
     def __init__(self, files: TlsFiles, now_s: Callable[[], float] = time.time) -> None:
         """Read the files for the first time. Raises TlsUnusable."""
         self._tls_files = files
-        named = [TlsFile("tls_cert", files.cert), TlsFile("tls_key", files.key)]
-        if files.client_ca is not None:
-            named.append(TlsFile("tls_client_ca", files.client_ca))
         logger = logging.getLogger("http_api")
-        super().__init__("tls", named, settings=_SETTINGS, logger=logger, now_s=now_s)
+        super().__init__(
+            "tls",
+            files.named,
+            revoked_list=files.revoked_list,
+            settings=_SETTINGS,
+            logger=logger,
+            now_s=now_s,
+        )
         self.door = TlsDoor(self._ready.context, self._samples)
+        self.door.revoke(self._ready.revoked)
 
     def _load(self) -> TlsReady:
         """Read the files. Raises TlsUnusable, also when authorities of clients have ended."""
@@ -37,8 +42,13 @@ class TlsWatch(TlsFilesWatch[TlsReady]):
         return ready
 
     def _use(self, ready: TlsReady) -> None:
-        """Show new connections this certificate."""
+        """Show new connections this certificate; end those of clients whose own is revoked."""
         self.door.context = ready.context
+        self.door.revoke(ready.revoked)
+
+    def _with_revoked(self, ready: TlsReady, serials: frozenset[int]) -> TlsReady:
+        """Return this with another list."""
+        return ready._replace(revoked=serials)
 
     def _samples(self) -> Iterator[Sample]:
         text = "Second since 1970 in which a certificate ends."

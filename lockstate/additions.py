@@ -13,9 +13,11 @@ from lockstate.commands import AddLocks, Wanted
 from lockstate.extras import Extra
 from lockstate.holds import LEASE_EXPIRED, Holds
 from lockstate.modes import Mode, Scope
+from lockstate.namespace_rules import check_endless, check_ttl
 from lockstate.queues import can_go, is_free
 from lockstate.records import Addition, Hold, RequestKey, each_lock
 from lockstate.results import HoldKind, Queued, Refused, Result
+from lockstate.state import State
 
 
 class Additions:
@@ -37,8 +39,10 @@ class Additions:
         if not more:
             return holds.granted(hold)
         claims = claims_of("", Mode.EXCLUSIVE, Scope.NODE, more)
-        refused = _check_beside(had, more) or holds.check_room(
-            state.sessions.get(hold.session_id), len(claims)
+        refused = (
+            _check_beside(had, more)
+            or _check_there(state, hold, more, command)
+            or holds.check_room(state.sessions.get(hold.session_id), len(claims), None)
         )
         if refused is not None:
             return refused
@@ -72,6 +76,16 @@ class Additions:
         if hold.kind is not HoldKind.LOCK or hold.permits:
             return invalid("hold_id: locks can be added only to a hold of locks")
         return check_unchanging(self._state, hold, "hold_id: is")
+
+
+def _check_there(state: State, hold: Hold, more: tuple[Wanted, ...], command: AddLocks) -> Refused | None:
+    """Refuse what the hold could not have been asked for with these locks, by their namespaces."""
+    names = [lock.name for lock in more]
+    return (
+        check_ttl(state, names, hold.ttl_ms)
+        or (check_endless(state, names, command.endless_not_for) if hold.is_endless else None)
+        or state.namespaces.check_added(hold, names)
+    )
 
 
 def _check_beside(had: tuple[Wanted, ...], more: tuple[Wanted, ...]) -> Refused | None:

@@ -36,6 +36,10 @@ _STREAM: Final = 420
 _KEPT: Final = 330
 _FENCE: Final = 110
 _EXTRA: Final = 300
+_PRINCIPAL: Final = 140
+_QUOTA: Final = 250
+_NAMESPACE: Final = 900
+_FENCE_IN_NAMESPACE: Final = 140
 _RATE_LIMIT: Final = 650
 _CELL: Final = 320
 _RATE_ROW: Final = 20
@@ -63,6 +67,8 @@ def recounted(state: State) -> int:
         + state.requests.recomputed_sum()
         + state.rates.recomputed_sum()
         + state.extras.recomputed_sum()
+        + state.principals.recomputed_sum()
+        + state.namespaces.recomputed_sum()
     )
     return _with_records(state, sums)
 
@@ -82,6 +88,10 @@ def _with_records(state: State, sums: int) -> int:
         + _KEPT * state.streams.kept_count
         + _FENCE * len(state.fences)
         + _EXTRA * len(state.extras)
+        + _PRINCIPAL * state.principals.rows_count
+        + _QUOTA * len(state.principals.quotas)
+        + _NAMESPACE * len(state.spaces)
+        + _FENCE_IN_NAMESPACE * len(state.namespaces.fences)
         + _RATE_LIMIT * len(state.rates)
         + _CELL * len(state.cells)
         - (_TEXT_FACTOR - 1) * state.cells.content_bytes

@@ -35,6 +35,11 @@ class Cell(Lease, eq=False, gc=False, array_like=True):
     session_id: SessionId
 
 
+def size_of(cell: Cell | PutCell | CellPut) -> int:
+    """Return the bytes of the key and the value of a cell, or of what is to be written."""
+    return len(cell.key) + len(cell.value)
+
+
 class CellTable:
     """All cells. The caller has checked that there is room, and that sessions live."""
 
@@ -77,7 +82,7 @@ class CellTable:
             self.enter(cell)
             return cell
         self._ledger.change(cell)
-        self.content_bytes += len(put.value) - len(cell.value)
+        self.content_bytes += size_of(put) - size_of(cell)
         cell.value, cell.mod_revision = put.value, self.revision
         cell.version += 1
         if put.session_id != cell.session_id:
@@ -105,7 +110,7 @@ class CellTable:
         if len(self._young) > _YOUNG_MAX:
             self._sort_in()
         self._ledger.noted[cell] = 0
-        self.content_bytes += len(key) + len(cell.value)
+        self.content_bytes += size_of(cell)
         if cell.ttl_ms:
             self._deadlines.add(cell)
         self._join_session(cell)
@@ -119,7 +124,7 @@ class CellTable:
         else:
             self._sorted.remove(key)
         self._ledger.remove(cell)
-        self.content_bytes -= len(key) + len(cell.value)
+        self.content_bytes -= size_of(cell)
         if cell.ttl_ms:
             self._deadlines.remove(cell)
         self._leave_session(cell)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lockstate import limits
 from lockstate.claims import ancestors
 from lockstate.commands import Acquire, AcquirePermits, Acquisition, Uncommon, Wanted
-from lockstate.limits import ID_CHARS_MAX, NAME_BYTES_MAX, WAIT_MS_MAX
+from lockstate.limits import ID_CHARS_MAX, NAME_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.modes import Scope
 from lockstate.results import Reason, Refused
 
@@ -24,7 +24,7 @@ def check_acquire(command: Acquire) -> Refused | None:
         and 0 < len(command.attempt_id) <= ID_CHARS_MAX
         and 0 <= command.wait_ms <= WAIT_MS_MAX
         and not (command.owner or command.note or command.lock_delay_ms)
-        and (not command.ttl_ms if command.session_id else limits.check_ttl(command.ttl_ms) is None)
+        and (not command.ttl_ms if command.session_id else TTL_MS_MIN <= command.ttl_ms <= TTL_MS_MAX)
     ):
         return None
     return check_locks(command) or check_attempt(command) or check_lease(command)
@@ -76,10 +76,8 @@ def check_attempt(command: Acquisition) -> Refused | None:
     )
 
 
-def check_uncommon(command: Acquire | AcquirePermits) -> Refused | None:
+def check_uncommon(command: Uncommon) -> Refused | None:
     """Return what is wrong with what only few holds have, or None."""
-    if not isinstance(command, Uncommon):
-        return None
     if command.is_secret and not command.value:
         return invalid("value_secret: needs a value")
     if command.is_endless and (command.session_id or command.ttl_ms):
@@ -101,9 +99,9 @@ def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
         if refused is not None:
             return refused
     ttl_ms = command.ttl_ms
-    if isinstance(command, Uncommon) and command.is_endless:
-        return None
     if (not command.session_id) == (not ttl_ms):
+        if isinstance(command, Uncommon) and command.is_endless:
+            return None
         return invalid("session_id, ttl_ms: give exactly one of the two")
     return limits.check_ttl(ttl_ms) if ttl_ms else None
 

@@ -1,11 +1,10 @@
 """What a lock claims: its own name, and an intent on every ancestor of that name."""
 
-import functools
 from collections.abc import Sequence
 from typing import Final
 
 from lockstate.commands import Wanted
-from lockstate.modes import INTENT, Claim, Mode, Scope, claim_of, intent_of
+from lockstate.modes import Claim, Mode, Scope, claim_of, intent_of
 from lockstate.results import HoldKind
 
 _LOCK: Final = HoldKind.LOCK
@@ -20,7 +19,12 @@ Claims = tuple[tuple[str, Claim], ...]
 name."""
 
 _PARENTS_KEPT_MAX: Final = 1024
-"""Names whose intents are kept, at most 3 kB each: to look them up is quicker than to take them apart."""
+"""Names whose intents are kept for each mode, at most 3 kB each: to look them up is quicker than to take them
+apart."""
+_kept: Final[dict[int, dict[str, Claims]]] = {mode.place: {} for mode in Mode}
+"""Intents by the place of the mode, and by the name that they begin with. What is kept changes no result."""
+_TOGETHER_KEPT_MAX: Final = 32_768
+"""Claims of several locks that are kept, 20 MB at most: what is claimed is asked for again when it ends."""
 _ELECTION: Final = "\x01"
 _SEMAPHORE: Final = "\x02"
 """The prefixes of the names of elections and semaphores. A lock's name cannot contain them: they are not
@@ -61,26 +65,77 @@ def claims_of(
 ) -> Claims:
     """Return the claims of one lock or election, or of several locks together."""
     if not locks and scope is _NODE and kind is _LOCK:
-        place = mode.place
-        slash = name.rfind("/")
-        return ((name, place), *_intents(name[:slash], place + INTENT)) if slash > 0 else ((name, place),)
+        return claims_of_one(name, mode)
     if locks:
-        return tuple(
-            dict.fromkeys(claim for lock in locks for claim in claims_of(lock.name, lock.mode, lock.scope))
-        )
+        return _together.get(tuple(locks))
     if kind is HoldKind.ELECTION:
         return ((_ELECTION + name, mode.place),)
     own = (name, claim_of(mode, scope))
     slash = name.rfind("/")
-    return (own, *_intents(name[:slash], intent_of(mode))) if slash > 0 else (own,)
+    return (own, *_intents(name[:slash], mode)) if slash > 0 else (own,)
 
 
-@functools.lru_cache(_PARENTS_KEPT_MAX)
-def _intents(name: str, intent: Claim) -> Claims:
-    """Return the intents on `name` and on every name above it. Many locks have the same parent."""
-    here = (name, intent)
+def claims_of_one(name: str, mode: Mode) -> Claims:
+    """Return the claims of a lock of one name without what lies below: that is what nearly all locks are."""
+    place = mode.place
+    if "/" not in name:
+        return ((name, place),)
+    above = name.rpartition("/")[0]
+    intents = _kept[place].get(above) or _intents(above, mode)
+    return ((name, place),) + intents  # noqa: RUF005 - quicker than to unpack
+
+
+def _intents(name: str, mode: Mode) -> Claims:
+    """Return the intents on `name` and on every name above it. It is kept: many locks have one parent."""
+    kept = _kept[mode.place]
+    known = kept.get(name)
+    if known is not None:
+        return known
+    here = (name, intent_of(mode))
     slash = name.rfind("/")
-    return (here, *_intents(name[:slash], intent)) if slash > 0 else (here,)
+    intents = (here, *_intents(name[:slash], mode)) if slash > 0 else (here,)
+    if len(kept) >= _PARENTS_KEPT_MAX:
+        kept.clear()
+    kept[name] = intents
+    return intents
+
+
+class ClaimsKept:
+    """The claims of several locks, of which the latest are kept. What is kept changes no result."""
+
+    def __init__(self, count_max: int) -> None:
+        """Keep at most `count_max` claims."""
+        self.count = 0
+        self._count_max = count_max
+        self._kept: dict[tuple[Wanted, ...], Claims] = {}
+
+    def get(self, locks: tuple[Wanted, ...]) -> Claims:
+        """Return the claims of these locks."""
+        claims = self._kept.get(locks)
+        if claims is None:
+            claims = self._kept[locks] = _claims_together(locks)
+            self.count += len(claims)
+            while self.count > self._count_max:
+                self.count -= len(self._kept.pop(next(iter(self._kept))))
+        return claims
+
+
+_together: Final = ClaimsKept(_TOGETHER_KEPT_MAX)
+
+
+def _claims_together(locks: Sequence[Wanted]) -> Claims:
+    """Return what each of several locks claims, in their order, without what one before it has claimed."""
+    found: dict[tuple[str, Claim], None] = {}
+    for lock in locks:
+        name, intent = lock.name, intent_of(lock.mode)
+        found[name, claim_of(lock.mode, lock.scope)] = None
+        while (slash := name.rfind("/")) > 0:
+            name = name[:slash]
+            count = len(found)
+            found[name, intent] = None
+            if len(found) == count:
+                break  # then all those above are there as well
+    return tuple(found)
 
 
 def parent(name: str) -> str:

@@ -74,6 +74,40 @@ class WantedRate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cost: int = 1
 
 
+class Quota(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How much one principal may have at a time; None stands for as much as there is room for.
+
+    `holds` counts what it holds and what it waits for, `waits` only the latter, with waits for changes.
+    `cells` and `fences` are those that it made, and what `bytes` are is said in lockstate/principals.py.
+    """
+
+    sessions: int | None = None
+    holds: int | None = None
+    waits: int | None = None
+    cells: int | None = None
+    fences: int | None = None
+    bytes: int | None = None
+
+
+class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a namespace says of what lies in it; None leaves it open (lockstate/namespace_rules.py).
+
+    A lease of a hold's own is to be `ttl_ms_min` to `ttl_ms_max` long, and a lock-delay at least
+    `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
+    The others are quotas (lockstate/namespaces.py).
+    """
+
+    ttl_ms_min: int | None = None
+    ttl_ms_max: int | None = None
+    lock_delay_ms_min: int | None = None
+    no_deadline: bool | None = None
+    priority: bool | None = None
+    holds: int | None = None
+    waits: int | None = None
+    cells: int | None = None
+    fences: int | None = None
+
+
 class OpenSession(_Command, frozen=True, tag=1):
     """Open a session that lives for `ttl_ms` after its last keepalive."""
 
@@ -384,6 +418,8 @@ class AcquireAs(AcquireIf, frozen=True, tag=76):
     is_secret: bool = False
     priority: int = PRIORITY_DEFAULT
     is_endless: bool = False
+    priority_not_for: tuple[str, ...] = ()
+    endless_not_for: tuple[str, ...] = ()
 
 
 class AcquirePermitsAs(AcquirePermitsOf, frozen=True, tag=77):
@@ -393,6 +429,8 @@ class AcquirePermitsAs(AcquirePermitsOf, frozen=True, tag=77):
     is_secret: bool = False
     priority: int = PRIORITY_DEFAULT
     is_endless: bool = False
+    priority_not_for: tuple[str, ...] = ()
+    endless_not_for: tuple[str, ...] = ()
 
 
 Uncommon = AcquireAs | AcquirePermitsAs
@@ -401,6 +439,9 @@ Uncommon = AcquireAs | AcquirePermitsAs
 `value` is a text that the hold carries, which only its holder is told of if it `is_secret`. `priority` is its
 place in the queue, 0 to 9. A hold that `is_endless` has neither a session nor a ttl, and ends when somebody
 ends it.
+
+`priority_not_for` and `endless_not_for` are those of the names for which the node that was asked is not set
+to allow it. Then it is refused, unless a namespace allows it.
 """
 
 
@@ -437,7 +478,8 @@ class AddLocks(_Command, frozen=True, tag=82):
     """Add locks to a hold: all of them at once, or none.
 
     `ticket_id` is the id under which this waits; `attempt_id` is as for an acquire. What the hold has already
-    in the same mode and scope is not added again.
+    in the same mode and scope is not added again. `endless_not_for` is as for an acquire, and means something
+    if the hold has no deadline.
     """
 
     hold_id: HoldId
@@ -445,6 +487,26 @@ class AddLocks(_Command, frozen=True, tag=82):
     ticket_id: HoldId
     attempt_id: AttemptId
     wait_ms: int = 0
+    request_id: str = ""
+    endless_not_for: tuple[str, ...] = ()
+
+
+class SetQuota(_Command, frozen=True, tag=84):
+    """Bound what a principal may have, or with "*" each one without a quota of its own; None ends the bound.
+
+    What it has already stays.
+    """
+
+    principal: str
+    quota: Quota | None = None
+    request_id: str = ""
+
+
+class SetNamespace(_Command, frozen=True, tag=85):
+    """Set a namespace, or with None remove it. What is there already stays, and is not counted."""
+
+    prefix: str
+    settings: NamespaceSettings | None = None
     request_id: str = ""
 
 
@@ -504,17 +566,14 @@ class Numbered(_Unremembered, frozen=True, tag=71):
     commands: tuple[NumberedCommand, ...]
 
 
-Command = (
+OfSomebody = (
     OpenSession
     | KeepAlive
     | CloseSession
     | Acquire
-    | Cancel
     | Renew
     | Release
     | ForceRelease
-    | Tick
-    | Barrier
     | Convert
     | AcquirePermits
     | ResizeSemaphore
@@ -522,7 +581,6 @@ Command = (
     | Proclaim
     | TakeRate
     | AdvanceFence
-    | AbandonWaits
     | PutCell
     | DeleteCells
     | TransactCells
@@ -543,9 +601,31 @@ Command = (
     | RenewByValue
     | AcquireSeveral
     | AddLocks
+    | SetQuota
+    | SetNamespace
     | ResumeStream
     | Numbered
 )
+"""What clients ask for, and so a principal may."""
+
+
+class OnBehalf(_Command, frozen=True, tag=83):
+    """A command, and who asks for it: the principal whose what it makes will be (lockstate/principals.py).
+
+    A frame of a stream needs none, if its session is of who sends it: all that is in it is asked by whom the
+    session belongs to. Who sends that of a session of nobody is told here.
+    """
+
+    principal: str
+    command: OfSomebody
+
+    @property
+    def request_id(self) -> str:
+        """Return that of the command."""
+        return self.command.request_id
+
+
+Command = OfSomebody | Cancel | Tick | Barrier | AbandonWaits | OnBehalf
 
 
 Acquisition = (

@@ -51,7 +51,7 @@ class Conversions:
             return holds.granted(hold)
         if command.wait_ms:
             session = state.sessions.get(hold.session_id)
-            return holds.check_room(session, len(claims)) or holds.wait(ticket, claims, command.wait_ms)
+            return holds.check_room(session, len(claims), None) or holds.wait(ticket, claims, command.wait_ms)
         cycle = deadlocks.find(state, ticket)
         if cycle is not None and cycle.is_of_conversions:
             return refused_for(cycle)

@@ -13,11 +13,13 @@ from lockstate.owners import own_id
 from lockstate.records import Delay, Hold, Plea, Session, Ticket
 from lockstate.results import CellEvent, CellEventKind, Event, EventKind, Granted, Left, Refused, Settled
 from lockstate.state import Permits, State
-from lockstate.versions import RULES_FOLLOWED
+from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE
 from lockstate.views import told_value
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""
+_OVERRIDES: Final = frozenset({EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.REVOKED})
+"""Events of what somebody does to the holds of others."""
 
 
 class _Permits(NamedTuple):
@@ -57,6 +59,8 @@ class Effects:
             else:
                 self._is_all_audited = True
                 self.state.audit.extend([event for event in events if event.kind not in _NOT_AUDITED])
+        if self.state.rules >= RULES_WHOLE:
+            self.state.audit.link()
         if settled:
             self.settled = []
         if not self.cell_events:
@@ -117,6 +121,8 @@ class Effects:
         ticket: int,
     ) -> Event:
         state = self.state
+        principal = state.principals.of(of) if state.owners else ""
+        by = state.principals.asking if kind in _OVERRIDES else ""
         of_kind, permits = of.kind, of.permits
         if permits and of.is_of_kinds:
             of_kind, permits = (part.kind, part.permits) if isinstance(part, _Permits) else (of_kind, 0)
@@ -136,6 +142,9 @@ class Effects:
             permits,
             of.value and told_value(state, of),
             ticket,
+            0,
+            principal,
+            by,
         )
 
     def tell_plea(self, kind: EventKind, hold: Hold, plea: Plea) -> None:
@@ -160,6 +169,8 @@ class Effects:
             session.session_id,
             0,
             reason,
+            principal=state.principals.rows.get(session.session_id, ""),
+            by=state.principals.asking if kind in _OVERRIDES else "",
         )
         self.events.append(event)
 
@@ -188,6 +199,7 @@ class Effects:
             NO_SESSION,
             0,
             reason,
+            by=state.principals.asking,
         )
 
     def tell_cell(self, kind: CellEventKind, cell: Cell) -> None:

@@ -36,9 +36,12 @@ class Elections:
         owner = command.owner or session.owner
         held = self._led_already(session, command.name, owner)
         if held is not None:
+            refused = state.principals.check_texts(held, held.note, command.value)
+            if refused is not None:
+                return refused
             return holds.renewed(held, command.attempt_id, key, command.value)
         claims = claims_of(command.name, Mode.EXCLUSIVE, kind=HoldKind.ELECTION)
-        refused = holds.check_room(session, 1)
+        refused = holds.check_room(session, 1, command)
         if refused is not None:
             return refused
         if is_free(state, claims):
@@ -85,6 +88,9 @@ class Elections:
             return LEASE_EXPIRED
         if hold.kind is not HoldKind.ELECTION:
             return invalid("hold_id: leads no election")
+        refused = self._state.principals.check_texts(hold, hold.note, command.value)
+        if refused is not None:
+            return refused
         self._holds.proclaim(hold, command.value)
         return Proclaimed(hold.token)
 

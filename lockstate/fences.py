@@ -20,11 +20,18 @@ def advance(state: State, command: AdvanceFence) -> Result:
         return limits.out_of_range("token", command.token, limits.TOKEN_MAX)
     highest = state.fences.get(command.resource)
     if highest is None:
-        refused = check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences") or budget.check_room(
-            state
+        refused = (
+            check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences")
+            or budget.check_room(state)
+            or state.principals.check("fences")
+            or state.namespaces.check("fences", (command.resource,))
         )
         if refused is not None:
             return refused
+        if state.principals.asking:
+            state.principals.put_fence(command.resource, state.principals.asking)
+        if state.namespaces.over((command.resource,)):
+            state.namespaces.put_fence(command.resource, state.take_order())
     elif command.token < highest:
         detail = f"a newer holder was here: {highest} is the highest token"
         return Refused(Reason.STALE_TOKEN, detail, facts={"highest_token": highest})

@@ -1,7 +1,7 @@
 """Applying the frames of streams: numbered commands, each once, in order and without gaps."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_args
 
 from lockstate import budget, limits
 from lockstate.commands import (
@@ -37,6 +37,8 @@ _GONE: Final = FrameRefused(StreamFault.GONE)
 _MALFORMED: Final = FrameRefused(StreamFault.MALFORMED)
 _FREES: Final = (Release, Renew, EndWait, ReleaseByValue, RenewByValue)
 """The classes of commands that are carried out when the state has no room: they make it no larger."""
+_WAITING: Final = frozenset(get_args(MayWait))
+"""The classes of commands that may wait. They are told the key under which their outcome is remembered."""
 _WINDOW_FULL: Final = Refused(
     Reason.OVERLOADED, "too many outcomes of this stream are not acknowledged", (), 0, budget.RETRY_MS
 )
@@ -48,13 +50,19 @@ class Frames:
     def __init__(
         self,
         holds: Holds,
-        apply: Callable[[Any, RequestKey], Result],
+        acts: Mapping[type, Callable[..., Result]],
+        apply_owned: Callable[[Any, RequestKey], Result],
         again: Callable[[Any, RequestKey, Result, int], Result],
     ) -> None:
-        """`apply` carries a command out. `again` tells the outcome that one had at some time as it is now."""
+        """`acts` carry commands out, by class; `apply_owned` does it for the principal that asks.
+
+        `again` tells the outcome that a command had before as it is now. What only streams know, the end of a
+        wait by its number, is not among `acts`.
+        """
         self._holds = holds
         self._state = holds.state
-        self._apply = apply
+        self._acts = acts
+        self._apply_owned = apply_owned
         self._again = again
 
     def resume(self, command: ResumeStream) -> Result:
@@ -74,7 +82,8 @@ class Frames:
         """Apply the commands that are new, and repeat the outcomes of those that are not."""
         state = self._state
         session, stream = state.sessions.get(frame.session_id), state.streams.get(frame.session_id)
-        if session is None:
+        principals = state.principals
+        if session is None or (principals.asking and principals.is_foreign(frame.session_id)):
             return _GONE
         if stream is None or frame.epoch != stream.epoch:
             return FrameRefused(StreamFault.REPLACED, stream.last if stream is not None else 0)
@@ -86,26 +95,46 @@ class Frames:
         state.streams.acknowledge(stream, frame.acked)
         # A wait of a stream is kept by no node process: its client may come back over another one.
         asking, state.asking = state.asking, ""
-        done = self._apply_each(stream, frame)
+        sender = principals.asking
+        principal = state.owners.get(frame.session_id, sender) if state.owners else sender
+        if principal:
+            principals.asking = principal
+            done = self._apply_each(stream, frame, is_owned=True)
+            principals.asking = sender
+        else:
+            done = self._apply_each(stream, frame, is_owned=False)
         state.asking = asking
         return done
 
-    def _apply_each(self, stream: Stream, frame: Numbered) -> NumberedDone:
+    def _apply_each(self, stream: Stream, frame: Numbered, *, is_owned: bool) -> NumberedDone:
+        """Apply the numbers that are new, up to the first for which there is no room.
+
+        What is the same for all of them is found out before: nearly every command of a stream passes here.
+        """
+        state, acts, now_ms = self._state, self._acts, self._state.now_ms
+        keep, session_id = state.streams.keep, stream.session_id
+        count_max, bytes_max = limits.STREAM_KEPT_MAX, limits.STREAM_KEPT_BYTES_MAX
         results: list[Result] = []
-        streams = self._state.streams
         for number, command in enumerate(frame.commands, frame.first):
             if number <= stream.last:
                 results.append(self._repeat(stream, number, command))
                 continue
-            refused = self._check_room(stream, command)
-            if refused is not None:
-                return NumberedDone(tuple(results), refused)
-            streams.begin(stream, number)
-            if isinstance(command, EndWait):
+            if len(stream.kept) >= count_max or stream.kept_bytes >= bytes_max:
+                return NumberedDone(tuple(results), _WINDOW_FULL)
+            if state.is_tight and not isinstance(command, _FREES):
+                refused = budget.check_room(state)
+                if refused is not None:
+                    return NumberedDone(tuple(results), refused)
+            kind = command.__class__
+            if is_owned and kind is not EndWait:
+                result = self._apply_owned(command, (session_id, number))
+            elif kind in _WAITING:
+                result = acts[kind](command, (session_id, number))
+            elif isinstance(command, EndWait):
                 result = self._end_wait(stream, command)
             else:
-                result = self._apply(command, (stream.session_id, number))
-            streams.keep(stream, number, self._state.now_ms, result)
+                result = acts[kind](command)
+            keep(stream, number, now_ms, result)
             results.append(result)
         return NumberedDone(tuple(results))
 
@@ -119,12 +148,6 @@ class Frames:
         if not is_told and not _could_be_of(command, kept.result):
             return Refused(Reason.INVALID_REQUEST, f"number {number}: was given to another command")
         return self._again(command, (stream.session_id, number), kept.result, kept.at_ms)
-
-    def _check_room(self, stream: Stream, command: Any) -> Refused | None:
-        """Refuse a command whose outcome cannot be kept, or that makes a full state larger."""
-        if not self._state.streams.has_room(stream):
-            return _WINDOW_FULL
-        return None if isinstance(command, _FREES) else budget.check_room(self._state)
 
     def _end_wait(self, stream: Stream, command: EndWait) -> Result:
         """End the wait of an earlier number, as if its time were over."""

@@ -62,6 +62,7 @@ from lockstate.commands import (
     PRIORITY_DEFAULT,
     Acquire,
     AcquireIf,
+    Acquisition,
     IfHeld,
     Wanted,
     WantedPermits,
@@ -71,6 +72,7 @@ from lockstate.effects import Effects
 from lockstate.extras import NO_EXTRA, Extra
 from lockstate.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.modes import DRAWING, Mode
+from lockstate.namespace_rules import keep_delay, names_asked
 from lockstate.owners import wish_of
 from lockstate.queues import can_go, candidates, is_free
 from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
@@ -95,7 +97,7 @@ from lockstate.results import (
     ReleasedOnce,
 )
 from lockstate.state import Freed, Permits, State, claims_of_hold
-from lockstate.values import is_secret, value_of
+from lockstate.values import is_secret, texts_of, value_of
 from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED
 from lockstate.wait_graph import Cycle
 
@@ -106,10 +108,11 @@ _SEMAPHORE: Final = HoldKind.SEMAPHORE
 _ELECTION: Final = HoldKind.ELECTION
 _GRANTED: Final = EventKind.GRANTED
 _EXPIRED: Final = EventKind.EXPIRED
+_FORCED: Final = EventKind.FORCED
 _RELEASED: Final = EventKind.RELEASED
 """Members under names of this module: looking one up in its enumeration costs more than making an event."""
 
-_LEAVE_DELAYS: Final = (EventKind.EXPIRED, EventKind.FORCED)
+_LEAVE_DELAYS: Final = (_EXPIRED, _FORCED)
 """The ends that a hold's lock-delay follows."""
 
 RETRY_MS: Final = 1000
@@ -133,14 +136,18 @@ class Holds:
             return Refused(Reason.INVALID_REQUEST, f"{field}: is in use")
         return None
 
-    def check_room(self, session: Session | None, claims_count: int) -> Refused | None:
-        """Refuse a hold for which there is no room."""
+    def check_room(
+        self, session: Session | None, claims_count: int, new: Acquisition | None
+    ) -> Refused | None:
+        """Refuse the `new` hold that a command asks for if there is no room; or a change of one."""
         state = self.state
         if (
             (session is None or session.claims_count + claims_count <= limits.SESSION_CLAIMS_MAX)
             and len(state.holds) < limits.HOLDS_COUNT_MAX
             and len(state.locks) < limits.RECORDS_COUNT_MAX
             and not state.is_tight
+            and not state.principals.quotas
+            and not state.spaces
         ):
             return None
         if session is not None and session.claims_count + claims_count > limits.SESSION_CLAIMS_MAX:
@@ -152,6 +159,14 @@ class Holds:
             check_count(len(state.holds), limits.HOLDS_COUNT_MAX, "holds")
             or check_count(len(state.locks), limits.RECORDS_COUNT_MAX, "names")
             or budget.check_room(state)
+            or (None if new is None else self._check_quotas(new))
+        )
+
+    def _check_quotas(self, new: Acquisition) -> Refused | None:
+        """Refuse a new hold for which a quota has no room, of who asks or of a namespace."""
+        state = self.state
+        return state.principals.check_hold(*texts_of(new)) or (
+            state.namespaces.check("holds", names_asked(new)) if state.spaces else None
         )
 
     # -- how holds begin ------------------------------------------------------------------------------------
@@ -164,18 +179,21 @@ class Holds:
         state = self.state
         hold.token = state.next_token
         state.next_token += 1
+        if state.spaces:
+            keep_delay(state, hold)
         if hold.ttl_ms:
             hold.order, hold.expires_at_ms = state.take_order(), state.now_ms + hold.ttl_ms
             if hold.permits and (at_ms := state.extras.get(hold.hold_id).at_ms):
                 hold.expires_at_ms = at_ms + hold.ttl_ms  # before that moment its holder cannot use it
         lease = state.add_hold(hold, claims)
-        if hold.kind is _LOCK and hold.name:
-            # The same as below for a single lock, which nearly every grant is, without the calls.
+        kind = EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED
+        if hold.name:
+            # The same as below for a single thing, which nearly every grant is of, without the calls.
             self.effects.events.append(
                 Event(
                     state.revision,
                     state.now_ms,
-                    _GRANTED,
+                    kind,
                     hold.name,
                     hold.mode,
                     hold.owner,
@@ -183,14 +201,16 @@ class Holds:
                     hold.session_id or hold.hold_id,
                     waited_ms,
                     "",
-                    _LOCK,
+                    hold.kind,
                     hold.scope,
-                    0,
+                    hold.permits,
                     hold.value and views.told_value(state, hold),
                     ticket,
+                    0,
+                    state.principals.of(hold) if state.owners else "",
                 )
             )
-            if hold.value:
+            if hold.value or hold.kind is not _LOCK:
                 return self.granted(hold)
             expires_in_ms = lease.expires_at_ms - state.now_ms
             if expires_in_ms <= 0:
@@ -200,7 +220,6 @@ class Holds:
             return Granted(
                 hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope
             )
-        kind = EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED
         self.effects.tell(kind, hold, waited_ms, ticket=ticket)
         return self.granted(hold)
 
@@ -216,18 +235,30 @@ class Holds:
             if hold.value:
                 return GrantedAs(**msgspec.structs.asdict(granted), value=hold.value)
             return self._of_kinds(hold, granted) if hold.permits else granted
-        granted = Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, hold.owner)
         if hold.kind is _SEMAPHORE:
-            available = views.available(state.semaphores[hold.name])
-            granted = msgspec.structs.replace(
-                granted, owner=NO_OWNER, permits=hold.permits, available=available
-            )
-            if state.rules >= RULES_FOLLOWED:
-                limit = state.semaphores[hold.name].limit
-                if hold.value:
-                    return GrantedPermitsAs(**msgspec.structs.asdict(granted), limit=limit, value=hold.value)
-                return GrantedPermits(**msgspec.structs.asdict(granted), limit=limit)
-        return granted
+            return self._of_permits(hold, expires_in_ms)
+        return Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, hold.owner)
+
+    def _of_permits(self, hold: Hold, expires_in_ms: int | None) -> Granted:
+        """Return the grant of permits of a semaphore. Before rules 8 it does not tell the limit."""
+        semaphore = self.state.semaphores[hold.name]
+        told = (
+            hold.hold_id,
+            hold.token,
+            hold.name,
+            hold.mode,
+            expires_in_ms,
+            NO_OWNER,
+            hold.scope,
+            (),
+            hold.permits,
+            views.available(semaphore),
+        )
+        if self.state.rules < RULES_FOLLOWED:
+            return Granted(*told)
+        if hold.value:
+            return GrantedPermitsAs(*told, semaphore.limit, hold.value)
+        return GrantedPermits(*told, semaphore.limit)
 
     def _of_kinds(self, hold: Hold, granted: Granted) -> GrantedSeveral:
         """Return the grant of a hold of several kinds."""
@@ -254,17 +285,20 @@ class Holds:
         if_held = command.if_held if isinstance(command, AcquireIf) else IfHeld.RENEW
         if if_held is IfHeld.REFUSE:
             return refused_as_held(hold)
+        value = value_of(command)
+        refused = self.state.principals.check_texts(hold, command.note or hold.note, value or hold.value)
+        if refused is not None:
+            return refused
         self.state.extend(self.state.lease_of(hold))
         self._take_over(hold, command.note, command.lock_delay_ms, if_held)
-        self._take_value(hold, value_of(command), is_secret=is_secret(command))
+        self._take_value(hold, value, is_secret=is_secret(command))
         return self._passed_on(hold, command.attempt_id, key, "")
 
     def _take_value(self, hold: Hold, value: str, *, is_secret: bool) -> None:
         """Let a hold have the value, if there is one, that another acquire of it gives."""
         if value:
             state = self.state
-            state.ledger.change(hold)
-            hold.value = value
+            self._say(hold, hold.note, value)
             extra = state.extras.get(hold.hold_id)
             state.extras.put(hold.hold_id, msgspec.structs.replace(extra, is_secret=is_secret))
 
@@ -274,12 +308,20 @@ class Holds:
         if state.rules < RULES_EXPLICIT:
             return
         if note or lock_delay_ms:
-            state.ledger.change(hold)
-            hold.note = note or hold.note
+            self._say(hold, note or hold.note, hold.value)
             hold.lock_delay_ms = lock_delay_ms or hold.lock_delay_ms
+            keep_delay(state, hold)
         if if_held is IfHeld.COUNT:
             extra = state.extras.get(hold.hold_id)
             state.extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth + 1))
+
+    def _say(self, hold: Hold, note: str, value: str) -> None:
+        """Let a hold have this note and this value from now on."""
+        state = self.state
+        if state.owners:
+            state.principals.count_texts(hold, note, value)
+        state.ledger.change(hold)
+        hold.note, hold.value = note, value
 
     def release_once(self, hold: Hold) -> ReleasedOnce:
         """Count one release of a hold that takes several."""
@@ -317,8 +359,7 @@ class Holds:
     def proclaim(self, hold: Hold, value: str) -> None:
         """Set what a leader says; nothing happens if it says that already."""
         if value != hold.value:
-            self.state.ledger.change(hold)
-            hold.value = value
+            self._say(hold, hold.note, value)
             self.effects.tell(EventKind.ELECTED, hold, 0)
 
     def check_passing(self, ticket: Ticket) -> Refused | None:
@@ -348,8 +389,11 @@ class Holds:
         cycle = deadlocks.find(state, ticket)
         if cycle is not None:
             return refused_for(cycle)
-        refused = check_count(len(state.tickets), limits.TICKETS_COUNT_MAX, "waiters") or check_count(
-            len(state.locks), limits.RECORDS_COUNT_MAX, "names"
+        refused = (
+            check_count(len(state.tickets), limits.TICKETS_COUNT_MAX, "waiters")
+            or check_count(len(state.locks), limits.RECORDS_COUNT_MAX, "names")
+            or state.principals.check("waits")
+            or (state.namespaces.check("waits", state.namespaces.names_of(ticket)) if state.spaces else None)
         )
         if refused is not None:
             return refused
@@ -379,9 +423,12 @@ class Holds:
         state = self.state
         if hold.value and not views.told_value(state, hold):
             # Nothing that is told from here on has it: what says that it is secret goes with the hold.
-            state.ledger.change(hold)
-            hold.value = ""
-        permits = state.permits_in(hold) if hold.permits else ()
+            self._say(hold, hold.note, "")
+        permits: Permits = ()
+        if hold.permits and (not hold.name or hold.lock_delay_ms or delay_ms):
+            permits = state.permits_in(hold)
+        principal = state.principals.of(hold) if state.owners else ""
+        by = state.principals.asking if kind is _FORCED else ""
         if hold.changing:
             freed = self.end_wait(state.tickets[hold.changing], Left.LEASE_EXPIRED, LEASE_EXPIRED)
             freed += state.remove_hold(hold)
@@ -397,6 +444,7 @@ class Holds:
             kind = EventKind.RESIGNED
         if not hold.name:
             self.effects.tell(kind, hold, state.now_ms - hold.since_ms, reason, permits=permits)
+            self._disown(hold)
             return freed
         self.effects.events.append(
             Event(
@@ -414,9 +462,20 @@ class Holds:
                 hold.scope,
                 hold.permits,
                 hold.value,
+                0,
+                0,
+                principal,
+                by,
             )
         )
+        if principal:
+            self._disown(hold)
         return freed
+
+    def _disown(self, record: Hold | Ticket) -> None:
+        """Forget whose something was that is gone, unless it was its session's or only a change."""
+        if not record.session_id and not (isinstance(record, Ticket) and record.changes):
+            self.state.principals.drop(record.hold_id)
 
     def end_wait(self, ticket: Ticket, why: Left, refusal: Refused | None = None) -> Freed:
         """End a wait with a refusal, by default one that says what is in the way; return what became free."""
@@ -425,6 +484,8 @@ class Holds:
         freed = state.remove_ticket(ticket, claims)
         self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.changes))
         self.effects.tell_left(ticket, why, permits)
+        if state.owners:
+            self._disown(ticket)
         return freed
 
     def in_the_way(self, claims: Claims, permits: Permits, but: HoldId = NO_HOLD) -> Refused:
@@ -479,6 +540,11 @@ class Holds:
     def serve(self, freed: Freed) -> None:
         """Let through, in order of arrival, every waiter that nothing is in the way of any more."""
         state = self.state
+        if len(freed) == 1:
+            semaphore = state.semaphores.get(semaphore_of(freed[0][0]))
+            if semaphore is not None and not semaphore.queue:
+                state.drop_if_idle(semaphore)  # the same as below, without the calls
+                return
         while freed:
             ended, freed = freed, []
             for ticket in candidates(state, ended):
@@ -606,9 +672,11 @@ class Holds:
         if _draws_token(hold, mode):
             token = state.next_token
             state.next_token += 1
+        state.namespaces.count_hold(hold, -1)
         freed = state.reclaim(hold, claims, token)
         state.ledger.change(hold)
         hold.mode, hold.locks = mode, locks
+        state.namespaces.count_hold(hold, 1)
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, ticket=ticket)
         return freed
 
@@ -622,9 +690,12 @@ class Holds:
         had, locks = tuple(each_lock(hold)), (*each_lock(hold), *more)
         token = state.next_token
         state.next_token += 1
+        state.namespaces.count_hold(hold, -1)
         state.claim_more(hold, claims_of("", hold.mode, hold.scope, locks), token)
         state.ledger.change(hold)
         hold.name, hold.locks = "", locks
+        state.namespaces.count_hold(hold, 1)
+        keep_delay(state, hold)
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, locks=had)
         self.effects.tell(_GRANTED, hold, waited_ms, locks=more, ticket=ticket)
 
@@ -634,7 +705,9 @@ class Holds:
         freed = state.reclaim(hold, claims_of(hold.name, hold.mode, hold.scope, kept), hold.token)
         self.effects.tell(_RELEASED, hold, state.now_ms - hold.since_ms, locks=gone)
         state.ledger.change(hold)
+        state.namespaces.count_hold(hold, -1)
         hold.locks = kept
+        state.namespaces.count_hold(hold, 1)
         return freed
 
 

@@ -13,7 +13,9 @@ from lockstate.deadlines import Timed
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
+from lockstate.namespaces import NamespaceUsage
 from lockstate.owners import wish_of
+from lockstate.principals import Usage
 from lockstate.queues import can_go
 from lockstate.records import CONVERSION, Hold, Ticket, precedence
 from lockstate.results import HoldKind, Queued
@@ -110,6 +112,86 @@ def tables_agree(state: State) -> None:
     )
     assert not extras or state.rules >= RULES_EXTRAS, "older rules cannot write it"
     assert list(state.names.after("", inclusive=True)) == sorted(state.locks), "the index of names is wrong"
+
+
+def principals_are_counted(state: State) -> None:
+    """Whose something is is known of what is there and of nothing else, and how much each has."""
+    of = state.principals.rows
+    own = {
+        record.hold_id for record in (*state.holds.values(), *state.tickets.values()) if not record.session_id
+    }
+    assert of.keys() <= state.sessions.keys() | own, "what is gone still belongs to somebody"
+    assert all(key in state.cells for key in state.principals.cells), "a cell that is gone counts"
+    assert state.principals.fences.keys() <= state.fences.keys(), "a fence that is gone counts"
+    assert not state.principals.rows_count or state.rules >= RULES_WHOLE, "older rules know no principals"
+    assert not state.principals.asking, "a command is over, and somebody is still asking"
+    sessions = Counter(of[session_id] for session_id in state.sessions if session_id in of)
+    holds = Counter(state.principals.of(hold) for hold in state.holds.values())
+    waits = Counter(state.principals.of(ticket) for ticket in state.tickets.values())
+    holds.update(state.principals.of(ticket) for ticket in state.tickets.values() if not ticket.changes)
+    cells, fences = (Counter(table.values()) for table in (state.principals.cells, state.principals.fences))
+    size_bytes = _bytes_of_principals(state)
+    known = {principal for principal in (*sessions, *holds, *waits, *cells, *fences) if principal}
+    counted = {
+        who: Usage(sessions[who], holds[who], waits[who], cells[who], fences[who], size_bytes[who])
+        for who in known
+    }
+    assert state.principals.usage == counted, "what principals have is miscounted"
+
+
+def namespaces_are_counted(state: State) -> None:
+    """A namespace counts what lies in it and was made since it was set, and nothing else."""
+    table = state.namespaces
+    assert table.fences.keys() <= state.fences.keys(), "a fence that is gone counts in a namespace"
+    assert not (table.rows or table.fences) or state.rules >= RULES_WHOLE, "older rules know no namespaces"
+    assert table.usage.keys() == table.rows.keys(), "what is in no namespace is counted"
+    for prefix, namespace in table.rows.items():
+        has = {
+            hold.hold_id
+            for hold in state.holds.values()
+            if hold.token >= namespace.since_token and _lies_in(state, prefix, hold)
+        }
+        waits = [
+            ticket
+            for ticket in state.tickets.values()
+            if ticket.order >= namespace.since_order and _lies_in(state, prefix, ticket)
+        ]
+        wanted = [one for one in waits if not (one.is_conversion or one.changes in has)]
+        cells = [
+            cell
+            for cell in state.cells.all()
+            if cell.create_revision >= namespace.since_cells_revision
+            and (cell.key + b"/").startswith(f"{prefix}/".encode())
+        ]
+        fences = [
+            resource
+            for resource, order in table.fences.items()
+            if order >= namespace.since_order and f"{resource}/".startswith(f"{prefix}/")
+        ]
+        counted = NamespaceUsage(len(has) + len(wanted), len(waits), len(cells), len(fences))
+        assert table.usage[prefix] == counted, f"{prefix}: {table.usage[prefix]} is counted, not {counted}"
+
+
+def _lies_in(state: State, prefix: str, record: Hold | Ticket) -> bool:
+    """Whether a namespace covers any name of a hold or a ticket."""
+    names = [record.name, *[lock.name for lock in record.locks]]
+    names += [name for name, _ in state.permits_in(record)]
+    return any(f"{name}/".startswith(f"{prefix}/") for name in names)
+
+
+def _bytes_of_principals(state: State) -> Counter[str]:
+    """Return how many bytes each principal keeps in the state; those of nobody are counted, too."""
+    principals, counted = state.principals, Counter[str]()
+    for session in state.sessions.values():
+        labels = "".join([*session.labels, *session.labels.values()])
+        counted[principals.rows.get(session.session_id, "")] += len(labels.encode())
+    records: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
+    for record in records:
+        if not (isinstance(record, Ticket) and record.changes):
+            counted[principals.of(record)] += len((record.note + record.value).encode())
+    for cell in state.cells.all():
+        counted[principals.cells.get(cell.key, "")] += len(cell.key + cell.value)
+    return counted
 
 
 def claims_are_counted(state: State) -> None:
@@ -305,6 +387,8 @@ SENTENCES = (
     tokens_are_unique_and_given_out,
     nobody_waits_in_vain,
     tables_agree,
+    principals_are_counted,
+    namespaces_are_counted,
     claims_are_counted,
     queues_are_right,
     priorities_are_stored,

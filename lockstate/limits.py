@@ -106,6 +106,15 @@ REQUESTS_PER_ENTRY_MAX = 2_000
 REQUEST_AGE_MS = 5 * 60 * 1000
 """Milliseconds for which an outcome is remembered at least, counted from when it was known."""
 
+PRINCIPAL_BYTES_MAX = 64
+"""Bytes of the name of a principal: files of tokens allow 63."""
+QUOTAS_COUNT_MAX = 100_000
+"""Principals with a quota of their own: as many as a file of tokens has lines."""
+QUOTA_MAX = 1_000_000_000
+"""The largest number in a quota: more than there is room for of anything, and of bytes about as many."""
+NAMESPACES_COUNT_MAX = 10_000
+"""Namespaces: more than people can tell apart, and few enough for one page of memory on each node."""
+
 ORIGINS_COUNT_MAX = 64
 """Node processes whose sequence numbers are remembered: a few nodes, each with its last restarts."""
 

@@ -4,9 +4,12 @@ A page looks at a limited number of records, so that a node never does anything 
 leaves out counts too: a page may have fewer things than asked for, or none, and yet not be the last.
 """
 
+import heapq
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from lockstate import limits
 from lockstate.claims import FIRST_OF_LOCKS, is_lock, record_name, shown_name
@@ -21,6 +24,8 @@ from lockstate.results import (
     Holdings,
     HoldKind,
     HoldView,
+    NamespaceRow,
+    PrincipalRow,
     RateRowView,
     SemaphoreRow,
     SessionRow,
@@ -191,6 +196,31 @@ def sessions(state: State, whose: Whose, after: str, limit: int) -> Page[Session
     return _page(((session_name(session), session) for session in found), row, limit)
 
 
+def principals(state: State, after: str, limit: int) -> Page[PrincipalRow]:
+    """Return a page of the principals that have anything or a quota, by name; the first is that of all."""
+    known = state.principals
+    limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
+    names = {name for table in (known.quotas, known.usage) for name in table if name > after}
+    first = heapq.nsmallest(limit + 1, names)
+    rows = []
+    for name in first[:limit]:
+        used = known.used_by(name)
+        rows.append(PrincipalRow(name, known.quotas.get(name), **msgspec.structs.asdict(used)))
+    return rows, rows[-1].principal if len(first) > limit else None
+
+
+def namespaces(state: State, prefix: str, after: str, limit: int) -> Page[NamespaceRow]:
+    """Return a page of namespaces by prefix, of those whose own prefix begins with `prefix`."""
+    table = state.namespaces
+    limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
+    found = heapq.nsmallest(limit + 1, [one for one in table.rows if one > after and one.startswith(prefix)])
+    rows = [
+        NamespaceRow(one, table.rows[one].settings, **msgspec.structs.asdict(table.usage[one]))
+        for one in found[:limit]
+    ]
+    return rows, rows[-1].name if len(found) > limit else None
+
+
 def is_session_name(text: str) -> bool:
     """Whether a text is such as the public names of sessions are."""
     return order_in(text) > 0
@@ -297,7 +327,7 @@ def _estimate_ms(state: State, waiter: Ticket, place: int) -> int | None:
     """
     estimates_ms: list[int] = []
     for part in parts_of(state, waiter):
-        events = islice(reversed(state.audit), _EVENTS_SEARCHED_MAX)
+        events = islice(reversed(state.audit.events), _EVENTS_SEARCHED_MAX)
         of_it = (one for one in events if one.kind in _ENDS and (one.of, one.name) == (part.kind, part.name))
         lasted_ms = sorted([one.lasted_ms for one in islice(of_it, _SAMPLES_MAX)])
         if lasted_ms:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lockstate.cells import Cell
+from lockstate.cells import Cell, size_of
 from lockstate.priorities import ranked
 from lockstate.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket, adding
 from lockstate.state import Origin, State, claims_of_hold
@@ -78,3 +78,31 @@ def load_cells(state: State, cells: Iterable[Cell]) -> None:
         if cell.session_id:
             cell.session_id = state.sessions[cell.session_id].session_id
         state.cells.enter(cell)
+        state.namespaces.count_cell(cell, 1)
+
+
+def load_principals_of_cells(state: State, rows: Iterable[tuple[bytes, str]]) -> None:
+    """Add for whom cells count. Raises KeyError for one that is not there."""
+    names: dict[str, str] = {}
+    for key, principal in rows:
+        cell = state.cells.get(key)
+        if cell is None:
+            raise KeyError(key)
+        state.principals.put_cell(cell.key, names.setdefault(principal, principal), size_of(cell))
+
+
+def load_principals_of_fences(state: State, rows: Iterable[tuple[str, str]]) -> None:
+    """Add for whom fences count. Raises KeyError for one that is not there."""
+    names: dict[str, str] = {}
+    for resource, principal in rows:
+        if resource not in state.fences:
+            raise KeyError(resource)
+        state.principals.put_fence(resource, names.setdefault(principal, principal))
+
+
+def load_fences_of_namespaces(state: State, rows: Iterable[tuple[str, int]]) -> None:
+    """Add the creation numbers of fences. Raises KeyError for one that is not there."""
+    for resource, order in rows:
+        if resource not in state.fences:
+            raise KeyError(resource)
+        state.namespaces.put_fence(resource, order)

@@ -5,7 +5,7 @@ from typing import Final
 from lockstate import limits
 from lockstate.changes import check_unchanging
 from lockstate.checks import check_acquire, check_uncommon
-from lockstate.claims import Claims, claims_of
+from lockstate.claims import Claims, claims_of, claims_of_one
 from lockstate.commands import (
     PRIORITY_DEFAULT,
     Acquire,
@@ -18,7 +18,8 @@ from lockstate.commands import (
 from lockstate.extras import Extra
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
 from lockstate.ids import OwnerName
-from lockstate.modes import CONFLICTS
+from lockstate.modes import CONFLICTS, Scope
+from lockstate.namespace_rules import check_rare, check_ttl, names_asked
 from lockstate.priorities import check_priority, class_of
 from lockstate.queues import can_go, is_free
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
@@ -40,6 +41,8 @@ _RELEASED: Final = Released()
 """The answer to a release of a whole hold."""
 _BY_CLIENT: Final = EventKind.RELEASED
 """The event of a hold that its client ends."""
+_NODE: Final = Scope.NODE
+"""Looked up in the class, it would take longer."""
 
 
 class Locks:
@@ -60,6 +63,9 @@ class Locks:
             hold_id in state.holds or hold_id in state.tickets or hold_id in state.sessions
         ):
             refused = holds.check_unused("hold_id", hold_id)
+        refused = refused or (
+            check_ttl(state, names_asked(command), command.ttl_ms) if state.spaces else None
+        )
         if refused is not None:
             return refused
         # The record on which a hold that the session has already would be found.
@@ -75,8 +81,11 @@ class Locks:
                 held = held_already(session, owner, lock.all_holders(), lambda hold: _is_same(hold, command))
             if held is not None:
                 return holds.held_again(held, command, key)
-        claims = claims_of(command.name, command.mode, command.scope, command.locks)
-        refused = holds.check_room(session, len(claims))
+        if command.scope is _NODE and not command.locks:
+            claims = claims_of_one(command.name, command.mode)
+        else:
+            claims = claims_of(command.name, command.mode, command.scope, command.locks)
+        refused = holds.check_room(session, len(claims), command)
         if refused is not None:
             return refused
         if (lock is None and len(claims) == 1) or is_free(state, claims):
@@ -85,7 +94,14 @@ class Locks:
 
     def acquire_as(self, command: AcquireAs, key: RequestKey | None = None) -> Result:
         """Do what `acquire` does with what only few holds have."""
-        return check_uncommon(command) or check_priority(command.priority) or self.acquire(command, key)
+        return (
+            check_acquire(command)
+            or check_uncommon(command)
+            or check_priority(command.priority)
+            or self._holds.check_unused("hold_id", command.hold_id)
+            or check_rare(self._state, command)
+            or self.acquire(command, key)
+        )
 
     def _in_turn(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
         """Grant what only those who come later wait for, or queue or refuse the request."""

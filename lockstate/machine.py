@@ -12,6 +12,7 @@ import msgspec
 
 from lockstate import attempts, budget, fingerprint, limits, views
 from lockstate.additions import Additions
+from lockstate.audit import Linked
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
@@ -42,6 +43,7 @@ from lockstate.commands import (
     LiftDelay,
     MayWait,
     Numbered,
+    OnBehalf,
     OpenSession,
     Proclaim,
     PutCell,
@@ -55,6 +57,8 @@ from lockstate.commands import (
     ResizeSemaphore,
     ResumeStream,
     Revoke,
+    SetNamespace,
+    SetQuota,
     TakeRate,
     Tick,
     TransactCells,
@@ -71,10 +75,13 @@ from lockstate.kinded import Kinds
 from lockstate.ledger import NO_ROOM, NOTED_MAX
 from lockstate.locks import Locks
 from lockstate.names import YOUNG_MAX
+from lockstate.namespace_rules import set_namespace
+from lockstate.on_behalf import OnBehalfOf
 from lockstate.owners import order_in
 from lockstate.pleas import Pleas
+from lockstate.principals import NOBODY, lease_id_of
 from lockstate.records import RequestKey, Ticket
-from lockstate.requests import Remembered, content_digest, request_key
+from lockstate.requests import Remembered, content_digest, key_of, request_key
 from lockstate.results import (
     BatchOutcome,
     CellsDeleted,
@@ -138,6 +145,8 @@ _FREES: Final = (
     ForgetFence,
     ReleaseByValue,
     RenewByValue,
+    SetQuota,
+    SetNamespace,
 )
 """The classes of commands with a `request_id` that are carried out whether or not there is room."""
 _DONE: Final = Done()
@@ -160,8 +169,10 @@ class LockMachine:
         locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
         values = Values(state, locks.release, sessions.renew)
         waits = Waits(holds)
-        frames = Frames(holds, self._apply, self._as_it_is_now)
-        self._acts: dict[type, Callable[..., Result]] = {
+        self._behalf = OnBehalfOf(state)
+        self._acts: dict[type, Callable[..., Result]] = {}
+        frames = Frames(holds, self._acts, self._apply_owned, self._as_it_is_now)
+        self._acts |= {
             Acquire: locks.acquire,
             AcquireIf: locks.acquire,
             AcquirePermits: semaphores.acquire,
@@ -202,6 +213,9 @@ class LockMachine:
             RenewByValue: values.renew,
             AcquirePermitsAs: semaphores.acquire_as,
             AcquireSeveral: Several(holds).acquire,
+            OnBehalf: lambda command: self._behalf.apply(command, lambda: self._apply(command.command, None)),
+            SetQuota: self._behalf.set_quota,
+            SetNamespace: lambda command: set_namespace(state, command),
             Tick: lambda _: _DONE,
             Barrier: lambda _: _DONE,
             Undecodable: lambda _: _UNDECODABLE,
@@ -233,6 +247,16 @@ class LockMachine:
     def fingerprint(self) -> int:
         """Return 64 bits that every node at this revision has, if it is in the same state."""
         return fingerprint.of(self.state)
+
+    def claims_count(self, lease_id: str) -> int:
+        """Return how many claims end with a hold or a session of this id, about; 0 if there is none."""
+        hold = self.state.holds.get(HoldId(lease_id))
+        if hold is None:
+            session = self.state.sessions.get(SessionId(lease_id))
+            return 0 if session is None else session.claims_count
+        if not hold.locks:
+            return 1 + hold.name.count("/")
+        return sum([1 + lock.name.count("/") for lock in hold.locks])
 
     @property
     def is_sound(self) -> bool:
@@ -315,6 +339,22 @@ class LockMachine:
         hold = self.state.holds.get(HoldId(lease_id))
         return lease_id in self.state.sessions or (hold is not None and not hold.session_id)
 
+    def is_of(self, lease_id: SessionId | HoldId, principal: str) -> bool:
+        """Whether a session, or a hold without one, is of this principal or of nobody, or is not there.
+
+        Whoever asks without a name, "", is told of all.
+        """
+        owner = self.state.principals.rows.get(lease_id, NOBODY)
+        return not (owner and principal) or owner == principal
+
+    def belongs_to(self, lease_id: SessionId | HoldId, principal: str) -> bool:
+        """Whether a session, or a hold without one, is there and is of this principal."""
+        return self.state.principals.rows.get(lease_id) == principal
+
+    def owner_of(self, lease_id: SessionId | HoldId) -> str:
+        """Return the principal of a session, or of a hold without one; "" if it is of nobody or not there."""
+        return self.state.principals.rows.get(lease_id, NOBODY)
+
     def is_endless(self, hold_id: HoldId) -> bool | None:
         """Whether a hold has no deadline, which never changes; None if there is no such hold."""
         hold = self.state.holds.get(hold_id)
@@ -369,7 +409,18 @@ class LockMachine:
         self, name: str = "", session_id: SessionId | HoldId = NO_SESSION, limit: int = limits.AUDIT_LIMIT_MAX
     ) -> list[Event]:
         """Return what happened last, the newest first: to a name, by a session or hold, or at all."""
-        return views.audit(self.state, name, session_id, limit)
+        return [event for event, _ in self.audit_records(name, session_id, limit)]
+
+    def audit_records(
+        self,
+        name: str = "",
+        session_id: SessionId | HoldId = NO_SESSION,
+        limit: int = limits.AUDIT_LIMIT_MAX,
+        *,
+        behind: int | None = None,
+    ) -> list[Linked]:
+        """Return what `audit` does, each with its link; behind a number the oldest come first."""
+        return views.audit(self.state, name, session_id, limit, behind)
 
     # -- apply ----------------------------------------------------------------------------------------------
 
@@ -437,8 +488,14 @@ class LockMachine:
         act = self._acts[command.__class__]
         return act(command, key) if command.__class__ in _MAY_WAIT else act(command)
 
+    def _apply_owned(self, command: Command, key: RequestKey) -> Result:
+        """Apply a command that a stream has numbered, for the principal of its session."""
+        return self._behalf.act(command, lambda: self._apply(command, key))
+
     def _apply_once(self, command: Any, seq: int) -> Result:
         """Apply a command that carries a `request_id`, or answer with the outcome of what it repeats."""
+        if command.__class__ is OnBehalf:
+            return self._behalf.apply(command, lambda: self._apply_once(command.command, seq))
         key = request_key(command)
         if key is None or len(key[0]) > limits.NAME_BYTES_MAX:
             return self._apply(command, None)
@@ -447,16 +504,20 @@ class LockMachine:
             return refused
         requests = self.state.requests
         digest = content_digest(command)
+        if requests.askers or self.state.principals.asking:
+            key = self._own_key(key, digest)
         remembered = requests.get(key)
         if remembered is not None:
             if self.state.rules >= RULES_EXPLICIT and remembered.digest == digest:
                 self._repeated.append(seq)
-            return self._repeat(remembered, digest, command)
+            return self._repeat(remembered, digest, command, key)
         if requests.is_full or (self.state.is_tight and budget.is_full(self.state)):
             return self._apply_without_room(command, key, digest)
         result = self._apply(command, key)
         if not self._is_to_be_tried_again(result):
             requests.remember(key, digest, self.state.now_ms, result)
+            if self.state.principals.asking:
+                requests.note_asker(key)
         return result
 
     def _is_to_be_tried_again(self, result: Result) -> bool:
@@ -482,13 +543,32 @@ class LockMachine:
         result = self._apply(command, key)
         if not (isinstance(result, Refused | Renewed) or _freed_nothing(result)):
             state.requests.remember(key, digest, state.now_ms, result)
+            if state.principals.asking:
+                state.requests.note_asker(key)
         return result
 
-    def _repeat(self, remembered: Remembered, digest: bytes, command: Command) -> Result:
+    def _repeat(self, remembered: Remembered, digest: bytes, command: Command, key: RequestKey) -> Result:
         """Answer a repeated request with its first outcome; times that remain count from now."""
         if remembered.digest != digest:
             return Refused(Reason.INVALID_REQUEST, "request_id: was used for a request with other content")
-        return self._as_it_is_now(command, request_key(command), remembered.result, remembered.at_ms)
+        return self._as_it_is_now(command, key, remembered.result, remembered.at_ms)
+
+    def _own_key(self, key: tuple[str, str], digest: bytes) -> tuple[str, str]:
+        """Return a key as it is of the principal that asks: the ids of others are not its own.
+
+        A client may repeat what it asked through a node that says who asks at one that does not, or the other
+        way round: one that has no tokens yet, or does not know yet that the cluster follows these rules. That
+        is the same request, of nobody and of somebody; but never is one that of two principals.
+        """
+        asking, requests = self.state.principals.asking, self.state.requests
+        own = key_of(asking, key)
+        if own in requests:
+            return own
+        for other in (NOBODY,) if asking else requests.askers_of(key):
+            earlier = requests.get(key_of(other, key))
+            if earlier is not None and earlier.digest == digest:
+                return key_of(other, key)
+        return own
 
     def _as_it_is_now(self, command: Command, key: RequestKey | None, first: Result, at_ms: int) -> Result:
         """Return the outcome that a request had at some time; times that remain count from now."""
@@ -499,7 +579,10 @@ class LockMachine:
         match command:
             case Renew() if isinstance(first, Renewed):
                 hold = self.state.holds.get(command.hold_id)
-                return self._sessions.renewed(hold, first.token) if hold else Renewed(first.token, 0)
+                # A number of a stream may come again with another command, for what is somebody else's.
+                if hold is None or self.state.principals.is_foreign(lease_id_of(hold)):
+                    return Renewed(first.token, 0)
+                return self._sessions.renewed(hold, first.token)
             case RenewByValue() if isinstance(first, Renewed):
                 of_name = views.holders_of(self.state, command.kind, command.name)
                 renewed = next((hold for hold in of_name if hold.token == first.token), None)

@@ -7,29 +7,29 @@ from lockstate.records import Lock
 from lockstate.sorted_runs import SortedRuns
 
 YOUNG_MAX: Final = 1024
-"""Records that may wait to be sorted in before `settle` looks through them."""
+"""Records that may be young before `settle` lets them age."""
 
 
 class NameIndex:
     """The names of `locks` in order.
 
-    A new record is first put into `young`, by the code that makes it. It is sorted in after a thousand
-    others, or when somebody lists. Most records are gone by then, and cost no more than a place in that list.
+    A new record is first put into `young`, by the code that makes it. When a thousand others are there too,
+    all of them are aged, and those before them are sorted in, as when somebody lists. Most records are gone
+    by then, and cost no more than a place in those lists; also those of a hold that has a thousand itself.
     `settle` is called once for each entry, so that no single command pays for all.
     """
 
     def __init__(self, locks: dict[str, Lock]) -> None:
         self._locks = locks
         self.young: list[Lock] = []
+        self._aged: list[Lock] = []
         self._sorted = SortedRuns[str]()
 
     def settle(self) -> None:
-        """If many records are young, forget those that are gone; if many are left, sort them in."""
-        if len(self.young) <= YOUNG_MAX:
-            return
-        self.young = self._alive()
-        if len(self.young) > YOUNG_MAX // 2:
-            self._sort_in()
+        """If many records are young, let them age, and sort in those that have aged and are still there."""
+        if len(self.young) > YOUNG_MAX:
+            self._sort_in(self._aged)
+            self._aged, self.young = self.young, []
 
     def remove(self, name: str) -> None:
         """Take out a name that was sorted in."""
@@ -37,16 +37,14 @@ class NameIndex:
 
     def after(self, name: str, *, inclusive: bool) -> Iterator[str]:
         """Return the names after `name` in order; if `inclusive`, `name` comes first if it is there."""
-        self.young = self._alive()
-        self._sort_in()
+        self._sort_in(self._aged)
+        self._sort_in(self.young)
+        self._aged, self.young = [], []
         return self._sorted.after(name, inclusive=inclusive)
 
-    def _alive(self) -> list[Lock]:
+    def _sort_in(self, records: list[Lock]) -> None:
         locks = self._locks
-        return [lock for lock in self.young if locks.get(lock.name) is lock]
-
-    def _sort_in(self) -> None:
-        for lock in self.young:
-            lock.is_sorted = True
-            self._sorted.add(lock.name)
-        self.young = []
+        for lock in records:
+            if locks.get(lock.name) is lock:
+                lock.is_sorted = True
+                self._sorted.add(lock.name)

@@ -17,7 +17,9 @@ from lockstate.modes import (
     CONFLICTING,
     CONFLICTS,
     FIELD,
+    INTENT,
     INTENTS,
+    ROLES_END,
     UNIT,
     Claim,
     Counts,
@@ -35,7 +37,9 @@ def is_free(state: State, claims: Claims) -> bool:
     locks = state.locks
     for name, claim in claims:
         lock = locks.get(name)
-        if lock is not None and ((lock.held | lock.waiting) & CONFLICTS[claim] or _is_full(lock, claim)):
+        if lock is None:
+            continue
+        if (lock.held | lock.waiting) & CONFLICTS[claim] or (claim % ROLES_END < INTENT and _is_full(lock)):
             return False
     return True
 
@@ -54,7 +58,9 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
         lock = state.locks.get(name)
         if lock is None:
             continue  # nobody claims it yet, and neither does the ticket, which is not queued
-        if (lock.held - own.get(name, 0)) & CONFLICTS[claim] or (not own and _is_full(lock, claim)):
+        if (lock.held - own.get(name, 0)) & CONFLICTS[claim]:
+            return False
+        if not own and claim % ROLES_END < INTENT and _is_full(lock):
             return False
         if lock.waiting & CONFLICTS[claim] and is_behind(lock, claim, ticket):
             return False
@@ -72,8 +78,9 @@ def _are_permits_there(state: State, ticket: Ticket) -> bool:
     return True
 
 
-def _is_full(lock: Lock, claim: Claim) -> bool:
-    return lock.holders_count >= limits.HOLDERS_COUNT_MAX and not is_intent(claim)
+def _is_full(lock: Lock) -> bool:
+    """Whether a name has so many holders that nobody more can have it. What is below has its own room."""
+    return lock.holders_count >= limits.HOLDERS_COUNT_MAX
 
 
 def is_behind(lock: Lock, claim: Claim, ticket: Ticket) -> bool:

@@ -41,6 +41,8 @@ from lockstate.commands import (
     RenewOf,
     ResizeSemaphore,
     Revoke,
+    SetNamespace,
+    SetQuota,
     TakeRate,
     TransactCells,
 )
@@ -103,24 +105,31 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     RenewByValue: _of_value,
     AcquireSeveral: lambda command: command.session_id or command.owner,
     ForgetFence: operator.attrgetter("resource"),
+    SetQuota: operator.attrgetter("principal"),
+    SetNamespace: operator.attrgetter("prefix"),
 }
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
-_ATTEMPT: Final = {"hold_id": "", "attempt_id": ""}
-_CHANGE: Final = {"ticket_id": "", "attempt_id": ""}
-_IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
+_ATTEMPT: Final[dict[str, Any]] = {"hold_id": "", "attempt_id": ""}
+_CHANGE: Final[dict[str, Any]] = {"ticket_id": "", "attempt_id": ""}
+_RARE_ATTEMPT: Final = {**_ATTEMPT, "priority_not_for": (), "endless_not_for": ()}
+_OF_ATTEMPTS: Final[dict[type, dict[str, Any]]] = {
     Acquire: _ATTEMPT,
     AcquireIf: _ATTEMPT,
     AcquirePermits: _ATTEMPT,
     AcquirePermitsOf: _ATTEMPT,
-    AcquireAs: _ATTEMPT,
-    AcquirePermitsAs: _ATTEMPT,
+    AcquireAs: _RARE_ATTEMPT,
+    AcquirePermitsAs: _RARE_ATTEMPT,
     AcquireSeveral: _ATTEMPT,
     Campaign: _ATTEMPT,
     Convert: _CHANGE,
-    AddLocks: _CHANGE,
+    AddLocks: {**_CHANGE, "endless_not_for": ()},
     OpenSession: {"session_id": ""},
 }
-"""The ids that differ between attempts of one request."""
+"""What differs between attempts of one request: their ids, and how the node is set that was asked."""
+
+
+_HAVE_OLDER: Final[frozenset[type]] = frozenset({ReleaseOf, RenewOf, ForceEnd, AcquirePermitsOf})
+"""The commands that may have an older form. To look one up is quicker than to match it."""
 
 
 def older_form(command: Command) -> Command | None:
@@ -160,12 +169,22 @@ def request_key(command: Command) -> tuple[str, str] | None:
     return (_SCOPES[command.__class__](command), request_id) if request_id else None
 
 
+_OF: Final = "\0"
+"""Stands between a request id, in which it cannot be, and the principal whose it is."""
+
+
+def key_of(principal: str, key: tuple[str, str]) -> tuple[str, str]:
+    """Return a key as it is of a principal, "" for nobody: others may have the same request id."""
+    return (key[0], f"{key[1]}{_OF}{principal}") if principal else key
+
+
 def content_digest(command: Command) -> bytes:
-    """Return a digest of what `command` asks, without the ids that differ between attempts."""
-    ids = _IDS_OF_ATTEMPTS.get(command.__class__)
-    if ids is not None:
-        command = msgspec.structs.replace(command, **ids)
-    command = older_form(command) or command
+    """Return a digest of what `command` asks, without what differs between attempts."""
+    of_attempt = _OF_ATTEMPTS.get(command.__class__)
+    if of_attempt is not None:
+        command = msgspec.structs.replace(command, **of_attempt)
+    if command.__class__ in _HAVE_OLDER:
+        command = older_form(command) or command
     digest = _new_digest()
     digest.update(_encoder.encode(command))
     return digest.digest()
@@ -195,16 +214,47 @@ def _key_mark(key: RequestKey) -> int:
     return marks.of_length(len(key[0]) + len(str(key[1])))
 
 
+def _parts(key: RequestKey) -> tuple[RequestKey, str]:
+    """Return a key as it is of nobody, and whose it is."""
+    request_id, _, principal = str(key[1]).partition(_OF)
+    return (key[0], request_id), principal
+
+
 class RequestMemory:
     """Outcomes by request key, oldest first; bounded by age and count, see `limits`."""
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._requests: OrderedDict[RequestKey, Remembered] = OrderedDict()
+        self.askers: dict[RequestKey, set[str]] = {}
+        """The principals that have a request under each key, as it would be of nobody. It is derived."""
         self._ledger = Ledger() if ledger is None else ledger
 
     def __len__(self) -> int:
         """Return how many requests are remembered."""
         return len(self._requests)
+
+    def __contains__(self, key: RequestKey) -> bool:
+        """Whether anything is remembered under `key`."""
+        return key in self._requests
+
+    def askers_of(self, key: RequestKey) -> tuple[str, ...]:
+        """Return the principals that have a request under `key`, in order of their names."""
+        return tuple(sorted(self.askers.get(key, ())))
+
+    def note_asker(self, key: RequestKey) -> None:
+        """Note whose request is remembered now, if it is somebody's."""
+        plain, principal = _parts(key)
+        if principal:
+            self.askers.setdefault(plain, set()).add(principal)
+
+    def _leave(self, key: RequestKey) -> None:
+        """Note whose request is remembered no more."""
+        plain, principal = _parts(key)
+        if principal:
+            askers = self.askers[plain]
+            askers.remove(principal)
+            if not askers:
+                del self.askers[plain]
 
     @property
     def is_full(self) -> bool:
@@ -216,7 +266,10 @@ class RequestMemory:
         return self._requests.get(key)
 
     def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
-        """Remember the first outcome of a request; if that is `Queued`, it is settled later."""
+        """Remember the first outcome of a request; if that is `Queued`, it is settled later.
+
+        Whoever remembers that of a principal says so (`note_asker`).
+        """
         if result.__class__ is Refused or result.__class__ is Transacted:
             result = brief(result)
         self._requests[key] = remembered = Remembered(digest, now_ms, result)
@@ -238,6 +291,8 @@ class RequestMemory:
         remembered = None if key is None else self._requests.get(key)
         if key is not None and remembered is not None and _hold_id(remembered.result) == hold_id:
             del self._requests[key]
+            if self.askers:
+                self._leave(key)
             self._ledger.settled_sum -= _mark(remembered) + _key_mark(key)
 
     def next_ms(self) -> int | None:
@@ -260,6 +315,8 @@ class RequestMemory:
                 self._requests.move_to_end(key)
             else:
                 del self._requests[key]
+                if self.askers:
+                    self._leave(key)
                 self._ledger.settled_sum -= _key_mark(key)
 
     def dump(self) -> list[tuple[RequestKey, Remembered]]:
@@ -269,6 +326,8 @@ class RequestMemory:
     def load(self, items: list[tuple[RequestKey, Remembered]]) -> None:
         """Add a part of what `dump` returned, after what is there."""
         self._requests.update(items)
+        for key, _ in items:
+            self.note_asker(key)
         self._ledger.settled_sum += sum([_mark(remembered) + _key_mark(key) for key, remembered in items])
 
     def recomputed_sum(self) -> int:

@@ -8,7 +8,7 @@ import enum
 import msgspec
 
 from lockstate import kinds
-from lockstate.commands import PRIORITY_DEFAULT, Algorithm, Wanted
+from lockstate.commands import PRIORITY_DEFAULT, Algorithm, NamespaceSettings, Quota, Wanted
 from lockstate.ids import NO_OWNER, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
@@ -37,6 +37,7 @@ class Reason(enum.StrEnum):
     WRONG_KIND = "wrong-kind"
     NOT_REVOKED = "not-revoked"
     RATE_LIMITED = "rate-limited"
+    QUOTA_EXCEEDED = "quota-exceeded"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
@@ -215,6 +216,31 @@ class SessionRow(_Value, frozen=True):
     expires_in_ms: int
     holds_count: int
     tickets_count: int
+
+
+class PrincipalRow(_Value, frozen=True):
+    """A principal that has anything or a quota of its own, which is None if it has none."""
+
+    principal: str
+    quota: Quota | None
+    sessions: int
+    holds: int
+    waits: int
+    cells: int
+    fences: int
+    bytes: int
+
+
+class NamespaceRow(_Value, frozen=True):
+    """A namespace with what is in it, of what it counts."""
+
+    name: str
+    """The prefix, under the field by which rights find what may be read."""
+    settings: NamespaceSettings
+    holds: int
+    waits: int
+    cells: int
+    fences: int
 
 
 class Holdings(_Value, frozen=True):
@@ -450,6 +476,27 @@ class Refused(_Value, frozen=True, tag=11):
     facts: dict[str, int] = {}
 
 
+class QuotaExceeded(Refused, frozen=True, tag=37):
+    """A principal has as much as it may have: `quota` names what. `facts` are `limit` and `used`."""
+
+    quota: str = ""
+
+
+class QuotaSet(_Value, frozen=True, tag=38):
+    """A principal has another quota from now on, or none of its own."""
+
+
+class RefusedInNamespace(Refused, frozen=True, tag=39):
+    """A namespace does not allow it. If a quota of it is used up, `quota` and `facts` say which one."""
+
+    namespace: str = ""
+    quota: str = ""
+
+
+class NamespaceSet(_Value, frozen=True, tag=44):
+    """There is such a namespace from now on, or none."""
+
+
 class Resized(_Value, frozen=True, tag=12):
     """The semaphore has this limit; `available` is negative while more is held than that."""
 
@@ -612,6 +659,10 @@ Result = (
     | RenewedToEnd
     | SessionKeptToEnd
     | GrantedPermits
+    | QuotaExceeded
+    | QuotaSet
+    | RefusedInNamespace
+    | NamespaceSet
     | GrantedAs
     | GrantedAgainAs
     | GrantedPermitsAs
@@ -674,6 +725,9 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
     was lifted, and a fence that was forgotten, are nobody's: they have no owner and no session.
+
+    `principal` is whom it belongs to, and `by` who overrode somebody: forced, revoked, lifted or forgot. Both
+    are empty if nodes were told of no principals, and before rules 9.
     """
 
     revision: int
@@ -692,6 +746,8 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: str = ""
     ticket: int = 0
     ends_in_ms: int = 0
+    principal: str = ""
+    by: str = ""
 
 
 class CellEventKind(enum.StrEnum):

@@ -16,11 +16,12 @@ from lockstate.extras import Extra
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
+from lockstate.namespace_rules import check_rare, check_ttl
 from lockstate.priorities import check_priority, class_of
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
 from lockstate.results import HoldKind, Left, Queued, Reason, Refused, Resized, Result
 from lockstate.state import Freed
-from lockstate.values import is_secret, value_of
+from lockstate.values import is_secret, mark
 from lockstate.versions import RULES_EXPLICIT
 from lockstate.views import available
 
@@ -39,7 +40,11 @@ class Semaphores:
     def acquire(self, command: AcquirePermits, key: RequestKey | None = None) -> Result:
         """Grant, queue or refuse. The first request gives the semaphore its limit."""
         state, holds = self._state, self._holds
-        refused = _check(command) or holds.check_unused("hold_id", command.hold_id)
+        refused = (
+            _check(command)
+            or holds.check_unused("hold_id", command.hold_id)
+            or (check_ttl(state, (command.name,), command.ttl_ms) if state.spaces else None)
+        )
         if refused is not None:
             return refused
         owner, session = command.owner, None
@@ -63,21 +68,26 @@ class Semaphores:
         count = len(state.semaphores) + len(state.permit_delays) if known is None else 0
         refused = (
             _check_limit(semaphore, command)
-            or holds.check_room(session, 1)
+            or holds.check_room(session, 1, command)
             or check_count(count, limits.SEMAPHORES_COUNT_MAX, "semaphores")
         )
         if refused is not None:
             return refused
         if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
             state.add_semaphore(semaphore)
-            if is_secret(command):
-                state.extras.put(command.hold_id, Extra(is_secret=True))
             return holds.begin(self._record(Hold, command, owner, key), (), 0)
         return self._in_turn(command, owner, key, semaphore)
 
     def acquire_as(self, command: AcquirePermitsAs, key: RequestKey | None = None) -> Result:
         """Do what `acquire` does with what only few holds have."""
-        return check_priority(command.priority) or self.acquire(command, key)
+        return (
+            _check(command)
+            or check_uncommon(command)
+            or check_priority(command.priority)
+            or self._holds.check_unused("hold_id", command.hold_id)
+            or check_rare(self._state, command)
+            or self.acquire(command, key)
+        )
 
     def _in_turn(
         self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None, semaphore: Semaphore
@@ -110,7 +120,7 @@ class Semaphores:
         self, make: type[HoldOrTicket], command: AcquirePermits, owner: OwnerName, key: RequestKey | None
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
-        return make(
+        record = make(
             0,
             0,
             command.ttl_ms,
@@ -126,8 +136,10 @@ class Semaphores:
             key,
             kind=HoldKind.SEMAPHORE,
             permits=command.permits,
-            value=value_of(command),
         )
+        if command.__class__ is AcquirePermitsAs:
+            mark(self._state, record, command)
+        return record
 
     def resize(self, command: ResizeSemaphore) -> Result:
         """Give a semaphore another limit. Holders keep their permits; waiters that want more are refused."""
@@ -181,5 +193,4 @@ def _check(command: AcquirePermits) -> Refused | None:
         or check_limit(command.permits if is_open else command.limit, command.permits)
         or check_attempt(command)
         or check_lease(command)
-        or check_uncommon(command)
     )

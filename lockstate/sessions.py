@@ -8,8 +8,10 @@ from lockstate.commands import CloseSession, ForceCloseSession, KeepAlive, KeepA
 from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
 from lockstate.ids import OwnerName
+from lockstate.namespace_rules import check_ttl
 from lockstate.owners import order_in, public_name, session_name
 from lockstate.pleas import Pleas
+from lockstate.principals import bytes_of_labels
 from lockstate.rate_algorithms import Limiter
 from lockstate.records import Delay, Hold, Plea, Session, Ticket
 from lockstate.results import (
@@ -64,6 +66,8 @@ class Sessions:
             or self._holds.check_unused("session_id", command.session_id)
             or check_count(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
             or budget.check_room(state)
+            or state.principals.check("sessions")
+            or state.principals.check("bytes", bytes_of_labels(command.labels))
         )
         if refused is not None:
             return refused
@@ -137,11 +141,19 @@ class Sessions:
                 return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
             if hold.is_endless:
                 return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold has no deadline")
+            refused = check_ttl(self._state, self._state.namespaces.names_of(hold), command.ttl_ms)
+            if refused is not None:
+                return refused
             self._state.ledger.change(hold)
             hold.ttl_ms = command.ttl_ms
-        if not hold.is_endless:
-            self._state.extend(self._state.lease_of(hold))
-        return self.renewed(hold, hold.token)
+        state = self._state
+        if hold.is_endless:
+            return self.renewed(hold, hold.token)
+        lease = state.lease_of(hold)
+        state.extend(lease)
+        if state.pleas:
+            return self.renewed(hold, hold.token)
+        return Renewed(hold.token, lease.expires_at_ms - state.now_ms)  # the same, without the calls
 
     def renewed(self, hold: Hold, token: int) -> Renewed:
         """Return what the holder of `hold`, which had `token`, is told of its lease, and of a revocation."""
@@ -180,6 +192,7 @@ class Sessions:
             session.session_id,
             CellEventKind.EXPIRED if kind is EventKind.EXPIRED else CellEventKind.DELETED,
         )
+        state.principals.drop(session.session_id)
         holds.serve(freed)
         return names
 

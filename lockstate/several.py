@@ -21,6 +21,7 @@ from lockstate.commands import AcquireSeveral, WantedPermits, WantedRate
 from lockstate.extras import Extra
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count
 from lockstate.ids import OwnerName
+from lockstate.namespace_rules import check_ttl, names_asked
 from lockstate.queues import can_go, is_free
 from lockstate.rates import check_wanted
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, hold_of
@@ -38,7 +39,11 @@ class Several:
     def acquire(self, command: AcquireSeveral, key: RequestKey | None = None) -> Result:
         """Grant all, queue or refuse. `key` is the key under which the request is remembered."""
         state, holds = self._state, self._holds
-        refused = check_several(command) or holds.check_unused("hold_id", command.hold_id)
+        refused = (
+            check_several(command)
+            or holds.check_unused("hold_id", command.hold_id)
+            or (check_ttl(state, names_asked(command), command.ttl_ms) if state.spaces else None)
+        )
         if refused is not None:
             return refused
         owner, session = command.owner, None
@@ -49,7 +54,7 @@ class Several:
             owner = owner or session.owner
         claims = _claims(command)
         refused = self._check_limits(command.permits) or holds.check_room(
-            session, (len(claims) or 1) + len(command.permits)
+            session, (len(claims) or 1) + len(command.permits), command
         )
         if refused is not None:
             return refused

@@ -19,10 +19,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lockstate import limits, loading
+from lockstate.audit import Base
 from lockstate.cells import Cell
+from lockstate.commands import Quota
 from lockstate.extras import Extra
 from lockstate.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
+from lockstate.namespaces import Namespace
 from lockstate.rates import RateRow
 from lockstate.records import Delay, Hold, Kept, Plea, RequestKey, Session, Ticket
 from lockstate.requests import Remembered
@@ -37,6 +40,7 @@ from lockstate.versions import (
     RULES_FOLLOWED,
     RULES_NEWEST,
     RULES_NUMBERED,
+    RULES_WHOLE,
     SNAPSHOT_FORMATS,
     UnknownVersionError,
     too_new,
@@ -49,6 +53,8 @@ GROUP_ROWS: Final = 1000
 
 EVENT_FIELDS_BEFORE_RULES_8: Final = 14
 """How many fields an event had before rules 8."""
+EVENT_FIELDS_BEFORE_RULES_9: Final = 16
+"""How many fields an event had before rules 9."""
 
 _FORMAT_4: Final = 4
 
@@ -132,6 +138,8 @@ class _Table(NamedTuple):
     """The first rules that have this table."""
     is_first: bool = False
     """Whether it is loaded before all others, because these look into it."""
+    is_left_out: bool = False
+    """Whether it is not stored if it has no rows and no table behind it has any."""
 
 
 def _session_row(session: Session) -> _SessionRow:
@@ -154,10 +162,12 @@ def _semaphores(state: State) -> list[_Limit]:
 
 
 def _audit(state: State) -> Sequence[Event | tuple[Any, ...]]:
-    """Return the audit; below rules 8 its events have the fields that they had then."""
-    if state.rules >= RULES_FOLLOWED:
-        return list(state.audit)
-    return [msgspec.structs.astuple(event)[:EVENT_FIELDS_BEFORE_RULES_8] for event in state.audit]
+    """Return the audit; by older rules its events have the fields that they had then."""
+    if state.rules >= RULES_WHOLE:
+        return list(state.audit.events)
+    is_followed = state.rules >= RULES_FOLLOWED
+    count = EVENT_FIELDS_BEFORE_RULES_9 if is_followed else EVENT_FIELDS_BEFORE_RULES_8
+    return [msgspec.structs.astuple(event)[:count] for event in state.audit.events]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -209,7 +219,7 @@ _TABLES: Final = (
         _audit,
         None,
         msgspec.msgpack.Decoder(list[Event]),
-        lambda state, rows: state.audit.extend(rows),
+        lambda state, rows: state.audit.load(rows),
     ),
     _Table(
         lambda state: sorted(state.origins.items()),
@@ -253,6 +263,60 @@ _TABLES: Final = (
         lambda state, rows: state.streams.load_kept(rows),
         RULES_NUMBERED,
     ),
+    _Table(
+        lambda state: state.principals.dump(),
+        None,
+        msgspec.msgpack.Decoder(list[tuple[str, str]]),
+        lambda state, rows: state.principals.load(rows),
+        RULES_WHOLE,
+        is_first=True,
+    ),
+    _Table(
+        lambda state: state.principals.dump_quotas(),
+        None,
+        msgspec.msgpack.Decoder(list[tuple[str, Quota]]),
+        lambda state, rows: state.principals.load_quotas(rows),
+        RULES_WHOLE,
+    ),
+    _Table(
+        lambda state: sorted(state.principals.cells.items()),
+        None,
+        msgspec.msgpack.Decoder(list[tuple[bytes, str]]),
+        loading.load_principals_of_cells,
+        RULES_WHOLE,
+    ),
+    _Table(
+        lambda state: sorted(state.principals.fences.items()),
+        None,
+        msgspec.msgpack.Decoder(list[tuple[str, str]]),
+        loading.load_principals_of_fences,
+        RULES_WHOLE,
+    ),
+    _Table(
+        lambda state: state.audit.base(),
+        None,
+        msgspec.msgpack.Decoder(list[Base]),
+        lambda state, rows: state.audit.load_base(rows),
+        RULES_WHOLE,
+        is_first=True,
+    ),
+    _Table(
+        lambda state: state.namespaces.dump(),
+        None,
+        msgspec.msgpack.Decoder(list[Namespace]),
+        lambda state, rows: state.namespaces.load(rows),
+        RULES_WHOLE,
+        is_first=True,
+        is_left_out=True,
+    ),
+    _Table(
+        lambda state: sorted(state.namespaces.fences.items()),
+        None,
+        msgspec.msgpack.Decoder(list[tuple[str, int]]),
+        loading.load_fences_of_namespaces,
+        RULES_WHOLE,
+        is_left_out=True,
+    ),
 )
 """All tables, in the order in which they are stored."""
 
@@ -260,7 +324,10 @@ _TABLES: Final = (
 def encode(machine: LockMachine) -> bytes:
     """Return the state as bytes; equal states give equal bytes."""
     state = machine.state
-    tables = [_groups(table, table.rows(state)) for table in _tables(state.rules)]
+    known = _tables(state.rules)
+    tables = [_groups(table, table.rows(state)) for table in known]
+    while known[len(tables) - 1].is_left_out and not tables[-1]:
+        tables.pop()
     snapshot_format = RULES[state.rules].snapshot_format
     head = (snapshot_format, state.revision, state.now_ms, state.next_token, state.next_order)
     if snapshot_format == _FORMAT_4:
@@ -358,9 +425,9 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
 def _rows(tables: _Tables, rules: int) -> Iterable[tuple[_Table, Any]]:
     """Yield the groups of rows of all tables, each with its table, in the order in which they are loaded."""
     known = _tables(rules)
-    if len(tables) != len(known):
+    if len(tables) > len(known) or not all(table.is_left_out for table in known[len(tables) :]):
         raise SnapshotError(f"{len(tables)} tables; rules {rules} have {len(known)}")
-    stored = list(zip(known, tables, strict=True))
+    stored = list(zip(known, tables, strict=False))
     for table, groups in sorted(stored, key=lambda pair: not pair[0].is_first):
         for group in groups:
             yield table, table.decoder.decode(group)

@@ -1,21 +1,24 @@
 """The tables together, and the moves that keep them consistent with each other. Rules are elsewhere."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
 
 from lockstate import limits, marks
+from lockstate.audit import Audit
 from lockstate.cells import CellTable
-from lockstate.claims import Claims, claims_of, parent, permits_of
+from lockstate.claims import Claims, claims_of, claims_of_one, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
 from lockstate.extras import Extras
 from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.ledger import Ledger, NamedValues
 from lockstate.modes import CONFLICTS, INTENT, ROLES_END, UNIT, Claim, Mode, Scope, claim_of, is_intent
 from lockstate.names import NameIndex
+from lockstate.namespaces import Namespaces
 from lockstate.owners import Party, Wish, party_of, wish_of
+from lockstate.principals import Principals
 from lockstate.rates import RateLimits
 from lockstate.record_index import RecordIndex
 from lockstate.records import (
@@ -34,7 +37,7 @@ from lockstate.records import (
     stand_in,
 )
 from lockstate.requests import RequestMemory
-from lockstate.results import Event, HoldKind, Result
+from lockstate.results import HoldKind, Result
 from lockstate.streams import Streams
 from lockstate.versions import RULES_EXPLICIT, RULES_FIRST
 
@@ -68,7 +71,7 @@ class Origin(msgspec.Struct, array_like=True):
 class State:
     """Everything that is replicated. The same entries make the same state on every node."""
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915 - all that is replicated
         self.rules = RULES_FIRST
         """The version of the rules that this state follows (lockstate/versions.py)."""
         self.revision = 0
@@ -99,13 +102,21 @@ class State:
         """The sum of the marks of all records, and of the lengths of what has no mark of its own."""
         self.extras = Extras(self.ledger)
         """What few holds, tickets and sessions have beside their fields."""
+        self.principals = Principals(self.ledger)
+        """Whose sessions and holds are, if nodes know principals, and what each may have."""
+        self.owners = self.principals.rows
+        """The same table once more: every command asks whether there is anything in it."""
+        self.namespaces = Namespaces(self.ledger, self.extras)
+        """What holds for the names below certain prefixes."""
+        self.spaces = self.namespaces.rows
+        """The same table once more: every command asks whether there is anything in it."""
         self.rates = RateLimits(self.deadlines, self.take_order, self.ledger)
         self.cells = CellTable(self.deadlines, self.ledger)
         self.requests = RequestMemory(self.ledger)
         self.streams = Streams(self.ledger)
         """What sessions have numbered."""
         self.origins: dict[str, Origin] = {}
-        self.audit: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
+        self.audit = Audit()
         self.sessions_in_order: RecordIndex[Session] = RecordIndex(attrgetter("order"))
         self.tickets_in_order: RecordIndex[Ticket] = RecordIndex(attrgetter("order"))
         self.semaphores_in_order: RecordIndex[Semaphore] = RecordIndex(attrgetter("name"))
@@ -140,7 +151,7 @@ class State:
             holder = hold if claim < INTENT or claim % ROLES_END < INTENT else None
             lock = locks.get(name)
             if lock is None:
-                locks[name] = lock = Lock(name, UNIT[claim], 0, holder)
+                locks[name] = lock = Lock(name, UNIT[claim], 0, holder, NOTHING)  # quicker than the default
                 young.append(lock)
             else:
                 lock.held += UNIT[claim]
@@ -176,10 +187,14 @@ class State:
         self.sessions_in_order.add(session)
         self.deadlines.add(session)
         self.ledger.noted[session] = 0
+        if self.owners:
+            self.principals.count_session(session, 1)
 
     def remove_session(self, session: Session) -> None:
-        """Take a session out; the caller ends its holds and tickets."""
+        """Take a session out; the caller ends its holds and tickets, and then forgets whose it was."""
         del self.sessions[session.session_id]
+        if self.owners:
+            self.principals.count_session(session, -1)
         if self.extras.rows:
             self.extras.drop(session.session_id)
         if self.streams:
@@ -211,6 +226,11 @@ class State:
 
         Those of one of several kinds are its session's claims, besides the first of what it has.
         """
+        if record.kind is _SEMAPHORE and isinstance(record, Hold):  # the same as below, without the calls
+            semaphore = self.semaphores[record.name]
+            semaphore.used += record.permits
+            semaphore.holders[record.hold_id] = record
+            return
         permits = self.permits_in(record)
         for name, count in permits:
             semaphore = self.semaphores[name]
@@ -227,6 +247,11 @@ class State:
 
         A semaphore stays, even if it is idle, until its queue has been served.
         """
+        if record.kind is _SEMAPHORE and isinstance(record, Hold):  # the same as below, without the calls
+            semaphore = self.semaphores[record.name]
+            semaphore.used -= record.permits
+            del semaphore.holders[record.hold_id]
+            return [permits_of(record.name)]
         permits = self.permits_in(record)
         for name, count in permits:
             semaphore = self.semaphores[name]
@@ -249,6 +274,10 @@ class State:
         """
         self.holds[hold.hold_id] = hold
         self.ledger.noted[hold] = 0
+        if self.owners:
+            self.principals.count_hold(hold, 1)
+        if self.spaces:
+            self.namespaces.count_hold(hold, 1)
         if claims:
             self._add_claims(claims, hold)
         if hold.permits:
@@ -269,11 +298,15 @@ class State:
         return session
 
     def remove_hold(self, hold: Hold) -> Freed:
-        """Take a hold out; return what became free.
+        """Take a hold out; return what became free. The caller forgets whose it was.
 
         Its semaphore stays, even if it is idle, until the queue has been served.
         """
         del self.holds[hold.hold_id]
+        if self.owners:
+            self.principals.count_hold(hold, -1)
+        if self.spaces:
+            self.namespaces.count_hold(hold, -1)
         if hold in self.ledger.noted:
             self.ledger.settled_sum -= self.ledger.noted.pop(hold)
         else:
@@ -346,6 +379,8 @@ class State:
         """Add a waiter to its queues, its session, its node process and the deadlines."""
         self.deadlines.add(ticket)
         self.tickets[ticket.hold_id] = ticket
+        if self.owners or self.spaces:
+            self._count_ticket(ticket, 1)
         if ticket.steps:
             self.ranked_count += 1
         self.tickets_in_order.add(ticket)
@@ -374,6 +409,10 @@ class State:
         for name, claim in claims:
             self._queue_up(name, claim, lane, ticket)
 
+    def _count_ticket(self, ticket: Ticket, by: int) -> None:
+        self.principals.count_ticket(ticket, by)
+        self.namespaces.count_ticket(ticket, self.holds.get(ticket.changes), by)
+
     def _queue_up(self, name: str, claim: Claim, lane: int, ticket: Ticket) -> None:
         lock = self._lock_for(name)
         lock.waiting += UNIT[claim]
@@ -397,8 +436,13 @@ class State:
         return lock
 
     def remove_ticket(self, ticket: Ticket, claims: Claims) -> Freed:
-        """Take a waiter out of its queues; return what became free."""
+        """Take a waiter out of its queues; return what became free.
+
+        Whose it was stays known: the hold that it waited for is theirs as well.
+        """
         del self.tickets[ticket.hold_id]
+        if self.owners or self.spaces:
+            self._count_ticket(ticket, -1)
         if ticket.steps:
             self.ranked_count -= 1
         freed = self._remove_permits(ticket) if ticket.permits else []
@@ -600,7 +644,9 @@ class State:
         self.fences[resource] = token
 
     def forget_fence(self, resource: str) -> None:
-        """Forget the highest token of a resource that has one."""
+        """Forget the highest token of a resource that has one, and for whom it counted."""
+        self.principals.drop_fence(resource)
+        self.namespaces.drop_fence(resource)
         self.fence_values.change(resource)
         self.ledger.settled_sum -= marks.of_length(len(resource))
         self.fences_in_order.remove(resource)
@@ -639,8 +685,8 @@ def weight_of(state: State, record: Claimant) -> int:
 def claims_of_hold(record: Claimant) -> Claims:
     """Return the claims that a hold has or a ticket wants; none for a semaphore, which has permits."""
     name, kind = record.name, record.kind
-    if name and kind is _LOCK and record.scope is _NODE and "/" not in name:
-        return ((name, record.mode.place),)
+    if name and kind is _LOCK and record.scope is _NODE:
+        return claims_of_one(name, record.mode)
     if kind is _SEMAPHORE or not (name or record.locks):
         return ()
     return claims_of(name, record.mode, record.scope, record.locks, kind)

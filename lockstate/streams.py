@@ -11,14 +11,17 @@ from typing import Final
 
 import msgspec
 
-from lockstate import limits
 from lockstate.ids import HoldId, SessionId
 from lockstate.ledger import Ledger, mark_of_stream
 from lockstate.records import Kept, RequestKey, Stream
 from lockstate.requests import brief
-from lockstate.results import Queued, Result
+from lockstate.results import Queued, Refused, Released, Result, Transacted
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_RELEASED_BYTES: Final = len(_encode(Released()))
+"""What the outcome of nearly every other command takes: it says nothing."""
+_LONG: Final = frozenset({Refused, Transacted})
+"""The classes of outcomes of which less is kept than was told."""
 
 
 class Streams:
@@ -49,16 +52,18 @@ class Streams:
         stream.epoch += 1
         return stream
 
-    def begin(self, stream: Stream, number: int) -> None:
-        """Record that a number is being applied."""
-        self._ledger.change(stream)
-        stream.last = number
-
     def keep(self, stream: Stream, number: int, now_ms: int, result: Result) -> None:
-        """Keep the outcome of a number; if that is `Queued`, it is settled later."""
-        result = brief(result)
-        size_bytes = len(_encode(result))
-        self._ledger.change(stream)
+        """Record a number as applied, and keep its outcome; if that is `Queued`, it is settled later."""
+        kind = result.__class__
+        if kind is Released and not result.locks:  # type: ignore[union-attr]
+            size_bytes = _RELEASED_BYTES
+        else:
+            if kind in _LONG:
+                result = brief(result)
+            size_bytes = len(_encode(result))
+        if stream not in self._ledger.noted:
+            self._ledger.change(stream)
+        stream.last = number
         stream.kept[number] = Kept(result, now_ms, size_bytes)
         stream.kept_bytes += size_bytes
         self.kept_count += 1
@@ -84,15 +89,25 @@ class Streams:
     def acknowledge(self, stream: Stream, ranges: Iterable[tuple[int, int]]) -> None:
         """Forget outcomes that the client has seen. One that waits is not final: it stays."""
         for first, last in ranges:
-            if last - first < len(stream.kept):
-                seen = [number for number in range(first, last + 1) if number in stream.kept]
+            kept = stream.kept
+            if last - first < len(kept):
+                known = [number for number in range(first, last + 1) if number in kept]
+                seen = [number for number in known if kept[number].result.__class__ is not Queued]
             else:
-                seen = [number for number in stream.kept if first <= number <= last]
-            for number in seen:
-                if not isinstance(stream.kept[number].result, Queued):
-                    self._ledger.change(stream)
-                    stream.kept_bytes -= stream.kept.pop(number).size_bytes
-                    self.kept_count -= 1
+                seen = [
+                    number
+                    for number, one in kept.items()
+                    if first <= number <= last and one.result.__class__ is not Queued
+                ]
+            if not seen:
+                continue
+            self._ledger.change(stream)
+            self.kept_count -= len(seen)
+            if len(seen) == len(kept):
+                kept.clear()
+                stream.kept_bytes = 0
+            else:
+                stream.kept_bytes -= sum([kept.pop(number).size_bytes for number in seen])
 
     def drop(self, session_id: SessionId) -> None:
         """Forget the stream of a session that ends."""
@@ -100,11 +115,6 @@ class Streams:
         if stream is not None:
             self._ledger.remove(stream)
             self.kept_count -= len(stream.kept)
-
-    @staticmethod
-    def has_room(stream: Stream) -> bool:
-        """Whether the outcome of one more number may be kept."""
-        return len(stream.kept) < limits.STREAM_KEPT_MAX and stream.kept_bytes < limits.STREAM_KEPT_BYTES_MAX
 
     # -- snapshots ------------------------------------------------------------------------------------------
 

@@ -22,12 +22,13 @@ from lockstate.cell_operations import (
     HoldCompare,
     Relation,
 )
-from lockstate.cells import Cell
+from lockstate.cells import Cell, size_of
 from lockstate.checks import invalid
 from lockstate.commands import DeleteCells, PutCell, TransactCells
 from lockstate.effects import Effects
 from lockstate.holds import RETRY_MS, SESSION_EXPIRED
 from lockstate.ids import SessionId
+from lockstate.principals import lease_id_of
 from lockstate.results import (
     CellEventKind,
     CellRead,
@@ -172,15 +173,23 @@ class Transactions:
         if cells:
             self._cells.revision += 1
             for cell in cells:
-                self._cells.remove(cell)
-                self._effects.tell_cell(kind, cell)
+                self._remove(cell, kind)
+
+    def _remove(self, cell: Cell, kind: CellEventKind) -> None:
+        """Remove a cell at the present revision of the table."""
+        self._cells.remove(cell)
+        self._state.principals.drop_cell(cell.key, size_of(cell))
+        self._state.namespaces.count_cell(cell, -1)
+        self._effects.tell_cell(kind, cell)
 
     # -- compares -------------------------------------------------------------------------------------------
 
     def _is_true(self, compare: Compare) -> bool:
         if isinstance(compare, HoldCompare):
             hold = self._state.holds.get(compare.hold_id)
-            return hold is not None and compare.token in (0, hold.token)
+            if hold is None or self._state.principals.is_foreign(lease_id_of(hold)):
+                return False
+            return compare.token in (0, hold.token)
         cell = self._cells.get(compare.key)
         if compare.of is not _VALUE:
             return _stands(compare.relation, 0 if cell is None else _number_of(cell, compare), compare.number)
@@ -196,15 +205,21 @@ class Transactions:
         new_count = growth_bytes = 0
         joining: dict[SessionId, int] = {}
         for put in puts:
+            if put.session_id and state.principals.is_foreign(put.session_id):
+                return SESSION_EXPIRED
             cell = cells.get(put.key)
             if cell is None:
                 new_count += 1
-                growth_bytes += len(put.key) + len(put.value)
+                growth_bytes += size_of(put)
             else:
-                growth_bytes += len(put.value) - len(cell.value)
+                growth_bytes += size_of(put) - size_of(cell)
             if put.session_id and (cell is None or cell.session_id != put.session_id):
                 joining[put.session_id] = joining.get(put.session_id, 0) + 1
         refused = self._check_sessions(joining) if joining else None
+        if refused is None and state.principals.quotas:
+            refused = self._check_quota(puts)
+        if refused is None and new_count:
+            refused = state.namespaces.check_cells([put.key for put in puts if put.key not in cells])
         if refused is not None or (growth_bytes <= 0 and not new_count):
             return refused
         if len(cells) + new_count > limits.CELLS_COUNT_MAX:
@@ -222,6 +237,18 @@ class Transactions:
                 return _overloaded(f"a session may have {limits.SESSION_CELLS_MAX} cells")
         return None
 
+    def _check_quota(self, puts: Sequence[PutCell | CellPut]) -> Refused | None:
+        """Refuse writes for which the quota of who asks has no room."""
+        principals = self._state.principals
+        shares = [principals.share_of_write(put.key, self._size_at(put.key), size_of(put)) for put in puts]
+        return principals.check("cells", sum([cells for cells, _ in shares])) or principals.check(
+            "bytes", sum([size_bytes for _, size_bytes in shares])
+        )
+
+    def _size_at(self, key: bytes) -> int | None:
+        cell = self._cells.get(key)
+        return None if cell is None else size_of(cell)
+
     def _do(self, operation: CellOperation) -> CellWritten | CellsDeleted | CellRead:
         if isinstance(operation, CellPut):
             return self._write(operation)
@@ -230,15 +257,19 @@ class Transactions:
         cell = self._cells.get(operation.key)
         if cell is None:
             return CellsDeleted(0, self._cells.revision)
-        self._cells.remove(cell)
-        self._effects.tell_cell(CellEventKind.DELETED, cell)
+        self._remove(cell, CellEventKind.DELETED)
         return CellsDeleted(1, self._cells.revision)
 
     def _write(self, put: PutCell | CellPut) -> CellWritten:
         """Write at the present revision of the table."""
         state = self._state
+        if state.principals.asking or state.principals.cells:
+            state.principals.count_write(put.key, self._size_at(put.key), size_of(put))
         order = state.take_order() if put.ttl_ms else 0
+        is_new = put.key not in self._cells
         cell = self._cells.write(put, order, state.now_ms)
+        if is_new:
+            state.namespaces.count_cell(cell, 1)
         self._effects.tell_cell(CellEventKind.PUT, cell)
         return CellWritten(cell.create_revision, cell.mod_revision, cell.version)
 

@@ -15,6 +15,8 @@ from lockstate.checks import check_value, invalid
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
+    Acquisition,
+    Campaign,
     Release,
     ReleaseByValue,
     Renew,
@@ -22,6 +24,7 @@ from lockstate.commands import (
     Uncommon,
 )
 from lockstate.extras import Extra
+from lockstate.principals import lease_id_of
 from lockstate.records import Hold, Ticket
 from lockstate.results import Reason, Refused, Result
 from lockstate.state import State
@@ -61,11 +64,15 @@ class Values:
 def hold_with(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:
     """Return the hold of exactly this name that has the value: of several, the one with the lowest token.
 
-    A hold that was asked for with a list of locks is none: it would end as a whole, and who may use one of
-    its names need not have a right on the others.
+    What belongs to another principal than the one that asks is none. Nor is a hold that was asked for with a
+    list of locks: it would end as a whole, and who may use one of its names need not have a right on the
+    others.
     """
-    of_name = holders_of(state, command.kind, command.name)
-    return next((hold for hold in of_name if hold.value == command.value and not hold.locks), None)
+    is_foreign = state.principals.is_foreign
+    for hold in holders_of(state, command.kind, command.name):
+        if hold.value == command.value and not hold.locks and not is_foreign(lease_id_of(hold)):
+            return hold
+    return None
 
 
 def mark(state: State, record: Hold | Ticket, command: Acquire | AcquirePermits) -> None:
@@ -86,6 +93,13 @@ def is_secret(command: Acquire | AcquirePermits) -> bool:
 def value_of(command: Acquire | AcquirePermits) -> str:
     """Return the value that a command gives its hold, "" if none."""
     return command.value if isinstance(command, Uncommon) else ""
+
+
+def texts_of(command: Acquisition) -> tuple[str, str]:
+    """Return the note and the value that a command gives its hold, "" for what it does not give."""
+    if isinstance(command, Campaign):
+        return "", command.value
+    return command.note, value_of(command)
 
 
 def _check(command: ReleaseByValue | RenewByValue) -> Refused | None:

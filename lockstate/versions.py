@@ -69,8 +69,10 @@ RULES: Final = {
             9,
             3,
             5,
-            82,
-            "The whole vocabulary (tags 76 to 82); all attempts at a request count, not only the last.",
+            85,
+            "The whole vocabulary (tags 76 to 82); all attempts at a request count, not only the last. What"
+            " is made belongs to a principal, which may have a quota (83, 84); what"
+            " lies below a name may have a namespace (85).",
         ),
     )
 }

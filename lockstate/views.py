@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from lockstate import limits
+from lockstate.audit import Linked
 from lockstate.blockers import covering_holds, names_below
 from lockstate.cells import Cell
 from lockstate.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
@@ -342,15 +343,19 @@ def cell_views(state: State, prefix: bytes, after: bytes, limit: int) -> tuple[l
     return views, None
 
 
-def audit(state: State, name: str, session_id: SessionId | HoldId, limit: int) -> list[Event]:
-    """Return what happened last, the newest first: to a name, by a session, or at all."""
+def audit(
+    state: State, name: str, session_id: SessionId | HoldId, limit: int, behind: int | None
+) -> list[Linked]:
+    """Return what happened last, the newest first: to a name, by a session, or at all.
+
+    Behind the number of a record the oldest come first.
+    """
     limit = min(max(limit, 1), limits.AUDIT_LIMIT_MAX)
-    wanted = (
-        event
-        for event in reversed(state.audit)
-        if (not name or event.name == name) and (not session_id or event.session_id == session_id)
-    )
-    return list(islice(wanted, limit))
+
+    def is_wanted(event: Event) -> bool:
+        return (not name or event.name == name) and (not session_id or event.session_id == session_id)
+
+    return list(islice(state.audit.records(is_wanted, behind), limit))
 
 
 # -- places in queues, and what is in the way ----------------------------------------------------------------

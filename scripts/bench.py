@@ -3,34 +3,38 @@
 import argparse
 import asyncio
 import contextlib
-import functools
 import json
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import uvloop
 
 from scripts import (
     bench_events,
+    bench_failover,
+    bench_fairness,
+    bench_growth,
+    bench_handoff,
     bench_journal,
     bench_machine,
+    bench_memory,
     bench_peers,
     bench_sdk,
+    bench_secure,
     bench_smoke,
     bench_snapshot,
 )
-from scripts.lib import guardian, processes, this_machine
-from scripts.lib.load import Tally, Worker
+from scripts.lib import findings, guardian, processes, this_machine
+from scripts.lib.findings import Judged
+from scripts.lib.load_steps import http_step, stream_step
 from scripts.lib.ports import PortsBusyError
-from scripts.lib.stream_load import StreamLoad, UpgradePending
+from scripts.lib.scratch import scratch_directory
 from scripts.local_cluster import ClusterFailure, LocalCluster
+from scripts.peers.closed_loop import StuckError
 
 WORKERS = (1, 16, 64, 256)
 STREAM_WORKERS = (1, 16, 256, 512)
@@ -39,12 +43,16 @@ _WITHOUT_CLUSTER = {
     "journal": bench_journal.run,
     "machine": bench_machine.run,
     "events": bench_events.run,
+    "memory": bench_memory.run,
     "peers": bench_peers.run,
 }
-WARM_UP_S = 1.0
-RULES_S = 10.0
-"""Within which a new cluster follows the newest rules."""
-DRAIN_S = 30.0
+_JUDGED: dict[str, Judged] = {
+    "handoff": bench_handoff.BENCHMARK,
+    "failover": bench_failover.BENCHMARK,
+    "growth": bench_growth.BENCHMARK,
+    "fairness": bench_fairness.BENCHMARK,
+    "secure": bench_secure.BENCHMARK,
+}
 
 _COLUMNS = (
     ("workers", "workers", "{}"),
@@ -55,6 +63,7 @@ _COLUMNS = (
     ("cycle_p99_ms", "p99 ms", "{:.2f}"),
     ("server_us_per_cycle", "nodes us", "{:.0f}"),
     ("client_us_per_cycle", "client us", "{:.0f}"),
+    ("others_percent", "others %", "{:.0f}"),
     ("errors_count", "errors", "{}"),
 )
 
@@ -64,7 +73,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Measure a cluster of three nodes on this machine, with fsync on. Client and nodes share "
-        "its processors. The exit code is 1 if any answer was an error.",
+        "its processors. The exit code is 1 if any answer was an error. 'others %' is the share of all "
+        "processors that other programs took meanwhile.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     http = commands.add_parser(
@@ -139,10 +149,21 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "smoke", help="a little of everything that is quick", description=bench_smoke.DESCRIPTION
     )
-    for command in (http, over_stream, sdk, idle):
+    memory = commands.add_parser(
+        "memory",
+        help="bytes of a held lock; pauses while a node grows, many leases end, a snapshot is written",
+        description=bench_memory.DESCRIPTION,
+    )
+    bench_memory.add_arguments(memory)
+    judged = {}
+    for name, benchmark in _JUDGED.items():
+        judged[name] = commands.add_parser(name, help=benchmark.help, description=benchmark.description)
+        benchmark.add_arguments(judged[name])
+    for command in (http, over_stream, sdk, idle, judged["handoff"], judged["fairness"]):
         command.add_argument(
             "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"
         )
+    for command in (http, over_stream, sdk, idle, *judged.values()):
         command.add_argument(
             "--disk",
             type=Path,
@@ -162,103 +183,14 @@ def _counts(text: str) -> tuple[int, ...]:
     return counts
 
 
-async def _step(cluster: LocalCluster, workers: int, seconds: float) -> dict[str, Any]:
-    """Run one step of the load and return its figures."""
-    tally = Tally()
-    nodes = cluster.nodes()
-    loop = asyncio.get_running_loop()
-    running = []
-    prefix = f"bench/{time.monotonic_ns()}"
-    for i in range(workers):
-        address = urlsplit(nodes[i % len(nodes)].http)
-        connect = functools.partial(Worker, tally, address.netloc, f"{prefix}/{i}")
-        _, worker = await loop.create_connection(connect, address.hostname or "", address.port or 80)
-        running.append(worker.ended)
-    return await _measure(cluster, tally, running, workers, seconds)
-
-
-async def _stream_step(cluster: LocalCluster, workers: int, seconds: float) -> dict[str, Any]:
-    """Run one step of the load over a stream and return its figures."""
-    leader = cluster.leader()
-    address = urlsplit(cluster.node(leader).http)
-    deadline_s = time.monotonic() + RULES_S
-    while True:
-        tally = Tally()
-        connect = functools.partial(
-            StreamLoad, tally, address.netloc, f"bench-{time.monotonic_ns()}", workers
-        )
-        _, load = await asyncio.get_running_loop().create_connection(
-            connect, address.hostname or "", address.port or 80
-        )
-        try:
-            await load.welcomed
-            break
-        except UpgradePending:
-            if time.monotonic() > deadline_s:
-                raise ClusterFailure("the nodes do not know streams: are all of this version?") from None
-            await asyncio.sleep(0.2)
-    load.begin()
-    return await _measure(cluster, tally, [load.ended], workers, seconds)
-
-
-async def _measure(
-    cluster: LocalCluster,
-    tally: Tally,
-    running: "Sequence[asyncio.Future[None]]",
-    workers: int,
-    seconds: float,
-) -> dict[str, Any]:
-    """Measure a load that runs, and end it."""
-    nodes = cluster.nodes()
-    await asyncio.sleep(WARM_UP_S)
-    pids = [node.pid for node in nodes]
-    tally.begin()
-    began_s, client_s, server_s = time.perf_counter(), time.process_time(), _cpu_s(pids)
-    await asyncio.sleep(seconds)
-    elapsed_s = time.perf_counter() - began_s
-    client_s, server_s = time.process_time() - client_s, _cpu_s(pids) - server_s
-    acquires_s, cycles_s = sorted(tally.acquires_s), sorted(tally.cycles_s)
-    tally.is_stopping = True
-    if (await asyncio.wait(running, timeout=DRAIN_S))[1]:
-        raise ClusterFailure(
-            f"requests are still unanswered {DRAIN_S:.0f} s after the step with {workers} workers"
-        )
-    cycles = max(1, len(cycles_s))
-    return {
-        "workers": workers,
-        "seconds": round(elapsed_s, 3),
-        "cycles_per_s": len(cycles_s) / elapsed_s,
-        "acquire_p50_ms": _percentile_ms(acquires_s, 0.50),
-        "acquire_p99_ms": _percentile_ms(acquires_s, 0.99),
-        "cycle_p50_ms": _percentile_ms(cycles_s, 0.50),
-        "cycle_p99_ms": _percentile_ms(cycles_s, 0.99),
-        "server_us_per_cycle": server_s / cycles * 1e6,
-        "client_us_per_cycle": client_s / cycles * 1e6,
-        "errors_count": tally.errors_count,
-        "errors": tally.errors,
-    }
-
-
-def _cpu_s(pids: Sequence[int]) -> float:
-    """Return the processor time that the nodes have used, together."""
-    return sum(processes.cpu_s(pid) for pid in pids)
-
-
-def _percentile_ms(ordered_s: Sequence[float], fraction: float) -> float:
-    """Return a percentile of ordered times; not a number if there are none."""
-    if not ordered_s:
-        return float("nan")
-    return ordered_s[min(len(ordered_s) - 1, int(len(ordered_s) * fraction))] * 1000
-
-
 def _http(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """Run all steps over HTTP."""
-    return _steps(_step, cluster, arguments)
+    return _steps(http_step, cluster, arguments)
 
 
 def _stream(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """Run all steps over a stream."""
-    return _steps(_stream_step, cluster, arguments)
+    return _steps(stream_step, cluster, arguments)
 
 
 def _steps(
@@ -306,7 +238,7 @@ def _idle(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[di
 
 def _sdk(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """Measure the Python clients."""
-    return bench_sdk.run(cluster, arguments, _step)
+    return bench_sdk.run(cluster, arguments, http_step)
 
 
 _OF_CLUSTERS = {"http": _http, "stream": _stream, "idle": _idle, "sdk": _sdk}
@@ -315,17 +247,14 @@ _OF_CLUSTERS = {"http": _http, "stream": _stream, "idle": _idle, "sdk": _sdk}
 @contextlib.contextmanager
 def _cluster(arguments: argparse.Namespace) -> Iterator[LocalCluster]:
     """Give the cluster to measure: a running one, or an own one that is gone afterwards."""
-    if arguments.dir is not None:
+    if getattr(arguments, "dir", None) is not None:
         yield LocalCluster(arguments.dir)
         return
-    directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=arguments.disk))
-    try:
-        with LocalCluster.up(
-            directory, progress=lambda text: print(f"bench: {text}", file=sys.stderr)
-        ) as cluster:
-            yield cluster
-    finally:
-        shutil.rmtree(directory)
+    with (
+        scratch_directory(arguments.disk) as directory,
+        LocalCluster.up(directory, progress=lambda text: print(f"bench: {text}", file=sys.stderr)) as cluster,
+    ):
+        yield cluster
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -343,11 +272,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         with guardian.guarded(), _cluster(arguments) as cluster:
             machine = this_machine.describe(cluster.directory)
             print(f"bench: {machine}", file=sys.stderr)
+            if arguments.command in _JUDGED:
+                return findings.run(_JUDGED[arguments.command], cluster, arguments, machine)
             rows, code = _OF_CLUSTERS[arguments.command](cluster, arguments)
             if arguments.json:
                 print(json.dumps({"command": arguments.command, "machine": machine, "rows": rows}, indent=2))
             return code
-    except (ClusterFailure, PortsBusyError, OSError) as error:
+    except (ClusterFailure, PortsBusyError, StuckError, OSError) as error:
         print(f"scripts/bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

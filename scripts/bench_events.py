@@ -6,25 +6,24 @@ loop; the watchers are in a process of their own.
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import platform
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
 from cluster.node import Node
+from cluster.storage.forked_child import Child
 from http_api.v1.event_feeds import WATCHERS_COUNT_MAX
-from scripts.lib import open_files
+from scripts.lib import bars, open_files
 from scripts.lib.node_load import LOAD_WORKERS, CycleLoad, fill, leading_node, single_config, until
 from scripts.lib.pauses import PauseMeter
+from scripts.lib.scratch import scratch_directory
 from scripts.lib.watch_step import Step, watch
 
 DESCRIPTION: Final = (
@@ -117,43 +116,53 @@ def _say(text: str) -> None:
 
 
 async def _leases(directory: Path, leases: int) -> dict[str, Any]:
-    """Let many leases end at once, under load; return how the loop did before and while they ended."""
+    """Let many leases end at once in a node of its own."""
     async with leading_node(single_config(directory)) as (node, child):
-        ends_s, ends_ms = await _fill(node, leases)
-        left_s = ends_s - time.monotonic() - NEAR_S
-        _say(f"{leases} leases are held, and end in {left_s:.1f} s")
-        meter, load = PauseMeter(), CycleLoad(node, leases)
-        async with load.running():
-            await asyncio.sleep(min(WARM_UP_S, left_s / 2))
-            meter.take()
-            await asyncio.sleep(ends_s - time.monotonic() - NEAR_S)
-            before, cycles, forks = meter.take(), load.cycles, child.forks_count
-            await until(lambda: len(node.machine.state.holds) <= LOAD_WORKERS)
-            gone_s = time.monotonic() - ends_s
-            await asyncio.sleep(NEAR_S)
-            meanwhile = meter.take()
-        meter.stop()
-        return {
-            "leases": leases,
-            "spread_ms": max(ends_ms) - min(ends_ms),
-            "before": before._asdict(),
-            "meanwhile": meanwhile._asdict(),
-            "gone_ms": gone_s * 1000,
-            "cycles_per_s": (load.cycles - cycles) / (gone_s + 2 * NEAR_S),
-            "snapshots": child.forks_count - forks,
-        }
+        return await let_end(node, child, leases)
 
 
-async def _fill(node: Node, leases: int) -> tuple[float, list[int]]:
+async def let_end(node: Node, child: Child, leases: int) -> dict[str, Any]:
+    """Let many leases end at once, under load, beside what the node holds already.
+
+    Return how its loop did before and while they ended. Raises OSError.
+    """
+    held = len(node.machine.state.holds)
+    ends_s, ends_ms = await _fill(node, leases, held)
+    left_s = ends_s - time.monotonic() - NEAR_S
+    _say(f"{leases} leases are held, and end in {left_s:.1f} s")
+    meter, load = PauseMeter(), CycleLoad(node, held + leases)
+    async with load.running():
+        await asyncio.sleep(min(WARM_UP_S, left_s / 2))
+        meter.take()
+        await asyncio.sleep(ends_s - time.monotonic() - NEAR_S)
+        before, cycles, forks = meter.take(), load.cycles, child.forks_count
+        await until(lambda: len(node.machine.state.holds) <= held + LOAD_WORKERS)
+        gone_s = time.monotonic() - ends_s
+        await asyncio.sleep(NEAR_S)
+        meanwhile = meter.take()
+    meter.stop()
+    return {
+        "leases": leases,
+        "spread_ms": max(ends_ms) - min(ends_ms),
+        "before": before._asdict(),
+        "meanwhile": meanwhile._asdict(),
+        "gone_ms": gone_s * 1000,
+        "cycles_per_s": (load.cycles - cycles) / (gone_s + 2 * NEAR_S),
+        "snapshots": child.forks_count - forks,
+    }
+
+
+async def _fill(node: Node, leases: int, held: int) -> tuple[float, list[int]]:
     """Acquire so many leases that end together; return when, by the monotonic clock and by cluster time."""
     holds = node.machine.state.holds
     for lease_s in LEASES_S:
         ends_s = time.monotonic() + lease_s + leases / FILLED_PER_S
-        await fill(node, leases, ends_s)
-        if len(holds) == leases:
-            return ends_s, [hold.expires_at_ms for hold in holds.values()]
+        await fill(node, leases, ends_s, first=held)
+        if len(holds) == held + leases:
+            # What was held before lasts for a day.
+            return ends_s, sorted(hold.expires_at_ms for hold in holds.values())[:leases]
         _say("the first lease ended before the last began; trying again with longer ones")
-        await until(lambda: not holds)
+        await until(lambda: len(holds) <= held)
     raise OSError(f"this machine takes too long for {leases} leases: the first ended before the last began")
 
 
@@ -168,40 +177,28 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"leases": None, "steps": []}
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         if options.leases:
-            with _directory(options.disk) as directory:
+            with scratch_directory(options.disk) as directory:
                 found["leases"] = runner.run(_leases(directory, options.leases))
         for step in steps:
             _say(
                 f"{step.watchers} watchers{' that read nothing' if step.is_mute else ''}, {step.seconds:g} s"
             )
-            with _directory(options.disk) as directory:
+            with scratch_directory(options.disk) as directory:
                 found["steps"].append(runner.run(watch(directory, step)))
     return found
-
-
-@contextlib.contextmanager
-def _directory(disk: Path) -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=disk))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory)
 
 
 def _bar(found: dict[str, Any]) -> dict[str, Any]:
     """Say whether the bar is met; None if it was not measured."""
     leases = found["leases"]
-    worst_ms = leases and leases["meanwhile"]["worst_ms"]
-    count = leases["leases"] if leases else 0
-    return {
-        "bar": f"no pause over {PAUSE_MS_MAX:g} ms while {count} leases end at once",
-        "found": worst_ms,
-        "is_met": None if worst_ms is None else worst_ms <= PAUSE_MS_MAX,
-    }
+    count, worst_ms = (leases["leases"], leases["meanwhile"]["worst_ms"]) if leases else (0, None)
+    return bars.at_most(
+        f"no pause over {PAUSE_MS_MAX:g} ms while {count} leases end at once", worst_ms, PAUSE_MS_MAX
+    )
 
 
 def _print(found: dict[str, Any]) -> None:
-    leases, bar = found["leases"], found["bar"]
+    leases = found["leases"]
     if leases:
         print(f"{leases['leases']} leases, all due within {leases['spread_ms']} ms, under load")
         print(f"  before:    {_pauses(leases['before'])}")
@@ -211,8 +208,7 @@ def _print(found: dict[str, Any]) -> None:
     print("  ".join(f"{title:>11}" for title, _ in _COLUMNS))
     for step in found["steps"]:
         print("  ".join(f"{text(step):>11}" for _, text in _COLUMNS))
-    word = {None: "not measured", True: "met", False: "MISSED"}[bar["is_met"]]
-    print(f"{word}: {bar['bar']}" + ("" if bar["found"] is None else f" ({bar['found']:.1f})"))
+    print("\n".join(bars.lines([found["bar"]])))
 
 
 def _pauses(pauses: dict[str, float]) -> str:

@@ -20,6 +20,7 @@ from lockstate.commands import Acquire, CloseSession, Command, OpenSession, Tick
 from lockstate.ids import SessionId
 from lockstate.limits import SESSION_CLAIMS_MAX, TTL_MS_MAX
 from lockstate.modes import Mode
+from scripts.lib import bars
 from scripts.lib.machine_feed import Feed, Load, check_results
 from scripts.lib.machine_loads import FLAT_LEASE, FLAT_SESSION, all_loads
 
@@ -289,27 +290,19 @@ def _spread_ms(took_ms: Sequence[float]) -> dict[str, float]:
 
 def _bars(plan: Plan, found: dict[str, Any]) -> list[dict[str, Any]]:
     """Say of each bar what was found, and whether it is met; None if it was not measured."""
-    bars = []
+    found_bars = []
     few, many = plan.levels[0], plan.levels[-1]
     for name in (FLAT_SESSION, FLAT_LEASE):
         figure = found["figures"].get(name, {})
         per_s = figure[few].median if figure and few <= 1 else None
-        is_met = None if per_s is None else per_s >= PAIRS_PER_S_MIN
-        bars.append(
-            {
-                "bar": f"{name}: {PAIRS_PER_S_MIN} pairs/s while {few} is held",
-                "found": per_s,
-                "is_met": is_met,
-            }
-        )
+        text = f"{name}: {PAIRS_PER_S_MIN} pairs/s while {few} is held"
+        found_bars.append(bars.at_least(text, per_s, PAIRS_PER_S_MIN))
         slower = figure[few].relative / figure[many].relative if figure and many >= LEVELS[-1] else None
-        is_met = None if slower is None else slower <= SLOWER_MAX
         text = f"{name}: at most {SLOWER_MAX:g} times slower while {LEVELS[-1]} are held"
-        bars.append({"bar": text, "found": slower, "is_met": is_met})
+        found_bars.append(bars.at_most(text, slower, SLOWER_MAX))
     longest_ms = found["due_ms"]["longest_ms"] if plan.due_count >= DUE_COUNT else None
-    is_met = None if longest_ms is None else longest_ms < APPLY_MS_MAX
     text = f"no entry over {APPLY_MS_MAX:g} ms while {DUE_COUNT} leases end at once"
-    return [*bars, {"bar": text, "found": longest_ms, "is_met": is_met}]
+    return [*found_bars, bars.at_most(text, longest_ms, APPLY_MS_MAX)]
 
 
 def _print(plan: Plan, found: dict[str, Any]) -> None:
@@ -335,10 +328,7 @@ def _print(plan: Plan, found: dict[str, Any]) -> None:
             f" 99th percentile {took['p99_ms']:.2f} ms, longest {took['longest_ms']:.1f} ms"
         )
     print(f"a session of {SESSION_CLAIMS_MAX} locks ends in {found['close_session_ms']:.1f} ms")
-    for bar in found["bars"]:
-        word = {None: "not measured", True: "met", False: "MISSED"}[bar["is_met"]]
-        value = "" if bar["found"] is None else f" ({bar['found']:,.4g})"
-        print(f"{word}: {bar['bar']}{value}")
+    print("\n".join(bars.lines(found["bars"])))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -352,8 +342,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(_plain(found), indent=2))
     else:
         _print(plan, found)
-    is_good = all(bar["is_met"] for bar in found["bars"])
-    return 1 if options.check and not is_good else 0
+    return 1 if options.check and not bars.are_met(found["bars"]) else 0
 
 
 def _plain(found: Any) -> Any:

@@ -5,17 +5,16 @@ import asyncio
 import contextlib
 import functools
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
-from scripts.lib import guardian, this_machine
+from scripts.lib import this_machine
 from scripts.lib.ports import PortsBusyError
+from scripts.lib.scratch import scratch_directory
 from scripts.local_cluster import ClusterFailure
 from scripts.peers import plot, report
 from scripts.peers.closed_loop import StuckError
@@ -191,13 +190,9 @@ def _step(
 @contextlib.contextmanager
 def own_directory(disk: Path) -> Iterator[Path]:
     """Give a directory that is gone afterwards, also if this program is killed."""
-    directory = Path(tempfile.mkdtemp(prefix="holdfast-peers-", dir=disk))
-    guardian.run_if_killed(["rm", "-rf", str(directory)])
-    try:
+    with scratch_directory(disk, "holdfast-peers-") as directory:
         directory.chmod(0o711)  # PostgreSQL runs as another user, who must find what is its own
         yield directory
-    finally:
-        shutil.rmtree(directory)
 
 
 def _write(

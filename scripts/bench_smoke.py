@@ -12,6 +12,11 @@ STEPS: Final = (
     "http --workers 1,64 --seconds 2",
     "stream --workers 1,256 --seconds 2",
     "sdk --seconds 2",
+    "handoff --seconds 1",
+    "failover --kills 1 --stops 0 --transfers 1",
+    "memory --locks 20000 --leases 2000 --gather 1",
+    "growth --locks 10000 --sessions 500 --watchers 50 --streams 100 --workers 64 --seconds 1",
+    "fairness --only listing,busy --seconds 1",
 )
 WITH_PEERS: Final = "peers --workers 64 --seconds 2 --warm-up 1"
 """Run as well if at least one of the other systems is installed."""

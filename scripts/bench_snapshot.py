@@ -10,10 +10,8 @@ import dataclasses
 import gc
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +21,13 @@ import uvloop
 
 from cluster.config import NodeConfig
 from cluster.node import Node
+from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SNAPSHOT_NAME, SnapshotStore
 from lockstate import snapshot
 from scripts.lib import processes
 from scripts.lib.node_load import CycleLoad, fill, leading_node, single_config, until
 from scripts.lib.pauses import PauseMeter
+from scripts.lib.scratch import scratch_directory
 
 DESCRIPTION: Final = (
     "Fill one node (fsync on, in this process) with holds that have names, owners and leases of their own, "
@@ -90,35 +90,45 @@ async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
         before_bytes = processes.resident_bytes(os.getpid())
         await fill(node, holds)
         figures["bytes_per_hold"] = (processes.resident_bytes(os.getpid()) - before_bytes) / holds
-
-        meter = PauseMeter()
-        async with CycleLoad(node, holds).running():
-            # The fill alone makes the log large enough for a snapshot.
-            await until(lambda: not child.is_running)
-            meter.take()
-            await asyncio.sleep(GATHER_S)
-            figures["load_worst_ms"] = meter.take().worst_ms
-            await until(lambda: not child.is_running)
-            file = config.data_dir / SNAPSHOT_NAME
-            inode_before = file.stat().st_ino if file.exists() else 0
-            meter.take()
-            assert not child.is_running, "a snapshot that was not asked for would hide the pause of the fork"
-            node.group.replica.engine.force_compaction()
-            await until(lambda: child.is_running)
-            began_s = time.monotonic()
-            await asyncio.sleep(0.1)
-            figures["write_begin_ms"] = meter.worst_ms
-            await until(lambda: not child.is_running)
-            figures["write_s"] = time.monotonic() - began_s
-            await asyncio.sleep(0.5)
-            figures["write_worst_ms"] = meter.take().worst_ms
-            # A child that failed leaves the old file, and pauses that say nothing.
-            assert file.stat().st_ino != inode_before, "no new snapshot was put in place"
-            figures["file_bytes_per_hold"] = file.stat().st_size / len(node.machine.state.holds)
-        meter.stop()
+        figures |= await write_under_load(node, child, config)
         figures |= _machine_figures(node)
         written = SnapshotStore(config.data_dir).load()
         figures["restart_entries"] = node.group.replica.log.last_index - (written.last[1] if written else 1)
+    return figures
+
+
+async def write_under_load(
+    node: Node, child: Child, config: NodeConfig, *, gather_s: float = GATHER_S
+) -> dict[str, float]:
+    """Let a filled node write a snapshot under load; return how its loop did before and meanwhile."""
+    figures: dict[str, float] = {}
+    meter = PauseMeter()
+    async with CycleLoad(node, len(node.machine.state.holds)).running():
+        # The fill alone makes the log large enough for a snapshot.
+        await until(lambda: not child.is_running)
+        meter.take()
+        await asyncio.sleep(gather_s)
+        figures["load_worst_ms"] = meter.take().worst_ms
+        await until(lambda: not child.is_running)
+        file = config.data_dir / SNAPSHOT_NAME
+        inode_before = file.stat().st_ino if file.exists() else 0
+        meter.take()
+        assert not child.is_running, "a snapshot that was not asked for would hide the pause of the fork"
+        forks = child.forks_count
+        node.group.replica.engine.force_compaction()
+        # Not "is running": the child of a small node may have ended before this loop looks.
+        await until(lambda: child.forks_count > forks)
+        began_s = time.monotonic()
+        await asyncio.sleep(0.1)
+        figures["write_begin_ms"] = meter.worst_ms
+        await until(lambda: not child.is_running)
+        figures["write_s"] = time.monotonic() - began_s
+        await asyncio.sleep(0.5)
+        figures["write_worst_ms"] = meter.take().worst_ms
+        # A child that failed leaves the old file, and pauses that say nothing.
+        assert file.stat().st_ino != inode_before, "no new snapshot was put in place"
+        figures["file_bytes_per_hold"] = file.stat().st_size / len(node.machine.state.holds)
+    meter.stop()
     return figures
 
 
@@ -182,17 +192,15 @@ def _restart_s(config: NodeConfig) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; return the exit code."""
-    directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=arguments.disk))
-    config = dataclasses.replace(single_config(directory / "n1"), compact_entries=COMPACT_ENTRIES)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            figures = runner.run(_node_figures(config, arguments.holds))
-        figures["restart_s"] = _restart_s(config)
+        with scratch_directory(arguments.disk) as directory:
+            config = dataclasses.replace(single_config(directory / "n1"), compact_entries=COMPACT_ENTRIES)
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                figures = runner.run(_node_figures(config, arguments.holds))
+            figures["restart_s"] = _restart_s(config)
     except (OSError, AssertionError) as error:
         print(f"scripts/bench: {error}", file=sys.stderr)
         return 1
-    finally:
-        shutil.rmtree(directory)
     if arguments.json:
         result: dict[str, Any] = {"command": "snapshot", "holds": arguments.holds, "figures": figures}
         print(json.dumps(result, indent=2))

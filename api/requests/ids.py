@@ -14,6 +14,12 @@ def new_hold_ids() -> tuple[HoldId, AttemptId]:
     return HoldId(digits[: 2 * _BYTES]), AttemptId(digits[2 * _BYTES :])
 
 
+def new_ids(count: int) -> list[str]:
+    """Return so many ids, of any kind: in one call the random bytes of many cost a tenth."""
+    digits, length = secrets.token_hex(count * _BYTES), 2 * _BYTES
+    return [digits[start : start + length] for start in range(0, count * length, length)]
+
+
 def new_session_id() -> SessionId:
     """Return the id of a new session."""
     return SessionId(secrets.token_hex(_BYTES))

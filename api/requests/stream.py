@@ -5,17 +5,21 @@ the stream wherever a lease of its own is not asked for. What a command means, a
 where it is applied: a wrong one is refused under its number.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from api.problems import ProblemError
 from api.requests.fields import invalid
-from api.requests.ids import new_hold_ids, new_session_id
+from api.requests.ids import new_ids, new_session_id
 from lockstate import limits
 from lockstate.commands import (
     Acquire,
+    AcquireAs,
+    AcquireIf,
     AcquirePermits,
+    AcquirePermitsAs,
     Campaign,
     CloseSession,
     Convert,
@@ -26,7 +30,7 @@ from lockstate.commands import (
     TakeRate,
     Uncommon,
 )
-from lockstate.ids import SessionId
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.versions import GROUP
 
 VERSION: Final = 1
@@ -70,6 +74,25 @@ class Bye(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
 Message = Hello | Commands | Ping | Bye
 
+_text: Final = msgspec.json.Decoder(Message)
+_encoder: Final = msgspec.msgpack.Encoder()
+
+decode_binary: Final = msgspec.msgpack.Decoder(Message).decode
+"""Returns a message that came as MessagePack. Raises DecodeError, RecursionError, UnicodeDecodeError."""
+
+
+def decode_text(data: str | bytes) -> Message:
+    """Return a message that came as JSON. Raises what `decode_binary` does.
+
+    JSON has numbers that MessagePack has not, and the log is MessagePack.
+    """
+    message: Message = _text.decode(data)
+    try:
+        _encoder.encode(message)
+    except OverflowError:
+        raise msgspec.DecodeError("a number has more than 64 bits") from None
+    return message
+
 
 def opening(hello: Hello) -> OpenSession:
     """Return the command that opens a session."""
@@ -100,36 +123,64 @@ def numbered(message: Commands, session_id: SessionId, epoch: int) -> Numbered:
     for first, last in message.acked:
         if not 1 <= first <= last <= limits.TOKEN_MAX:
             raise invalid(f"acked: {first} to {last}; a range is its first and its last number")
-    commands = tuple([_filled(command, session_id) for command in message.commands])
+    commands = _filled(message.commands, session_id)
     return Numbered(count, session_id, epoch, message.first, message.acked, commands)
 
 
-def _filled(command: NumberedCommand, session_id: SessionId) -> NumberedCommand:
-    """Return a command with what its client has left to the node. Raises ProblemError."""
-    if command.request_id:
-        raise _no_request_id()
-    if isinstance(command, TakeRate) and command.wait_ms:
-        # Its client would have to wait until a moment of a clock that it cannot read.
+def _filled(commands: tuple[NumberedCommand, ...], session_id: SessionId) -> tuple[NumberedCommand, ...]:
+    """Return commands with what their client has left to the node. Raises ProblemError."""
+    # Two for each that may want them: so random bytes are asked for once, and not for each command.
+    ids = iter(new_ids(2 * sum(map(_WITH_IDS.__contains__, map(type, commands)))))
+    filled: list[NumberedCommand] = []
+    for command in commands:
+        if command.request_id:
+            raise invalid("request_id: means nothing on a stream, where the number says which request it is")
+        fill = _FILLS.get(command.__class__)
+        filled.append(command if fill is None else fill(command, session_id, ids))
+    return tuple(filled)
+
+
+def _fill_acquire(
+    command: Acquire | AcquirePermits, session_id: SessionId, ids: Iterator[str]
+) -> Acquire | AcquirePermits:
+    """Fill in ids, and the session unless the acquire says what it lives by."""
+    hold_id, attempt_id = _ids_of(command.hold_id, command.attempt_id, ids)
+    if command.session_id or command.ttl_ms or (isinstance(command, Uncommon) and command.is_endless):
+        session_id = command.session_id
+    return replace(command, hold_id=hold_id, attempt_id=attempt_id, session_id=session_id)
+
+
+def _fill_campaign(command: Campaign, session_id: SessionId, ids: Iterator[str]) -> Campaign:
+    hold_id, attempt_id = _ids_of(command.hold_id, command.attempt_id, ids)
+    session_id = command.session_id or session_id
+    return replace(command, hold_id=hold_id, attempt_id=attempt_id, session_id=session_id)
+
+
+def _fill_convert(command: Convert, _session_id: SessionId, ids: Iterator[str]) -> Convert:
+    ticket_id, attempt_id = _ids_of(command.ticket_id, command.attempt_id, ids)
+    return replace(command, ticket_id=ticket_id, attempt_id=attempt_id)
+
+
+def _ids_of(given: HoldId, attempt_id: AttemptId, ids: Iterator[str]) -> tuple[HoldId, AttemptId]:
+    """Return the id of a hold or ticket and that of the attempt: both given, or what lacks made."""
+    if given and attempt_id:
+        return given, attempt_id
+    return given or HoldId(next(ids)), AttemptId(next(ids))
+
+
+def _check_rate(command: TakeRate, _session_id: SessionId, _ids: Iterator[str]) -> TakeRate:
+    """Refuse a wait: its client would have to wait until a moment of a clock that it cannot read."""
+    if command.wait_ms:
         raise invalid(f"wait_ms: {command.wait_ms}; must be 0 for a rate limit on a stream")
-    if not isinstance(command, Acquire | AcquirePermits | Campaign | Convert):
-        return command
-    missing: dict[str, Any] = {}
-    id_field = "ticket_id" if isinstance(command, Convert) else "hold_id"
-    if not getattr(command, id_field) or not command.attempt_id:
-        made, missing["attempt_id"] = new_hold_ids()
-        missing[id_field] = getattr(command, id_field) or made
-    if isinstance(command, Campaign):
-        missing["session_id"] = command.session_id or session_id
-    elif not isinstance(command, Convert) and not _has_lease(command):
-        missing["session_id"] = session_id
-    return msgspec.structs.replace(command, **missing) if missing else command
+    return command
 
 
-def _has_lease(command: Acquire | AcquirePermits) -> bool:
-    """Whether an acquire says what it lives by."""
-    is_endless = isinstance(command, Uncommon) and command.is_endless
-    return bool(command.session_id or command.ttl_ms or is_endless)
-
-
-def _no_request_id() -> ProblemError:
-    return invalid("request_id: means nothing on a stream, where the number says which request it is")
+_FILLS: Final[dict[type[Any], Callable[[Any, SessionId, Iterator[str]], Any]]] = {
+    **dict.fromkeys((Acquire, AcquireIf, AcquireAs, AcquirePermits, AcquirePermitsAs), _fill_acquire),
+    Campaign: _fill_campaign,
+    Convert: _fill_convert,
+    TakeRate: _check_rate,
+}
+"""What is filled in or checked, by the class of the command. All others are taken as they are."""
+_WITH_IDS: Final = frozenset(_FILLS) - {TakeRate}
+"""The classes of commands that have ids of a hold or a ticket, and of an attempt."""

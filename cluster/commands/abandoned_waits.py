@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.commands.clock import ClusterClock
-from cluster.commands.outbox import Answer, Outbox, Pending, node_of
+from cluster.commands.forwarded import node_of
+from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.commands.timers import Timers
 from cluster.errors import ClusterError, NoLeader
 from lockstate import codec

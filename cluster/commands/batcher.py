@@ -1,37 +1,55 @@
 """The leader's batches: whatever arrives while an entry is under way becomes the next one."""
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from cluster.commands.outbox import COMMAND_BYTES_MAX, node_of
+from cluster.commands.forwarded import COMMAND_BYTES_MAX, node_of
 from lockstate import codec
+from lockstate.versions import RULES_WHOLE
 
 ENTRY_BYTES_MAX: Final = COMMAND_BYTES_MAX
 """Far below the size at which the library splits entries (H6), and small enough not to stall a heartbeat."""
 ENTRY_COMMANDS_MAX: Final = 4096
 """Bounds the time that one apply takes."""
+ENTRY_LOAD_MAX: Final = 2500
+"""Bounds it as well: there is room for one command with as many names as a request may have (`loads`)."""
 
 Commands = tuple[str, list[int], list[bytes]]
 """Origin, sequence numbers and encoded commands."""
+Waiting = tuple[str, list[int], list[bytes], Sequence[str]]
+"""The same, and who asks for what without being named in it (`Taken`)."""
 
 
 class Batcher:
     """Commands waiting to be proposed, in order of arrival. Only a leader's is in use."""
 
-    def __init__(self) -> None:
-        self._queue: deque[Commands] = deque()
+    def __init__(self, load: Callable[[bytes], int] = lambda _: 0) -> None:
+        """`load` tells that of a command (`loads`)."""
+        self._queue: deque[Waiting] = deque()
+        self._has_impatient = False
+        self._load = load
         self._tick_is_due = False
         self._advance_to = 0
         self._bytes_max = 0
+        self.holds_named = False
+        """Whether commands wait whose askers the active rules do not know, and all behind them."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to propose."""
-        return not self._queue and not (self._tick_is_due or self._advance_to or self._bytes_max)
+        """Whether there is nothing to propose now."""
+        has_commands = bool(self._queue) and not (self.holds_named and self._queue[0][3])
+        return not (has_commands or self._tick_is_due or self._advance_to or self._bytes_max)
 
-    def add(self, origin: str, seqs: list[int], commands: list[bytes]) -> None:
-        """Queue commands of one origin; their numbers rise."""
-        self._queue.append((origin, seqs, commands))
+    @property
+    def is_urgent(self) -> bool:
+        """Whether there is anything to propose that does not wait for company (`Patience`)."""
+        return self._has_impatient or self._tick_is_due or bool(self._advance_to or self._bytes_max)
+
+    def add(self, origin: str, seqs: list[int], commands: list[bytes], askers: Sequence[str] = ()) -> None:
+        """Queue commands of one origin; their numbers rise. `askers` are as in `Taken`."""
+        self._queue.append((origin, seqs, commands, askers))
+        self._has_impatient = self._has_impatient or not all(map(codec.is_patient, commands))
 
     def add_tick(self) -> None:
         """Ask for an entry even if no command comes: time has to pass."""
@@ -48,7 +66,7 @@ class Batcher:
     def clear(self) -> None:
         """Drop everything: this node leads no more. The origins send again what they still wait for."""
         self._queue.clear()
-        self._tick_is_due = False
+        self._has_impatient = self._tick_is_due = False
         self._advance_to = self._bytes_max = 0
 
     def drop_from(self, node_id: str) -> None:
@@ -65,35 +83,75 @@ class Batcher:
         self._tick_is_due = False
         advance_to, self._advance_to = self._advance_to, 0
         bytes_max, self._bytes_max = self._bytes_max, 0
-        batches: list[Commands] = []
-        room_bytes, room_count = ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX
-        while self._queue and room_count > 0 and room_bytes > 0:
-            origin, seqs, commands = self._queue.popleft()
-            taken = _fitting(commands, room_bytes, room_count)
-            if taken < len(commands):
-                self._queue.appendleft((origin, seqs[taken:], commands[taken:]))
-                if taken == 0:
-                    break
-            batches.append((origin, seqs[:taken], commands[:taken]))
-            room_count -= sum(map(codec.commands_in, commands[:taken]))
-            room_bytes -= sum(map(len, commands[:taken]))
-            if taken < len(commands):
-                break
+        batches = self._next_batches(rules)
         return codec.encode_entry(now_ms, batches, rules=rules, advance_to=advance_to, bytes_max=bytes_max)
 
+    def _next_batches(self, rules: int) -> list[Commands]:
+        """Take out what fits an entry, in order of arrival.
 
-def _fitting(commands: list[bytes], room_bytes: int, room_count: int) -> int:
-    """Return how many of `commands` fit; a frame of a stream counts as those that are in it.
+        Where something does not fit, all behind it of the same origin waits for the next entry, in which it
+        comes first; but not what others have sent.
+        """
+        batches: list[Commands] = []
+        room = _Room()
+        left: deque[Waiting] = deque()
+        blocked: set[str] = set()
+        while self._queue and room.is_there:
+            if self.holds_named and self._queue[0][3]:
+                break
+            origin, seqs, commands, askers = self._queue.popleft()
+            if origin in blocked:
+                left.append((origin, seqs, commands, askers))
+                continue
+            if askers and rules >= RULES_WHOLE:  # what stands beside an advance is read by the rules before
+                commands, askers = _named(commands, askers), ()
+            taken = room.take(commands, self._load)
+            if taken:
+                batches.append((origin, seqs[:taken], commands[:taken]))
+            if taken < len(commands):
+                left.append((origin, seqs[taken:], commands[taken:], askers[taken:]))
+                blocked.add(origin)
+        self._queue.extendleft(reversed(left))
+        self._has_impatient = bool(self._queue)
+        return batches
 
-    An empty entry has room for any one: see COMMAND_BYTES_MAX, and limits.STREAM_KEPT_MAX.
-    """
-    if sum(map(codec.commands_in, commands)) <= room_count and sum(map(len, commands)) <= room_bytes:
+
+class _Room:
+    """What still fits an entry. An empty one has room for any command, any other for what has no load."""
+
+    def __init__(self) -> None:
+        self._bytes, self._count, self._load = ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, ENTRY_LOAD_MAX
+        self._is_empty = True
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anything could fit."""
+        return self._bytes > 0 and self._count > 0
+
+    def take(self, commands: list[bytes], load: Callable[[bytes], int]) -> int:
+        """Take as many of `commands`, in their order, as there is room for; return how many these are.
+
+        A frame of a stream counts as those that are in it.
+        """
+        for taken, command in enumerate(commands):
+            count, load_here = codec.commands_in(command), load(command)
+            fits = len(command) <= self._bytes and count <= self._count and load_here <= max(self._load, 0)
+            if not fits and not self._is_empty:
+                return taken
+            self._bytes -= len(command)
+            self._count -= count
+            self._load -= load_here
+            self._is_empty = False
         return len(commands)
-    count = 0
-    for command in commands:
-        room_bytes -= len(command)
-        room_count -= codec.commands_in(command)
-        if room_bytes < 0 or room_count < 0:
-            break
-        count += 1
-    return count
+
+
+def _named(commands: Sequence[bytes], askers: Sequence[str]) -> list[bytes]:
+    """Return commands with the names of those who ask in them.
+
+    Their nodes did not know yet that the cluster follows rules with principals. In nobody's name what belongs
+    to others could be used, and what is made would be nobody's.
+    """
+    return [
+        codec.encode_on_behalf(asker, command) if asker else command
+        for command, asker in zip(commands, askers, strict=True)
+    ]

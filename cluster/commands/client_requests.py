@@ -8,13 +8,25 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from cluster.commands.fair_queue import Turn
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.commands.room import deciding
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate import codec
-from lockstate.commands import AcquireIf, Barrier, Cancel, Change, Command, IfHeld, MayWait
-from lockstate.ids import NO_HOLD, HoldId
+from lockstate.commands import (
+    AcquireIf,
+    Barrier,
+    Cancel,
+    Change,
+    CloseSession,
+    Command,
+    IfHeld,
+    MayWait,
+    Numbered,
+)
+from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.machine import LockMachine
+from lockstate.on_behalf import on_behalf
 from lockstate.results import Granted, GrantedAgain, Queued, Result
 
 T = TypeVar("T")
@@ -37,42 +49,52 @@ class ClientRequests:
         request_flush: Callable[[], None],
         is_open: Callable[[], bool],
         check_room: Callable[[type[Command]], None],
+        *,
+        rules: Callable[[], int],
+        load: Callable[[bytes], int],
+        owner_of: Callable[[SessionId], str],
     ) -> None:
         """Ask through `outbox`.
 
         `failures` counts requests without a result, by their codes. `request_flush` sends what the outbox
         holds. `is_open` tells whether this node takes new work. `check_room` raises Overloaded for commands
-        that the leader's log has no room for.
+        that the leader's log has no room for. `rules` returns those that this node follows, and
+        `load` that of a command (`loads`); `owner_of` whose a session is.
         """
         self._outbox = outbox
         self._failures = failures
         self._request_flush = request_flush
         self._is_open = is_open
         self._check_room = check_room
+        self._rules = rules
+        self._load = load
+        self._owner_of = owner_of
         self._cancels: set[asyncio.Task[None]] = set()
 
-    async def submit(self, command: Command, timeout_s: float) -> Answer:
+    async def submit(self, command: Command, timeout_s: float, principal: str = "") -> Answer:
         """Replicate one command and return its result and revision.
+
+        `principal` is who asks, "" if that is not known. Only a command that clients ask for has one.
 
         Raises:
             NoLeader, Overloaded, ShuttingDown: not applied.
             OutcomeUnknown: sent, and no outcome within `timeout_s`.
         """
-        return await self._submit(command, timeout_s).future
+        return await self._submit(command, timeout_s, principal).future
 
-    def begin(self, command: Command, timeout_s: float) -> "asyncio.Future[Answer]":
+    def begin(self, command: Command, timeout_s: float, principal: str = "") -> "asyncio.Future[Answer]":
         """Replicate one command that does not wait in a queue; return the future of its answer.
 
         Raises as `submit`, at once or through the future.
         """
-        return self._submit(command, timeout_s).future
+        return self._submit(command, timeout_s, principal).future
 
     def abandon(self, command: Command, begun: "asyncio.Future[Answer]") -> None:
         """Undo what was begun for a client that went away, as `acquire` does when it is cancelled."""
         if isinstance(command, MayWait):
             self._undo_when_known(command, begun)
 
-    async def acquire(self, command: MayWait, timeout_s: float) -> Answer:
+    async def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> Answer:
         """Replicate a request that may wait in a queue, and wait there: the result is Granted or Refused.
 
         When the calling task is cancelled (the client went away) the request is undone in the cluster too,
@@ -80,7 +102,7 @@ class ClientRequests:
         Of a conversion only the wait is undone: one that came through stays, as the hold does.
         Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
         """
-        pending = self._submit(command, timeout_s)
+        pending = self._submit(command, timeout_s, principal)
         try:
             answer = await asyncio.shield(pending.future)
         except asyncio.CancelledError:
@@ -136,15 +158,32 @@ class ClientRequests:
             self._failures[error.code] += 1
             raise
 
-    def _submit(self, command: Command, timeout_s: float) -> Pending:
+    def _submit(self, command: Command, timeout_s: float, principal: str) -> Pending:
         self._check_taken(deciding(command))
         try:
-            pending = self._outbox.submit(codec.encode_command(command), timeout_s)
+            asked = on_behalf(principal, command, self._rules())
+            asker = principal if asked is command else ""
+            encoded = codec.encode_command(asked)
+            pending = self._outbox.submit(
+                encoded, timeout_s, asker, self._turn_of(command, encoded, principal)
+            )
         except ClusterError as error:
             self._failures[error.code] += 1
             raise
         self._request_flush()
         return pending
+
+    def _turn_of(self, command: Command, encoded: bytes, principal: str) -> Turn:
+        """Return when it is the turn of a command.
+
+        What a stream numbers keeps its order, and the end of its session comes behind that. Nothing else
+        needs it, as over HTTP a connection asks for one thing at a time; and a keepalive must not wait.
+        """
+        load = self._load(encoded)
+        if not isinstance(command, Numbered | CloseSession):
+            return Turn(load, "", principal)
+        # Of a frame nobody says who asks, if that is whose session it is.
+        return Turn(load, command.session_id, principal or self._owner_of(command.session_id))
 
     # -- clients that went away -----------------------------------------------------------------------------
 

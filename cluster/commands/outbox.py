@@ -4,16 +4,20 @@ Numbers rise by one per command and never come again within one run of the proce
 sender's commands in the order of their numbers, because all that is pending is sent again from the lowest on
 whenever the leader, the term or the connection changes. So a number at or below the last applied one means:
 applied already (see lockstate.commands.Batch).
+
+A command gets its number at once, unless it makes all nodes do much (`loads`) and as much of this node's is
+under way already: then it waits for its turn (`fair_queue`), and so does what comes behind it in its lane.
 """
 
 import asyncio
 import heapq
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from cluster.commands.fair_queue import FairQueue, Turn
+from cluster.commands.forwarded import COMMAND_BYTES_MAX, Taken
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded
 from lockstate import codec
 from lockstate.commands import Barrier
@@ -25,55 +29,19 @@ T = TypeVar("T")
 PENDING_COUNT_MAX: Final = 20_000
 PENDING_BYTES_MAX: Final = 64 << 20
 """Above either, new commands are refused at once: memory must not grow with what waits."""
-COMMAND_BYTES_MAX: Final = 1 << 20
-"""No command comes near it: bodies of requests are smaller. An entry has room for one."""
-SEQ_MAX: Final = 1 << 53
-"""No run of a node's process numbers so many commands."""
-ORIGIN_CHARACTERS_MAX: Final = 128
-"""Node ids have 63 characters at most, and what `new_origin` adds 13."""
+QUEUE_COUNT_MAX: Final = 5_000
+QUEUE_BYTES_MAX: Final = 16 << 20
+"""Above either, nothing more may wait for its turn: there must be room for what need not."""
+UNDER_WAY_LOAD_MAX: Final = 2500
+"""Load that has numbers and no outcome yet (`loads`); what comes alone may have more. It is one entry's."""
 SEND_BYTES_MAX: Final = 1 << 20
 """One forwarded frame, at most about so much."""
 SHARED_S_MAX: Final = 0.05
 """A read joins a barrier that is given up so much before its own deadline at most, and never after it."""
 
+_AT_ONCE: Final = Turn()
+"""That of what has no load, and no order with anything else."""
 _BARRIER: Final = codec.encode_command(Barrier())
-
-
-def new_origin(node_id: str) -> str:
-    """Return a name for this run of the node's process: numbers begin again with each run."""
-    return f"{node_id}.{secrets.token_hex(6)}"
-
-
-def node_of(origin: str) -> str:
-    """Return the node whose process `origin` names."""
-    return origin.rpartition(".")[0]
-
-
-class Forwarded(msgspec.Struct, frozen=True, array_like=True):
-    """Commands for the leader of `term`, in order of their numbers; 0 is the term of no leader."""
-
-    term: int
-    origin: str
-    seqs: list[int]
-    commands: list[bytes]
-
-
-def fault_in(batch: Forwarded, node_id: str) -> str:
-    """Return what is wrong with a batch that `node_id` forwards; empty if nothing is.
-
-    All of it may become an entry, on all nodes: what no correct node forwards must not come so far.
-    """
-    if node_of(batch.origin) != node_id or len(batch.origin) > ORIGIN_CHARACTERS_MAX:
-        return f"commands of {batch.origin[:ORIGIN_CHARACTERS_MAX]!r}"
-    if len(batch.seqs) != len(batch.commands):
-        return f"{len(batch.seqs)} numbers for {len(batch.commands)} commands"
-    last = 0
-    for seq in batch.seqs:
-        if not last < seq <= SEQ_MAX:
-            return f"command {seq} behind command {last}"
-        last = seq
-    longest = max(map(len, batch.commands), default=0)
-    return f"a command of {longest} bytes" if longest > COMMAND_BYTES_MAX else ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -91,11 +59,17 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, eq=False):
-    """One command without an outcome. `readers` are reads that ride on a barrier."""
+    """One command without an outcome; `place` counts what was submitted, and `seq` is 0 until it is its turn.
 
-    seq: int
+    `readers` are reads that ride on a barrier; who asks is `asker`, if the command does not say it (`Taken`).
+    """
+
+    place: int
     command: bytes
     future: "asyncio.Future[Answer]"
+    asker: str = ""
+    load: int = 0
+    seq: int = 0
     is_sent: bool = False
     readers: list[tuple[Callable[[LockMachine], Any], "asyncio.Future[Any]"]] | None = None
 
@@ -107,10 +81,21 @@ class Outbox:
         self.origin = origin
         self._loop = loop
         self._next_seq = 1
+        self._next_place = 1
+        self._all: dict[int, Pending] = {}
+        """By place, what has no outcome yet."""
+        self._bytes = self._numbered_bytes = 0
+        """Those of their commands, and of those that have a number."""
         self._pending: dict[int, Pending] = {}
-        self._pending_bytes = 0
+        """By number, those that have one."""
+        self._load = 0
+        """That of these."""
         self.unsent: Final[list[Pending]] = []
         """What waits to be sent, in order."""
+        self.is_urgent = False
+        """Whether any of that does not wait for company (`Patience`)."""
+        self._queue = FairQueue[Pending]()
+        """What waits for its turn. What has been given up stays there for a while."""
         self._deadlines: list[tuple[float, int]] = []
         self._barrier: Pending | None = None
         self._barrier_deadline_s = 0.0
@@ -118,28 +103,66 @@ class Outbox:
 
     def __len__(self) -> int:
         """Return how many commands have no outcome yet."""
-        return len(self._pending)
+        return len(self._all)
 
-    def submit(self, command: bytes, timeout_s: float) -> Pending:
-        """Give a command its number; its future gets the Answer or a ClusterError.
+    def submit(self, command: bytes, timeout_s: float, asker: str = "", turn: Turn = _AT_ONCE) -> Pending:
+        """Take a command; its future gets the Answer or a ClusterError.
 
-        Raises Overloaded, or ShuttingDown after `close`.
+        What comes in one lane is applied in its order. Raises Overloaded, or ShuttingDown after `close`.
         """
         assert len(command) <= COMMAND_BYTES_MAX, f"a command of {len(command)} bytes"
         if self._closed is not None:
             raise self._closed
-        if len(self._pending) >= PENDING_COUNT_MAX or self._pending_bytes >= PENDING_BYTES_MAX:
-            raise Overloaded(
-                f"{len(self._pending)} commands wait on this node; try again later or on another node"
-            )
-        pending = Pending(self._next_seq, command, self._loop.create_future())
-        self._next_seq += 1
+        must_wait = self._queue.has(turn.lane) or bool(
+            turn.load and (self._queue or not self._has_room(turn.load))
+        )
+        is_full = len(self._all) >= PENDING_COUNT_MAX or self._bytes >= PENDING_BYTES_MAX
+        if is_full or (must_wait and not self._may_wait(turn)):
+            raise Overloaded(f"{len(self)} commands wait on this node; try again later or on another node")
+        pending = Pending(self._next_place, command, self._loop.create_future(), asker, turn.load)
+        self._next_place += 1
         # The deadline first: what waits without one, because memory ran out in between, would wait for ever.
-        heapq.heappush(self._deadlines, (self._loop.time() + timeout_s, pending.seq))
-        self._pending[pending.seq] = pending
-        self._pending_bytes += len(command)
-        self.unsent.append(pending)
+        heapq.heappush(self._deadlines, (self._loop.time() + timeout_s, pending.place))
+        self._all[pending.place] = pending
+        self._bytes += len(command)
+        if must_wait:
+            self._queue.add(turn, pending)
+            self._let_go()
+        else:
+            self._number(pending)
         return pending
+
+    def _may_wait(self, turn: Turn) -> bool:
+        """Whether something more may wait for its turn; one sharer has half of the places."""
+        waiting_count, waiting_bytes = len(self._all) - len(self._pending), self._bytes - self._numbered_bytes
+        if waiting_count >= QUEUE_COUNT_MAX or waiting_bytes >= QUEUE_BYTES_MAX:
+            return False
+        return self._queue.count_of(turn.sharer) < QUEUE_COUNT_MAX // 2
+
+    def _has_room(self, load: int) -> bool:
+        """Whether something with so much load may get its number now."""
+        return not load or not self._load or self._load + load <= UNDER_WAY_LOAD_MAX
+
+    def _number(self, pending: Pending) -> None:
+        """Give a command the next number, and let it be sent."""
+        pending.seq = self._next_seq
+        self._next_seq += 1
+        self._pending[pending.seq] = pending
+        self._load += pending.load
+        self._numbered_bytes += len(pending.command)
+        self.unsent.append(pending)
+        self.is_urgent = self.is_urgent or not codec.is_patient(pending.command)
+
+    def _let_go(self) -> None:
+        """Give numbers to those whose turn it is, as long as there is room; leave out what was given up."""
+        while self._queue:
+            first = self._queue.first()
+            is_wanted = first.place in self._all
+            if is_wanted and not self._has_room(first.load):
+                return
+            self._queue.pop()
+            if is_wanted:
+                self._number(first)
 
     def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> "asyncio.Future[T]":
         """Answer `query` at a place in the log behind everything answered so far. Reads share a barrier."""
@@ -156,10 +179,11 @@ class Outbox:
         barrier.readers.append((query, future))
         return future
 
-    def take(self) -> tuple[list[int], list[bytes]]:
+    def take(self) -> Taken:
         """Return the next unsent commands, in order, as many as fit a frame, and count them as sent."""
         seqs: list[int] = []
         commands: list[bytes] = []
+        askers: list[str] = []
         size_bytes = taken = 0
         for pending in self.unsent:
             if size_bytes >= SEND_BYTES_MAX:
@@ -169,13 +193,16 @@ class Outbox:
                 pending.is_sent = True
                 seqs.append(pending.seq)
                 commands.append(pending.command)
+                askers.append(pending.asker)
                 size_bytes += len(pending.command)
         del self.unsent[:taken]
-        return seqs, commands
+        self.is_urgent = bool(self.unsent)
+        return Taken(seqs, commands, askers if any(askers) else [])
 
     def rewind(self) -> int:
         """Make everything pending unsent; return how much of it had been sent."""
         self.unsent[:] = self._pending.values()
+        self.is_urgent = bool(self.unsent)
         return sum(pending.is_sent for pending in self.unsent)
 
     def is_pending(self, seq: int) -> bool:
@@ -193,64 +220,74 @@ class Outbox:
         if not pending.future.done():
             pending.future.set_result(answer)
         # Last: who was not told because this failed half-way is found by `close`.
-        self._remove(seq)
+        self._remove(pending)
 
     def give_up_due(self) -> None:
         """End what has passed its deadline."""
         now_s = self._loop.time()
         while self._deadlines and self._deadlines[0][0] <= now_s:
-            _, seq = heapq.heappop(self._deadlines)
-            pending = self._pending.get(seq)
+            _, place = heapq.heappop(self._deadlines)
+            pending = self._all.get(place)
             if pending is None:
                 continue
-            if pending.is_sent and pending.readers is None:
-                self.fail(
-                    seq, OutcomeUnknown("no outcome before the deadline; repeat with the same request_id")
-                )
-            else:
-                self.fail(
-                    seq, NoLeader("no leader answered before the deadline; a majority of nodes must be up")
-                )
+            self._fail(pending, _error_of_late(pending))
 
     def fail(self, seq: int, error: ClusterError) -> None:
-        """End one command without an outcome."""
+        """End one command that has a number, without an outcome."""
         pending = self._pending.get(seq)
-        if pending is None:
-            return
+        if pending is not None:
+            self._fail(pending, error)
+
+    def _fail(self, pending: Pending, error: ClusterError) -> None:
         for _, future in pending.readers or ():
             if not future.done():
                 future.set_exception(error)
         if not pending.future.done():
             pending.future.set_exception(error)
-        self._remove(seq)
+        self._remove(pending)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until everything pending now has an outcome, at most `timeout_s`."""
-        futures = [pending.future for pending in self._pending.values()]
+        futures = [pending.future for pending in self._all.values()]
         if futures:
             await asyncio.wait(futures, timeout=timeout_s)
 
     def close(self, unsent: ClusterError, sent: ClusterError) -> None:
         """End everything, and refuse what comes later: this node stops."""
         self._closed = unsent
-        for pending in list(self._pending.values()):
-            self.fail(pending.seq, sent if pending.is_sent and pending.readers is None else unsent)
+        # What waits for its turn first: it is not to get a number because others have ended.
+        for pending in sorted(self._all.values(), key=lambda pending: pending.seq):
+            self._fail(pending, sent if pending.is_sent and pending.readers is None else unsent)
 
     def applied_up_to(self, seq: int) -> list[Pending]:
         """Return what is pending and was applied in entries that this node never saw one by one."""
         return [pending for pending in self._pending.values() if pending.seq <= seq]
 
-    def _remove(self, seq: int) -> Pending | None:
-        pending = self._pending.pop(seq, None)
-        if pending is not None:
-            self._pending_bytes -= len(pending.command)
-            if len(self._deadlines) > 2 * len(self._pending) + 1024:
-                self._deadlines = [item for item in self._deadlines if item[1] in self._pending]
-                heapq.heapify(self._deadlines)
-            if len(self.unsent) > 2 * len(self._pending) + 1024:
-                # While there is no leader nobody takes from it what was given up.
-                self.unsent[:] = [waiting for waiting in self.unsent if waiting.seq in self._pending]
-        return pending
+    def _remove(self, pending: Pending) -> None:
+        del self._all[pending.place]
+        self._bytes -= len(pending.command)
+        if self._pending.pop(pending.seq, None) is not None:
+            self._load -= pending.load
+            self._numbered_bytes -= len(pending.command)
+        if len(self._deadlines) > 2 * len(self._all) + 1024:
+            self._deadlines = [item for item in self._deadlines if item[1] in self._all]
+            heapq.heapify(self._deadlines)
+        if len(self.unsent) > 2 * len(self._pending) + 1024:
+            # While there is no leader nobody takes from it what was given up.
+            self.unsent[:] = [waiting for waiting in self.unsent if waiting.seq in self._pending]
+        if self._queue:
+            if len(self._queue) > 2 * len(self._all) + 1024:
+                self._queue.keep(lambda waiting: waiting.place in self._all)
+            self._let_go()
+
+
+def _error_of_late(pending: Pending) -> ClusterError:
+    """Return why something has no outcome by its deadline."""
+    if not pending.seq:
+        return Overloaded("it waited for its turn behind others that ask for much; try again later")
+    if pending.is_sent and pending.readers is None:
+        return OutcomeUnknown("no outcome before the deadline; repeat with the same request_id")
+    return NoLeader("no leader answered before the deadline; a majority of nodes must be up")
 
 
 def _settle(future: "asyncio.Future[T]", query: Callable[[LockMachine], T], machine: LockMachine) -> None:

@@ -1,9 +1,9 @@
 """Whether this node is what the others are: states and logs are compared all the time, and a wrong one stops.
 
 Nodes tell each other once a second what the fingerprints of their states were at some revisions: the newest,
-and the newest multiples of 4, 16, ... 4096. So at any rate of entries there is one that nodes share, although
-they do not speak at the same moment. Where logs part, the replica notices (log_digest); the entry is then in
-dispute, and everybody who has it tells the digest there.
+and the newest multiples of 16, 64, ... 4096. So at any rate of entries there is one that nodes share,
+although they do not speak at the same moment. Where logs part, the replica notices (log_digest); the entry is
+then in dispute, and everybody who has it tells the digest there.
 
 What a majority has is right (claims). A node that differs from it stops, a leader too, and the cluster goes
 on. Where no majority can be found, as with two nodes, somebody is wrong and nobody knows who: after DOUBT_S
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 
 RING: Final = 8192
 """Fingerprints that are kept of each kind. A power of two, and more than twice the largest step."""
-KEPT_BITS: Final = 2
+KEPT_BITS: Final = 4
 """Every multiple of two to this is kept. A fingerprint costs the more, the more often it is asked for: what
 comes and goes between two of them is never looked at."""
 ASKED_MAX: Final = 64
 """Other revisions that are kept: those that were the newest when this node spoke, or a peer spoke of them."""
-STEP_BITS: Final = (0, 2, 4, 6, 8, 10, 12)
+STEP_BITS: Final = (0, 4, 6, 8, 10, 12)
 """The revisions that are told: the newest multiple of two to each of these."""
 COARSE_BITS: Final = 8
 """Of older revisions, those that are multiples of two to this are kept, as many as of the newest: a peer that

@@ -108,7 +108,7 @@ def decode(data: bytes) -> Members:
     """Return the list that `data` is. Raises MembersUnreadable."""
     try:
         members: Members = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MembersUnreadable(f"no member list of this version: {error}") from error
     if members.format not in FORMATS:
         readable = " and ".join(map(str, FORMATS))

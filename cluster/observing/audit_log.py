@@ -109,6 +109,8 @@ def _said(event: Event) -> str:
     """Return what a line says of an event, its kind apart. A session has nothing but its owner."""
     owner = shown_owner(event.owner, event.session_id)
     reason = f" reason={event.reason!r}" if event.kind in _BY_OPERATORS else ""
+    reason += f" principal={event.principal!r}" if event.principal else ""
+    reason += f" by={event.by!r}" if event.by else ""
     match event.kind:
         case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED:
             return f"owner={owner!r} revision={event.revision}{reason}"

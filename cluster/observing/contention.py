@@ -11,7 +11,7 @@ out those that matter.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from cluster.observing.samples import Sample, histogram
@@ -24,9 +24,11 @@ from lockstate.results import (
     GrantedSeveral,
     HoldKind,
     Left,
+    NumberedDone,
     Outcome,
     Reason,
     Refused,
+    Result,
     Settled,
 )
 from lockstate.views import parts_of
@@ -123,7 +125,15 @@ class Contention:
         self._paths: dict[str, None] = {}
         self._series = {kind: {OTHER: _Series(kind, OTHER)} for kind in HoldKind}
         self._newest_elected = 0
-        self.events: dict[EventKind, int] = dict.fromkeys(EventKind, 0)
+
+    @property
+    def events(self) -> dict[EventKind, int]:
+        """Return how many events there were of each kind."""
+        totals = dict.fromkeys(EventKind, 0)
+        for series in self._all():
+            for kind, count in series.events.items():
+                totals[kind] += count
+        return totals
 
     # -- what the node does ---------------------------------------------------------------------------------
 
@@ -131,25 +141,34 @@ class Contention:
         """Count what applying one entry did."""
         if outcome.settled:
             self._leave_queues(outcome.settled)
-        all_series, totals = self._series, self.events
+        all_series, bounds_ms = self._series, BOUNDS_MS
         for event in outcome.events:
-            kind, name = event.kind, event.name
-            totals[kind] += 1
+            kind, name, of = event.kind, event.name, event.of
             path = name.partition("/")[0] if "/" in name else name
-            series = all_series[event.of].get(path) or self._find(event.of, path)
+            series = all_series[of].get(path) or self._find(of, path)
             series.events[kind] += 1
             if kind in _ENDS:
-                series.held.add(event.lasted_ms)
+                # As `add` does it: nearly every other event is the end of a hold.
+                held, lasted_ms = series.held, event.lasted_ms
+                held.counts[bisect_left(bounds_ms, lasted_ms)] += 1
+                held.sum_ms += lasted_ms
             elif kind is _LEFT:
                 lengths = series.waited if event.reason == Left.SHARED else series.gave_up
                 lengths.add(event.lasted_ms)
             elif kind is _ELECTED and not self._is_election(event):
                 series.repeats += 1
         for batch in outcome.batches:
-            for result in batch.results:
-                if type(result) is Refused and result.cycle:
+            self._count_deadlocks(batch.results)
+
+    def _count_deadlocks(self, results: Sequence[Result]) -> None:
+        """Count what was refused for a deadlock, also within frames of streams. Mostly there is none."""
+        for result in results:
+            if type(result) is Refused:
+                if result.cycle:
                     wanted = result.cycle[0]
                     self._at(wanted.kind, wanted.name).deadlocks[result.reason] += 1
+            elif type(result) is NumberedDone and Refused in map(type, result.results):
+                self._count_deadlocks(result.results)
 
     def restart(self, machine: LockMachine) -> None:
         """Go on with the state of a snapshot: what led to it was not seen here, so its queues are counted."""

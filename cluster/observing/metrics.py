@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from cluster.observing.contention import Contention
 from cluster.observing.samples import Histogram, Sample, gauge
 from lockstate.machine import LockMachine
-from lockstate.results import CellEventKind, Outcome
+from lockstate.results import CellEventKind, EventKind, NumberedDone, Outcome, Refused, Result
 
 __all__ = ["Metrics", "Sample", "gauge"]
 
@@ -23,7 +23,6 @@ class Metrics:
         self.leadership_changes = 0
         self.sync_seconds = Histogram("holdfast_sync_seconds", "Time to write and sync the journal once.")
         self.contention = Contention()
-        self.events = self.contention.events
         self.cell_events: dict[CellEventKind, int] = dict.fromkeys(CellEventKind, 0)
 
     def applied(self, outcome: Outcome) -> None:
@@ -32,9 +31,27 @@ class Metrics:
         for event in outcome.cell_events:
             self.cell_events[event.kind] += 1
 
+    def answered(self, result: Result) -> None:
+        """Count a command that was answered here, or each of a frame of a stream."""
+        if type(result) is not NumberedDone:
+            self.commands[_label(result)] += 1
+            return
+        for kind, count in Counter(map(type, result.results)).items():
+            if issubclass(kind, Refused):
+                self.commands.update([_label(each) for each in result.results if type(each) is kind])
+            else:
+                self.commands[kind.__name__.lower()] += count
+        if result.refused is not None:
+            self.commands[_label(result.refused)] += 1
+
     def restored(self, machine: LockMachine) -> None:
         """Go on with the state of a snapshot."""
         self.contention.restart(machine)
+
+    @property
+    def events(self) -> dict[EventKind, int]:
+        """Return how many events there were of each kind."""
+        return self.contention.events
 
     def samples(self) -> Iterable[Sample]:
         """Return everything, grouped by name."""
@@ -55,3 +72,8 @@ class Metrics:
         yield from self.sync_seconds.samples()
         yield from self.contention.samples()
         yield from self._gauges()
+
+
+def _label(result: Result) -> str:
+    """Return the word under which a result is counted."""
+    return result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()

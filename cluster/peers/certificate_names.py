@@ -42,6 +42,8 @@ class Shown(NamedTuple):
     """The digest of that certificate."""
     ours: str
     """The digest of the certificate that this side has shown."""
+    serial: int = -1
+    """The serial number of the certificate of the other side."""
 
 
 def digest_of(certificate: bytes) -> str:

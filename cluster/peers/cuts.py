@@ -41,6 +41,8 @@ class Cut(enum.StrEnum):
     """Its certificate names another node."""
     CERTIFICATE_CLUSTER = "certificate-cluster"
     """Its certificate names a node of another cluster."""
+    CERTIFICATE_REVOKED = "certificate-revoked"
+    """Its certificate counts no longer: its serial number is in the list of those."""
     CERTIFICATE_REFUSED = "certificate-refused"
     """It does not accept the certificate of this node."""
     RELAYED = "relayed"

@@ -331,7 +331,7 @@ class Link(asyncio.Protocol):
                     self._links.received(self, kind, body)
             else:
                 self._handshake(handshake.decode(frame))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             cut = Cut.UNREADABLE if self.is_open else Cut.HANDSHAKE
             self.give_up(cut, f"unreadable frame: {error}")
         except PeerContradicts as error:

@@ -227,6 +227,13 @@ class PeerLinks:
         """Return how many links in use have no TLS."""
         return sum(link.shown is None for link in self._open.values())
 
+    def end_revoked(self) -> None:
+        """End all links, proven or not, whose other side has shown a certificate that counts no longer."""
+        for link in tuple(self._all):
+            fault = self.certificate_fault(link.shown, link.peer_id) if link.shown is not None else None
+            if fault is not None and fault[0] is Cut.CERTIFICATE_REVOKED:
+                link.give_up(*fault)
+
     def links_behind(self) -> int:
         """Return how many links in use are not proven with the current secret."""
         return self.secrets.behind(link.secret for link in self._open.values())

@@ -43,6 +43,8 @@ class PeerTls:
         self._node_id = node_id
         self.opened: Counter[str] = Counter({_SECURED: 0, _PLAIN: 0})
         """Links that came into use, with TLS and without."""
+        self.revoked: Callable[[], None] = lambda: None
+        """Called when there are new files: links whose certificate counts no longer are to end."""
 
     @property
     def dials(self) -> bool:
@@ -58,9 +60,18 @@ class PeerTls:
         """Return why the one that showed this may not be `node_id`, None if it may; None shows no TLS."""
         if shown is None:
             return None
+        if self.is_revoked(shown):
+            return (
+                Cut.CERTIFICATE_REVOKED,
+                f"its certificate, number {shown.serial:X}, is revoked (--peer-revoked)",
+            )
         cluster_id = self.cluster_id()
         ours = clusters_of(self.ready.names, self._node_id, cluster_id) | ({cluster_id} - {""})
         return fault_in(shown.names, node_id, ours)
+
+    def is_revoked(self, shown: Shown) -> bool:
+        """Whether the certificate of the other side counts no longer."""
+        return shown.serial in self.ready.revoked
 
     def count(self, *, is_secured: bool) -> None:
         """Count a link that came into use."""

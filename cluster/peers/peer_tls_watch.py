@@ -33,7 +33,14 @@ class PeerTlsWatch(TlsFilesWatch[PeerReady]):
         self._cluster_id: Callable[[], str] = lambda: ""
         self.plain_count: Callable[[], int] = lambda: 0
         """How many links are in use without TLS. Set before `start`."""
-        super().__init__("peer-tls", files.named, settings=_SETTINGS, logger=logger, now_s=now_s)
+        super().__init__(
+            "peer-tls",
+            files.named,
+            revoked_list=files.revoked_list,
+            settings=_SETTINGS,
+            logger=logger,
+            now_s=now_s,
+        )
         self.tls = PeerTls(mode, self._ready, node_id)
         self._told_plain_at_s = float("-inf")
 
@@ -73,8 +80,13 @@ class PeerTlsWatch(TlsFilesWatch[PeerReady]):
         return ready
 
     def _use(self, ready: PeerReady) -> None:
-        """Show new connections this certificate."""
+        """Show new connections this certificate; end links of peers whose own is revoked."""
         self.tls.ready = ready
+        self.tls.revoked()
+
+    def _with_revoked(self, ready: PeerReady, serials: frozenset[int]) -> PeerReady:
+        """Return this with another list. The own certificate may be on it: others judge that."""
+        return ready._replace(revoked=serials)
 
     def _tell_plain(self) -> None:
         """Warn while links without TLS are let in."""
@@ -95,6 +107,6 @@ def watch_of(config: NodeConfig) -> PeerTlsWatch | None:
     if mode is PeerTlsMode.OFF or cert is None or key is None or ca is None:
         return None
     try:
-        return PeerTlsWatch(PeerFiles(cert, key, ca), mode, config.node_id)
+        return PeerTlsWatch(PeerFiles(cert, key, ca, config.peer_revoked), mode, config.node_id)
     except TlsUnusable as error:
         raise ConfigError(str(error)) from None

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
-from cluster.commands.outbox import Forwarded, fault_in
+from cluster.commands.forwarded import Forwarded, fault_in
 from cluster.consensus import messages
 from cluster.consensus.claims import Claims
 from cluster.consensus.divergence import Divergence

@@ -14,6 +14,7 @@ from cluster.peers.certificate_names import Shown, digest_of, names_in
 from cluster.peers.cuts import Cut
 from cluster.peers.link import TLS_FIRST_BYTE, Link
 from cluster.peers.peer_tls import PeerTls, cut_for
+from cluster.tls import revoked
 from cluster.tls.transport import Opened
 
 LINGER_S: Final = 1.0
@@ -95,8 +96,8 @@ class PeerGate(asyncio.Protocol):
         self._is_shaken = True
         opened.set_protocol(self._link)
         tls: ssl.SSLObject = opened.get_extra_info("ssl_object")
-        theirs = digest_of(tls.getpeercert(binary_form=True) or b"")
-        self._link.speak(opened, Shown(names_in(tls.getpeercert() or {}), theirs, self._ours))
+        theirs, told = digest_of(tls.getpeercert(binary_form=True) or b""), tls.getpeercert() or {}
+        self._link.speak(opened, Shown(names_in(told), theirs, self._ours, revoked.serial_of(told)))
 
     def _refuse(self, cut: Cut, reason: str) -> None:
         """End the link; OpenSSL has told the other side by an alert, if there was anything to say."""

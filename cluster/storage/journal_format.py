@@ -81,6 +81,17 @@ class RecordType(IntEnum):
 
 _ENTRY_TYPE: Final = RecordType.ENTRY.value
 _TYPES: Final = {record_type.value: record_type for record_type in RecordType}
+_BODY_BYTES: Final = {
+    RecordType.TRUNCATE_FROM: 8,
+    RecordType.KEEP_FROM: 8,
+    RecordType.RESTART_AT: 8,
+    RecordType.COMMIT: 8,
+    RecordType.BEGIN: 16,
+}
+"""How long the bodies of records are that all are of one length."""
+_ENTRY_BYTES_MIN: Final = _ENTRY.size - _RECORD_HEAD.size
+_HARD_STATE_BYTES_MIN: Final = _HARD_STATE.size - _RECORD_HEAD.size
+"""How long the others are at least: what lacks would be read out of the record behind."""
 
 
 class FormatError(ValueError):
@@ -133,10 +144,12 @@ def read_entries(data: bytes, start: int, end: int) -> tuple[list[LogEntry], int
     The commands are the one copy that recovery makes. This is its innermost loop.
     """
     entries = []
-    head_bytes = _ENTRY.size
+    head_bytes, least_bytes = _ENTRY.size, _ENTRY_BYTES_MIN
     command_start = start + head_bytes
     while command_start <= end and data[start] == _ENTRY_TYPE:
         _, length, index, term = _unpack_entry(data, start)
+        if length < least_bytes:
+            raise _wrong_length(RecordType.ENTRY, length)
         start += _RECORD_HEAD.size + length
         if start > end:
             message = "an entry is longer than its block"
@@ -144,6 +157,10 @@ def read_entries(data: bytes, start: int, end: int) -> tuple[list[LogEntry], int
         entries.append((data[command_start:start], index, term))
         command_start = start + head_bytes
     return entries, start
+
+
+def _wrong_length(record_type: RecordType, length: int) -> FormatError:
+    return FormatError(f"a record of type {record_type.name} has {length} bytes")
 
 
 def read_record(data: bytes, start: int, end: int) -> tuple[RecordType, int, int]:
@@ -157,6 +174,9 @@ def read_record(data: bytes, start: int, end: int) -> tuple[RecordType, int, int
     if record_type is None or body + length > end:
         message = "a record is unknown, or longer than its block"
         raise FormatError(message)
+    is_short = record_type is RecordType.HARD_STATE and length < _HARD_STATE_BYTES_MIN
+    if is_short or length != _BODY_BYTES.get(record_type, length):
+        raise _wrong_length(record_type, length)
     return record_type, body, body + length
 
 

@@ -154,7 +154,7 @@ def _replay(view: ReplayedLog, segment: Segment, data: bytes, *, is_last: bool) 
         while (block := decode_block(data, offset, seed)) is not None:
             if block.file_bytes > len(data):
                 _refuse_length(data, block)
-            if data[block.start] == _END_TYPE:
+            if block.start < block.end and data[block.start] == _END_TYPE:
                 _check_end(data, block, is_last=is_last)
                 return offset
             if view.sequence and block.sequence != view.sequence + 1:

@@ -113,7 +113,7 @@ def read_header(fd: int, files: Files) -> tuple[SnapshotHeader, bytes]:
     encoded = files.read_at(fd, header_bytes, _PREFIX.size)
     try:
         header = msgspec.msgpack.decode(encoded, type=SnapshotHeader)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"its header cannot be read: {error}"
         raise SnapshotDamaged(message) from error
     state_bytes = files.size(fd) - _PREFIX.size - header_bytes - DIGEST_BYTES

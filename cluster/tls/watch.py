@@ -1,7 +1,8 @@
 """The TLS files of a running node: looked at once a minute, and at once when an operator asks for it.
 
-What cannot be used changes nothing: the node goes on with the certificate that it has, and says so. It says
-as well when a certificate ends soon.
+What cannot be used changes nothing: the node goes on with the certificate that it has, and says so. Only the
+list of what is revoked counts whatever is wrong with the other files: who has stolen a key must not be let in
+because a renewal went wrong. It says as well when a certificate ends soon.
 """
 
 import abc
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from cluster.file_watch import FileWatch, Signature, signature
+from cluster.tls import revoked
 from cluster.tls.files import TlsFile, TlsUnusable
 
 LOOK_S: Final = 60.0
@@ -41,16 +43,19 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
         what: str,
         files: Sequence[TlsFile],
         *,
+        revoked_list: TlsFile | None,
         settings: Mapping[str, str],
         logger: logging.Logger,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         """Read the files for the first time: certificate, key, and perhaps authorities. Raises TlsUnusable.
 
-        `settings` says which of them a certificate in `FilesReady.ends_at_s` comes from.
+        `revoked_list` is the one among them of what is revoked, if there is one. `settings` says which of
+        them a certificate in `FilesReady.ends_at_s` comes from.
         """
         super().__init__(what)
         self._files = files
+        self._revoked_list = revoked_list
         self._settings = settings
         self._logger = logger
         self._now_s = now_s
@@ -77,6 +82,10 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
     def _use(self, ready: R) -> None:
         """Take this for all new connections from now on."""
 
+    @abc.abstractmethod
+    def _with_revoked(self, ready: R, serials: frozenset[int]) -> R:
+        """Return this with another list of what is revoked."""
+
     @property
     def interval_s(self) -> float:
         """Return the seconds between two looks."""
@@ -102,8 +111,11 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
         try:
             self._ready = self._load()
         except TlsUnusable as error:
+            is_list_read = self._read_revoked()
             if is_asked or str(error) != self._refused:
                 reason = f"{error}; the certificate stays what it was"
+                if is_list_read:
+                    reason += ", and what is revoked is what the list says now"
                 self._logger.error("event=tls-not-read reason=%r", reason)  # noqa: TRY400 - it says all
             self._refused = str(error)
             return
@@ -114,6 +126,18 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
             "event=tls-read path=%r days_left=%d", str(self._files[0].path), self._days_left(first)
         )
         self._tell_ends()
+
+    def _read_revoked(self) -> bool:
+        """Read only the list of what is revoked; return whether that could be done."""
+        if self._revoked_list is None:
+            return False
+        try:
+            serials = revoked.read(self._revoked_list)
+        except TlsUnusable:
+            return False  # of all files it is told what is wrong with the first
+        self._ready = self._with_revoked(self._ready, serials)
+        self._use(self._ready)
+        return True
 
     def _signature(self) -> tuple[Signature, ...]:
         """Return what changes when the files do."""

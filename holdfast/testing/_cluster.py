@@ -59,7 +59,9 @@ class MemoryCluster:
     ) -> Client:
         """Return a client for asyncio that goes another way to the node. For Flaky."""
         timeout_s = to_s(timeout, "timeout")
-        transport = Transport((HTTP,), timeout_s, clock=self.clock, connections=connections)
+        transport = Transport(
+            (HTTP,), timeout_s, clock=self.clock, connections=connections, has_streams=False
+        )
         return _MemoryClient(self, transport, owner)
 
     def sync_client_over(

@@ -18,6 +18,7 @@ from cluster.observing.metrics import Metrics
 from cluster.observing.status import ClusterStatus, PeerStatus
 from lockstate.commands import Acquire, AcquirePermits, Batch, Campaign, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
+from lockstate.on_behalf import on_behalf
 from lockstate.results import Done, Granted, Queued, Result
 from lockstate.versions import RULES_NEWEST
 
@@ -83,16 +84,16 @@ class MemoryNode:
 
     # -- commands and reads ---------------------------------------------------------------------------------
 
-    async def submit(self, command: Command, timeout_s: float) -> Answer:
+    async def submit(self, command: Command, timeout_s: float, principal: str = "") -> Answer:
         """Apply one command."""
         self._check(timeout_s)
-        return self._apply(command)
+        return self._apply(on_behalf(principal, command, self.machine.rules))
 
-    def begin(self, command: Command, timeout_s: float) -> asyncio.Future[Answer]:
+    def begin(self, command: Command, timeout_s: float, principal: str = "") -> asyncio.Future[Answer]:
         """Apply one command."""
         self._check(timeout_s)
         begun: asyncio.Future[Answer] = self._loop.create_future()
-        begun.set_result(self._apply(command))
+        begun.set_result(self._apply(on_behalf(principal, command, self.machine.rules)))
         return begun
 
     def abandon(self, command: Command, begun: object) -> None:
@@ -104,10 +105,10 @@ class MemoryNode:
                 if hold_id == command.hold_id and not self.is_shutting_down:
                     self._apply(Cancel(hold_id, command.attempt_id))
 
-    async def acquire(self, command: MayWait, timeout_s: float) -> Answer:
+    async def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> Answer:
         """Apply a request and wait for its end; undo it when cancelled."""
         self._check(timeout_s)
-        answer = self._apply(command)
+        answer = self._apply(on_behalf(principal, command, self.machine.rules))
         if not isinstance(answer.result, Queued):
             return answer
         hold_id = answer.result.hold_id

@@ -102,7 +102,7 @@ class Authentication:
 
     def of_call(self, call: Call) -> Gateway:
         """Return the gateway through which a call may act. Raises Unauthenticated."""
-        if self.principals is None:
+        if self.principals is None and not call.place.is_revoked:
             return self.gateway
         try:
             return self.caller(_credentials(call), call.place, call.transport)
@@ -112,6 +112,8 @@ class Authentication:
 
     def caller(self, credentials: bytes, place: Place, transport: Any) -> Gateway:
         """Return the gateway of who has these credentials, b"" for none. Raises Unauthenticated."""
+        if place.is_revoked:
+            raise Unauthenticated("revoked", "the certificate of this client is revoked")
         principals = self.principals
         if principals is None:
             return self.gateway

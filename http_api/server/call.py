@@ -13,6 +13,7 @@ from holdfast import wire
 from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_room import Place
 from http_api.server.refusals import CallRefused
+from http_api.server.request_rates import RequestRates
 
 _NO_QUERY: Final[dict[str, str]] = {}
 
@@ -40,6 +41,8 @@ class Call(web.BaseRequest):
     """That of its connection."""
     admit_again: Callable[[], Gateway]
     """Returns the gateway of its caller as of now, or raises Unauthenticated: for calls that last."""
+    rates: RequestRates
+    """What calls that last take from for what is asked on them."""
     _id: str = ""
 
     @property

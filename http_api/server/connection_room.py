@@ -88,13 +88,15 @@ class RoomLimits:
 class Place:
     """What the room knows of one connection, which tells it what happens."""
 
-    __slots__ = ("_room", "address", "connection", "is_gone", "origin", "proven", "refused")
+    __slots__ = ("_room", "address", "connection", "is_gone", "is_revoked", "origin", "proven", "refused")
 
     def __init__(self, room: "ConnectionRoom", connection: Connection, address: str, origin: str) -> None:
         self._room, self.connection = room, connection
         self.address, self.origin = address, origin
         self.refused: Refused | None = None
         self.is_gone = False
+        self.is_revoked = False
+        """Whether its client has shown a certificate that counts no longer."""
         self.proven: Any = None
         """Who its client has proven to be: kept by authentication.py."""
 

@@ -24,6 +24,7 @@ from http_api.server.callers import Callers
 from http_api.server.connection_room import Place
 from http_api.server.plain_requests import PlainHead
 from http_api.server.refusals import CallRefused
+from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router
 
 _HEADS_MAX: Final = 512
@@ -65,6 +66,7 @@ class Asked(NamedTuple):
     """One whole plain request."""
 
     fit: Fit
+    path_id: str
     request_id: str
     token: bytes
     body: bytes
@@ -81,9 +83,10 @@ class FastLane:
         request_timeout_ms: int,
         callers: Callers,
         *,
+        rates: RequestRates,
         decode: Callable[[bytes, type[Any]], Any],
     ) -> None:
-        """Answer `callers` as the front does; `decode` reads a body, or raises."""
+        """Answer `callers` as the front does, within `rates`; `decode` reads a body, or raises."""
         self._authentication = authentication
         self.trace = authentication.trace
         self.node = authentication.gateway.node
@@ -91,6 +94,7 @@ class FastLane:
         self._router = router
         self._timeout_s = request_timeout_ms / 1000
         self._callers = callers
+        self._rates = rates
         self._decode = decode
         self._fits: dict[bytes, Fit] = {}
 
@@ -99,7 +103,7 @@ class FastLane:
         parts = plain_requests.split(data)
         if parts is None:
             return None
-        head, request_id, token, body = parts
+        head, path_id, request_id, token, body = parts
         fit = self._fits.get(head)
         if fit is None:
             plain = plain_requests.read_head(head)
@@ -108,7 +112,7 @@ class FastLane:
             if len(self._fits) >= _HEADS_MAX:
                 self._fits.clear()
             fit = self._fits[head] = self._fit(plain)
-        return Asked(fit, request_id, token, body) if len(body) == fit.length else None
+        return Asked(fit, path_id, request_id, token, body) if len(body) == fit.length else None
 
     def _fit(self, plain: PlainHead) -> Fit:
         """Return what is to be done with requests that have this head."""
@@ -128,18 +132,25 @@ class FastLane:
         route = asked.fit.route
         if route is None or route.takes is None or route.direct is None or not asked.body:
             return None
+        if route.has_part is not bool(asked.path_id):
+            return None
         if self.node.is_shutting_down:
             return None
         started_s = time.monotonic()
         try:
             gateway = self._authentication.caller(asked.token, connection.place, connection.transport)
             route.need.check(gateway.rights)
-            command = route.direct.command(self._decode(asked.body, route.takes))
+            request = self._decode(asked.body, route.takes)
+            make = route.direct.command
+            command = make(request, asked.path_id) if route.has_part else make(request)
         except Exception:  # noqa: BLE001 - whatever is wrong with it, the front finds it as well, and says it
             return None
         if getattr(command, "wait_ms", 0):
             return None
-        return LaneCall(self, gateway, connection, asked, command, started_s=started_s)
+        if not self._rates.has_taken(caller_of(gateway, connection.place)):
+            return None
+        call_id = asked.request_id or request.request_id or ""
+        return LaneCall(self, gateway, connection, asked.fit, command, call_id=call_id, started_s=started_s)
 
 
 class LaneCall:
@@ -162,17 +173,18 @@ class LaneCall:
         lane: FastLane,
         gateway: Gateway,
         connection: LaneConnection,
-        asked: Asked,
+        fit: Fit,
         command: Any,
         *,
+        call_id: str,
         started_s: float,
     ) -> None:
-        assert asked.fit.route is not None, "the lane takes no others"
+        assert fit.route is not None, "the lane takes no others"
         self._gateway = gateway
-        self._lane, self._route, self._command = lane, asked.fit.route, command
+        self._lane, self._route, self._command = lane, fit.route, command
         self._connection: LaneConnection | None = connection
-        self._call_id: str = asked.request_id or command.request_id
-        self._timeout_s, self._started_s = asked.fit.timeout_s, started_s
+        self._call_id = call_id
+        self._timeout_s, self._started_s = fit.timeout_s, started_s
         self._begun: Begun | None = None
 
     def begin(self) -> None:

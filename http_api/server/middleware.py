@@ -16,6 +16,7 @@ from http_api.server.call import Call, Reply
 from http_api.server.callers import Callers
 from http_api.server.connection_room import Refused
 from http_api.server.heads import check_head
+from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router
 
 _PROBES: Final = frozenset({wire.LIVEZ, wire.READYZ, wire.METRICS})
@@ -38,13 +39,19 @@ class Front:
         access_log: AccessLog,
         request_timeout_ms: int,
         callers: Callers,
+        *,
+        rates: RequestRates,
     ) -> None:
-        """Answer `callers` that `authentication` knows, in `request_timeout_ms` unless a call says else."""
+        """Answer `callers` that `authentication` knows, in `request_timeout_ms` unless a call says else.
+
+        Of each of them only so many calls are taken in a second as `rates` allow; probes always are.
+        """
         self._authentication = authentication
         self._node = authentication.gateway.node
         self._router = router
         self._log = access_log
         self._callers = callers
+        self._rates = rates
         self._timeout_s = request_timeout_ms / 1000
 
     async def handle(self, call: web.BaseRequest) -> web.StreamResponse:
@@ -62,6 +69,9 @@ class Front:
             call.read_timeout(self._timeout_s)
             gateway = self._admit(route, call)
             principal = gateway.principal.name
+            if path not in _PROBES:
+                self._rates.take(caller_of(gateway, call.place), route.need)
+            call.rates = self._rates
             route.need.check(gateway.rights)
             reply = await route.handler(gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens

@@ -41,6 +41,20 @@ _CREDENTIALS_LINE: Final = re.compile(
 )
 
 
+_PATH_ID: Final = re.compile(rb"POST %b/([0-9a-f]{32})(?=/)" % wire.SESSIONS.encode())
+"""The beginning of the head of a call about one session, whose id a node has made."""
+
+
+class Parts(NamedTuple):
+    """What may be one request: its head, without the parts that stand beside it, and its body."""
+
+    head: bytes
+    path_id: str
+    request_id: str
+    token: bytes
+    body: bytes
+
+
 class PlainHead(NamedTuple):
     """What the head of a plain request says."""
 
@@ -52,28 +66,32 @@ class PlainHead(NamedTuple):
     timeout_ms: str | None
 
 
-def split(data: bytes) -> tuple[bytes, str, bytes, bytes] | None:
-    """Return head, request id, token and body of what may be one request, None if no head ends in it.
+def split(data: bytes) -> Parts | None:
+    """Return the parts of what may be one request, None if no head ends in it.
 
-    The line with the id, which differs from one request to the next, is cut out of the head: so heads of one
-    client are the same bytes again and again. So is that with the token, which is kept nowhere but with its
-    connection.
+    What differs from one request to the next is cut out of the head: the id of a session in its path, and the
+    line with the request id. So heads of one client are the same bytes again and again. So is that with the
+    token, which is kept nowhere but with its connection. Where an id was cut out there is an empty part of
+    the path; one that was sent so has no `path_id`.
     """
     end = data.find(_END) + len(_END)
     if not len(_END) <= end <= _HEAD_BYTES_MAX:
         return None
-    head, token = data[:end], b""
+    head, path_id, request_id, token = data[:end], "", "", b""
+    found = _PATH_ID.match(head)
+    if found is not None:
+        head, path_id = head[: found.start(1)] + head[found.end() :], found[1].decode("ascii")
     if _CREDENTIALS_NAME in head:
         line = _CREDENTIALS_LINE.search(head)
         if line is None:
             return None
         head, token = head[: line.start()] + head[line.end() :], line[1]
-    if _ID_NAME not in head:
-        return head, "", token, data[end:]
-    line = _ID_LINE.search(head)
-    if line is None:
-        return None
-    return head[: line.start()] + head[line.end() :], line[1].decode("ascii"), token, data[end:]
+    if _ID_NAME in head:
+        line = _ID_LINE.search(head)
+        if line is None:
+            return None
+        head, request_id = head[: line.start()] + head[line.end() :], line[1].decode("ascii")
+    return Parts(head, path_id, request_id, token, data[end:])
 
 
 def read_head(head: bytes) -> PlainHead | None:

@@ -1,14 +1,15 @@
 """The newest attempts that this node has refused because of who asked: a wrong token, a right that lacks.
 
 They are kept in memory alone, and nowhere else: who guesses at tokens all day must not fill a disk. Those of
-principals and those of strangers are kept apart, so that strangers cannot wash away what a principal tried;
-one principal can do that to another. Nothing here is secret: no token, no id of a session or hold, no body;
-paths are those of routes. What clients choose is cut, so that the bound on the count is one on the bytes.
+principals and those of strangers are kept apart, and in each part who has most gives way: neither strangers,
+nor one principal, nor one stranger's address can wash away what somebody else tried. Nothing here is secret:
+no token, no id of a session or hold, no body; paths are those of routes. What clients choose is cut, so that
+the bound on the count is one on the bytes.
 """
 
 import asyncio
 import time
-from collections import deque
+from collections.abc import Callable
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 from api.answers import Refusals, RefusedAttempt
 from api.problems import ProblemError
 from holdfast import wire
+from http_api.server.fair_shares import FairShares
 
 TRACED: Final = frozenset({"unauthenticated", "forbidden", "forbidden-host", "forbidden-origin"})
 """The problems that are about who asks; all others are about what is asked."""
@@ -32,9 +34,11 @@ class RefusalTrace:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._of_principals: deque[RefusedAttempt] = deque(maxlen=KEPT_MAX)
-        self._of_strangers: deque[RefusedAttempt] = deque(maxlen=KEPT_MAX)
+        self._of_principals: FairShares[RefusedAttempt] = FairShares(KEPT_MAX)
+        self._of_strangers: FairShares[RefusedAttempt] = FairShares(KEPT_MAX)
         self._count = 0
+        self.origin_of: Callable[[str], str] = str
+        """Returns what the attempts of a stranger's address are counted by."""
 
     def note(
         self,
@@ -50,25 +54,27 @@ class RefusalTrace:
         if not isinstance(exc, ProblemError) or exc.code not in TRACED:
             return
         self._count += 1
-        kept = self._of_principals if principal else self._of_strangers
-        kept.append(
-            RefusedAttempt(
-                number=self._count,
-                unix_ms=time.time_ns() // 1_000_000,
-                code=exc.code,
-                principal=principal,
-                address=_address_of(transport),
-                method=method,
-                route=route,
-                detail=exc.detail[:DETAIL_CHARS_MAX],
-                request_id=request_id[:ID_CHARS_MAX],
-            )
+        address = _address_of(transport)
+        attempt = RefusedAttempt(
+            number=self._count,
+            unix_ms=time.time_ns() // 1_000_000,
+            code=exc.code,
+            principal=principal,
+            address=address,
+            method=method,
+            route=route,
+            detail=exc.detail[:DETAIL_CHARS_MAX],
+            request_id=request_id[:ID_CHARS_MAX],
         )
+        if principal:
+            self._of_principals.add(principal, attempt)
+        else:
+            self._of_strangers.add(self.origin_of(address), attempt)
 
-    def newest(self, count: int) -> Refusals:
+    def newest(self, count: int, *, node_id: str = "") -> Refusals:
         """Return the newest `count` attempts, the newest first, and how many there have been in all."""
         known = sorted(chain(self._of_principals, self._of_strangers), key=attrgetter("number"), reverse=True)
-        return Refusals(refusals=tuple(known[:count]), count=self._count)
+        return Refusals(refusals=tuple(known[:count]), count=self._count, node_id=node_id)
 
 
 def _address_of(transport: asyncio.BaseTransport | None) -> str:

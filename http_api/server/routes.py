@@ -14,6 +14,8 @@ from http_api.server.refusals import CallRefused
 
 Handler = Callable[[Gateway, Call], Awaitable[Reply]]
 
+_PART = re.compile(r"\{.*?\}")
+"""A part of a path that differs from call to call."""
 _QUERY_FIELDS_MAX = 16
 """Query parameters of one call, at most."""
 
@@ -24,11 +26,12 @@ R = TypeVar("R")
 class Direct(Generic[R]):
     """What becomes of a call that is one command.
 
-    A request makes the `command`, which `gives` a result, of which an `answer` is made. With this the fast
-    lane can carry it out without its handler, which uses the same.
+    A request, and what stands in the braces of its path if it has such a part, make the `command`, which
+    `gives` a result, of which an `answer` is made. With this the fast lane can carry it out without its
+    handler, which uses the same.
     """
 
-    command: Callable[[Any], Any]
+    command: Callable[..., Any]
     gives: type[R]
     answer: Callable[[R, int], Any]
 
@@ -43,8 +46,8 @@ class Route:
     """One call: its path, its handler, and what /openapi.json says about it.
 
     It answers with the JSON of a `gives` or an `or_gives`; without either, with text of `media_type`. What a
-    `direct` one takes can make its command, and its path has no parts. What it needs of its caller stands
-    in api/rights_needed.py; a call that is not there cannot be a route.
+    `direct` one takes can make its command; a part of its path is the id of a session. What it needs of its
+    caller stands in api/rights_needed.py; a call that is not there cannot be a route.
     """
 
     method: str
@@ -63,6 +66,11 @@ class Route:
     def __post_init__(self) -> None:
         object.__setattr__(self, "need", rights_needed.need_of(self.method, self.path))
 
+    @property
+    def has_part(self) -> bool:
+        """Whether the path has a part in braces."""
+        return "{" in self.path
+
 
 class Router:
     """Finds the route of a call."""
@@ -71,16 +79,18 @@ class Router:
         """Take the table, where the first of several matching routes counts."""
         self._exact: dict[tuple[str, str], Route] = {}
         self._patterns: list[tuple[re.Pattern[str], Route]] = []
+        self._direct: dict[tuple[str, str], Route] = {}
         for route in routes:
-            if "{" in route.path:
+            if route.direct is not None:
+                self._direct[route.method, _PART.sub("", route.path)] = route
+            if route.has_part:
                 self._patterns.append((_pattern(route.path), route))
             else:
                 self._exact[route.method, route.path] = route
 
     def direct(self, method: str, target: str) -> Route | None:
-        """Return the route of a call that the fast lane may carry out."""
-        route = self._exact.get((method, target))
-        return route if route is not None and route.direct is not None else None
+        """Return the route of a call that the fast lane may carry out, with an empty part for an id."""
+        return self._direct.get((method, target))
 
     def resolve(self, call: Call) -> Route:
         """Return the route, and set the call's path value and query. Raises CallRefused."""

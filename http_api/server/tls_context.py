@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cluster.tls import files as tls_files
+from cluster.tls import revoked
 from cluster.tls.files import EXPIRED, NOT_YET_VALID, WRONG_PURPOSE, TlsFile
 
 ALPN: Final = ("http/1.1",)
@@ -17,11 +18,30 @@ _VERDICTS: Final = {
 
 
 class TlsFiles(NamedTuple):
-    """Where the certificate of a node is, its key, and the authorities whose clients it lets in, if any."""
+    """Where the certificate of a node is, its key, and the authorities whose clients it lets in, if any.
+
+    And the list of certificates that they have signed and that count no longer, if there is one.
+    """
 
     cert: Path
     key: Path
     client_ca: Path | None = None
+    revoked: Path | None = None
+
+    @property
+    def named(self) -> tuple[TlsFile, ...]:
+        """Return the files that there are, with their settings."""
+        found = [TlsFile("tls_cert", self.cert), TlsFile("tls_key", self.key)]
+        if self.client_ca is not None:
+            found.append(TlsFile("tls_client_ca", self.client_ca))
+        if self.revoked_list is not None:
+            found.append(self.revoked_list)
+        return tuple(found)
+
+    @property
+    def revoked_list(self) -> TlsFile | None:
+        """Return the list of what is revoked with its setting, None if there is none."""
+        return None if self.revoked is None else TlsFile("tls_revoked", self.revoked)
 
 
 class TlsReady(NamedTuple):
@@ -29,6 +49,8 @@ class TlsReady(NamedTuple):
 
     context: ssl.SSLContext
     ends_at_s: dict[str, int]
+    revoked: frozenset[int] = frozenset()
+    """The serial numbers of certificates that count no longer."""
 
 
 def load(files: TlsFiles) -> TlsReady:
@@ -41,7 +63,10 @@ def load(files: TlsFiles) -> TlsReady:
     if files.client_ca is not None:
         authorities = TlsFile("tls_client_ca", files.client_ca)
         ends_at_s["client-ca"] = tls_files.demand(context, authorities, "no client could be let in")
-    return TlsReady(context, ends_at_s)
+    serials = frozenset[int]()
+    if files.revoked_list is not None:
+        serials = revoked.read(files.revoked_list)
+    return TlsReady(context, ends_at_s, serials)
 
 
 def _try_out(context: ssl.SSLContext, cert: TlsFile) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 from cluster.observing.metrics import Sample
+from cluster.tls import revoked
 from cluster.tls.transport import Opened
 from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_room import ConnectionRoom, Place
@@ -27,6 +28,7 @@ that has unread ones would take the answer back."""
 _LINES_A_MINUTE: Final = 1
 _ADVICE: Final = {
     "client-certificate": "the client shows no certificate that one of --tls-client-ca has signed",
+    "client-revoked": "the certificate of the client is revoked (--tls-revoked): whatever it asks is refused",
     "node-certificate": "the client does not trust this node's certificate: does it know the authority that"
     " has signed it, and call this node by a name or address that is in the certificate?",
     "protocol": "the client speaks no TLS 1.3, or something else",
@@ -44,6 +46,28 @@ class TlsDoor:
         self._others = others
         self._results: Counter[str] = Counter()
         self._lines = LogBudget(_LINES_A_MINUTE)
+        self._revoked = frozenset[int]()
+        self._known: dict[TlsGate, int] = {}
+        """The connections whose clients have shown a certificate, with its serial number."""
+
+    def revoke(self, serials: frozenset[int]) -> None:
+        """Let certificates with these serial numbers, and no others, count no longer.
+
+        Connections that have shown one end at once, with all that they wait for or watch.
+        """
+        self._revoked = serials
+        ended = sum(gate.revoke(is_revoked=serial in serials) for gate, serial in [*self._known.items()])
+        if ended:
+            logging.getLogger("http_api").warning("event=tls-revoked ended=%d", ended)
+
+    def enters(self, gate: "TlsGate", serial: int) -> bool:
+        """Keep a connection whose client has shown a certificate; return whether that one is revoked."""
+        self._known[gate] = serial
+        return serial in self._revoked
+
+    def left(self, gate: "TlsGate") -> None:
+        """Forget a connection."""
+        self._known.pop(gate, None)
 
     def count(self, result: str) -> None:
         """Count a handshake that is over."""
@@ -108,12 +132,38 @@ class TlsGate(asyncio.Protocol):
     def _admit(self) -> None:
         """Let the protocol above begin: the client is who it has to be."""
         self._timer.cancel()
-        self._door.count("ok")
+        self._look_at_certificate()
         self._above = above = self._make_above(self._place)
         self._opened.set_protocol(above)
         above.connection_made(self._opened)
         # Requests may have come with the end of the handshake. The protocol above begins first.
         asyncio.get_running_loop().call_soon(self.data_received, b"")
+
+    def _look_at_certificate(self) -> None:
+        """Find out whether the client has shown a certificate, and whether that one is revoked.
+
+        With TLS 1.3 a client is through before the node has seen its certificate, and `ssl` has no way to say
+        then what is wrong with it. So it is admitted, and hears of it as the answer to whatever it asks.
+        """
+        serial = revoked.serial_of(self._opened.get_extra_info("ssl_object").getpeercert() or {})
+        if serial >= 0 and self._door.enters(self, serial):
+            self._place.is_revoked = True
+            self._door.count("client-revoked")
+            what = ConnectionRefusedError(f"serial number {serial:X}")
+            self._door.tell("client-revoked", self._place.address, what)
+        else:
+            self._door.count("ok")
+
+    def revoke(self, *, is_revoked: bool) -> bool:
+        """Hear whether the certificate of this client is revoked; return whether the connection ends.
+
+        It ends at once, unless all that the client asks for was refused already.
+        """
+        is_new = is_revoked and not self._place.is_revoked
+        self._place.is_revoked = is_revoked
+        if is_new:
+            self._raw.abort()
+        return is_new
 
     def _refuse(self, reason: str, error: BaseException) -> None:
         """Count and tell what is wrong; let the client read that, and go."""
@@ -148,6 +198,7 @@ class TlsGate(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._timer.cancel()
+        self._door.left(self)
         if self._above is not None:
             self._above.connection_lost(exc)
             return

@@ -4,39 +4,36 @@ A watcher that is up to date is fed: new events are sorted by the prefixes that 
 gets one piece of text, which goes to all its watchers, a few at a time. A watcher that resumes, or reads more
 slowly than things happen, is not fed: it reads the log at its own pace until it has caught up. So nothing is
 kept for a watcher but what the log keeps anyway, and what its connection has buffered.
+
+A write to a watcher costs more than the events in it. So after a piece has gone to many, the next one waits,
+and has all that happened meanwhile: handing out takes a small part of a node's time, however much happens.
 """
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
-from api import answers, cells, cursors, views
-from cluster.observing.event_log import AnyEvent, Block, Compacted, Cut, EventLog, Position, numbered
-from lockstate.results import CellEvent, Event
+from cluster.observing.event_log import Block, Compacted, Cut, EventLog, Position, numbered
+from http_api.v1.event_text import OfSession, Piece, Topic, encode
+from lockstate.results import Event
 
 WATCHERS_COUNT_MAX: Final = 1_000
 """Watchers of one node, at most. Each costs a write for every piece of news."""
 FED_COUNT_MAX: Final = 500
-"""Events handed out at a time, or one entry more: a few milliseconds of work."""
+"""Events sorted at a time, or one entry more: a few milliseconds of work."""
 SLICE_S: Final = 0.005
 """Seconds for which watchers are fed at a time: a write to each of a thousand takes far longer."""
 PAUSE_FACTOR: Final = 2
-"""The pause after each piece of work, in times of its duration: most of the time is for Raft."""
-
-
+"""The pause after each turn of work, in times of its duration: most of the time is for Raft."""
+REST_FACTOR: Final = 19
+"""The rest after all have a piece that was not full, in times of what that took: a twentieth is enough."""
+REST_S_MAX: Final = 0.2
+"""Seconds of rest, at most: so much later than others the watchers of a busy node hear of what happens."""
+NAMES_COUNT_MAX: Final = 10_000
+"""Names of which it is remembered who watches them."""
 LOOK_S: Final = 1.0
 """Seconds between two looks at whether watched sessions are still there: closing one tells nothing."""
-
-
-class OfSession(NamedTuple):
-    """What belongs to a session, or to a hold that lives without one: its secret id."""
-
-    lease_id: str
-
-
-Topic = str | OfSession
-"""What is watched: the names that begin with a prefix, or a session."""
 
 
 class Watcher(Protocol):
@@ -58,24 +55,10 @@ class Watcher(Protocol):
         ...
 
 
-class _Piece(NamedTuple):
-    """What is handed out at a time: the entries behind `before`, and their text for each prefix."""
-
-    before: Position
-    blocks: Sequence[Block]
-    texts: Mapping[Topic, bytes]
-
-    def text_for(self, watcher: Watcher) -> bytes:
-        """Return what `watcher` does not have yet: the same text for nearly all watchers of its topic."""
-        if watcher.position > Position(self.blocks[0][0].revision):
-            return render(self.blocks, watcher.topic, watcher.position)
-        return self.texts[watcher.topic]
-
-
 class EventFeeds:
-    """All watchers of one node. Those that are fed share `position`: it is behind what they were given.
+    """All watchers of one node. Those that are fed share `position`: it is behind what was sorted for them.
 
-    Those that are due get the last piece soon.
+    A piece is first gathered, in some turns, and then handed out, in others: those that are due get it soon.
     """
 
     def __init__(self, log: EventLog) -> None:
@@ -87,7 +70,10 @@ class EventFeeds:
         self._has_sessions = False
         self._look_timer: asyncio.TimerHandle | None = None
         self._due: dict[Watcher, None] = {}
-        self._piece = _Piece(log.newest, (), {})
+        self._piece = Piece(log.newest)
+        self._is_gathering, self._is_resting = True, False
+        self._spent_s = self._free_at_s = self._rested_at_s = 0.0
+        self._topics_of: dict[str, tuple[str, ...]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.position = log.newest
         self.turn = asyncio.Lock()
@@ -118,14 +104,16 @@ class EventFeeds:
     def is_up_to_date(self, watcher: Watcher) -> bool:
         """Whether a watcher has everything that those that are fed have."""
         if not self._fed:
-            self.position = self._log.newest
+            self._begin_piece(self._log.newest)
         return watcher.position >= self.position
 
     def start_feeding(self, watcher: Watcher) -> None:
         """Feed a watcher that is up to date from now on."""
         assert self.is_up_to_date(watcher)
+        is_new = watcher.topic not in self._fed
         self._fed.setdefault(watcher.topic, {})[watcher] = None
-        self._set_lengths()
+        if is_new:
+            self._set_lengths()
 
     def stop_feeding(self, watcher: Watcher) -> None:
         """Stop feeding a watcher; it goes on from its own position."""
@@ -140,9 +128,11 @@ class EventFeeds:
 
     def reached(self, watcher: Watcher) -> Position:
         """Return the place up to which a fed watcher has everything."""
-        return max(watcher.position, self._piece.before if watcher in self._due else self.position)
+        is_due = self._is_gathering or watcher in self._due
+        return max(watcher.position, self._piece.before if is_due else self.position)
 
     def _set_lengths(self) -> None:
+        self._topics_of.clear()
         self._lengths = tuple(sorted({len(topic) for topic in self._fed if isinstance(topic, str)}))
         self._has_sessions = any(isinstance(topic, OfSession) for topic in self._fed)
 
@@ -158,9 +148,10 @@ class EventFeeds:
     # -- event_log.Follower ---------------------------------------------------------------------------------
 
     def log_grew(self) -> None:
-        """Hand out what is new, at once or after the pause that the last piece of work requires."""
-        if self._timer is None and self._fed:
-            self._hand_out()
+        """Gather what is new, unless the pause after the last work is not over yet."""
+        is_free = self._is_resting and time.perf_counter() >= self._free_at_s
+        if self._fed and (self._timer is None or is_free):
+            self._work()
 
     def log_restarted(self) -> None:
         """Cut the watchers that have missed something, and go on with the others."""
@@ -168,9 +159,8 @@ class EventFeeds:
             is_fed = watcher in self._fed.get(watcher.topic, {})
             position = self.reached(watcher) if is_fed else watcher.position
             if position.revision <= self._log.oldest:
-                watcher.cut(Cut.FELL_BEHIND)
-        self._due.clear()
-        self.position = self._log.newest
+                self._cut(watcher, Cut.FELL_BEHIND)
+        self._begin_piece(self._log.newest)
 
     def log_ended(self) -> None:
         """Cut all watchers."""
@@ -179,98 +169,103 @@ class EventFeeds:
 
     # -- handing out ----------------------------------------------------------------------------------------
 
-    def _hand_out(self) -> None:
-        """Give new events to the watchers that are fed: one piece to a few of them, then pause."""
-        self._timer = None
-        began_s = time.perf_counter()
-        if not self._due and not self._take_piece():
-            return
-        while self._due:
-            watcher, _ = self._due.popitem()
-            news = self._piece.text_for(watcher)
-            if news and not watcher.feed(news):
-                self.stop_feeding(watcher)
-            if time.perf_counter() - began_s >= SLICE_S:
-                break
-        pause_s = PAUSE_FACTOR * (time.perf_counter() - began_s)
-        self._timer = self._loop.call_later(pause_s, self._hand_out)
+    def _begin_piece(self, position: Position) -> None:
+        """Begin to gather anew, behind `position`."""
+        self._piece, self.position = Piece(position), position
+        self._due.clear()
+        self._is_gathering, self._spent_s = True, 0.0
 
-    def _take_piece(self) -> bool:
-        """Take the next events and record which watchers are due; return False if there is nothing."""
-        before = self.position
+    def _work(self) -> None:
+        """Do one turn of work: gather what is new, and hand it out when it is time. Then pause."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._is_resting = None, False
+        began_s = time.perf_counter()
+        if self._is_gathering:
+            if not self._gather() and not self._piece.blocks:
+                return
+            is_whole = self._piece.blocks and self.position >= self._log.newest
+            if self._piece.is_full or (is_whole and began_s >= self._rested_at_s):
+                self._is_gathering, fed = False, self._fed
+                self._due = {watcher: None for topic in self._piece.topics for watcher in fed.get(topic, ())}
+        if not self._is_gathering:
+            self._hand_out(began_s)
+        self._pause(time.perf_counter() - began_s)
+
+    def _pause(self, used_s: float) -> None:
+        """Go on later: what is gathered and waits for its time is a rest, which more news interrupt."""
+        now_s = time.perf_counter()
+        self._free_at_s = now_s + PAUSE_FACTOR * used_s
+        is_waiting = self._is_gathering and self._piece.blocks and self.position >= self._log.newest
+        self._is_resting = bool(is_waiting)
+        goes_on_s = max(self._free_at_s, self._rested_at_s) if is_waiting else self._free_at_s
+        self._timer = self._loop.call_later(goes_on_s - now_s, self._work)
+
+    def _gather(self) -> bool:
+        """Sort the next events into the piece; return False if there are none."""
         try:
-            blocks = self._log.read(before, FED_COUNT_MAX)
+            blocks = self._log.read(self.position, FED_COUNT_MAX)
         except Compacted:
             self._cut_all_fed()
             return False
         if not blocks or not self._fed:
             return False
-        self._piece = _Piece(before, blocks, self._sort(blocks))
-        self._due = {watcher: None for topic in self._piece.texts for watcher in self._fed[topic]}
+        for block in blocks:
+            self._sort(block)
         self.position = Position.behind(blocks[-1][0].revision)
+        if not self._piece.blocks:
+            self._begin_piece(self.position)
         return True
 
-    def _sort(self, blocks: Iterable[Block]) -> dict[Topic, bytes]:
-        """Return the text for each watched topic that matches something."""
-        texts: dict[Topic, list[bytes]] = {}
-        for block in blocks:
-            matching: dict[Topic, list[tuple[int, bytes]]] = {}
-            for number, event in numbered(block):
-                body = b""
-                for length in self._lengths:
-                    if length > len(event.name):
-                        break
-                    prefix = event.name[:length]
-                    if prefix in self._fed:
-                        body = body or encode(event)
-                        matching.setdefault(prefix, []).append((number, body))
-                if self._has_sessions and isinstance(event, Event):
-                    topic = OfSession(event.session_id)
-                    if topic in self._fed:
-                        matching.setdefault(topic, []).append((number, body or encode(event)))
-            for found, bodies in matching.items():
-                texts.setdefault(found, []).append(_with_ids(block[0].revision, bodies))
-        return {topic: b"".join(parts) for topic, parts in texts.items()}
+    def _sort(self, block: Block) -> None:
+        """Add the events of an entry to the piece, for each watched topic that they concern."""
+        matching: dict[Topic, list[tuple[int, bytes]]] = {}
+        known = self._topics_of
+        for number, event in numbered(block):
+            topics: Sequence[Topic] | None = known.get(event.name)
+            if topics is None:
+                topics = self._find(event.name)
+            if self._has_sessions and isinstance(event, Event):
+                of_session = OfSession(event.session_id)
+                topics = [*topics, of_session] if of_session in self._fed else topics
+            if topics:
+                told = number, encode(event)
+                for topic in topics:
+                    matching.setdefault(topic, []).append(told)
+        self._piece.add(block, matching)
+
+    def _find(self, name: str) -> tuple[str, ...]:
+        """Return the prefixes of a name that are watched, and remember them."""
+        if len(self._topics_of) >= NAMES_COUNT_MAX:
+            self._topics_of.clear()
+        fitting = [name[:length] for length in self._lengths if length <= len(name)]
+        found = self._topics_of[name] = tuple([prefix for prefix in fitting if prefix in self._fed])
+        return found
+
+    def _hand_out(self, began_s: float) -> None:
+        """Give the piece to some of those that are due. The last of them ends it, and a rest begins."""
+        fed_s = time.perf_counter()
+        while self._due:
+            watcher, _ = self._due.popitem()
+            news = self._piece.text_for(watcher.topic, watcher.position)
+            if news and not watcher.feed(news):
+                self.stop_feeding(watcher)
+            if time.perf_counter() - began_s >= SLICE_S:
+                break
+        now_s = time.perf_counter()
+        self._spent_s += now_s - fed_s
+        if not self._due:
+            rest_s = 0.0 if self._piece.is_full else min(REST_FACTOR * self._spent_s, REST_S_MAX)
+            self._rested_at_s = now_s + rest_s
+            self._begin_piece(self.position)
 
     def _cut_all_fed(self) -> None:
         """Cut all that are fed: more happened while this node handed out than the log keeps."""
-        self.position = self._log.newest
         for watcher in [watcher for fed in self._fed.values() for watcher in fed]:
-            watcher.cut(Cut.SLOW_READER)
+            self._cut(watcher, Cut.SLOW_READER)
+        self._begin_piece(self._log.newest)
 
-
-# -- text ---------------------------------------------------------------------------------------------------
-
-
-def _concerns(event: AnyEvent, topic: Topic) -> bool:
-    if isinstance(topic, str):
-        return event.name.startswith(topic)
-    return isinstance(event, Event) and event.session_id == topic.lease_id
-
-
-def render(blocks: Iterable[Block], topic: Topic, position: Position) -> bytes:
-    """Return the events behind `position` that concern `topic`, as a piece of the stream."""
-    parts: list[bytes] = []
-    for block in blocks:
-        revision = block[0].revision
-        bodies = [
-            (number, encode(event))
-            for number, event in numbered(block)
-            if _concerns(event, topic) and (revision, number) > position
-        ]
-        if bodies:
-            parts.append(_with_ids(revision, bodies))
-    return b"".join(parts)
-
-
-def _with_ids(revision: int, bodies: Sequence[tuple[int, bytes]]) -> bytes:
-    """Give events of one revision their ids. The last has the revision's own: nothing of it is missing."""
-    cursor = cursors.of_event
-    parts = [b"id: %b\n%b" % (cursor(revision, number).encode(), body) for number, body in bodies[:-1]]
-    return b"".join([*parts, b"id: %b\n%b" % (cursor(revision).encode(), bodies[-1][1])])
-
-
-def encode(event: AnyEvent) -> bytes:
-    """Return an event as it is in the stream, without its id."""
-    shown = cells.event_of(event) if isinstance(event, CellEvent) else views.event_of(event)
-    return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(shown))
+    def _cut(self, watcher: Watcher, reason: Cut) -> None:
+        """Cut a watcher that misses something; what comes behind that it must not be told any more."""
+        self.stop_feeding(watcher)
+        watcher.cut(reason)

@@ -19,6 +19,11 @@ _PUBLISHED_NAMES = {"HoldKind": "Kind"}
 """Names of components that are published, where a class of ours has another one."""
 _PARAMETERS: dict[str, JsonObject] = {
     "session_id": {"in": "path", "schema": {"type": "string"}, "description": "The secret of the session."},
+    "principal": {
+        "in": "path",
+        "schema": {"type": "string", "maxLength": limits.PRINCIPAL_BYTES_MAX},
+        "description": 'The name of a principal, or "*" for each one without a quota of its own.',
+    },
     "name": {
         "in": "path",
         "schema": {"type": "string", "maxLength": limits.NAME_BYTES_MAX},
@@ -79,6 +84,11 @@ _PARAMETERS: dict[str, JsonObject] = {
         "schema": {"type": "string"},
         "description": "The id of an event, or a revision: go on behind it. Without it, from now on.",
     },
+    "behind": {
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 0, "maximum": limits.TOKEN_MAX},
+        "description": "The number of a record: what came behind it, the oldest first.",
+    },
     "after": {"in": "query", "schema": {"type": "string"}, "description": "Go on behind a page: its `next`."},
     "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if no body names it."},
     "limit": {
@@ -94,8 +104,9 @@ _PARAMETERS: dict[str, JsonObject] = {
     "request-id": {
         "name": wire.HEADER_REQUEST_ID,
         "in": "header",
-        "schema": {"type": "string", "maxLength": wire.HEADER_REQUEST_ID_CHARS_MAX},
-        "description": "An id for logs; the answer carries it, or one made by the node.",
+        "schema": {"type": "string"},
+        "description": f"An id for logs; the answer carries it. In the place of one that is longer than"
+        f" {wire.HEADER_REQUEST_ID_CHARS_MAX} characters, or not visible ASCII, the node makes its own.",
     },
 }
 
@@ -189,7 +200,9 @@ def _parameter(name: str) -> JsonObject:
 
 
 def _operation(route: Route) -> JsonObject:
-    in_path = [name for name in ("session_id", "name", "ticket", "key") if f"{{{name}}}" in route.path]
+    in_path = [
+        name for name in ("session_id", "name", "ticket", "key", "principal") if f"{{{name}}}" in route.path
+    ]
     in_query = ["of-name" if name == "name" else name for name in route.query]
     parameters = [*in_path, *in_query, "timeout", "request-id"]
     operation: JsonObject = {

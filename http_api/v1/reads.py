@@ -21,12 +21,15 @@ async def answer(
     show: Callable[[T], Read],
     *,
     name: str | None,
+    is_large: bool = False,
 ) -> Reply:
     """Answer with what `query` finds about `name`, as `show` shows it. Raises ProblemError, ClusterError.
 
-    Without a name `show` has to leave out what the caller may not read.
+    Without a name `show` has to leave out what the caller may not read. A large answer waits for its turn.
     """
-    view = await gateway.view(query, show, call.timeout_s, name=name, is_stale=schema.is_stale(call))
+    view = await gateway.view(
+        query, show, call.timeout_s, name=name, is_stale=schema.is_stale(call), is_large=is_large
+    )
     return Reply(answers.encode(view))
 
 
@@ -56,4 +59,4 @@ async def page(
         place_of=place_of or name_of,
         name_of_place=str if is_filtered else None,
     )
-    return await answer(gateway, call, query, shown, name=None)
+    return await answer(gateway, call, query, shown, name=None, is_large=True)

@@ -195,6 +195,12 @@ def _key_prefix(text: str) -> bytes:
     return prefix
 
 
+def record_behind(call: Call) -> int | None:
+    """Return the number of the record behind which an audit goes on, if there is one. Raises ProblemError."""
+    text = call.query_values.get("behind")
+    return None if text is None else _whole_number("behind", text, 0, limits.TOKEN_MAX)
+
+
 def limit(call: Call, largest: int) -> int:
     """Return how many things a read is to show. Raises ProblemError."""
     text = call.query_values.get("limit")

@@ -7,7 +7,7 @@ node, is told the last number that was applied.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.abc import AbstractStreamWriter
 
-from api import problems
+from api import problems, rights_needed
 from api.gateway import Gateway
 from api.node import Applied, Begun, NodeState
 from api.problems import ProblemError
@@ -29,6 +29,8 @@ from api.requests.stream import (
     Message,
     Ping,
     closing,
+    decode_binary,
+    decode_text,
     numbered,
     opening,
     resuming,
@@ -38,12 +40,14 @@ from holdfast import wire
 from http_api.server.call import Call, Reply
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.refusals import CallRefused
+from http_api.server.request_rates import caller_of
 from http_api.server.routes import Handler
 from lockstate.ids import SessionId
 from lockstate.results import (
     FrameRefused,
     NumberedDone,
     Refused,
+    Result,
     SessionClosed,
     SessionOpened,
     StreamFault,
@@ -78,6 +82,9 @@ INVALID, EXPIRED, REPLACED, FLOW_CONTROL, SLOW_READER, RESUME, UNAVAILABLE, UNAU
 
 _FAULTS: Final = {StreamFault.GONE: EXPIRED, StreamFault.REPLACED: REPLACED, StreamFault.MALFORMED: INVALID}
 
+_NEED: Final = rights_needed.need_of("GET", wire.STREAM)
+"""What a stream needs, and so what is asked on it."""
+
 _BINARY_HEAD: Final = 0x82
 _TEXT_HEAD: Final = 0x81
 _SHORT_MAX: Final = 125
@@ -98,11 +105,9 @@ _FORMS: Final[Mapping[str, _Form]] = {
         WSMsgType.BINARY,
         _BINARY_HEAD,
         msgspec.msgpack.Encoder().encode,
-        msgspec.msgpack.Decoder(Message).decode,
+        decode_binary,
     ),
-    JSON: _Form(
-        WSMsgType.TEXT, _TEXT_HEAD, msgspec.json.Encoder().encode, msgspec.json.Decoder(Message).decode
-    ),
+    JSON: _Form(WSMsgType.TEXT, _TEXT_HEAD, msgspec.json.Encoder().encode, decode_text),
 }
 
 
@@ -211,6 +216,8 @@ class _Stream(Reply):
             done, _ = await asyncio.wait([self._end, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._is_over = True
+            if self._end.done():
+                self._end.exception()  # looked at, also if the client has gone and nobody is told
             for task in tasks:
                 task.cancel()
         # Each is asked, so that nothing is left that nobody has looked at; the first one counts.
@@ -307,6 +314,8 @@ class _Stream(Reply):
             raise _Closed(FLOW_CONTROL, f"more than {COMMANDS_COUNT_MAX} numbers without an answer")
         timeout_s = message.timeout_ms / 1000 or self._call.timeout_s
         try:
+            caller = caller_of(self._gateway, self._call.place)
+            self._call.rates.take(caller, _NEED, _size(message))
             frame = numbered(message, self._session_id, self._epoch)
             begun = self._gateway.begin(frame, timeout_s)
         except (ProblemError, ClusterError) as exc:
@@ -354,7 +363,10 @@ class _Stream(Reply):
     def _tell(self, first: int, applied: Applied, done: NumberedDone) -> None:
         """Send the results, and follow those that wait."""
         if done.results or done.refused is None:
-            self._say(2, first, applied.revision, [self._gateway.shown(each) for each in done.results])
+            results: Sequence[Result] = done.results
+            if Refused in map(type, results):
+                results = [self._gateway.shown(each) for each in results]
+            self._say(2, first, applied.revision, results)
         if done.refused is not None:
             self._refuse(first + len(done.results), problems.refusal(done.refused))
         for place, wait in (applied.waits or {}).items():

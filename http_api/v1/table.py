@@ -15,6 +15,7 @@ from api.requests.locks import (
     ReleaseRequest,
     RenewRequest,
 )
+from api.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
 from api.requests.overrides import (
     ForceCloseSessionRequest,
     ForgetFenceRequest,
@@ -32,6 +33,7 @@ from api.requests.primitives import (
     ResizeRequest,
     TakeRateRequest,
 )
+from api.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
 from api.requests.service import (
     AddMemberRequest,
     CloseSessionRequest,
@@ -56,6 +58,8 @@ from http_api.v1.handlers import (
     holds,
     locks,
     members,
+    namespaces,
+    quotas,
     rates,
     semaphores,
     sessions,
@@ -71,7 +75,7 @@ _CHANGE: Final = ("no-leader", "shutting-down", "outcome-unknown")
 """The same for changes of the members, of which there are never many."""
 _ACQUIRE: Final = (
     "name-too-long", "ttl-out-of-range", "session-expired", "lease-expired", "deadlock", "queue-full",
-    *_WORLD,
+    "quota-exceeded", *_WORLD,
 )  # fmt: skip
 """What can be answered to a client that wants to hold something."""
 
@@ -82,10 +86,10 @@ _SESSIONS: Final = (
     Route(
         method="POST", path=wire.SESSIONS, handler=sessions.open_session,
         takes=OpenSessionRequest, gives=answers.SessionOpened, status=201,
-        problems=("ttl-out-of-range", *_WORLD),
+        problems=("ttl-out-of-range", "quota-exceeded", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive,
+        method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive, direct=sessions.KEEP_ALIVE,
         takes=KeepAliveRequest, gives=answers.SessionKept,
         problems=("ttl-out-of-range", "session-expired", "upgrade-pending", *_WORLD),
     ),
@@ -142,15 +146,16 @@ _LOCKS: Final = (
         method="POST", path=wire.LOCK_CONVERT, handler=locks.convert,
         takes=ConvertRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
         problems=(
-            "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "queue-full", *_WORLD,
+            "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "queue-full", "quota-exceeded",
+            *_WORLD,
         ),
     ),
     Route(
         method="POST", path=wire.LOCK_ADD, handler=locks.add,
         takes=AddRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
         problems=(
-            "lock-held", "deadlock", "lease-expired", "queue-full", "name-too-long", "upgrade-pending",
-            *_WORLD,
+            "lock-held", "deadlock", "lease-expired", "queue-full", "name-too-long", "ttl-out-of-range",
+            "quota-exceeded", "upgrade-pending", *_WORLD,
         ),
     ),
     Route(
@@ -277,7 +282,7 @@ _RATES_AND_FENCES: Final = (
     Route(
         method="POST", path=wire.FENCE_ADVANCE, handler=fences.advance_fence,
         takes=AdvanceFenceRequest, gives=answers.FenceAdvanced,
-        problems=("name-too-long", "stale-token", *_WORLD),
+        problems=("name-too-long", "stale-token", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="POST", path=wire.FENCE_FORGET, handler=fences.forget_fence,
@@ -292,13 +297,13 @@ _ELECTIONS: Final = (
         takes=CampaignRequest, gives=answers.Elected,
         problems=(
             "name-too-long", "lock-held", "session-expired", "lease-expired", "deadlock", "queue-full",
-            *_WORLD,
+            "quota-exceeded", *_WORLD,
         ),
     ),
     Route(
         method="POST", path=wire.ELECTION_PROCLAIM, handler=elections.proclaim,
         takes=ProclaimRequest, gives=answers.Proclaimed,
-        problems=("lease-expired", *_WORLD),
+        problems=("lease-expired", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="POST", path=wire.ELECTION_RESIGN, handler=elections.resign,
@@ -334,12 +339,15 @@ _CELLS: Final = (
     Route(
         method="POST", path=wire.CELLS_TRANSACT, handler=cell_handlers.transact,
         takes=TransactRequest, gives=cells.Transacted,
-        problems=("ttl-out-of-range", "session-expired", "upgrade-pending", *_WORLD),
+        problems=("ttl-out-of-range", "session-expired", "upgrade-pending", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="PUT", path=wire.CELL, handler=cell_handlers.put_cell,
         takes=PutCellRequest, gives=cells.CellWritten,
-        problems=("ttl-out-of-range", "cell-changed", "session-expired", "upgrade-pending", *_WORLD),
+        problems=(
+            "ttl-out-of-range", "cell-changed", "session-expired", "upgrade-pending", "quota-exceeded",
+            *_WORLD,
+        ),
     ),
     Route(
         method="DELETE", path=wire.CELL, handler=cell_handlers.delete_cell,
@@ -364,11 +372,44 @@ _CELLS: Final = (
 _AUDIT: Final = (
     Route(
         method="GET", path=wire.AUDIT, handler=audit.get_audit,
-        gives=views.Audit, query=("name", "limit", "consistency"), problems=("name-too-long", *_READ),
+        gives=views.Audit, query=("name", "limit", "behind", "consistency"),
+        problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.SESSION_AUDIT, handler=audit.get_session_audit,
         gives=views.Audit, query=("limit", "consistency"), problems=_READ,
+    ),
+)  # fmt: skip
+
+_QUOTAS: Final = (
+    Route(
+        method="GET", path=wire.QUOTAS, handler=quotas.list_quotas,
+        gives=views.QuotaPage, query=("limit", "after", "consistency"), problems=_READ,
+    ),
+    Route(
+        method="PUT", path=wire.QUOTA, handler=quotas.set_quota,
+        takes=SetQuotaRequest, gives=answers.QuotaSet, problems=("upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="DELETE", path=wire.QUOTA, handler=quotas.remove_quota,
+        takes=RemoveQuotaRequest, gives=answers.QuotaSet, problems=("upgrade-pending", *_WORLD),
+    ),
+)  # fmt: skip
+
+_NAMESPACES: Final = (
+    Route(
+        method="GET", path=wire.NAMESPACES, handler=namespaces.list_namespaces,
+        gives=views.NamespacePage, query=_PAGE, problems=_READ,
+    ),
+    Route(
+        method="PUT", path=wire.NAMESPACE, handler=namespaces.set_namespace,
+        takes=SetNamespaceRequest, gives=answers.NamespaceSet,
+        problems=("name-too-long", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="DELETE", path=wire.NAMESPACE, handler=namespaces.remove_namespace,
+        takes=RemoveNamespaceRequest, gives=answers.NamespaceSet,
+        problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
 
@@ -424,14 +465,17 @@ def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]
     """Return all calls of the API, for one server that counts and traces there."""
     routes = [
         *_SESSIONS, *_SEVERAL, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT,
-        *_watching(),
+        *_QUOTAS, *_NAMESPACES, *_watching(),
         Route(
             method="GET", path=wire.REFUSALS, handler=audit.refusals_handler(trace),
             gives=answers.Refusals, query=("limit",),
         ),
         Route(method="GET", path=wire.STREAM, handler=stream.stream_handler(trace), status=101),
         *_CLUSTER, *_HEALTH,
-        Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),
+        Route(
+            method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts),
+            problems=("overloaded",),
+        ),
     ]  # fmt: skip
     routes.append(Route(method="GET", path=wire.OPENAPI, handler=cluster.openapi_handler(routes), gives=dict))
     return tuple(routes)

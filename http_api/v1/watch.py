@@ -30,10 +30,8 @@ from http_api.v1.event_feeds import (
     PAUSE_FACTOR,
     WATCHERS_COUNT_MAX,
     EventFeeds,
-    OfSession,
-    Topic,
-    render,
 )
+from http_api.v1.event_text import OfSession, Topic, render
 from lockstate import limits
 from lockstate.ids import SessionId
 
@@ -73,7 +71,9 @@ def watch_handlers() -> tuple[Handler, Handler]:
     async def watch_session(gateway: Gateway, call: Call) -> Reply:
         """Stream what happens to what a session holds and waits for, until it is over."""
         session_id = schema.session_id(call)
-        if not await gateway.read(lambda machine: machine.lives(session_id), call.timeout_s):
+        if not await gateway.read_own(
+            lambda machine: machine.lives(session_id), session_id, nothing=False, timeout_s=call.timeout_s
+        ):
             raise ProblemError("session-expired", "the session has expired or never was")
         node, fed, position = await begin(gateway, call)
         return SessionStream(node, fed, OfSession(session_id), position)
@@ -185,10 +185,13 @@ class EventStream(Reply):
     def feed(self, text: bytes) -> bool:
         """Send news, without waiting; return whether it can take more."""
         self._write(text)
-        self._is_fed = self._transport.get_write_buffer_size() <= BUFFERED_BYTES_MAX
+        self._is_fed = self._can_take_more()
         if not self._is_fed:
             self._news.set()
         return self._is_fed
+
+    def _can_take_more(self) -> bool:
+        return self._transport.get_write_buffer_size() <= BUFFERED_BYTES_MAX
 
     def look(self) -> None:
         """Do nothing: names are always there."""
@@ -235,20 +238,21 @@ class EventStream(Reply):
             self.cut(Cut.SLOW_READER)
             return
         async with self._feeds.turn:
-            if self._feeds.is_up_to_date(self):
+            began_s = time.perf_counter()
+            if not self._feeds.is_up_to_date(self):
+                try:
+                    blocks = self._log.read(self.position, FED_COUNT_MAX)
+                except Compacted:
+                    self.cut(Cut.SLOW_READER)
+                    return
+                text = render(blocks, self.topic, self.position)
+                self.position = Position.behind(blocks[-1][0].revision)
+                self._write(text)
+            # At once: where much happens, and many catch up in turns, it would be too late in the next turn.
+            if self._feeds.is_up_to_date(self) and self._can_take_more():
                 self._feeds.start_feeding(self)
                 self._is_fed = True
                 self.look()
-                return
-            try:
-                blocks = self._log.read(self.position, FED_COUNT_MAX)
-            except Compacted:
-                self.cut(Cut.SLOW_READER)
-                return
-            began_s = time.perf_counter()
-            text = render(blocks, self.topic, self.position)
-            self.position = Position.behind(blocks[-1][0].revision)
-            self._write(text)
             await asyncio.sleep(PAUSE_FACTOR * (time.perf_counter() - began_s))
 
     async def _has_room(self) -> bool:

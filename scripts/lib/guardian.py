@@ -87,6 +87,11 @@ def guarded() -> Iterator[None]:
         guard.wait()
 
 
+def is_guarded() -> bool:
+    """Whether this process has a guard now."""
+    return bool(_pipes)
+
+
 def run_if_killed(command: Sequence[str]) -> None:
     """Let the guard run `command` if this program is killed: for mounts, containers and the like."""
     assert _pipes, "there is no guard: call this inside guarded()"

@@ -1,23 +1,19 @@
-"""The load: workers that cycle acquire and release, each on a keep-alive connection of its own.
-
-On a small machine the client competes with the nodes for the processor, so it does as little as it can: one
-protocol object is worker and connection, and the answer's callback writes the next request.
-"""
+"""The load: workers that cycle acquire and release, each on a keep-alive connection of its own."""
 
 import asyncio
+import itertools
+import secrets
 import time
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 import msgspec
+
+from scripts.lib.lean_http import OK, LeanHttp, head
 
 TTL_MS = 30_000
 PAUSE_S = 0.01
 """After an error, so that a refusing node is not asked in a tight loop."""
 ERRORS_KEPT_MAX = 5
-
-_END_OF_HEAD = b"\r\n\r\n"
-_LENGTH = b"content-length:"
-_OK = b"200"
 
 
 class _Granted(msgspec.Struct):
@@ -49,79 +45,73 @@ class Tally:
             self.errors.append(text)
 
 
-class Worker(asyncio.Protocol):
-    """One closed loop: acquire a name of its own, release it, again."""
+def percentile_ms(ordered_s: Sequence[float], fraction: float) -> float:
+    """Return a percentile of ordered times; 0 if there are none."""
+    if not ordered_s:
+        return 0.0
+    return ordered_s[min(len(ordered_s) - 1, int(len(ordered_s) * fraction))] * 1000
 
-    def __init__(self, tally: Tally, host: str, prefix: str) -> None:
+
+class Worker(LeanHttp):
+    """One closed loop: acquire a name of its own, release it, again.
+
+    With `is_once` each request has a `request_id`, so that a repetition of it would get the first outcome.
+    With a `token` each says who asks.
+    """
+
+    def __init__(
+        self, tally: Tally, host: str, prefix: str, *, is_once: bool = False, token: str = ""
+    ) -> None:
+        super().__init__()
         self._tally = tally
         self._prefix = prefix
         self._acquire_head, self._release_head = (
-            f"POST /v1/locks/{verb} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-            "Content-Length: ".encode()
-            for verb in ("acquire", "release")
+            head(host, f"/v1/locks/{verb}", token=token) for verb in ("acquire", "release")
         )
+        self._request_ids: Iterator[str] = _request_ids() if is_once else itertools.repeat("")
         self._cycles = 0
         self._is_acquiring = False
         self._began_s = 0.0
-        self._buffer = b""
-        self._transport: asyncio.Transport | None = None
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        # uvloop's transports do not derive from asyncio's.
-        self._transport = cast("asyncio.Transport", transport)
-        self._acquire()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End; it is an error unless we closed the connection."""
-        if not self.ended.done():
-            self._tally.error(f"connection lost: {exc or 'closed by the node'}")
-            self.ended.set_result(None)
-
-    def data_received(self, data: bytes) -> None:
-        """Collect an answer, and act on it once it is complete."""
-        self._buffer = data = self._buffer + data if self._buffer else data
-        end_of_head = data.find(_END_OF_HEAD)
-        if end_of_head < 0:
-            return
-        head = data[:end_of_head].lower()
-        length_at = head.find(_LENGTH)
-        assert length_at >= 0, "the answer has no Content-Length"
-        length = int(head[length_at + len(_LENGTH) :].split(b"\r\n", 1)[0])
-        body_at = end_of_head + len(_END_OF_HEAD)
-        if len(data) >= body_at + length:
-            self._buffer = b""
-            self._answered(data[9:12], data[body_at : body_at + length])
-
-    def _answered(self, status: bytes, body: bytes) -> None:
-        """Measure one answer and send the next request."""
-        now_s = time.perf_counter()
-        if status != _OK:
-            self._tally.error(f"{status.decode()} {body[:300].decode(errors='replace')}")
-            asyncio.get_running_loop().call_later(PAUSE_S, self._acquire)
-        elif self._is_acquiring:
-            self._tally.acquires_s.append(now_s - self._began_s)
-            self._is_acquiring = False
-            self._send(self._release_head, b'{"hold_id":"%b"}' % _granted.decode(body).hold_id.encode())
-        else:
-            self._tally.cycles_s.append(now_s - self._began_s)
-            self._acquire()
-
-    def _acquire(self) -> None:
+    def begin(self) -> None:
         """Begin a cycle, or end when told so."""
+        if self.ended.done():
+            return  # the connection was lost while this was put off
         if self._tally.is_stopping:
-            if not self.ended.done():
-                self.ended.set_result(None)
-            if self._transport is not None:
-                self._transport.close()
+            self.end()
             return
         self._cycles += 1
         self._is_acquiring = True
         self._began_s = time.perf_counter()
-        body = f'{{"name":"{self._prefix}/{self._cycles}","ttl_ms":{TTL_MS}}}'
-        self._send(self._acquire_head, body.encode())
+        wanted, once = self.wanted(f"{self._prefix}/{self._cycles}"), next(self._request_ids)
+        self.send(self._acquire_head, f'{{{wanted},"ttl_ms":{TTL_MS}{once}}}'.encode())
 
-    def _send(self, head: bytes, body: bytes) -> None:
-        assert self._transport is not None
-        self._transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+    def wanted(self, name: str) -> str:
+        """Return the members of a body that ask for a name that was never used."""
+        return f'"name":"{name}"'
+
+    def lost(self, text: str) -> None:
+        """Count an error."""
+        self._tally.error(text)
+
+    def answered(self, status: bytes, body: bytes) -> None:
+        """Measure one answer and send the next request."""
+        now_s = time.perf_counter()
+        if status != OK:
+            self._tally.error(f"{status.decode()} {body[:300].decode(errors='replace')}")
+            asyncio.get_running_loop().call_later(PAUSE_S, self.begin)
+        elif self._is_acquiring:
+            self._tally.acquires_s.append(now_s - self._began_s)
+            self._is_acquiring = False
+            hold_id, once = _granted.decode(body).hold_id, next(self._request_ids)
+            self.send(self._release_head, f'{{"hold_id":"{hold_id}"{once}}}'.encode())
+        else:
+            self._tally.cycles_s.append(now_s - self._began_s)
+            self.begin()
+
+
+def _request_ids() -> Iterator[str]:
+    """Yield the member of a body that makes its request unique."""
+    mark = secrets.token_hex(8)
+    for number in itertools.count():
+        yield f',"request_id":"{mark}{number:016x}"'

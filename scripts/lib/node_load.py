@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ PREFIX: Final = "orders/"
 FILL_WORKERS: Final = 1000
 LOAD_WORKERS: Final = 64
 TIMEOUT_S: Final = 180.0
+PROGRESS_S: Final = 10.0
 
 
 def single_config(data_dir: Path) -> NodeConfig:
@@ -81,18 +83,28 @@ def acquire(number: int, ttl_ms: int = TTL_MS_MAX) -> Acquire:
     )
 
 
-async def fill(node: Node, holds: int, ends_s: float | None = None) -> None:
-    """Acquire `holds` locks, each with its own lease: a day, or until `ends_s` of the monotonic clock."""
-    numbers = iter(range(holds))
+async def fill(
+    node: Node, holds: int, ends_s: float | None = None, *, first: int = 0, workers: int = FILL_WORKERS
+) -> None:
+    """Acquire `holds` locks, each with its own lease: a day, or until `ends_s` of the monotonic clock.
+
+    Their names are numbered from `first`; as many as `workers` are asked for at the same time.
+    """
+    numbers = iter(range(first, first + holds))
+    last_said_s = time.monotonic()
 
     async def work() -> None:
+        nonlocal last_said_s
         for number in numbers:
             left_s = TTL_MS_MAX / 1000 if ends_s is None else ends_s - time.monotonic()
             ttl_ms = max(int(left_s * 1000), TTL_MS_MIN)
             answer = await node.submit(acquire(number, ttl_ms), TIMEOUT_S)
             assert isinstance(answer.result, Granted), answer.result
+            if time.monotonic() - last_said_s > PROGRESS_S:
+                last_said_s = time.monotonic()
+                print(f"bench: {number - first} of {holds} locks are held", file=sys.stderr, flush=True)
 
-    await asyncio.gather(*[work() for _ in range(min(FILL_WORKERS, holds))])
+    await asyncio.gather(*[work() for _ in range(min(workers, holds))])
 
 
 class CycleLoad:

@@ -12,7 +12,6 @@ standard output. It ends with its standard input.
 
 import argparse
 import asyncio
-import json
 import socket
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any, Final, cast
 
 import uvloop
 
+from scripts.lib.line_process import commands, say
 from scripts.lib.open_files import raise_limit
 from scripts.lib.transcript import Reader, Transcript, check_marks, shown
 
@@ -188,34 +188,22 @@ class Watchers:
         path.write_bytes(self._transcript.data)
 
 
-def _say(value: dict[str, Any]) -> None:
-    print(json.dumps(value), flush=True)
-
-
-async def _commands() -> asyncio.StreamReader:
-    """Return what comes on standard input."""
-    commands = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(commands)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
-    return commands
-
-
 async def _run(options: argparse.Namespace) -> int:
     watchers = Watchers(options.port, options.prefix, is_mute=options.mute)
     try:
         await watchers.begin(options.count)
     except (WatchError, OSError, TimeoutError) as error:
-        _say({"error": str(error) or type(error).__name__})
+        say({"error": str(error) or type(error).__name__})
         return 1
-    _say({"watching": options.count})
-    commands = await _commands()
-    while line := (await commands.readline()).split():
+    say({"watching": options.count})
+    lines = await commands()
+    while line := (await lines.readline()).split():
         if line == [b"count"]:
-            _say({"counts": watchers.count()})
+            say({"counts": watchers.count()})
             continue
         report = await watchers.finish(int(line[1]), float(line[2]))
         watchers.write(options.transcript)
-        _say(report)
+        say(report)
         return 0
     return 1
 

@@ -7,6 +7,7 @@ the WebSocket are made by hand.
 import asyncio
 import itertools
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,17 +27,17 @@ class UpgradePending(Exception):
 
 
 class StreamLoad(asyncio.Protocol):
-    """One stream, and its workers: worker `i` cycles the name `prefix/i`."""
+    """One stream, and its workers: each cycles one of the names."""
 
-    def __init__(self, tally: Tally, host: str, prefix: str, workers: int) -> None:
-        """Count into `tally`; `workers` are at most as many as a stream may have without an answer."""
-        assert workers <= _WINDOW, "a stream has a window"
+    def __init__(self, tally: Tally, host: str, names: Sequence[str]) -> None:
+        """Count into `tally`; there are at most as many names as a stream may have without an answer."""
+        assert len(names) <= _WINDOW, "a stream has a window"
         self._tally, self._host = tally, host
-        self._names = [f"{prefix}/{number}" for number in range(workers)]
+        self._names = names
         self._numbers = itertools.count(1)
         self._workers: dict[int, int] = {}
         """By number: whose it is."""
-        self._began_s = [0.0] * workers
+        self._began_s = [0.0] * len(names)
         self._asked: list[list[Any]] = []
         self._first = 1
         self._acked = 0

@@ -4,9 +4,10 @@
 #     source "$root/scripts/lib/venv.sh" "$root"
 #     exec "$VENV/bin/python" ...
 #
-# Afterwards $VENV/bin/python has the project (editable) and its `dev` extra. This costs nothing when it is so
-# already; it installs again when pyproject.toml has changed or the checkout has moved. Several scripts may
-# start at once. Messages go to stderr. Two variables change what is made:
+# Afterwards $VENV/bin/python has the project (editable) and its `dev` extra, in the versions of
+# requirements/dev.txt, whose hashes pip compares. This costs nothing when it is so already; it installs again
+# when pyproject.toml or requirements/ has changed or the checkout has moved. Several scripts may start at once.
+# Messages go to stderr. Two variables change what is made:
 #
 #     HOLDFAST_PYTHON   the interpreter to use instead of the first that fits
 #     HOLDFAST_VENV     the folder to use instead of .venv, relative to the checkout's root
@@ -29,7 +30,12 @@ holdfast_find_python() {
 
 # What the environment was made from. It is written last, so an interrupted installation leaves none.
 holdfast_stamp() {
-    echo "$1 $(cksum <"$1/pyproject.toml")"
+    echo "$1 $(cat "$1/pyproject.toml" "$1"/requirements/*.txt | cksum)"
+}
+
+# Tell pip of $VENV to install.
+holdfast_pip_install() {
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2
 }
 
 holdfast_venv_is_ready() {
@@ -46,8 +52,11 @@ holdfast_install() {
         "$python" -m venv --clear "$VENV" >&2 || return 1
     fi
     echo "holdfast: installing the project and its tools into $VENV; this takes about a minute" >&2
-    (cd "$root" && "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]') >&2 ||
-        return 1
+    # pip compares no hashes of what it builds wheels with in an environment of its own: so they are built in this one.
+    holdfast_pip_install --require-hashes --requirement "$root/requirements/build.txt" &&
+        holdfast_pip_install --require-hashes --no-build-isolation --use-pep517 \
+            --requirement "$root/requirements/dev.txt" &&
+        (cd "$root" && holdfast_pip_install --no-deps --no-build-isolation --editable .) || return 1
     holdfast_stamp "$root" >"$VENV/holdfast.stamp"
 }
 

@@ -16,6 +16,7 @@ from http_api.__main__ import _connections_count_max
 from http_api.app import build_server
 from http_api.server.connection_room import RoomLimits
 from http_api.v1.event_feeds import FED_COUNT_MAX
+from http_api.v1.event_text import PIECE_BYTES_MAX
 from http_api.v1.watch import BUFFERED_BYTES_MAX, CLOSING_S
 from scripts.lib.node_load import LOAD_WORKERS, PREFIX, CycleLoad, leading_node, single_config, until
 from scripts.lib.pauses import PauseMeter
@@ -34,7 +35,9 @@ LOOK_S: Final = 0.25
 REQUEST_TIMEOUT_MS: Final = 5_000
 EVENT_BYTES_MAX: Final = 400
 """No event of this load takes more, as it stands in the stream."""
-BUFFER_BYTES_MAX: Final = BUFFERED_BYTES_MAX + (FED_COUNT_MAX + 2 * LOAD_WORKERS) * EVENT_BYTES_MAX
+PIECE_LONGEST_BYTES: Final = PIECE_BYTES_MAX + (FED_COUNT_MAX + 2 * LOAD_WORKERS) * EVENT_BYTES_MAX
+"""A piece that is not quite full, and one turn of sorting more."""
+BUFFER_BYTES_MAX: Final = BUFFERED_BYTES_MAX + PIECE_LONGEST_BYTES
 """What may wait for one watcher: all that lets it be fed once more, and what it is fed then."""
 
 

@@ -1,27 +1,19 @@
 """One step of `scripts/bench peers`: a load on one system, in one way, for some seconds."""
 
 import asyncio
-import contextlib
-import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
-from scripts.lib import processes
-from scripts.lib.load import Tally
+from scripts.lib.load import Tally, percentile_ms
+from scripts.lib.used import Used
 from scripts.peers.closed_loop import begin, end
 from scripts.peers.system import Way
 
 PROGRESS_S: Final = 5.0
 CONTENDED: Final = "peers-contended"
-_NICE: Final = slice(0, 3)
-_IDLE: Final = slice(3, 5)
-"""Fields of the line `cpu` of /proc/stat: user, nice, system; idle, iowait; irq, softirq, steal."""
-_STEAL: Final = 7
-_FIELDS: Final = 8
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,30 +40,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def test(self) -> tuple[bool, int]:
         """What was measured: only rows of the same test are compared."""
         return self.is_contended, self.workers
-
-
-class Used(NamedTuple):
-    """Processor seconds used up to a moment."""
-
-    at_s: float
-    nodes_s: float
-    client_s: float
-    machine_s: float
-
-    @classmethod
-    def now(cls, pids: Iterable[int]) -> "Used":
-        """Look at the machine, this process, and these with all that they have started."""
-        nodes_s = 0.0
-        for pid in processes.family(pids):
-            with contextlib.suppress(OSError):  # it has ended since
-                nodes_s += processes.cpu_s(pid)
-        return cls(time.perf_counter(), nodes_s, time.process_time(), machine_s())
-
-
-def machine_s() -> float:
-    """Return the processor time that this machine has used since its start, or its host has kept from it."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1 : 1 + _FIELDS]]
-    return (sum(fields[_NICE]) + fields[_STEAL]) / os.sysconf("SC_CLK_TCK")
 
 
 async def step(
@@ -103,7 +71,6 @@ async def step(
             client.close()
     elapsed_s = after.at_s - before.at_s
     nodes_s, client_s = after.nodes_s - before.nodes_s, after.client_s - before.client_s
-    others_s = max(0.0, after.machine_s - before.machine_s - nodes_s - client_s)
     return Row(
         way=way.key,
         title=way.title,
@@ -116,17 +83,10 @@ async def step(
         acquire_p99_ms=percentile_ms(acquires_s, 0.99),
         nodes_us_per_cycle=nodes_s / max(1, cycles) * 1e6,
         client_us_per_cycle=client_s / max(1, cycles) * 1e6,
-        others_percent=others_s / elapsed_s / (os.cpu_count() or 1) * 100,
+        others_percent=after.others_percent(before),
         errors_count=tally.errors_count,
         errors=tally.errors,
     )
-
-
-def percentile_ms(ordered_s: Sequence[float], fraction: float) -> float:
-    """Return a percentile of ordered times; 0 if there are none."""
-    if not ordered_s:
-        return 0.0
-    return ordered_s[min(len(ordered_s) - 1, int(len(ordered_s) * fraction))] * 1000
 
 
 async def _pass(seconds: float, tally: Tally, progress: Callable[[str], None]) -> None:

@@ -39,19 +39,19 @@ class Holdfast:
         """Start three nodes, as `scripts/cluster up` does."""
         del workers
         with LocalCluster.up(directory / "cluster", nodes=NODES) as cluster:
-            yield Running([node.pid for node in cluster.nodes()], _ways(cluster))
+            yield Running([node.pid for node in cluster.nodes()], ways(cluster))
 
 
-def _ways(cluster: LocalCluster) -> list[Way]:
+def ways(cluster: LocalCluster) -> list[Way]:
     """Return the ways of asking Holdfast."""
-    addresses = {node.id: _address(node.http) for node in cluster.nodes()}
+    addresses = {node.id: address(node.http) for node in cluster.nodes()}
 
     def over_http(wait_ms: int) -> Callable[[int], Any]:
         async def connect(workers: int) -> Sequence[Lean]:
             everywhere = list(addresses.values())
             return [
                 await OverHttp.open(address, address, wait_ms)
-                for address in (everywhere[number % NODES] for number in range(workers))
+                for address in (everywhere[number % len(everywhere)] for number in range(workers))
             ]
 
         return connect
@@ -60,8 +60,8 @@ def _ways(cluster: LocalCluster) -> list[Way]:
         async def connect(workers: int) -> Sequence[Lean]:
             leader = addresses[cluster.leader()]
             if is_shared:
-                return [await _stream(leader, wait_ms, TTL_MS if wait_ms else 0)]
-            return [await _stream(leader, wait_ms, 0) for _ in range(workers)]
+                return [await stream(leader, wait_ms, TTL_MS if wait_ms else 0)]
+            return [await stream(leader, wait_ms, 0) for _ in range(workers)]
 
         return connect
 
@@ -76,19 +76,20 @@ def _ways(cluster: LocalCluster) -> list[Way]:
     ]
 
 
-async def _stream(leader: Address, wait_ms: int, ttl_ms: int) -> OverStream:
-    """Return a stream; wait for it if the cluster is too new to know streams."""
+async def stream(node: Address, wait_ms: int, ttl_ms: int, session_id: str = "") -> OverStream:
+    """Return a stream, new or of a session; wait for it if the cluster is too new to know streams."""
     deadline_s = time.monotonic() + RULES_S
     while True:
         try:
-            return await OverStream.open(leader, leader, wait_ms, ttl_ms)
+            return await OverStream.open(node, node, wait_ms, ttl_ms, session_id)
         except UpgradePendingError:
             if time.monotonic() > deadline_s:
                 raise ClusterFailure("the nodes do not know streams: are all of this version?") from None
             await asyncio.sleep(0.2)
 
 
-def _address(url: str) -> Address:
+def address(url: str) -> Address:
+    """Return where the node of a URL listens."""
     parts = urlsplit(url)
     assert parts.hostname, url
     assert parts.port, url

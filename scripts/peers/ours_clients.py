@@ -13,7 +13,7 @@ from scripts.peers.http1 import Http1, post
 
 _ACQUIRE, _RELEASE = 4, 7
 _GRANTED, _QUEUED, _RELEASED = 4, 5, 7
-_HELLO, _COMMANDS = 1, 2
+_HELLO, _COMMANDS, _BYE = 1, 2, 5
 _WELCOME, _RESULTS, _END_OF_WAIT, _REFUSED = 1, 2, 3, 4
 _SWITCHING: Final = b" 101 "
 
@@ -58,8 +58,10 @@ class OverStream(Connection):
     it holds already gets it, so workers that contend over one stream need that.
     """
 
-    def __init__(self, address: Address, wait_ms: int = 0, ttl_ms: int = 0) -> None:
+    def __init__(self, address: Address, wait_ms: int = 0, ttl_ms: int = 0, session_id: str = "") -> None:
         super().__init__()
+        self.session_id = session_id
+        """Of the stream; one that is given at the beginning is resumed, without any commands before it."""
         self._address = address
         self._rest = ["", "", "", ttl_ms, "", wait_ms] if wait_ms or ttl_ms else ["", ""]
         self._numbers = itertools.count(1)
@@ -85,6 +87,10 @@ class OverStream(Connection):
         """Release the lock."""
         self._ask(worker, [_RELEASE, held.decode()])
 
+    def bye(self) -> None:
+        """End the session with all that it holds. The node closes the connection."""
+        self._send([_BYE])
+
     def waiting(self) -> list[Worker]:
         """Return the workers that wait for an answer."""
         return list(self._workers.values())
@@ -101,7 +107,7 @@ class OverStream(Connection):
                 self.ready.set_exception(ConnectionError(data[:used].decode(errors="replace")))
                 return len(data)
             self._is_open = True
-            self._send([_HELLO, 1, "", TTL_MS, {}])
+            self._send([_HELLO, 1, self.session_id, TTL_MS, {}])
         self._is_taking = True
         while (frame := websocket_frames.read(data, used)) is not None:
             self._message(frame.kind, data[frame.begin : frame.end])
@@ -122,7 +128,8 @@ class OverStream(Connection):
                         self._answered(number, result)
                 case [kind, number, _, result, *_] if kind == _END_OF_WAIT:
                     self._answered(number, result)
-                case [kind, *_] if kind == _WELCOME:
+                case [kind, session_id, *_] if kind == _WELCOME:
+                    self.session_id = session_id
                     self.ready.set_result(None)
                 case [kind, _, "upgrade-pending", *_] if kind == _REFUSED:
                     self.ready.set_exception(UpgradePendingError())

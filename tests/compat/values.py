@@ -11,7 +11,7 @@ from lockstate.versions import RULES_FOLLOWED
 FIELDS_BEFORE: Final = {
     4: {"Outcome": 5, "BatchOutcome": 3, "HolderView": 9, "WaiterView": 9},
     8: {"Event": 14},
-    9: {"Settled": 3},
+    9: {"Settled": 3, "Event": 16},
 }
 """How many fields structs had before some rules, that have got more with these. The others have their
 defaults in what older rules do."""

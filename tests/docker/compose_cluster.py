@@ -93,6 +93,10 @@ class Cluster:
         assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
         return done.stdout.strip()
 
+    def add_file(self, file: Path) -> None:
+        """Take one more file of Compose into account from now on."""
+        self._command += ["--file", str(file)]
+
     def remove_if_killed(self) -> None:
         """Let containers, network and volumes end with this test run, also when it is killed."""
         ours = [f"{name}={value}" for name, value in self._env.items() if name.startswith("HOLDFAST_")]

@@ -1,10 +1,17 @@
-"""TLS and tokens in containers, as deploy/compose.tls.yaml has them: no node is open, nor begins without."""
+"""TLS and tokens in containers, as deploy/compose.tls.yaml has them: no node is open, nor begins without.
 
+Nodes speak TLS with each other as well, and a cluster that does not yet goes over while it runs.
+"""
+
+import json
 import os
+import re
 import secrets
 import shutil
+import ssl
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -28,6 +35,11 @@ def make_files(directory: Path) -> None:
         names = (node_id, node_id, "localhost", "127.0.0.1")
         made.append(run(*holdfast, "cert", "node", *names, "--dir", str(directory)))
         os.chown(directory / f"{node_id}-key.pem", USER, -1)
+    peers = directory / "peers"
+    made.append(run(*holdfast, "cert", "ca", "--dir", str(peers)))
+    for node_id in NODE_IDS:
+        made.append(run(*holdfast, "cert", "peer", node_id, "--cluster", "compose", "--dir", str(peers)))
+        os.chown(peers / f"{node_id}-peer-key.pem", USER, -1)
     rights = "read,acquire,force,admin,metrics"
     made.append(run(*holdfast, "token", "new", "ops", rights, "--out", str(directory / "ops.token")))
     assert [done.returncode for done in made] == [0] * len(made), made
@@ -74,12 +86,48 @@ def test_who_has_a_token_may_lock(tls_cluster: Cluster) -> None:
     assert tls_cluster.call("n1", "/livez") is None, "there is no HTTP without TLS"
 
 
-def test_clients_are_not_warned_of(tls_cluster: Cluster) -> None:
-    """Only the way between nodes is open to those on it."""
-    done = run("docker", "logs", tls_cluster.container("n1"))
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "event=insecure-address" in line]
-    assert said
-    assert all("detail='peer: " in line for line in said)
+def logs(cluster: Cluster, node_id: str) -> str:
+    """Return what the present container of a node has logged."""
+    done = run("docker", "logs", cluster.container(node_id))
+    return done.stdout + done.stderr
+
+
+def plain_links(cluster: Cluster, node_id: str) -> int:
+    """Return how many links without TLS a node has to others, as its metrics tell."""
+    directory = cluster.secret_file.parent
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{cluster.ports[node_id]}/metrics",
+        headers={"Authorization": f"Bearer {(directory / 'ops.token').read_text().strip()}"},
+    )
+    trusted = ssl.create_default_context(cafile=directory / "ca.pem")
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted)
+    )
+    with opener.open(request, timeout=10) as answer:
+        (count,) = re.findall(r"^holdfast_peer_links_plain (\d+)", answer.read().decode(), re.MULTILINE)
+    return int(count)
+
+
+def test_nothing_is_open(tls_cluster: Cluster) -> None:
+    """Neither to clients nor between nodes: no node warns of an address, or has a link without TLS."""
+    for node_id in NODE_IDS:
+        wait_for(f"{node_id} is ready", partial(tls_cluster.ready, node_id))
+        assert "event=insecure-address" not in logs(tls_cluster, node_id)
+        assert "event=peer-tls-not-required" not in logs(tls_cluster, node_id)
+        assert plain_links(tls_cluster, node_id) == 0
+
+
+def test_the_port_of_nodes_wants_their_certificates(tls_cluster: Cluster) -> None:
+    """On their network too: who has none, or one for clients, does not get past TLS; a node does."""
+    wait_for("n1 is ready", partial(tls_cluster.ready, "n1"))
+    ours = "-cert /run/secrets/peer_cert -key /run/secrets/peer_key"
+    clients = "-cert /run/secrets/tls_cert -key /run/secrets/tls_key"
+    for shown, is_let_in in ((ours, True), (clients, False), ("", False)):
+        # With TLS 1.3 a client hears of its certificate after its own handshake: it has to read on.
+        asked = f"(sleep 2; echo) | timeout 8 openssl s_client -connect n1:7800 {shown} 2>&1"
+        said = docker("exec", tls_cluster.container("n2"), "bash", "-c", f"{asked} || true")
+        assert "TLSv1.3" in said
+        assert ("SSL alert number" not in said) == is_let_in, said
 
 
 def test_no_key_and_no_token_is_told(tls_cluster: Cluster) -> None:
@@ -87,7 +135,7 @@ def test_no_key_and_no_token_is_told(tls_cluster: Cluster) -> None:
     directory = tls_cluster.secret_file.parent
     done = run("docker", "logs", tls_cluster.container("n1"))
     told = docker("inspect", tls_cluster.container("n1")) + done.stdout + done.stderr
-    for file in ("ops.token", "secret", "n1-key.pem"):
+    for file in ("ops.token", "secret", "n1-key.pem", "peers/n1-peer-key.pem"):
         assert (directory / file).read_text().strip() not in told
 
 
@@ -99,10 +147,39 @@ def test_a_node_without_its_files_is_held(tls_cluster: Cluster) -> None:
     tls_cluster.compose("restart", "n3")
 
     def held() -> bool | None:
-        done = run("docker", "logs", tls_cluster.container("n3"))
-        return True if "event=held exit_code=2" in done.stdout + done.stderr else None
+        return True if "event=held exit_code=2" in logs(tls_cluster, "n3") else None
 
     wait_for("n3 is held", held)
     (directory / "tokens").write_text((directory / "kept").read_text())
     tls_cluster.compose("restart", "n3")
     wait_for("n3 is ready again", partial(tls_cluster.ready, "n3"))
+
+
+def test_a_running_cluster_goes_over(compose: list[str], image: str, tmp_path: Path) -> None:
+    """In three rounds of restarts, as deploy/README.md says: what is held stays so, all links have TLS."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give the keys to the user of the containers")
+    make_files(tmp_path)
+    cluster = Cluster(compose, image, tmp_path)
+    cluster.remove_if_killed()
+    try:
+        cluster.compose("up", "--detach", *NODE_IDS)
+        wait_for("a leader", cluster.leader)
+        body = {"name": "kept", "owner": "test", "ttl_ms": 600_000, "request_id": secrets.token_hex(8)}
+        token = wait_for("a grant", partial(cluster.call, "n1", "/v1/locks/acquire", body))["token"]
+        cluster.add_file(TLS_FILE)
+        for step in ("accept", "dial", "require"):
+            is_open = "false" if step == "require" else "true"
+            for node_id in NODE_IDS:
+                variables = {"HOLDFAST_PEER_TLS": step, "HOLDFAST_INSECURE_PEERS": is_open}
+                cluster.compose("up", "--detach", "--no-deps", node_id, **variables)
+                wait_for(f"{node_id} is ready at {step}", partial(cluster.ready, node_id))
+        for node_id in NODE_IDS:
+            wait_for(f"{node_id} is ready", partial(cluster.ready, node_id))
+            assert plain_links(cluster, node_id) == 0
+        shown = holdfast(cluster, "get", "kept")
+        assert shown.returncode == 0, shown.stderr
+        assert [holder["token"] for holder in json.loads(shown.stdout)["holders"]] == [token]
+    finally:
+        cluster.print_logs()
+        cluster.compose("down", "--volumes", "--remove-orphans", "--timeout", "20")

@@ -1,10 +1,16 @@
 """How long a command waits before it is sent, and how many messages commands take (H14)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from pysyncobj import FAIL_REASON
 
+from cluster.commands import patience
+from cluster.commands.outbox import Answer
+from lockstate import codec
+from lockstate.commands import KeepAlive
+from lockstate.ids import SessionId
 from lockstate.results import Granted
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.virtual_cluster import Cluster
@@ -66,3 +72,57 @@ def test_our_commands_share_messages(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert all(answer.done() for answer in answers)
     assert len(ways) < 20
     cluster.run_ms(100)
+
+
+def keep_alive(cluster: Cluster, *node_ids: str) -> "list[asyncio.Future[Answer]]":
+    """Have clients of these nodes keep sessions alive; whether there are any is not asked."""
+    begun = []
+    for node_id in node_ids:
+        group = cluster.nodes[node_id].group
+        begun.append(group.outbox.submit(codec.encode_command(KeepAlive(SessionId("s"))), 3600).future)
+        group.request_flush()
+    return begun
+
+
+@pytest.mark.parametrize("leader", ["a", "c"])
+def test_keepalives_wait_for_company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leader: str) -> None:
+    """Right behind an entry they make none of their own, at whichever node: the next one takes them along."""
+    monkeypatch.setattr(patience, "WAIT_S", 1000.0)
+    cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
+    cluster.elect(leader)
+    clients.ask(cluster["a"])
+    cluster.settle()
+    group = cluster.nodes[leader].group
+    metrics = group.metrics
+    proposed = metrics.entries_proposed
+    begun = keep_alive(cluster, *"aabbcc")
+    cluster.settle()
+    assert not any(future.done() for future in begun)
+    assert group._patience._timer is not None, "nobody may come"
+    answer = clients.ask(cluster["b"])
+    cluster.settle()
+    assert all(future.done() for future in [answer, *begun])
+    assert metrics.entries_proposed == proposed + 1
+
+
+def test_keepalives_do_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the last entry is long ago they wait for nothing; else soon nobody comes any more."""
+    cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
+    cluster.elect("a")
+    clients.ask(cluster["a"])
+    cluster.settle()
+    monkeypatch.setattr(patience, "WAIT_S", 0.0)
+    monkeypatch.setattr(patience, "TOOK_S_MAX", 0.0)
+    clients.ask(cluster["a"])
+    cluster.settle()
+    begun = keep_alive(cluster, *"abc")
+    cluster.settle()
+    assert all(future.done() for future in begun)
+    monkeypatch.setattr(patience, "WAIT_S", 0.05)
+    clients.ask(cluster["a"])
+    cluster.settle()
+    begun = keep_alive(cluster, *"bc")
+    leader = cluster.nodes["a"]
+    while not all(future.done() for future in begun):
+        leader.loop.wait(asyncio.sleep(0.001))  # its timer goes by real time
+        cluster.settle()

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 import cluster.peers.links
-from cluster.commands.outbox import Forwarded
+from cluster.commands.forwarded import Forwarded
 from cluster.config import load
 from cluster.node import Node
 from cluster.peers.cuts import Cut

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from cluster.commands.clock import STALL_COUNTED_MS_MAX
-from cluster.commands.outbox import Forwarded
+from cluster.commands.forwarded import Forwarded
 from cluster.config import Address, NodeConfig
 from cluster.consensus import snapshot_transfer
 from cluster.consensus.handover import Handover

@@ -89,7 +89,7 @@ def ask(cluster: Cluster, clients: Clients) -> object:
 def release(cluster: Cluster, hold_id: str) -> None:
     """Give a hold back."""
     node = leader(cluster)
-    pending = node.loop.call(node.group.requests._submit, Release(HoldId(hold_id)), 60.0)
+    pending = node.loop.call(node.group.requests._submit, Release(HoldId(hold_id)), 60.0, "")
     cluster.run_ms(2000)
     assert isinstance(pending.future.result().result, Released)
 

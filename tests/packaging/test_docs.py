@@ -15,6 +15,7 @@ import pytest
 from cluster import config_sources, errors
 from cluster.commands import outbox
 from holdfast import _exit_codes, wire
+from http_api.server.request_rates import RequestRates
 from http_api.tls_watch import TlsWatch
 from lockstate import limits
 from scripts.local_cluster import LocalCluster
@@ -33,6 +34,9 @@ EXAMPLES = sorted(
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PRINTED = {
+    "alembic_migration.py": ("3 processes ended with [0, 0, 0]\n", "runs of the migration: 1\n"),
+    "apscheduler_job.py": ("called 6 times: ['made']\n",),
+    "celery_beat.py": ("sent by first, first\n", "sent by second, second\n", "sent twice in a period: 0\n"),
     "curl.sh": (
         "same hold: yes",
         '"code":"lock-held"',
@@ -47,6 +51,7 @@ PRINTED = {
         "group: ann, eve",
         "queue: ['one', 'three', 'two'], then None",
     ),
+    "django_migrate.py": ("3 processes ended with [0, 0, 0]\n", "runs of the migration: 1\n"),
     "fenced_resource.py": ("its token is larger: True", "refused by the database", "the balance is 50"),
     "fenced_postgresql.py": (
         "second wrote 50; its token is larger: True\n",
@@ -74,6 +79,8 @@ SERVERS = {
     "redis_cache.py": ("REDIS_URL", servers.redis_server),
 }
 """What an example needs besides the cluster, and the variable that tells it where that is."""
+LIBRARIES = ("alembic_migration.py", "apscheduler_job.py", "celery_beat.py", "django_migrate.py")
+"""Examples with another library and without a server, which the recipes show."""
 
 
 def anchors(path: Path) -> set[str]:
@@ -150,9 +157,9 @@ def test_example_does_what_it_says(cluster: LocalCluster, example: str) -> None:
         assert text in done.stdout
 
 
-@pytest.mark.parametrize("example", SERVERS)
+@pytest.mark.parametrize("example", [*SERVERS, *LIBRARIES])
 def test_recipes_say_what_examples_print(example: str) -> None:
-    """What the recipes show as the output of a program with a server is what it has to say."""
+    """What the recipes show as the output of a linked program is what it has to say."""
     assert f"```text\n{''.join(PRINTED[example])}```\n" in (ROOT / "docs" / "recipes.md").read_text("utf-8")
 
 
@@ -191,6 +198,7 @@ def test_metrics_table_is_complete(cluster: LocalCluster, tmp_path: Path) -> Non
         "holdfast_http_tokens_file_refused",
         "holdfast_http_unauthenticated_total",
     }
+    with_a_bound = {sample[0] for sample in RequestRates(1).samples()}
     # Nor one of TLS between nodes, when they have none.
     with_peer_tls = {
         "holdfast_peer_links_opened_total",
@@ -200,7 +208,7 @@ def test_metrics_table_is_complete(cluster: LocalCluster, tmp_path: Path) -> Non
     }
     table = codes(section("Metrics"))
     assert {name for name in table if name.startswith("holdfast_")} == (
-        shown | counted | with_tls | with_tokens | with_peer_tls
+        shown | counted | with_tls | with_tokens | with_a_bound | with_peer_tls
     )
 
 
@@ -230,7 +238,7 @@ def test_limits_are_those_of_the_code() -> None:
     }
     not_told = {limits.HOLDERS_SHOWN_MAX, limits.ORIGINS_COUNT_MAX, limits.LIST_LIMIT_MAX}
     assert there - not_told <= numbers
-    assert outbox.PENDING_COUNT_MAX in numbers
+    assert {outbox.PENDING_COUNT_MAX, outbox.QUEUE_COUNT_MAX, outbox.UNDER_WAY_LOAD_MAX} <= numbers
 
 
 def test_readme_names_real_codes() -> None:

@@ -66,7 +66,8 @@ def make_checkout(checkout: Path) -> Path:
         program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {module} "$@"\n')
         program.chmod(0o755)
     # As scripts/lib/venv.sh writes it: this environment is ready.
-    stamp = ["bash", "-c", 'echo "$PWD $(cksum <"$PWD/pyproject.toml")" >.venv/holdfast.stamp']
+    files = '"$PWD/pyproject.toml" "$PWD"/requirements/*.txt'
+    stamp = ["bash", "-c", f'echo "$PWD $(cat {files} | cksum)" >.venv/holdfast.stamp']
     subprocess.run(stamp, cwd=checkout, check=True)
     return checkout
 

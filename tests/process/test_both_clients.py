@@ -7,21 +7,23 @@ import pytest
 
 import holdfast
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import bring_all_back, urls
-from tests.support.both_clients import KINDS, client_of
+from tests.process.nodes import DEADLINE_S, bring_all_back, node_ids, urls
+from tests.support.both_clients import KINDS, WAYS, client_of, is_streaming
 
 pytestmark = pytest.mark.process
 
 CYCLES = 8
+WORKERS = 8
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_is_held_outlives_the_leader(cluster: LocalCluster, kind: str) -> None:
+async def test_what_is_held_outlives_the_leader(cluster: LocalCluster, kind: str, way: str) -> None:
     """A lock, permits, a session and an election go on over a kill; a watch tells each event once."""
-    prefix = f"both/{kind}"
+    prefix = f"both-{way}/{kind}"
     async with (
-        client_of(kind, urls(cluster), owner="first") as first,
-        client_of(kind, urls(cluster), owner="second") as second,
+        client_of(kind, urls(cluster), way=way, owner="first") as first,
+        client_of(kind, urls(cluster), way=way, owner="second") as second,
         second.watch(f"{prefix}/lock") as watch,
     ):
         await watch.begin()
@@ -76,9 +78,9 @@ async def test_tasks_and_threads_exclude_each_other_under_kills(cluster: LocalCl
 
     async with contextlib.AsyncExitStack() as stack:
         workers = [
-            (f"{kind}-{index}", await stack.enter_async_context(client_of(kind, urls(cluster))))
+            (f"{kind}-{way}", await stack.enter_async_context(client_of(kind, urls(cluster), way=way)))
             for kind in KINDS
-            for index in range(2)
+            for way in WAYS
         ]
         async with asyncio.TaskGroup() as group:
             for worker, client in workers:
@@ -86,3 +88,47 @@ async def test_tasks_and_threads_exclude_each_other_under_kills(cluster: LocalCl
             group.create_task(disturb())
     assert len(tokens) == CYCLES * len(workers)
     assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_busy_client_does_all_once_while_each_node_fails(
+    cluster: LocalCluster, kind: str, fault: str
+) -> None:
+    """Locks are acquired, renewed and released over a stream under kill -9 or SIGSTOP of each node in turn.
+
+    No call fails, every acquire is one grant in the audit, nothing stays held, and the stream comes back.
+    """
+    is_over = asyncio.Event()
+    cycles = dict.fromkeys([f"{fault}-{kind}/{index}" for index in range(WORKERS)], 0)
+
+    async def work(client: holdfast.Client, name: str) -> None:
+        last = 0
+        while not is_over.is_set():
+            async with client.lock(name, ttl=60) as hold:
+                assert hold.token > last
+                last = hold.token
+                await hold.renew()
+            cycles[name] += 1
+            await asyncio.sleep(0.02)
+
+    async def disturb(client: holdfast.Client) -> None:
+        for node_id in node_ids(cluster):
+            before = sum(cycles.values())
+            await asyncio.to_thread(getattr(cluster, fault), node_id)
+            async with asyncio.timeout(DEADLINE_S):
+                enough = before + 5 * WORKERS
+                while sum(cycles.values()) < enough or not is_streaming(client):  # noqa: ASYNC110 - others do it
+                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(bring_all_back, cluster)
+        is_over.set()
+
+    async with client_of(kind, urls(cluster), way="stream") as client, asyncio.TaskGroup() as group:
+        for name in cycles:
+            group.create_task(work(client, name))
+        group.create_task(disturb(client))
+    async with holdfast.Client(urls(cluster)) as reader:
+        for name, count in cycles.items():
+            events = [event.event for event in await reader.audit(name, limit=1000)]
+            assert (events.count("granted"), events.count("released")) == (count, count)
+            assert (await reader.inspect(name)).state == "free"

@@ -30,7 +30,7 @@ from tests.process.nodes import (
     urls,
     wait_whole,
 )
-from tests.support.certificates import authority
+from tests.support.certificates import Pair, authority
 from tests.support.tap import tapped
 from tests.unit.cluster.peers.test_links import raw
 
@@ -266,6 +266,35 @@ async def test_a_bad_new_file_leaves_the_old_one_in_force(cluster: LocalCluster)
         cluster.send_signal("n1", signal.SIGHUP)
         await until(lambda: log.lines("event=tls-read"), "it is read")
         assert await http.metric("n1", "holdfast_peer_tls_files_refused") == 0
+
+
+async def test_a_node_whose_certificate_is_revoked_is_out_until_it_has_another(tmp_path: Path) -> None:
+    """Its links end at once, and the others go on. Then it is a node as before, though the list stays."""
+    revoked = tmp_path / "revoked"
+    revoked.write_text("")
+    extra_args = ("--peer-revoked", str(revoked))
+    with LocalCluster.up(tmp_path / "cluster", peer_tls=True, extra_args=extra_args) as cluster:
+        await asyncio.to_thread(wait_whole, cluster)
+        lost, *others = sorted(node_ids(cluster), key=lambda node_id: node_id == cluster.leader())
+        logs = {node_id: LogSince(cluster, node_id) for node_id in node_ids(cluster)}
+        cert, key, _ = files_of(cluster, lost)
+        revoked.write_text(f"{Pair(cert, key).serial:X}  # {lost}\n")
+        for node_id in node_ids(cluster):
+            cluster.send_signal(node_id, signal.SIGHUP)
+        refused = ("event=peer-rejected", f"peer={lost}", "cut=certificate-revoked")
+        await until(lambda: all(logs[other].lines(*refused) for other in others), "it is refused")
+        gone = ("event=link-lost", f"peer={lost}")
+        await until(lambda: all(logs[other].lines(*gone) for other in others), "its links have ended")
+        await until(
+            lambda: logs[lost].lines("event=tls-not-read", "is revoked by peer_revoked"), "it is told"
+        )
+        await until(lambda: not ready(cluster, lost), "it knows no leader")
+        async with http_to(cluster) as http:
+            assert (await http.acquire(others[0], "a", timeout_ms=20_000)).status == 200
+        await asyncio.to_thread(cluster_file.certify_peer, cluster.directory, lost, "--force")
+        cluster.send_signal(lost, signal.SIGHUP)
+        await asyncio.to_thread(wait_whole, cluster)
+        assert logs[lost].lines("event=tls-read")
 
 
 # -- somebody on the path, and strangers --------------------------------------------------------------------

@@ -46,7 +46,7 @@ async def test_a_contended_lock_waits_through_the_death_of_the_leader(cluster: L
         assert tokens[0] < tokens[1]
 
 
-async def test_a_hold_that_was_forced_away_is_lost_at_once(cluster: LocalCluster) -> None:
+async def test_a_hold_that_was_forced_away_is_lost_with_its_next_renewal(cluster: LocalCluster) -> None:
     """When an operator frees the lock the body hears of it at its next renewal, and the hold is not valid."""
     name = "sdk/forced"
     async with holdfast.Client(urls(cluster)) as client:

@@ -79,6 +79,7 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
     nodes = node_ids(cluster)
     quota = {"name": "all/quota", "limit": 2, "cost": 2, "window_ms": MONTH_MS, "algorithm": "gcra"}
     async with http_to(cluster) as http:
+        assert (await http.call("n1", "PUT", "/v1/namespaces/all", {"holds": 50, "waits": 9})).status == 200
         parties = Parties(http, nodes)
         await parties.hold()
         await parties.wait("p")
@@ -99,9 +100,12 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
             at(wire.ELECTION, "all/leads"),
             *[at(wire.SESSION, item) for item in parties.sessions.values()],
             *[at(wire.SESSION_AUDIT, item) for item in parties.sessions.values()],
+            wire.NAMESPACES,
             *[f"{wire.AUDIT}?name={quote(item, safe='')}" for item in ("all/lock", "all/b", "all/tree")],
         ]
         before = [await read(http, "n1", path) for path in looked_at]
+        (namespace,) = (await read(http, "n1", wire.NAMESPACES))["namespaces"]
+        assert (namespace["used"]["waits"], namespace["used"]["fences"]) == (2, 1)
 
         await asyncio.to_thread(kill_all, cluster)
         for lost in await asyncio.gather(*parties.lost, return_exceptions=True):

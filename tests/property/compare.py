@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from lockstate import listings
+from holdfast._audit_chain import ChainCheck
+from lockstate import audit, listings
 from lockstate.ids import NO_SESSION, SessionId
 from lockstate.limits import HOLDERS_SHOWN_MAX
 from lockstate.listings import Whose
@@ -34,13 +35,23 @@ from lockstate.results import (
     Transacted,
     WaiterView,
 )
-from tests.property import model_attempts, model_cells, model_views, random_commands
+from lockstate.versions import RULES_WHOLE
+from tests.property import (
+    model_attempts,
+    model_cells,
+    model_namespaces,
+    model_principals,
+    model_views,
+    random_commands,
+)
 from tests.property.model_changes import due
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_records import Hold, ModelState, Ticket
 
 DEADLOCKS = {Reason.DEADLOCK, Reason.CONVERSION_DEADLOCK}
 AUDIT_LIMIT = 1000
+CHAIN_CHECKED = 16
+"""Records of the audit whose hashes are checked after each entry."""
 
 Row = TypeVar("Row")
 
@@ -149,6 +160,8 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
     _check_holdings(machine, state)
     _check_tickets(machine, state)
     _check_cells(machine, state)
+    _check_principals(machine, state)
+    _check_namespaces(machine, state)
     _check_audit(machine, state)
 
 
@@ -257,6 +270,21 @@ def _check_cells(machine: LockMachine, state: ModelState) -> None:
     assert found == below
 
 
+def _check_principals(machine: LockMachine, state: ModelState) -> None:
+    """Check how much each principal has, and may have."""
+    rows = _all_pages(lambda after, most: listings.principals(machine.state, after, most), 100)
+    wanted = model_principals.rows(state)
+    assert rows == wanted, (rows, wanted)
+
+
+def _check_namespaces(machine: LockMachine, state: ModelState) -> None:
+    """Check how much there is in each namespace."""
+    limit = 1 + state.revision % 2 * 99
+    rows = _all_pages(lambda after, most: listings.namespaces(machine.state, "", after, most), limit)
+    wanted = model_namespaces.rows(state)
+    assert rows == wanted, (rows, wanted)
+
+
 def _without_digests(text: str) -> str:
     """Return cells as text without the digests in default owners."""
     return re.sub(r"'session-[^']*'", "'session-*'", text)
@@ -271,7 +299,12 @@ def _check_stream(machine: LockMachine, state: ModelState, session_id: SessionId
 
 
 def _check_audit(machine: LockMachine, state: ModelState) -> None:
-    """Check the audit of each name and each session, newest first."""
+    """Check the audit of each name and each session, newest first, and that its newest records are linked."""
+    for event, link in machine.audit_records(limit=CHAIN_CHECKED):
+        assert (link is not None) == (machine.rules >= RULES_WHOLE), event
+    rows = [msgspec.to_builtins(audit.row(*one)) for one in machine.audit_records(limit=CHAIN_CHECKED)][::-1]
+    check = ChainCheck()
+    assert machine.rules < RULES_WHOLE or [text for row in rows for text in check.look(row)] == []
     for name in (*random_commands.NAMES, ""):
         for session_id in (*random_commands.SESSION_IDS, NO_SESSION):
             if name or session_id:

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from random import Random
+from typing import Any, get_args
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -15,21 +17,33 @@ from lockstate.commands import (
     Command,
     Entry,
     Numbered,
+    OfSomebody,
+    OnBehalf,
     OpenSession,
     ResumeStream,
 )
-from lockstate.ids import HoldId
+from lockstate.ids import NO_SESSION, HoldId
 from lockstate.machine import LockMachine
 from lockstate.owners import session_name
 from lockstate.results import Outcome, Queued, Result
-from lockstate.versions import ENTRY_FORMATS, RULES_FIRST, RULES_FOLLOWED, RULES_NEWEST, UnknownVersionError
+from lockstate.versions import (
+    ENTRY_FORMATS,
+    RULES_FIRST,
+    RULES_FOLLOWED,
+    RULES_NEWEST,
+    RULES_WHOLE,
+    UnknownVersionError,
+)
 from tests.property import compare, random_commands, situations
 from tests.property.model import apply
 from tests.property.model_changes import due
 from tests.property.model_records import ModelState
 from tests.property.referee import Referee
+from tests.support.vocabulary import plain_command
 
 RECENT = 8
+PRINCIPALS = ("", "ann", "bob")
+"""Who may ask, nobody among them: nodes need not know."""
 COMMANDS_MAX = 4
 """Commands in one batch, at most: enough that they meet each other in it."""
 
@@ -40,7 +54,9 @@ class MachineWithModel:
     Each method is something that may happen, by the chance of `rng`.
     """
 
-    def __init__(self, rules: int = RULES_NEWEST) -> None:
+    def __init__(self, rules: int = RULES_NEWEST, principals: tuple[str, ...] = PRINCIPALS) -> None:
+        """Follow these rules from the beginning; who asks is one of `principals`, "" for nobody known."""
+        self.principals = principals
         self.machine = LockMachine()
         self.twin = LockMachine()
         self.state = ModelState()
@@ -49,7 +65,7 @@ class MachineWithModel:
         self.seqs = dict.fromkeys(random_commands.ORIGINS, 0)
         self.ids: list[str] = []
         """Every hold id and ticket id that was made."""
-        self.requests: list[Command] = []
+        self.requests: list[Any] = []
         """Commands that carried a request id."""
         self.frames: list[Numbered] = []
         """The newest frames of streams."""
@@ -247,10 +263,11 @@ class MachineWithModel:
     ) -> None:
         encoded = []
         for origin, commands in batches:
+            commands = [self._of_somebody(command) for command in commands]  # noqa: PLW2901 - as it is sent
             first = self.seqs[origin] + 1
             self.seqs[origin] += len(commands)
             seqs = list(range(first, first + len(commands)))
-            self.requests += [command for command in commands if command.request_id]
+            self.requests += [plain for plain in map(plain_command, commands) if plain.request_id]
             encoded.append((origin, seqs, [encode_command(command) for command in commands]))
         self.last_bytes = encode_entry(
             self.now_ms if now_ms is None else now_ms,
@@ -259,6 +276,26 @@ class MachineWithModel:
             advance_to=self.state.rules + 1 if advance else 0,
         )
         self._apply_bytes(self.last_bytes)
+
+    def _of_somebody(self, command: Command) -> Command:
+        """Return a command as its client sends it: mostly as the principal whose is what it names.
+
+        Who that is depends on nothing but the command and what is there, so that a history can be repeated.
+        """
+        if self.state.rules < RULES_WHOLE or not isinstance(command, get_args(OfSomebody)):
+            return command
+        chance = crc32(encode_command(command))
+        named = self.state.hold(getattr(command, "hold_id", random_commands.MISSING_HOLD_ID))
+        whose = named or self.state.session(getattr(command, "session_id", NO_SESSION))
+        if whose is not None and chance % 16:
+            # A frame of somebody's session need not say whose; a frame of nobody's says who sends it.
+            of_frame = "" if whose.principal else self.principals[chance // 32 % len(self.principals)]
+            principal = of_frame if isinstance(command, Numbered) else whose.principal
+        else:
+            if command.request_id:
+                chance = crc32(command.request_id.encode("utf-8", "surrogatepass"))
+            principal = self.principals[chance // 32 % len(self.principals)]
+        return OnBehalf(principal, command) if principal else command
 
     def _apply_bytes(self, data: bytes) -> None:
         entry = decode_entry(data, self.state.rules)
@@ -312,7 +349,7 @@ _STEPS = (
     + [MachineWithModel.ask_again] * 4
     + [MachineWithModel.reach_a_deadline] * 4
     + [MachineWithModel.send_a_frame] * 6
-    + [MachineWithModel.send_a_frame_again] * 3
+    + [MachineWithModel.send_a_frame_again] * 4
     + [MachineWithModel.restore] * 2
     + [
         MachineWithModel.rush,

@@ -32,6 +32,7 @@ from lockstate.commands import (
     KeepAliveFor,
     LiftDelay,
     Numbered,
+    OnBehalf,
     OpenSession,
     Proclaim,
     PutCell,
@@ -45,6 +46,8 @@ from lockstate.commands import (
     ResizeSemaphore,
     ResumeStream,
     Revoke,
+    SetNamespace,
+    SetQuota,
     TakeRate,
     Tick,
     TransactCells,
@@ -84,11 +87,26 @@ from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import claims, names, parts, parts_of, permits_of, used
+from tests.property.model_namespaces import refuse_more_in, refuse_ttl, set_namespace
 from tests.property.model_overrides import override
 from tests.property.model_pleas import kept, meant, put_off, revoke
+from tests.property.model_principals import (
+    refuse_bad_principal,
+    refuse_foreign,
+    refuse_more,
+    refuse_texts,
+    set_quota,
+)
 from tests.property.model_records import UNKNOWN_NUMBER, Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
-from tests.property.model_requests import forget, forget_old, remember, repeat, request_key
+from tests.property.model_requests import (
+    earlier_key,
+    forget,
+    forget_old,
+    remember,
+    repeat,
+    request_key,
+)
 from tests.property.model_streams import number, resume
 from tests.property.model_values import by_id
 from tests.property.model_views import holder_view, renewed
@@ -102,7 +120,7 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     state.now_ms = max(state.now_ms, entry.now_ms)
     state.events, state.settled, state.cell_events = [], [], []
     state.numbers_again = state.numbers_waiting_again = 0
-    state.passed = 0
+    state.passed = state.foreign = 0
     pass_time(state)
     answers = []
     for batch in entry.batches:
@@ -151,21 +169,45 @@ def run(state: ModelState, command: Command | Undecodable) -> Result:
     """Apply one command, or repeat the outcome of the request that it repeats."""
     if isinstance(command, Numbered):
         return number(state, command, run_new)
+    if isinstance(command, OnBehalf):
+        return run_on_behalf(state, command)
     refused = refuse_bad_request_id(command)
     if refused is not None:
         return refused
-    key = request_key(command)
+    key = request_key(state, command)
     if key in state.requests:
-        return repeat(state, command, state.requests[key])
+        return repeat(state, command, state.requests[key], key)
+    earlier = earlier_key(state, command)
+    if earlier is not None:
+        return repeat(state, command, state.requests[earlier], earlier)
     result = run_new(state, command)
     if key is not None:
         remember(state, key, command, result)
     return result
 
 
+def run_on_behalf(state: ModelState, command: OnBehalf) -> Result:
+    """Apply the command of a principal."""
+    refused = refuse_bad_principal(command.principal)
+    if refused is not None:
+        return refused
+    state.principal = command.principal
+    state.askers.add(command.principal)
+    refused = refuse_foreign(state, command.command)
+    state.foreign += refused is not None
+    result = refused or run(state, command.command)
+    state.principal = ""
+    return result
+
+
 def run_new(state: ModelState, command: Command | Undecodable) -> Result:
     """Apply one command that repeats nothing."""
-    return refuse_bad(command) or refuse_used(state, command) or decide(state, command)
+    return (
+        refuse_foreign(state, command)
+        or refuse_bad(command)
+        or refuse_used(state, command)
+        or decide(state, command)
+    )
 
 
 def refuse_used(state: ModelState, command: Command | Undecodable) -> Refused | None:
@@ -239,9 +281,13 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return advance_fence(state, command)
         case ResumeStream():
             return resume(state, command)
+        case SetQuota():
+            return set_quota(state, command)
+        case SetNamespace():
+            return set_namespace(state, command)
         case Tick() | Barrier() | Undecodable():
             return Done()
-        case TakeRate() | Numbered():
+        case TakeRate() | Numbered() | OnBehalf():
             raise NotImplementedError("rate limits have a model of their own")
     serve(state)
     return result
@@ -249,9 +295,14 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
 
 def open_session(state: ModelState, command: OpenSession) -> Result:
     """Open a session."""
+    labels = [text for pair in command.labels.items() for text in pair]
+    refused = refuse_more(state, "sessions") or refuse_texts(state, *labels)
+    if refused is not None:
+        return refused
     owner = OwnerName(command.labels.get("owner") or f"session-{command.session_id}")
     lease = state.new_lease(command.ttl_ms)
-    state.sessions.append(Session(command.session_id, owner, command.labels, lease))
+    session = Session(command.session_id, owner, command.labels, lease, principal=state.principal)
+    state.sessions.append(session)
     return SessionOpened(command.session_id, command.ttl_ms, command.ttl_ms)
 
 
@@ -297,6 +348,9 @@ def renew(state: ModelState, command: Renew) -> Result:
         return refused
     if (hold.session_id or hold.lease is None) and command.ttl_ms:
         return Refused(Reason.INVALID_REQUEST, "")
+    refused = refuse_ttl(state, command.ttl_ms, names(hold))
+    if refused is not None:
+        return refused
     if hold.lease is not None:
         hold.lease.ttl_ms = command.ttl_ms or hold.lease.ttl_ms
         state.restart(hold.lease)
@@ -385,6 +439,9 @@ def proclaim(state: ModelState, command: Proclaim) -> Result:
         return Refused(Reason.LEASE_EXPIRED, "")
     if hold.kind is not HoldKind.ELECTION:
         return Refused(Reason.INVALID_REQUEST, "")
+    refused = refuse_texts(state, command.value, instead_of=(hold.value,))
+    if refused is not None:
+        return refused
     if hold.value != command.value:
         hold.value = command.value
         tell(state, EventKind.ELECTED, hold)
@@ -396,5 +453,11 @@ def advance_fence(state: ModelState, command: AdvanceFence) -> Result:
     highest = state.fences.get(command.resource, 0)
     if command.token < highest:
         return Refused(Reason.STALE_TOKEN, "", facts={"highest_token": highest})
+    if command.resource not in state.fences:
+        refused = refuse_more(state, "fences") or refuse_more_in(state, "fences", [command.resource])
+        if refused is not None:
+            return refused
+        state.fences_made[command.resource] = object()
+        state.fences_of[command.resource] = state.principal
     state.fences[command.resource] = command.token
     return FenceAdvanced(command.token)

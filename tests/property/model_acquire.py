@@ -20,7 +20,9 @@ from lockstate.results import HoldKind, Queued, Reason, Refused, Result
 from tests.property.model_changes import convert, enqueue, grant, have_again, serve, share
 from tests.property.model_checks import refuse_together
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck
-from tests.property.model_locks import is_grantable, is_shared, overtakes, position
+from tests.property.model_locks import is_grantable, is_shared, names, overtakes, position
+from tests.property.model_namespaces import refuse_endless, refuse_more_in, refuse_rare, refuse_ttl
+from tests.property.model_principals import principal_of_new, refuse_more, refuse_texts
 from tests.property.model_records import Hold, ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
 from tests.property.model_requests import key_of
@@ -48,11 +50,20 @@ def acquire(state: ModelState, command: Acquire) -> Result:
     if isinstance(command, AcquireAs):
         ticket.priority = command.priority
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
-    return _ask(state, ticket, command.wait_ms)
+    return refuse_there(state, command, names(ticket)) or _ask(state, ticket, command.wait_ms)
+
+
+def refuse_there(state: ModelState, command: Acquire | AcquirePermits, of: list[str]) -> Refused | None:
+    """Return the refusal of what the namespaces of these names do not allow."""
+    return refuse_rare(state, command, of) or refuse_ttl(state, command.ttl_ms, of)
 
 
 def acquire_several(state: ModelState, command: AcquireSeveral) -> Result:
     """Ask for locks, permits and places of rate limits, all or none."""
+    of = [lock.name for lock in command.locks] + [one.name for one in command.permits]
+    refused = refuse_there(state, command, of)
+    if refused is not None:
+        return refused
     if command.session_id and state.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
     for wanted in command.permits:
@@ -72,6 +83,9 @@ def acquire_several(state: ModelState, command: AcquireSeveral) -> Result:
 
 def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
     """Ask for permits. The first request sets the limit."""
+    refused = refuse_there(state, command, [command.name])
+    if refused is not None:
+        return refused
     if command.session_id and state.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
     ticket = _ticket(state, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
@@ -114,6 +128,7 @@ def _ticket(state: ModelState, command: Acquisition, kind: HoldKind, locks: list
         queued_at_ms=state.now_ms,
         deadline_ms=state.now_ms + command.wait_ms,
         created=state.next_created(),
+        principal=principal_of_new(state, session),
     )
 
 
@@ -125,9 +140,16 @@ def _ask(state: ModelState, ticket: Ticket, wait_ms: int) -> Result:
         for hold in state.holds:
             if is_shared(state, hold, ticket):
                 return have_again(state, hold, ticket)
+    too_many = (
+        refuse_more(state, "holds")
+        or refuse_texts(state, ticket.note, ticket.value)
+        or refuse_more_in(state, "holds", names(ticket))
+    )
+    if too_many is not None:
+        return too_many
     if is_grantable(state, ticket):
         return grant_past(state, ticket) if overtakes(state, ticket) else grant(state, ticket)
-    refused = refuse_stuck(state, ticket) if wait_ms else refuse_now(state, ticket)
+    refused = refuse_wait(state, ticket) if wait_ms else refuse_now(state, ticket)
     if refused is not None:
         return refused
     enqueue(state, ticket)
@@ -148,6 +170,15 @@ def grant_past(state: ModelState, ticket: Ticket) -> Result:
     return result
 
 
+def refuse_wait(state: ModelState, ticket: Ticket) -> Refused | None:
+    """Return the refusal of a wait that would last for ever, or of one too many."""
+    return (
+        refuse_stuck(state, ticket)
+        or refuse_more(state, "waits")
+        or refuse_more_in(state, "waits", names(ticket))
+    )
+
+
 def add_locks(state: ModelState, command: AddLocks) -> Result:
     """Ask for more locks for a hold."""
     hold = state.hold(command.hold_id)
@@ -160,6 +191,12 @@ def add_locks(state: ModelState, command: AddLocks) -> Result:
         return granted(state, hold)
     if any(refused is not None for refused in refuse_together((*hold.locks, *more))):
         return Refused(Reason.INVALID_REQUEST, "")
+    of = [lock.name for lock in more]
+    too_short = None if hold.session_id or hold.lease is None else refuse_ttl(state, hold.lease.ttl_ms, of)
+    endless = refuse_endless(state, of, command.endless_not_for) if hold.lease is None else None
+    not_there = too_short or endless or refuse_more_in(state, "holds", of, hold)
+    if not_there is not None:
+        return not_there
     ticket = Ticket(
         kind=HoldKind.LOCK,
         ticket_id=command.ticket_id,
@@ -175,11 +212,12 @@ def add_locks(state: ModelState, command: AddLocks) -> Result:
         note=hold.note,
         is_several=True,
         adds=hold,
+        principal=hold.principal,
     )
     if is_grantable(state, ticket):
         refused = refuse_stuck(state, ticket) if overtakes(state, ticket) else None
         return refused or grant(state, ticket)
-    refused = refuse_stuck(state, ticket) if command.wait_ms else refuse_now(state, ticket)
+    refused = refuse_wait(state, ticket) if command.wait_ms else refuse_now(state, ticket)
     if refused is not None:
         return refused
     enqueue(state, ticket)
@@ -221,6 +259,7 @@ def change_mode(state: ModelState, command: Convert) -> Result:
         note=hold.note,
         is_several=hold.is_several,
         converts=hold,
+        principal=hold.principal,
         to_mode=command.mode,
     )
     if is_grantable(state, ticket):
@@ -229,7 +268,7 @@ def change_mode(state: ModelState, command: Convert) -> Result:
         return result
     refused = refuse_conversion(state, ticket)
     if refused is None:
-        refused = refuse_stuck(state, ticket) if command.wait_ms else refuse_now(state, ticket)
+        refused = refuse_wait(state, ticket) if command.wait_ms else refuse_now(state, ticket)
     if refused is not None:
         return refused
     enqueue(state, ticket)

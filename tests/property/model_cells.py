@@ -27,6 +27,8 @@ from lockstate.results import (
     Result,
     Transacted,
 )
+from tests.property.model_namespaces import refuse_cells
+from tests.property.model_principals import is_foreign, refuse_more
 from tests.property.model_records import Cell, ModelState
 
 BAD = Refused(Reason.INVALID_REQUEST, "")
@@ -136,7 +138,7 @@ def cell_view(state: ModelState, cell: Cell) -> CellView:
 def _is_true(state: ModelState, compare: CellCompare | HoldCompare) -> bool:
     if isinstance(compare, HoldCompare):
         hold = state.hold(compare.hold_id)
-        return hold is not None and (compare.token in {0, hold.token})
+        return hold is not None and not is_foreign(state, hold) and compare.token in {0, hold.token}
     cell = state.cell(compare.key)
     if compare.of is CellField.VALUE:
         if cell is None:
@@ -152,11 +154,29 @@ def _change(
     """Do all operations, or none of them."""
     puts = [operation for operation in operations if isinstance(operation, PutCell | CellPut)]
     for put in puts:
-        if put.session_id and state.session(put.session_id) is None:
+        session = state.session(put.session_id)
+        if put.session_id and (session is None or is_foreign(state, session)):
             return Refused(Reason.SESSION_EXPIRED, "")
+    shares = [_share(state, put) for put in puts]
+    too_many = refuse_more(state, "cells", sum(cells for cells, _ in shares)) or refuse_more(
+        state, "bytes", sum(size_bytes for _, size_bytes in shares)
+    )
+    if too_many is None:
+        new = [put.key.decode("utf-8", "replace") for put in puts if state.cell(put.key) is None]
+        too_many = refuse_cells(state, new)
+    if too_many is not None:
+        return too_many
     is_change = puts or any(isinstance(part, CellDelete) and state.cell(part.key) for part in operations)
     state.cells_revision += bool(is_change)
     return [_do(state, operation) for operation in operations]
+
+
+def _share(state: ModelState, put: PutCell | CellPut) -> tuple[int, int]:
+    """Return how many cells and bytes more are of who writes."""
+    cell, has = state.cell(put.key), len(put.key) + len(put.value)
+    if cell is None or (cell.principal != state.principal and len(put.value) > len(cell.value)):
+        return 1, has
+    return 0, len(put.value) - len(cell.value) if cell.principal == state.principal else 0
 
 
 def _do(state: ModelState, operation: PutCell | CellOperation) -> CellWritten | CellsDeleted | CellRead:
@@ -168,9 +188,11 @@ def _do(state: ModelState, operation: PutCell | CellOperation) -> CellWritten | 
             _end(state, cell, CellEventKind.DELETED)
         return CellsDeleted(int(cell is not None), state.cells_revision)
     if cell is None:
-        cell = Cell(operation.key, b"", state.cells_revision)
+        cell = Cell(operation.key, b"", state.cells_revision, principal=state.principal)
         state.cells.append(cell)
-    cell.value, cell.session_id = operation.value, operation.session_id
+    if len(operation.value) > len(cell.value):
+        cell.principal = state.principal
+    cell.value, cell.session_id, cell.writer = operation.value, operation.session_id, state.principal
     cell.mod_revision, cell.version = state.cells_revision, cell.version + 1
     cell.lease = state.new_lease(operation.ttl_ms) if operation.ttl_ms else None
     _tell(state, CellEventKind.PUT, cell)

@@ -33,6 +33,8 @@ from tests.property.model_locks import (
     parts_of,
     used,
 )
+from tests.property.model_namespaces import longest_delay_ms
+from tests.property.model_principals import refuse_texts
 from tests.property.model_records import (
     UNKNOWN_NUMBER,
     Cell,
@@ -62,6 +64,8 @@ DRAWING = {
 """The changes of mode that draw a token: who may write now must come behind all who have read, and who keeps
 writers away behind all that they wrote. To reserve a write is neither."""
 
+OVERRIDES = {EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.REVOKED}
+"""What one does to others."""
 AUDITED = {
     EventKind.REVOKED,
     EventKind.PUT_OFF,
@@ -97,6 +101,7 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
     """Add an event for each lock of a hold or a ticket, or for those in `only`."""
     number = thing.number if isinstance(thing, Ticket) else number
     lasted_ms = 0 if since_ms is None else state.now_ms - since_ms
+    by = state.principal if kind in OVERRIDES else ""
     if isinstance(thing, Session):
         events = [
             Event(
@@ -110,6 +115,8 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
                 thing.session_id,
                 lasted_ms,
                 reason,
+                principal=thing.principal,
+                by=by,
             )
         ]
     else:
@@ -131,6 +138,8 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
                 told(thing),
                 number,
                 ends_in_ms,
+                thing.principal,
+                by,
             )
             for lock in (parts(thing) if only is None else only)
         ]
@@ -171,7 +180,7 @@ def grant(state: ModelState, ticket: Ticket) -> Granted | Refused:
         token=state.new_token(),
         lease=session.lease if session else state.new_lease(ticket.ttl_ms, at_ms) if ticket.ttl_ms else None,
         session_id=ticket.session_id,
-        lock_delay_ms=ticket.lock_delay_ms,
+        lock_delay_ms=longest_delay_ms(state, ticket),
         note=ticket.note,
         request=ticket.request,
         granted_at_ms=state.now_ms,
@@ -183,6 +192,7 @@ def grant(state: ModelState, ticket: Ticket) -> Granted | Refused:
         is_of_kinds=ticket.is_of_kinds,
         beside=ticket.beside,
         at_ms=at_ms if at_ms > state.now_ms else 0,
+        principal=ticket.principal,
     )
     state.holds.append(hold)
     kind = EventKind.ELECTED if hold.kind is HoldKind.ELECTION else EventKind.GRANTED
@@ -209,6 +219,7 @@ def add(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
     state.holds.remove(hold)
     state.holds.append(hold)
     hold.locks, hold.is_several = hold.locks + ticket.wanted, True
+    hold.lock_delay_ms = longest_delay_ms(state, hold)
     more = parts(hold)[len(had) :]
     tell(state, EventKind.CONVERTED, hold, hold.granted_at_ms, only=had)
     tell(state, EventKind.GRANTED, hold, ticket.queued_at_ms, only=more, number=ticket.number)
@@ -249,6 +260,12 @@ def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refus
     """Renew what a session has already, and hand it to the attempt that asks for it again."""
     if ticket.if_held is IfHeld.REFUSE:
         return Refused(Reason.ALREADY_HELD, "")
+    is_election = hold.kind is HoldKind.ELECTION
+    value = ticket.value if is_election else ticket.value or hold.value
+    told = (hold.note, hold.value)
+    too_much = refuse_texts(state, ticket.note or hold.note, value, instead_of=told)
+    if too_much is not None:
+        return too_much
     assert hold.lease is not None, "what can be had again lives with a session"
     state.restart(hold.lease)
     return pass_on(state, hold, ticket)
@@ -266,6 +283,8 @@ def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
     if state.rules < RULES_EXPLICIT:
         return result
     hold.note, hold.lock_delay_ms = ticket.note or hold.note, ticket.lock_delay_ms or hold.lock_delay_ms
+    if ticket.note or ticket.lock_delay_ms:
+        hold.lock_delay_ms = longest_delay_ms(state, hold)
     hold.depth += ticket.if_held is IfHeld.COUNT
     fields = msgspec.structs.asdict(result)
     again: type[GrantedAgain] = GrantedAgainAs if isinstance(result, GrantedAs) else GrantedAgain

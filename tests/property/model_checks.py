@@ -32,6 +32,7 @@ from lockstate.commands import (
     RenewByValue,
     ResizeSemaphore,
     Revoke,
+    SetNamespace,
     TransactCells,
     Undecodable,
     Wanted,
@@ -41,6 +42,7 @@ from lockstate.kinds import HoldKind
 from lockstate.results import Reason, Refused
 from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
+from tests.property.model_namespaces import refuse_bad_namespace
 from tests.property.model_several import refuse_bad_several
 from tests.property.model_values import refuse_bad_value
 
@@ -105,6 +107,8 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             return [limits.check_name(command.resource), BAD if command.token < 0 else None]
         case PutCell() | DeleteCells() | TransactCells():
             return refuse_bad_cells(command)
+        case SetNamespace():
+            return refuse_bad_namespace(command)
         case ForceRelease():
             return _check_force(command)
         case ForceCloseSession() | LiftDelay() | ForgetFence():

@@ -51,6 +51,8 @@ def lift_delay(state: ModelState, command: LiftDelay) -> Result:
 def forget_fence(state: ModelState, command: ForgetFence) -> Result:
     """Forget what a resource has seen."""
     token = state.fences.pop(command.resource, None)
+    state.fences_of.pop(command.resource, None)
+    state.fences_made.pop(command.resource, None)
     if token is not None:
         _tell(state, EventKind.FENCE_FORGOTTEN, command.resource, command.reason, token)
     return FenceForgotten(token)
@@ -63,7 +65,8 @@ def _tell(
     of, scope = (delay.kind, delay.scope) if delay else (HoldKind.LOCK, Scope.NODE)
     permits, when = delay.permits if delay else 0, (state.revision, state.now_ms)
     event = Event(
-        *when, kind, name, Mode.EXCLUSIVE, NO_OWNER, token, NO_SESSION, 0, reason, of, scope, permits
-    )
+        *when, kind, name, Mode.EXCLUSIVE, NO_OWNER, token, NO_SESSION, 0, reason, of, scope, permits,
+        by=state.principal,
+    )  # fmt: skip
     state.events.append(event)
     state.history.append(event)

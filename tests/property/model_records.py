@@ -3,7 +3,16 @@
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lockstate.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, Wanted, WantedPermits, WantedRate
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    Algorithm,
+    IfHeld,
+    NamespaceSettings,
+    Quota,
+    Wanted,
+    WantedPermits,
+    WantedRate,
+)
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
@@ -38,6 +47,7 @@ class Session:
     lease: Lease
     public_name: str = ""
     """Told by who follows a machine: which numbers sessions get is not part of the rules."""
+    principal: str = ""
 
 
 @dataclass
@@ -77,6 +87,7 @@ class Hold:
     """The permits that it has beside its locks, which may be none."""
     at_ms: int = 0
     """The moment from which on it may be used, if that was yet to come."""
+    principal: str = ""
 
 
 UNKNOWN_NUMBER = -1
@@ -123,6 +134,7 @@ class Ticket:
     is_of_kinds: bool = False
     beside: list[WantedPermits] = field(default_factory=list)
     rates: list[WantedRate] = field(default_factory=list)
+    principal: str = ""
 
     @property
     def changes(self) -> Hold | None:
@@ -206,6 +218,22 @@ class Cell:
     version: int = 0
     session_id: SessionId = NO_SESSION
     lease: Lease | None = None
+    principal: str = ""
+    """For whom it counts."""
+    writer: str = ""
+    """Who wrote it last."""
+
+
+@dataclass
+class ModelNamespace:
+    """A namespace, and what was there when it was set."""
+
+    settings: NamespaceSettings
+    holds_before: list[tuple[Hold, int]]
+    """Holds with the tokens that they had."""
+    waits_before: list[Ticket]
+    cells_before: list[Cell]
+    fences_before: list[object]
 
 
 @dataclass
@@ -230,6 +258,8 @@ class ModelState:
     limits: dict[str, int] = field(default_factory=dict)
     """The limit of each semaphore that exists."""
     fences: dict[str, int] = field(default_factory=dict)
+    fences_of: dict[str, str] = field(default_factory=dict)
+    """For whom each fence counts."""
     cells: list[Cell] = field(default_factory=list)
     cells_revision: int = 0
     """How many commands and ends have changed any cell."""
@@ -244,6 +274,15 @@ class ModelState:
     """How many commands were answered with the outcome of an earlier attempt."""
     asking: str = ""
     """The node process whose commands are being applied."""
+    principal: str = ""
+    """Who asks for the command that is being applied, if a node knows."""
+    askers: set[str] = field(default_factory=set)
+    """All principals that have ever asked."""
+    quotas: dict[str, Quota] = field(default_factory=dict)
+    """How much each principal may have, "*" for those without one of their own."""
+    namespaces: dict[str, ModelNamespace] = field(default_factory=dict)
+    fences_made: dict[str, object] = field(default_factory=dict)
+    """Something that stands for each fence and for no other, also if one of this name was forgotten."""
     highest_seqs: dict[str, int] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     """Of the entry being applied."""
@@ -253,6 +292,8 @@ class ModelState:
     """Of the entry being applied."""
     passed: int = 0
     """Of the entry being applied: how many requests were granted past those who wait."""
+    foreign: int = 0
+    """Of the entry being applied: how many commands named what is another principal's."""
     deadlocks: list[Deadlock] = field(default_factory=list)
     """For every refusal for a deadlock in the entry: why it was one."""
     history: list[Event] = field(default_factory=list)

@@ -28,20 +28,40 @@ from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_attempts import join
 from tests.property.model_cells import read_again
 from tests.property.model_locks import names, position
+from tests.property.model_principals import is_foreign
 from tests.property.model_records import Hold, Key, ModelState, Request, Ticket
 from tests.property.model_views import renewed
 from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
 
 
-def request_key(command: Command | Undecodable) -> Key | None:
-    """Return the key under which a request is remembered; None if it is not."""
+def request_key(state: ModelState, command: Command | Undecodable) -> Key | None:
+    """Return the key under which a request is remembered, of who asks; None if it is not."""
     scope = request_scope(command)
-    return None if scope is None else (scope, command.request_id)
+    return None if scope is None else _key(scope, command.request_id, state.principal)
+
+
+def _key(scope: str, request_id: str, principal: str) -> Key:
+    return (scope, f"{request_id}\0{principal}" if principal else request_id)
+
+
+def earlier_key(state: ModelState, command: Command | Undecodable) -> Key | None:
+    """Return the key under which the same was asked before: by nobody if now by somebody, or vice versa.
+
+    Two principals never share a request.
+    """
+    scope = request_scope(command)
+    if scope is None:
+        return None
+    for principal in [""] if state.principal else sorted(state.askers):
+        key = _key(scope, command.request_id, principal)
+        if key in state.requests and state.requests[key].content == request_content(command):
+            return key
+    return None
 
 
 def key_of(state: ModelState, command: Command | Undecodable) -> Key | None:
     """Return what a wait or hold is remembered by: the number of its command, or its request."""
-    return state.number_key or request_key(command)
+    return state.number_key or request_key(state, command)
 
 
 def without_holders(result: Result) -> Result:
@@ -84,35 +104,36 @@ def forget_old(state: ModelState) -> None:
             del state.requests[key]
 
 
-def repeat(state: ModelState, command: Command | Undecodable, remembered: Request) -> Result:
+def repeat(state: ModelState, command: Command | Undecodable, remembered: Request, key: Key) -> Result:
     """Answer a repeated request with its first outcome and what is left of the lease by now."""
     if remembered.content != request_content(command):
         return Refused(Reason.INVALID_REQUEST, "")
     state.repeated += state.rules >= RULES_EXPLICIT
-    return as_it_is_now(state, command, remembered)
+    return as_it_is_now(state, command, remembered, key)
 
 
 def _renewed_by(state: ModelState, command: Renew | RenewByValue, result: Renewed) -> Hold | None:
     """Return the hold that a command has renewed, if it is still there: named by its id, or by its token."""
     if isinstance(command, Renew):
-        return state.hold(command.hold_id)
+        hold = state.hold(command.hold_id)
+        return None if is_foreign(state, hold) else hold
     return next((h for h in state.holds if command.name in names(h) and h.token == result.token), None)
 
 
-def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: Request) -> Result:
-    """Answer with an outcome that was, and what is left of the lease by now."""
+def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: Request, key: Key) -> Result:
+    """Answer with an outcome that was, under `key`, and what is left of the lease by now."""
     if isinstance(command, MayWait):
         ticket = state.ticket(remembered.answers_to)
         if ticket is not None:
             join(state, ticket, command.attempt_id)
-            ticket.request = key_of(state, command)
+            ticket.request = key
             return Queued(ticket.ticket_id, position(state, ticket))
     result = remembered.result
     assert result is not None, "a request without a result waits"
     match result:
         case Granted():
             hold = state.hold(result.hold_id)
-            if hold is not None and hold.request == key_of(state, command):
+            if hold is not None and hold.request == key:
                 assert isinstance(command, MayWait)
                 join(state, hold, command.attempt_id)
             return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)

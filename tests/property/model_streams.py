@@ -20,6 +20,7 @@ from lockstate.results import (
 )
 from lockstate.versions import RULES_WHOLE
 from tests.property.model_changes import end_wait, serve
+from tests.property.model_principals import is_foreign
 from tests.property.model_records import ModelState, Request, Stream
 from tests.property.model_requests import as_it_is_now, without_holders
 
@@ -38,7 +39,7 @@ def resume(state: ModelState, command: ResumeStream) -> Result:
 def number(state: ModelState, frame: Numbered, run: Callable[[ModelState, Command], Result]) -> Result:
     """Apply the commands of a frame that are new; `run` applies one. Answer the others as before."""
     session, stream = state.session(frame.session_id), state.streams.get(frame.session_id)
-    if session is None:
+    if session is None or is_foreign(state, session):
         return FrameRefused(StreamFault.GONE)
     if stream is None or stream.epoch != frame.epoch:
         return FrameRefused(StreamFault.REPLACED, stream.last if stream else 0)
@@ -54,14 +55,15 @@ def number(state: ModelState, frame: Numbered, run: Callable[[ModelState, Comman
                 del stream.kept[seen]
     results: list[Result] = []
     asking, state.asking = state.asking, ""
+    sender, state.principal = state.principal, session.principal or state.principal
     for offset, command in enumerate(frame.commands):
         if frame.first + offset > stream.last and len(stream.kept) >= limits.STREAM_KEPT_MAX:
-            state.asking = asking
+            state.asking, state.principal = asking, sender
             return NumberedDone(tuple(results), Refused(Reason.OVERLOADED, "", retry_after_ms=1000))
         state.number_key = (frame.session_id, frame.first + offset)
         results.append(_apply(state, stream, frame.first + offset, command, run))
         state.number_key = None
-    state.asking = asking
+    state.asking, state.principal = asking, sender
     return NumberedDone(tuple(results))
 
 
@@ -81,7 +83,8 @@ def _apply(
             return Refused(Reason.INVALID_REQUEST, "")
         if kept is None or isinstance(command, EndWait):
             return kept.result if kept and kept.result else Refused(Reason.INVALID_REQUEST, "")
-        return as_it_is_now(state, command, kept)
+        assert state.number_key is not None
+        return as_it_is_now(state, command, kept, state.number_key)
     stream.last = own_number
     if isinstance(command, EndWait):
         result: Result = _end_wait(state, stream, command)

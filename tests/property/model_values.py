@@ -27,6 +27,7 @@ from lockstate.results import (
     Refused,
 )
 from tests.property.model_locks import names
+from tests.property.model_principals import is_foreign
 from tests.property.model_records import Hold, ModelState, Ticket
 
 AS: dict[type[Granted], Callable[..., Granted]] = {
@@ -75,7 +76,7 @@ def by_id(state: ModelState, command: ReleaseByValue | RenewByValue) -> Release 
     """Return the same for the oldest hold of this name and kind alone that has the value."""
     for hold in state.holds:
         is_meant = hold.kind is command.kind and not hold.is_several and names(hold) == [command.name]
-        if is_meant and hold.value == command.value:
+        if is_meant and hold.value == command.value and not is_foreign(state, hold):
             if isinstance(command, RenewByValue):
                 return Renew(hold.hold_id, command.ttl_ms)
             return Release(hold.hold_id)

@@ -48,12 +48,15 @@ from lockstate.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    NamespaceSettings,
     Numbered,
     NumberedCommand,
+    OnBehalf,
     OpenSession,
     Proclaim,
     PutCell,
     PutOff,
+    Quota,
     Release,
     ReleaseByValue,
     ReleaseOf,
@@ -62,6 +65,8 @@ from lockstate.commands import (
     RenewOf,
     ResizeSemaphore,
     Revoke,
+    SetNamespace,
+    SetQuota,
     TransactCells,
     Wanted,
     WantedPermits,
@@ -433,6 +438,34 @@ def frame(rng: Random, state: ModelState, new_id: Callable[[str], HoldId]) -> Nu
     return Numbered(count, session_id, epoch, first, acked, tuple(commands))
 
 
+_QUOTAS: Final = (
+    *[None] * 10,
+    Quota(holds=4),
+    Quota(2, 5, 2),
+    Quota(waits=1),
+    Quota(cells=0, fences=0),
+    Quota(cells=1, fences=0, bytes=8),
+    Quota(bytes=2),
+)
+"""Mostly none, or little would ever be held."""
+
+NAMESPACES: Final = ("a", "a/b", "c", "e", "pool")
+_SETTINGS: Final = (
+    *[None] * 14,
+    NamespaceSettings(holds=1),
+    NamespaceSettings(60, 150, 30, waits=1),
+    NamespaceSettings(no_deadline=False, holds=3, cells=1),
+    NamespaceSettings(no_deadline=True, priority=False, cells=0, fences=0),
+    NamespaceSettings(ttl_ms_min=100, lock_delay_ms_min=50, priority=True, fences=1),
+)
+"""Mostly none, as of quotas."""
+
+
+def namespace(rng: Random, _: ModelState) -> Command:
+    """Set a namespace, or remove one."""
+    return SetNamespace(rng.choice(NAMESPACES), rng.choice(_SETTINGS), rng.choice(REQUEST_IDS))
+
+
 _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: opening(r, r.choice(SESSION_IDS)),
     lambda r, _: KeepAlive(r.choice(SESSION_IDS)),
@@ -469,6 +502,8 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     transaction,
     transaction,
     lambda r, _: AdvanceFence(r.choice(RESOURCES), r.randint(0, 5), r.choice(REQUEST_IDS)),
+    *[lambda r, _: SetQuota(r.choice(["ann", "bob", "*"]), r.choice(_QUOTAS), r.choice(REQUEST_IDS))] * 2,
+    *[namespace] * 2,
 ]
 
 
@@ -480,6 +515,22 @@ def opening(rng: Random, session_id: SessionId) -> Command:
 _X, _S = Mode.EXCLUSIVE, Mode.SHARED
 
 BAD_COMMANDS: Final[list[Command]] = [
+    OnBehalf("", KeepAlive(_S1)),
+    OnBehalf("*", OpenSession(_S1, 100)),
+    OnBehalf("x" * 65, Acquire("a", _X, HoldId("h0"), AttemptId("a0"), ttl_ms=100)),
+    OnBehalf("ann", OpenSession(_S1, limits.TTL_MS_MIN - 1)),
+    SetQuota("", Quota(1)),
+    SetQuota("ann", Quota(holds=-1)),
+    SetQuota("ann", Quota(1, 2, limits.QUOTA_MAX + 1)),
+    SetQuota("ann", Quota(bytes=-1)),
+    SetNamespace("", NamespaceSettings(holds=1)),
+    SetNamespace("a//b"),
+    SetNamespace("a", NamespaceSettings(ttl_ms_min=limits.TTL_MS_MIN - 1)),
+    SetNamespace("a", NamespaceSettings(ttl_ms_max=limits.TTL_MS_MAX + 1)),
+    SetNamespace("a", NamespaceSettings(ttl_ms_min=60, ttl_ms_max=59)),
+    SetNamespace("a", NamespaceSettings(lock_delay_ms_min=-1)),
+    SetNamespace("a", NamespaceSettings(holds=1, waits=-1)),
+    SetNamespace("a", NamespaceSettings(fences=limits.QUOTA_MAX + 1)),
     OpenSession(NO_SESSION, 100),
     OpenSession(_S1, limits.TTL_MS_MIN - 1),
     OpenSession(_S1, 100, {"": "x"}),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from lockstate import limits
 from lockstate.commands import (
@@ -18,6 +19,7 @@ from lockstate.modes import Mode
 from lockstate.results import Event, EventKind, Granted, HoldKind, Left, NumberedDone, Outcome, Queued, Result
 from tests.property.model_locks import conflict
 from tests.support.ticket_book import TicketBook
+from tests.support.vocabulary import plain_command
 
 BEGINNINGS = {EventKind.GRANTED, EventKind.ELECTED}
 ENDS = {EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED}
@@ -92,12 +94,7 @@ class Referee:
 
     def _note_additions(self, entry: Entry) -> None:
         """Note the ids under which somebody may wait for more locks for a hold."""
-        self.additions |= {
-            command.ticket_id
-            for batch in entry.batches
-            for command in batch.commands
-            if isinstance(command, AddLocks)
-        }
+        self.additions |= {command.ticket_id for command in _asked(entry) if isinstance(command, AddLocks)}
 
     def _note_tokens(self, outcome: Outcome) -> None:
         """Note which tokens follow one another in one hold; one outcome may give it several, which rise."""
@@ -115,16 +112,16 @@ class Referee:
         """Note with which priorities something was granted at once or told to wait, in their order."""
         asked = {
             command.hold_id: command.priority
-            for batch in entry.batches
-            for whole in batch.commands
-            for command in (whole.commands if isinstance(whole, Numbered) else (whole,))
+            for command in _asked(entry)
             if isinstance(command, AcquireAs | AcquirePermitsAs)
         }
         results = _results(outcome)
+        # A hold that waited for more may be told of again in the same entry, by what else is asked of it.
+        by_waits = {s.result.token for s in outcome.settled if isinstance(s.result, Granted)}
         self.at_once = {
             result.token: asked.get(result.hold_id, PRIORITY_DEFAULT)
             for result in results
-            if isinstance(result, Granted) and result.hold_id not in waited
+            if isinstance(result, Granted) and result.hold_id not in waited and result.token not in by_waits
         }
         queued = dict.fromkeys(result.hold_id for result in results if isinstance(result, Queued))
         new = [hold_id for hold_id in queued if hold_id in asked]
@@ -249,6 +246,12 @@ class Referee:
             self.waiting.remove(arrivals[0])
             self.unsure += arrivals[1:]
         self._watch_grant(event)
+
+
+def _asked(entry: Entry) -> list[Any]:
+    """Return all that is asked, also in frames, without who asks."""
+    wholes = [plain_command(whole) for batch in entry.batches for whole in batch.commands]
+    return [one for whole in wholes for one in (whole.commands if isinstance(whole, Numbered) else (whole,))]
 
 
 def _results(outcome: Outcome) -> list[Result]:

@@ -16,8 +16,10 @@ from lockstate.results import (
     GrantedSeveral,
     HoldKind,
     NumberedDone,
+    QuotaExceeded,
     Reason,
     Refused,
+    RefusedInNamespace,
     Released,
     Resized,
     Result,
@@ -27,6 +29,7 @@ from lockstate.results import (
 from tests.property.model_changes import due
 from tests.property.model_deadlock import party, reachable, tickets_needed, to_be_given_back
 from tests.property.model_locks import covers, delays_in_the_way, earlier, parts, used
+from tests.property.model_namespaces import rows as namespace_rows
 from tests.property.model_records import Deadlock, Hold, Key, ModelState, Party
 
 SITUATIONS: Final[dict[str, int]] = {
@@ -58,7 +61,7 @@ SITUATIONS: Final[dict[str, int]] = {
     "a session expires": 100,
     "a session is ended by force": 10,
     "a delay is lifted": 3,
-    "a fence is forgotten": 5,
+    "a fence is forgotten": 3,
     "waits are abandoned": 14,
     "some abandoned waits are left": 2,
     "a number is applied": 60,
@@ -83,6 +86,15 @@ SITUATIONS: Final[dict[str, int]] = {
     "several kinds find no rate": 8,
     "a wait for several kinds ends for a rate": 10,
     "a deadlock over several kinds": 15,
+    "something of another principal is asked for": 12,
+    "a quota is used up": 5,
+    "a quota of cells or fences is used up": 2,
+    "a quota of bytes is used up": 5,
+    "a cell counts for another one than who wrote it": 40,
+    "a quota of a namespace is used up": 5,
+    "a namespace does not allow it": 5,
+    "a namespace counts holds and waits": 20,
+    "a hold lies in a namespace that is newer": 20,
 }
 """Each situation, and how often the seeds must lead to it at least: about a third of how often they do."""
 
@@ -91,6 +103,11 @@ _ATTEMPT: Final = AttemptId("a1")
 
 def _is_number(key: Key | None) -> bool:
     return key is not None and isinstance(key[1], int)
+
+
+def _used_up(results: list[Result]) -> set[str]:
+    """Return which quotas had no room."""
+    return {result.quota for result in results if isinstance(result, QuotaExceeded)}
 
 
 def _cycles(results: list[Result]) -> list[tuple[CycleView, ...]]:
@@ -194,6 +211,28 @@ _LOOKS: Final[dict[str, _Look]] = {
     ),
     "permits are queued ahead": lambda w, _: any(
         other.created > t.created for t in w.tickets if t.permits for other in tickets_needed(w, t)
+    ),
+    "something of another principal is asked for": lambda w, _: w.foreign,
+    "a quota is used up": lambda _, r: bool(_used_up(r) & {"sessions", "holds", "waits"}),
+    "a quota of cells or fences is used up": lambda _, r: bool(_used_up(r) & {"cells", "fences"}),
+    "a quota of bytes is used up": lambda _, r: "bytes" in _used_up(r),
+    "a cell counts for another one than who wrote it": lambda w, _: any(
+        cell.principal != cell.writer for cell in w.cells
+    ),
+    "a quota of a namespace is used up": lambda _, r: any(
+        isinstance(one, RefusedInNamespace) and one.quota for one in r
+    ),
+    "a namespace does not allow it": lambda _, r: any(
+        isinstance(one, RefusedInNamespace) and not one.quota for one in r
+    ),
+    "a namespace counts holds and waits": lambda w, _: any(
+        row.waits and row.holds > row.waits for row in namespace_rows(w)
+    ),
+    "a hold lies in a namespace that is newer": lambda w, _: any(
+        hold is old and hold.token == token
+        for namespace in w.namespaces.values()
+        for old, token in namespace.holds_before
+        for hold in w.holds
     ),
     "a request passes those who wait": lambda w, _: w.passed,
     "a deadlock by passing": lambda w, results: any(len(starts) > 1 for *_, starts in _deadlocks(w, results)),

@@ -25,7 +25,10 @@ from lockstate.commands import (
     Command,
     Entry,
     IfHeld,
+    NamespaceSettings,
     NumberedCommand,
+    OfSomebody,
+    Quota,
     Tick,
     Undecodable,
     Wanted,
@@ -76,6 +79,14 @@ _BY_TYPE[tuple[tuple[int, int], ...]] = st.lists(st.tuples(numbers, numbers), ma
 _BY_TYPE[tuple[NumberedCommand, ...]] = st.lists(
     st.one_of([structs(kind) for kind in get_args(NumberedCommand)]), max_size=3
 ).map(tuple)
+_BY_TYPE[Quota | None] = st.none() | st.builds(Quota, *[st.none() | numbers] * 6)
+_BY_TYPE[NamespaceSettings | None] = st.none() | st.builds(
+    NamespaceSettings,
+    *[st.none() | numbers] * 3,
+    *[st.none() | st.booleans()] * 2,
+    *[st.none() | numbers] * 4,
+)
+_BY_TYPE[OfSomebody] = st.one_of([structs(kind) for kind in get_args(OfSomebody)])
 commands: st.SearchStrategy[Command] = st.one_of([structs(kind) for kind in VOCABULARY])
 batches = st.tuples(texts, st.lists(st.tuples(st.integers(0, 2**53), commands), max_size=4))
 times_ms = st.integers(0, 2**53)

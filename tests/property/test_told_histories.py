@@ -10,10 +10,14 @@ from lockstate.commands import (
     AcquireAs,
     AcquirePermits,
     AcquireSeveral,
+    AddLocks,
     Cancel,
     Command,
     Convert,
+    Numbered,
+    OnBehalf,
     OpenSession,
+    ResumeStream,
     Wanted,
     WantedPermits,
 )
@@ -26,6 +30,10 @@ EXCLUSIVE, SHARED = Mode.EXCLUSIVE, Mode.SHARED
 
 class Told(MachineWithModel):
     """Machine, model and referee, told what happens."""
+
+    def __init__(self) -> None:
+        """Everybody is somebody whom no node knows."""
+        super().__init__(principals=("",))
 
     def tell(self, *commands: Command) -> None:
         """Apply each command in an entry of its own, and check all that is checked of random ones."""
@@ -128,3 +136,42 @@ def test_who_comes_behind_a_deadlock_without_being_part_of_it_may_wait(wanted: i
     told.tell(Cancel(HoldId("T1"), AttemptId("a1")))
     told.tell(asked(Acquire, "N", name="n", mode=EXCLUSIVE))
     assert told.waiting() == {"Z", "T2", "P", "K", "W", "N"}
+
+
+def test_a_hold_that_got_more_after_a_wait_is_told_of_twice_in_one_entry() -> None:
+    """Its wait ends with the time of the entry, in which it is asked for the mode that it has already.
+
+    The referee took the second answer for a grant without a wait, which had overtaken the wait itself.
+    """
+    told = Told()
+    told.tell(
+        asked(Acquire, "h6", name="e", mode=EXCLUSIVE, ttl_ms=50),
+        asked(Acquire, "h8", name="a", mode=EXCLUSIVE),
+        AddLocks(HoldId("h8"), (Wanted("e", EXCLUSIVE),), HoldId("t15"), AttemptId("a1"), 3_000),
+    )
+    assert told.waiting() == {"t15"}
+    told.now_ms += 51
+    told.tell(converted("h8", EXCLUSIVE, "t16"))
+    assert told.machine.state.holds[HoldId("h8")].token == 3
+
+
+def test_the_priority_in_a_frame_of_a_principal_counts() -> None:
+    """Who asks with a higher one goes first, and overtakes nobody."""
+    told = Told()
+    told.open("A", "S", "T")
+    low = asked(
+        AcquireAs,
+        "L",
+        name="",
+        mode=EXCLUSIVE,
+        locks=(Wanted("a", SHARED), Wanted("e", EXCLUSIVE)),
+        priority=4,
+    )
+    told.tell(asked(Acquire, "H", "A", name="a", mode=EXCLUSIVE))
+    told.tell(OnBehalf("ann", OpenSession(SessionId("own"), 60_000, {})))
+    told.ids.append(low.hold_id)
+    told.tell(OnBehalf("ann", ResumeStream(SessionId("own"))))
+    told.tell(OnBehalf("ann", Numbered(1, SessionId("own"), 1, 1, (), (low,))))
+    assert told.waiting() == {"L"}
+    told.tell(asked(Acquire, "N", "S", name="e", mode=SHARED))
+    assert told.machine.lock("e").state == "held"

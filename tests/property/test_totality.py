@@ -35,16 +35,22 @@ from lockstate.commands import (
     ForceEnd,
     ForceRelease,
     KeepAlive,
+    NamespaceSettings,
     Numbered,
     NumberedCommand,
+    OfSomebody,
+    OnBehalf,
     OpenSession,
     Proclaim,
+    Quota,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
+    SetNamespace,
+    SetQuota,
     TakeRate,
     Tick,
     Wanted,
@@ -192,8 +198,25 @@ class Chance:
         return tuple(locks)
 
     def command(self) -> Command:
-        """Return any command."""
-        return self.rng.choice(_COMMANDS)(self)
+        """Return any command, by some principal or by nobody known."""
+        command = self.rng.choice(_COMMANDS)(self)
+        if not isinstance(command, OfSomebody) or self.rng.randrange(2):
+            return command
+        return OnBehalf(self.pick(["ann", "ann", "bob"], ["", "*", "p" * 65, "\x00"]), command)
+
+    def quota(self) -> Quota | None:
+        """Return a quota, or none: mostly one that leaves room."""
+        numbers = [self.number([2, 5, 20]) if self.rng.randrange(2) else None for _ in range(6)]
+        return Quota(*numbers) if self.rng.randrange(3) else None
+
+    def settings(self) -> NamespaceSettings | None:
+        """Return settings of a namespace, or none: mostly such that leave room."""
+        ttls_ms = [self.number(usual) if self.rng.randrange(2) else None for usual in ([50, 60], [60_000])]
+        delay_ms = self.number([0, 60]) if self.rng.randrange(2) else None
+        rare = [self.rng.choice([None, True, False]) for _ in range(2)]
+        quotas = [self.number([2, 5, 20]) if self.rng.randrange(2) else None for _ in range(4)]
+        drawn = [*ttls_ms, delay_ms, *rare, *quotas]
+        return msgspec.convert(drawn, NamespaceSettings) if self.rng.randrange(3) else None
 
 
 def _acquire(chance: Chance) -> Command:
@@ -325,6 +348,14 @@ def _open(chance: Chance) -> Command:
     )
 
 
+def _quota(chance: Chance) -> Command:
+    return SetQuota(chance.pick(["ann", "bob", "*"], ["", "\x00"]), chance.quota(), chance.request_id())
+
+
+def _namespace(chance: Chance) -> Command:
+    return SetNamespace(chance.pick(NAMES, ODD_NAMES), chance.settings(), chance.request_id())
+
+
 def _frame(chance: Chance) -> Command:
     """Number commands: the next ones, or others than those that had the numbers before."""
     session_id = SessionId(chance.pick(SESSIONS, IDS))
@@ -350,6 +381,8 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     *[_add] * 6,
     *[_release] * 4,
     *[_open] * 6,
+    _quota,
+    _namespace,
     _take_rate,
     lambda chance: KeepAlive(SessionId(chance.pick(SESSIONS, IDS))),
     lambda chance: CloseSession(SessionId(chance.pick(SESSIONS, IDS)), chance.request_id()),
@@ -510,6 +543,8 @@ def _end_everything(machine: LockMachine) -> None:
 
 KEPT: Final = [
     "rules",
+    "namespaces",
+    "spaces",
     "bytes_max",
     "is_tight",
     "revision",

@@ -25,6 +25,8 @@
     C revoke KIND NAME reason= grace= [token=, ticket=, request=]  ask holders to give up
     C put off NAME as KIND [request=]                         say "not yet"
     C forget fence RESOURCE reason= [request=]                C keepalive ttl=
+    C quota PRINCIPAL [sessions=, cells=, ..., request=]      bound what a principal may have, or not
+    C namespace PREFIX [holds=, ttl_ms_max=, no_deadline=yes, ..., request=]   set one, or remove it
     C resume / C number N [epoch=] LINE                       a stream, and a line that is numbered
     C release NAME as KIND / C renew NAME as KIND [ttl=]      by the call for holds of this kind
 
@@ -63,12 +65,14 @@ from lockstate.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    NamespaceSettings,
     Numbered,
     NumberedCommand,
     OpenSession,
     Proclaim,
     PutCell,
     PutOff,
+    Quota,
     Release,
     ReleaseByValue,
     ReleaseOf,
@@ -78,6 +82,8 @@ from lockstate.commands import (
     ResizeSemaphore,
     ResumeStream,
     Revoke,
+    SetNamespace,
+    SetQuota,
     TakeRate,
     TransactCells,
     Wanted,
@@ -157,6 +163,19 @@ class Line:
         return self.options.get("request", "")
 
 
+def _settings_of(options: dict[str, str]) -> NamespaceSettings | None:
+    """Return what a namespace is to say, None if that is nothing."""
+    said: dict[str, Any] = {
+        key: {"yes": True, "no": False}.get(options[key], options[key])
+        for key in NamespaceSettings.__struct_fields__
+        if key in options
+    }
+    numbers: dict[str, Any] = {
+        key: int(value) if isinstance(value, str) else value for key, value in said.items()
+    }
+    return NamespaceSettings(**numbers) if numbers else None
+
+
 class CommandParser:
     """Turns lines of clients into commands. The ids in them show whose they are."""
 
@@ -168,6 +187,15 @@ class CommandParser:
         """Return the command that a line stands for."""
         line = Line.of(arguments)
         match verb, line.words:
+            case "quota", [principal]:
+                numbers = {
+                    key: int(line.options[key]) for key in Quota.__struct_fields__ if key in line.options
+                }
+                quota = Quota(**numbers) if numbers else None
+                return SetQuota(principal, quota, line.options.get("request", ""))
+            case "namespace", [prefix]:
+                request_id = line.options.get("request", "")
+                return SetNamespace(prefix, _settings_of(line.options), request_id)
             case "resume", []:
                 client.epoch += 1
                 return ResumeStream(client.session_id)

@@ -5,6 +5,7 @@ What clients can say is in `clients`. The rest of the language:
     replicas 3                      before the first entry: this many machines are fed the same bytes
     rules 4                         before the first entry: the rules that the machines follow, else the first
     tell everything                 refusals from here on say all they know
+    as ann C acquire ...            a command of a client that is the principal ann
     at 4.0                          the cluster time of the commands that follow in this block
     time passes                     an entry without a command of a client
     through n2                      the commands from here on come from clients of this node, before: n1
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterator
 from holdfast import FencedResource, StaleToken
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import AbandonWaits, Command, Tick
+from lockstate.commands import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
 from lockstate.ids import NO_SESSION
 from lockstate.machine import LockMachine
 from lockstate.results import Done, EventKind, Granted, Left, Outcome, Queued, Refused, Result
@@ -35,6 +36,7 @@ from tests.scenarios import trace_lines
 from tests.scenarios.clients import Client, CommandParser, Line, milliseconds
 from tests.scenarios.script import Block
 from tests.scenarios.trace_lines import seconds
+from tests.support.vocabulary import plain_command
 
 
 def _new_machine() -> LockMachine:
@@ -54,7 +56,7 @@ class Runner:
         self.seq = 0
         self.origin = "n1"
         self.tells_everything = False
-        self.asked: set[type[Command]] = set()
+        self.asked: set[type] = set()
         self.parser = CommandParser()
         self.clients: dict[str, Client] = {}
         self.resources: dict[str, FencedResource] = {}
@@ -91,6 +93,8 @@ class Runner:
             case ["many", count, *rest]:
                 for number in range(1, int(count) + 1):
                     self._read_line([word.replace("#", str(number)) for word in rest], asked)
+            case ["as", principal, *rest]:
+                asked += self._of_principal(principal, rest)
             case _:
                 action = self._action(words)
                 if action is not None:
@@ -98,6 +102,16 @@ class Runner:
                 client, verb, *arguments = words
                 asked.append((client, self.parser.command(self._client(client), verb, arguments)))
         return None
+
+    def _of_principal(self, principal: str, words: list[str]) -> list[tuple[str, Command]]:
+        """Return what a line asks, as a principal asks it."""
+        asked: list[tuple[str, Command]] = []
+        self._read_line(words, asked)
+        theirs: list[tuple[str, Command]] = []
+        for client, command in asked:
+            assert isinstance(command, OfSomebody), "a principal asks for what clients ask for"
+            theirs.append((client, OnBehalf(principal, command)))
+        return theirs
 
     def _begin(self, what: str, number: int) -> None:
         """Set how many machines there are, or which rules they follow."""
@@ -142,6 +156,7 @@ class Runner:
         seqs = list(range(self.seq + 1, self.seq + len(asked) + 1))
         self.seq += len(asked)
         self.asked |= {type(command) for _, command in asked}
+        self.asked |= {type(plain_command(command)) for _, command in asked}
         data = encode_entry(
             self.now_ms,
             [(self.origin, seqs, [encode_command(command) for _, command in asked])],
@@ -185,7 +200,8 @@ class Runner:
             self._remember(settled.hold_id, settled.result)
 
     def _describe_results(self, asked: list[tuple[str, Command]], outcome: Outcome) -> Iterator[str]:
-        for (client, command), result in zip(asked, outcome.batches[0].results, strict=True):
+        for (client, whole), result in zip(asked, outcome.batches[0].results, strict=True):
+            command = plain_command(whole)
             secret = getattr(command, "ticket_id", "") or getattr(command, "hold_id", "")
             attempt = self.parser.attempts.get(secret)
             if hasattr(command, "attempt_id"):

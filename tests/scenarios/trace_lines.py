@@ -34,13 +34,16 @@ from lockstate.results import (
     HoldKind,
     HoldView,
     LockView,
+    NamespaceSet,
     NumberedDone,
     Proclaimed,
     PutOffTo,
     Queued,
+    QuotaSet,
     RateTaken,
     Reason,
     Refused,
+    RefusedInNamespace,
     Released,
     ReleasedOnce,
     Renewed,
@@ -184,6 +187,10 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return "; ".join(result_text(each, names, fully=fully) for each in told)
         case FrameRefused():
             return f"frame refused: {result.fault}"
+        case QuotaSet():
+            return "quota set"
+        case NamespaceSet():
+            return "namespace set"
         case Refused():
             return _refused_text(result, names, fully=fully)
 
@@ -247,6 +254,8 @@ def _refused_text(refused: Refused, names: tuple[str, ...], *, fully: bool) -> s
         reasons.append(cycle_text(refused.cycle))
     elif refused.reason is Reason.INVALID_REQUEST and fully:
         reasons.append(refused.detail)
+    if isinstance(refused, RefusedInNamespace):
+        reasons.append(" ".join(["namespace", refused.namespace, *refused.quota.split()]))
     reasons += [f"{key} {value}" for key, value in refused.facts.items()]
     if fully and refused.retry_after_ms:
         reasons.append(f"{refused.queue_length} wait, again in {seconds(refused.retry_after_ms)} s")

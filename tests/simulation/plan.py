@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from cluster.commands.batcher import ENTRY_LOAD_MAX
+from cluster.commands.loads import FREE
+from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
 from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.workload.client_settings import ClientSettings
 from tests.simulation.workload.crowd import CrowdSettings
@@ -87,6 +90,12 @@ class Limits(msgspec.Struct, frozen=True):
     send_bytes: int
     entry_bytes: int
     entry_commands: int
+    free_load: int = FREE
+    """What a command may have without any load; with less than nearly all have, they wait for their turns."""
+    entry_load: int = ENTRY_LOAD_MAX
+    under_way_load: int = UNDER_WAY_LOAD_MAX
+    are_turns_kept: bool = True
+    """Whether what a node takes surely has its outcome in that order; not if much of it has some load."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +141,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def is_slow(self) -> bool:
         """Whether the load may be more than the cluster bears, also when all is well."""
         limits = self.limits
-        return self.crowd is not None and (limits.entry_commands < 100 or limits.entry_bytes < 50_000)
+        is_small = limits.entry_commands < 100 or limits.entry_bytes < 50_000 or limits.entry_load < 100
+        return self.crowd is not None and is_small
 
 
 def nodes_of(seed: int) -> int:
@@ -214,6 +224,11 @@ def make_plan(
             entry_commands=one_of("entry-commands", (4_096, 4_096, 1, 20)),
         ),
     )
+    if faults is None and one_of("loads", (False, False, False, True)):
+        limits = msgspec.structs.replace(
+            plan.limits, free_load=0, entry_load=10, under_way_load=20, are_turns_kept=False
+        )
+        plan = msgspec.structs.replace(plan, limits=limits)
     if hostile is not None:
         plan = msgspec.structs.replace(plan, hostile=chances if hostile else None)
     if faults is not None:

@@ -14,6 +14,7 @@ from unittest import mock
 import msgspec
 
 import cluster.commands.batcher
+import cluster.commands.loads
 import cluster.commands.outbox
 import cluster.config
 import cluster.consensus.snapshot_transfer
@@ -89,6 +90,9 @@ def run(
             (cluster.commands.outbox, "SEND_BYTES_MAX", limits.send_bytes),
             (cluster.commands.batcher, "ENTRY_BYTES_MAX", limits.entry_bytes),
             (cluster.commands.batcher, "ENTRY_COMMANDS_MAX", limits.entry_commands),
+            (cluster.commands.batcher, "ENTRY_LOAD_MAX", limits.entry_load),
+            (cluster.commands.outbox, "UNDER_WAY_LOAD_MAX", limits.under_way_load),
+            (cluster.commands.loads, "FREE", limits.free_load),
         ):
             assert hasattr(module, name), name
             patch(mock.patch.object(module, name, value))

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import holdfast
+from holdfast._portal import Call
+from holdfast._stream_link import StreamLink
 
 TWINS: dict[type, type] = {
     holdfast.SyncCells: holdfast.Cells,
@@ -35,19 +37,64 @@ TWINS: dict[type, type] = {
 }
 """What waits in a thread, by what is awaited."""
 KINDS = ("asyncio", "threads")
+WAYS = ("http", "stream")
+"""How what can go either way goes."""
+OPEN_S = 20.0
+"""Seconds that a stream may take to open."""
 
 
 @contextlib.asynccontextmanager
-async def client_of(kind: str, nodes: str | list[str], **options: Any) -> AsyncIterator[holdfast.Client]:
-    """Give a client of this kind, with the face of the asyncio one."""
+async def client_of(
+    kind: str, nodes: str | list[str], *, way: str = "", **options: Any
+) -> AsyncIterator[holdfast.Client]:
+    """Give a client of this kind, with the face of the asyncio one.
+
+    It goes this `way` from the first call on; without one it decides itself, as those of users do.
+    """
     if kind == "asyncio":
         async with holdfast.Client(nodes, **options) as client:
+            await take(client, way)
             yield client
         return
     with ThreadPoolExecutor(max_workers=1) as thread:
-        threaded = cast("holdfast.Client", Threaded(holdfast.SyncClient(nodes, **options), thread))
+        bare = holdfast.SyncClient(nodes, **options)
+        await asyncio.to_thread(Call(lambda: take(bare._client, way)).run)
+        threaded = cast("holdfast.Client", Threaded(bare, thread))
         async with threaded:
             yield threaded
+
+
+async def take(client: holdfast.Client, way: str) -> None:
+    """Let a client go this way, on the loop that it runs on."""
+    transport = client._transport
+    assert transport.streams is not None
+    if way == "stream":
+        link = transport.streams.open()
+        async with asyncio.timeout(OPEN_S):
+            while not link.is_ready:
+                assert link._task is not None
+                if link._task.done():  # a machine that is busy may need more than one try
+                    link = transport.streams.open()
+                await asyncio.sleep(0.005)
+    elif way == "http":
+        transport.streams = None
+
+
+def beneath(client: holdfast.Client) -> holdfast.Client:
+    """Return the asyncio client that a client is, or stands on."""
+    return client.thing._client if isinstance(client, Threaded) else client
+
+
+def stream_of(client: holdfast.Client) -> StreamLink | None:
+    """Return the stream of a client, if there is one."""
+    streams = beneath(client)._transport.streams
+    return None if streams is None else streams._link
+
+
+def is_streaming(client: holdfast.Client) -> bool:
+    """Whether a client has a stream that takes calls now."""
+    link = stream_of(client)
+    return link is not None and link.is_ready
 
 
 class Threaded:

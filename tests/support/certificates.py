@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from cryptography import x509
+
 import holdfast
 from cluster.peers.peer_certificate import PeerFiles
 from holdfast import _certificates
@@ -35,6 +37,11 @@ class Pair(NamedTuple):
 
     cert: Path
     key: Path
+
+    @property
+    def serial(self) -> int:
+        """Return the serial number of the certificate."""
+        return x509.load_pem_x509_certificate(self.cert.read_bytes()).serial_number
 
 
 class Certificates:

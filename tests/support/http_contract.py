@@ -68,6 +68,13 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.CELL}": ("if_version", "if_mod_revision", "request_id"),
     f"DELETE {wire.CELLS}": ("request_id",),
     f"POST {wire.CELLS_TRANSACT}": ("compare", "then", "else", "request_id"),
+    f"PUT {wire.QUOTA}": ("sessions", "holds", "waits", "cells", "fences", "bytes", "request_id"),
+    f"DELETE {wire.QUOTA}": ("request_id",),
+    f"PUT {wire.NAMESPACE}": (
+        "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
+        "holds", "waits", "cells", "fences", "request_id",
+    ),
+    f"DELETE {wire.NAMESPACE}": ("request_id",),
     f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("id",),
@@ -165,7 +172,13 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.CELLS_TRANSACT}": ("succeeded", "results", "revision"),
     f"GET {wire.AUDIT}": ("events",),
     f"GET {wire.SESSION_AUDIT}": ("events",),
-    f"GET {wire.REFUSALS}": ("refusals", "count"),
+    f"GET {wire.REFUSALS}": ("refusals", "count", "node_id"),
+    f"GET {wire.QUOTAS}": ("quotas", "next"),
+    f"PUT {wire.QUOTA}": ("principal", "quota", "revision"),
+    f"DELETE {wire.QUOTA}": ("principal", "quota", "revision"),
+    f"GET {wire.NAMESPACES}": ("namespaces", "next"),
+    f"PUT {wire.NAMESPACE}": ("prefix", "settings", "revision"),
+    f"DELETE {wire.NAMESPACE}": ("prefix", "settings", "revision"),
     f"GET {wire.CLUSTER}": (
         "node_id",
         "leader",
@@ -240,11 +253,24 @@ WAITER_EXTRA_FIELDS: Final = ("conversion", "session_name", "priority")
 CELL_EXTRA_FIELDS: Final = ("key_base64", "value_base64", "owner", "expires_in_ms")
 """Of cells that are not text, that live with a session, and that end by themselves."""
 CELL_EVENT_FIELDS: Final = ("revision", "event", "kind", "name", "mod_revision", "version", "at_ms")
+QUOTA_ROW_FIELDS: Final = ("principal", "quota", "used")
+QUOTA_FIELDS: Final = ("sessions", "holds", "waits", "cells", "fences", "bytes")
+"""Of a quota, and of what is used."""
+NAMESPACE_ROW_FIELDS: Final = ("prefix", "settings", "used")
+NAMESPACE_USED_FIELDS: Final = ("holds", "waits", "cells", "fences")
+NAMESPACE_FIELDS: Final = (
+    "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority", *NAMESPACE_USED_FIELDS,
+)  # fmt: skip
 LEADER_FIELDS: Final = ("owner", "value", "token")
 CYCLE_FIELDS: Final = ("owner", "name", "kind")
 EVENT_FIELDS: Final = ("revision", "event", "name", "owner", "reason", "at_ms", "lasted_ms")
-EVENT_EXTRA_FIELDS: Final = ("ticket", "ends_in_ms", "kind", "mode", "scope", "token", "permits", "value")
-"""Of events of the audit: of all but the end of a session, of locks, of semaphores, of an elected leader."""
+EVENT_EXTRA_FIELDS: Final = (
+    "ticket", "ends_in_ms", "kind", "mode", "scope", "token", "permits", "value", "principal", "by",
+    "number", "chain", "previous", "hash",
+)  # fmt: skip
+AUDIT_FIELDS: Final = (*EVENT_FIELDS, *EVENT_EXTRA_FIELDS[-4:])
+"""Of every event; of all but the end of a session, of locks, of semaphores, of an elected leader, of what
+belongs to a principal, of what one did to others, and of the audit; and of every event of the audit."""
 NODE_FIELDS: Final = ("id", "http", "peer", "state", "revision")
 OBSTACLE_FIELDS: Final = ("kind", "peer", "for_ms", "detail", "advice")
 MEMBER_FIELDS: Final = ("id", "peer", "state")
@@ -256,6 +282,6 @@ REPEATED_FIELDS: Final = ("repeated",)
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
 PROBLEM_EXTRA_FIELDS: Final = (
     "retry_after_ms", "holders", "queue_length", "cycle", "hidden",
-    "available", "limit", "remaining", "highest_token", "version",
+    "available", "limit", "remaining", "highest_token", "version", "namespace", "quota", "used",
     "mod_revision", "oldest", "repeated", "revision", "lag_ms",
 )  # fmt: skip

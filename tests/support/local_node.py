@@ -45,13 +45,13 @@ class LocalNode(MemoryNode):
         self.cancelled = asyncio.Event()
         self.transfers: list[str | None] = []
 
-    def begin(self, command: Command, timeout_s: float) -> asyncio.Future[LocalAnswer]:
+    def begin(self, command: Command, timeout_s: float, principal: str = "") -> asyncio.Future[LocalAnswer]:
         """Apply one command. With `holds_outcomes` the test says when, and sets the outcome itself."""
         if self.holds_outcomes:
             self._check(timeout_s)
             begun: asyncio.Future[LocalAnswer] = asyncio.get_running_loop().create_future()
         else:
-            begun = super().begin(command, timeout_s)
+            begun = super().begin(command, timeout_s, principal)
         self.begun.append((command, begun))
         return begun
 
@@ -62,10 +62,10 @@ class LocalNode(MemoryNode):
         else:
             super().abandon(command, begun)
 
-    async def acquire(self, command: MayWait, timeout_s: float) -> LocalAnswer:
+    async def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> LocalAnswer:
         """Apply a request and wait for its end; undo it when cancelled."""
         try:
-            return await super().acquire(command, timeout_s)
+            return await super().acquire(command, timeout_s, principal)
         except asyncio.CancelledError:
             self.cancelled.set()
             raise

@@ -30,6 +30,20 @@ class Tap:
         for gates in self._gates:
             gates[side].clear()
 
+    def go_on(self) -> None:
+        """Hand over what is held back."""
+        for gates in self._gates:
+            for gate in gates.values():
+                gate.set()
+
+    def cut(self) -> None:
+        """Break the present connections; what is held back is lost."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        for back, there in self._writers:
+            back.transport.abort()
+            there.transport.abort()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a connection of the dialer."""
         self.connections += 1
@@ -54,27 +68,38 @@ class Tap:
             while data := await source.read(CHUNK_BYTES):
                 self.seen += data
                 await gate.wait()
-                sink.write(data)
-                await sink.drain()
+                await self.pass_on(data, sink)
         except ConnectionError:
             return
         finally:
             sink.close()
 
+    async def pass_on(self, data: bytes, sink: asyncio.StreamWriter) -> None:
+        """Hand over what was read to whom it is for. Raises ConnectionError to end their connection."""
+        sink.write(data)
+        await sink.drain()
+
     async def stop(self) -> None:
         """End all connections."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        tasks = tuple(self._tasks)
+        self.cut()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager
 async def tapped(target: Address, port: int = 0) -> AsyncIterator[tuple[Tap, Address]]:
     """Run a tap before `target`; yield it and where it listens."""
     tap = Tap(target)
+    async with listening(tap, port) as address:
+        yield tap, address
+
+
+@asynccontextmanager
+async def listening(tap: Tap, port: int = 0) -> AsyncIterator[Address]:
+    """Let a tap serve; yield where it listens."""
     server = await asyncio.start_server(tap.serve, "127.0.0.1", port)
     try:
-        yield tap, Address(*server.sockets[0].getsockname()[:2])
+        yield Address(*server.sockets[0].getsockname()[:2])
     finally:
         server.close()
         await tap.stop()

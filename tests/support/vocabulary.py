@@ -50,11 +50,14 @@ from lockstate.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    NamespaceSettings,
     Numbered,
+    OnBehalf,
     OpenSession,
     Proclaim,
     PutCell,
     PutOff,
+    Quota,
     Release,
     ReleaseByValue,
     ReleaseOf,
@@ -64,6 +67,8 @@ from lockstate.commands import (
     ResizeSemaphore,
     ResumeStream,
     Revoke,
+    SetNamespace,
+    SetQuota,
     TakeRate,
     Tick,
     TransactCells,
@@ -198,10 +203,24 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
         _HOLD_IDS,
     ),
     AddLocks: Word(82, AddLocks(_HOLD, _SEVERAL, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
+    OnBehalf: Word(83, OnBehalf("ann", OpenSession(_SESSION, 50, {"owner": "ann"}, "r"))),
+    SetQuota: Word(84, SetQuota("ann", Quota(1, 2, 3, 4, 5, 6), "r"), ("principal",)),
+    SetNamespace: Word(
+        85, SetNamespace("a/b", NamespaceSettings(50, 60, 7, False, True, 1, 2, 3, 4), "r"), ("prefix",)
+    ),
     ResumeStream: Word(70, ResumeStream(_SESSION)),
     Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }
 """In the order of the tags."""
+
+
+_OF_THE_NODE: Final = ("priority_not_for", "endless_not_for")
+"""The fields that say how the node is set that was asked."""
+
+
+def plain_command(command: Command | Undecodable) -> Command | Undecodable:
+    """Return what is asked, without who asks."""
+    return command.command if isinstance(command, OnBehalf) else command
 
 
 def request_scope(command: Command | Undecodable) -> str | None:
@@ -240,7 +259,8 @@ def as_before_rules_5(command: Command | Undecodable) -> Command | Undecodable:
 def request_content(command: Command | Undecodable) -> tuple[str, dict[str, Any]]:
     """Return what must be the same in all attempts at one request: the kind and the fields."""
     command = as_before_rules_5(command)
-    ignored = () if isinstance(command, Undecodable) else VOCABULARY[type(command)].ids_of_attempt
+    ids = () if isinstance(command, Undecodable) else VOCABULARY[type(command)].ids_of_attempt
+    ignored = (*ids, *_OF_THE_NODE)
     fields = msgspec.structs.asdict(command)
     return type(command).__name__, {name: fields[name] for name in fields if name not in ignored}
 

@@ -21,9 +21,9 @@ async def tasks(client: holdfast.Client) -> None:
         await hold.lost.wait()
     assert_type(await client.lock("a").try_acquire(), holdfast.Hold | None)
     assert_type(await client.locks("a", "b", on_lost=print).acquire(timeout=5), holdfast.Hold)
-    async with client.semaphore("gpu", limit=4, permits=2) as permits:
+    async with client.semaphore("gpu", limit=4, permits=2, push=True) as permits:
         assert_type(permits, holdfast.Hold)
-    async with client.session(labels={"host": "rack-3"}) as session:
+    async with client.session(labels={"host": "rack-3"}, push=True) as session:
         assert_type(session, holdfast.Session)
         assert_type(await client.lock("a", session=session).acquire(), holdfast.Hold)
     async with client.transaction(timeout=5, labels={"job": "transfer"}) as transaction:
@@ -101,14 +101,14 @@ def tests() -> None:
 
 def threads(client: holdfast.SyncClient) -> None:
     """Use everything of the client for threads."""
-    with client.lock(("order", 42), timeout=5.0, on_lost=lost) as hold:
+    with client.lock(("order", 42), timeout=5.0, push=True, on_lost=lost) as hold:
         assert_type(hold, holdfast.SyncHold)
         assert_type(hold.lost, threading.Event)
         hold.convert("shared")
         hold.add("b", scope="subtree")
     if held := client.lock("a").try_acquire():
         assert_type(held, holdfast.SyncHold)
-    with client.semaphore("gpu", limit=4) as permits, client.session() as session:
+    with client.semaphore("gpu", limit=4) as permits, client.session(push=True) as session:
         assert_type(permits, holdfast.SyncHold)
         assert_type(session, holdfast.SyncSession)
     with client.transaction() as transaction:

@@ -10,33 +10,44 @@ from lockstate import limits
 
 
 async def get_audit(gateway: Gateway, call: Call) -> Reply:
-    """Return what happened last, newest first, to a name or to all."""
+    """Return what happened last, newest first, to a name or to all; or what happened behind a record."""
     name, limit = schema.name_in_query(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
+    behind = schema.record_behind(call)
     if not name:
-        query, shown = sight.audit(gateway.rights, limit)
-        return await reads.answer(gateway, call, query, shown, name=None)
+        query, shown = sight.audit(gateway.rights, limit, behind)
+        return await reads.answer(gateway, call, query, shown, name=None, is_large=True)
     return await reads.answer(
-        gateway, call, lambda machine: machine.audit(name=name, limit=limit), views.audit_of, name=name
+        gateway,
+        call,
+        lambda machine: machine.audit_records(name, limit=limit, behind=behind),
+        views.audit_of,
+        name=name,
+        is_large=True,
     )
 
 
 async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
     """Return what a session did last, newest first; it may have ended long ago."""
     session_id, limit = schema.session_id(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
+    asking = gateway.principal.name
     return await reads.answer(
         gateway,
         call,
-        lambda machine: machine.audit(session_id=session_id, limit=limit),
+        lambda machine: sight.own(machine.audit_records(session_id=session_id, limit=limit), asking),
         views.audit_of,
-        name=None,  # whoever knows the id may know what was done with it
+        name=None,  # whoever knows the id of what was theirs may know what was done with it
+        is_large=True,
     )
 
 
 def refusals_handler(trace: RefusalTrace) -> Handler:
     """Return the handler of what was refused by the server that keeps `trace`."""
 
-    async def get_refusals(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - all handlers look alike
+    async def get_refusals(gateway: Gateway, call: Call) -> Reply:
         """Return the newest attempts that this node has refused because of who asked."""
-        return Reply(answers.encode(trace.newest(schema.limit(call, limits.AUDIT_LIMIT_MAX))))
+        shown = trace.newest(
+            schema.limit(call, limits.AUDIT_LIMIT_MAX), node_id=gateway.node.status().node_id
+        )
+        return Reply(answers.encode(shown))
 
     return get_refusals

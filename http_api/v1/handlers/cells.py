@@ -64,4 +64,4 @@ async def list_cells(gateway: Gateway, call: Call) -> Reply:
         name_of=lambda cell: rights_needed.text_of_key(cell.key),
         place_of=lambda cell: cell.key,
     )
-    return await reads.answer(gateway, call, query, shown, name=None)
+    return await reads.answer(gateway, call, query, shown, name=None, is_large=True)

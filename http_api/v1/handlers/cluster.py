@@ -1,12 +1,15 @@
 """The cluster and this node: who leads, is the node alive, is it ready, what does it count."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import cache
 from itertools import chain
 
 from api import answers
 from api.gateway import Gateway
 from api.problems import ProblemError
 from api.requests.service import TransferRequest
+from api.turns import Turns
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
 from http_api.server.routes import Handler, Route
@@ -44,11 +47,14 @@ async def get_readyz(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001
 
 def metrics_handler(counts: RequestCounts) -> Handler:
     """Return the handler of /metrics: the counters of the node and those of this face."""
+    # Its own: while listings wait for each other in a long queue, this is what an operator looks at.
+    turns = Turns()
 
-    async def get_metrics(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001
+    async def get_metrics(gateway: Gateway, call: Call) -> Reply:
         """Return the counters in the text format of Prometheus."""
-        samples = chain(gateway.node.metrics.samples(), counts.samples())
-        return Reply(render(samples), content_type=CONTENT_TYPE)
+        async with turns.turn(asyncio.get_running_loop().time() + call.timeout_s):
+            samples = chain(gateway.node.metrics.samples(), counts.samples())
+            return Reply(render(samples), content_type=CONTENT_TYPE)
 
     return get_metrics
 
@@ -56,8 +62,13 @@ def metrics_handler(counts: RequestCounts) -> Handler:
 def openapi_handler(routes: Sequence[Route]) -> Handler:
     """Return the handler of /openapi.json, which describes `routes`, itself among them."""
 
+    @cache
+    def document() -> bytes:
+        """Return the document. It takes milliseconds to make, in which the node does nothing else: once."""
+        return answers.encode(make_document(routes))
+
     async def get_openapi(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001
         """Return this API as an OpenAPI document."""
-        return Reply(answers.encode(make_document(routes)))
+        return Reply(document())
 
     return get_openapi

@@ -55,13 +55,14 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
 
 
 async def _slice(gateway: Gateway, call: Call, whose: Whose, page: tuple[str, str, int]) -> views.HoldPage:
-    """Return one page as a new read, so that the loop of this node is free before it."""
+    """Return one page as a new read, in its own turn, so that the loop of this node is free before it."""
     view = await gateway.view(
         lambda machine: listings.holdings(machine.state, whose, *page),
         lambda found: _seen(gateway, views.holds_of(found)),
         call.timeout_s,
         name=None,
         is_stale=schema.is_stale(call),
+        is_large=True,
     )
     assert isinstance(view, views.HoldPage), "that is what it is shown as"
     return view

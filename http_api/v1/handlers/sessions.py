@@ -1,13 +1,18 @@
 """Sessions: open, keep alive, look at, close."""
 
+from typing import Final
+
 from api import answers, views
 from api.gateway import Gateway
 from api.problems import ProblemError
 from api.requests.overrides import ForceCloseSessionRequest
 from api.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from http_api.server.call import Call, Reply
+from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
 from lockstate import listings, results
+
+KEEP_ALIVE: Final = Direct(KeepAliveRequest.command, results.SessionKept, answers.session_kept)
 
 
 async def open_session(gateway: Gateway, call: Call) -> Reply:
@@ -29,21 +34,23 @@ async def list_sessions(gateway: Gateway, call: Call) -> Reply:
         lambda machine: listings.sessions(machine.state, whose, after, limit),
         views.session_page_of,
         name=None,  # sessions have no name: this call is for those that may read everything
+        is_large=True,
     )
 
 
 async def keep_alive(gateway: Gateway, call: Call) -> Reply:
     """Start the ttl of a session anew."""
-    command = (await schema.read(call, KeepAliveRequest)).command(call.path_value)
-    result, revision, _ = await gateway.submit(command, results.SessionKept, call.timeout_s)
-    return Reply(answers.encode(answers.session_kept(result, revision)))
+    request = await schema.read(call, KeepAliveRequest)
+    outcome = await gateway.submit(request.command(call.path_value), KEEP_ALIVE.gives, call.timeout_s)
+    return Reply(KEEP_ALIVE.encoded(outcome))
 
 
 async def get_session(gateway: Gateway, call: Call) -> Reply:
     """Return a session with its holds and tickets."""
     session_id = schema.session_id(call)
-    # Whoever knows the id may know what it has.
-    return await reads.answer(gateway, call, lambda machine: machine.session(session_id), _shown, name=None)
+    # Whoever knows the id of what is theirs may know what it has.
+    query = gateway.own(lambda machine: machine.session(session_id), session_id, None)
+    return await reads.answer(gateway, call, query, _shown, name=None)
 
 
 def _shown(view: results.SessionView | None) -> views.Session:

@@ -22,6 +22,7 @@ objects:
     rates.py       rate-promise, rate-outside
     fences.py      fence-rises
     cells.py       cells-rise
+    owners.py      foreign-refused
     beliefs.py     exclusion
     leases.py      lease-early, lease-late
     waits.py       wait-left
@@ -56,6 +57,7 @@ from tests.simulation.checks.logs import Committed, Log, Logs
 from tests.simulation.checks.members import Changes
 from tests.simulation.checks.model_replay import Expected
 from tests.simulation.checks.order import Order
+from tests.simulation.checks.owners import Owners
 from tests.simulation.checks.queues import Queues
 from tests.simulation.checks.raft_replay import RaftReplay
 from tests.simulation.checks.rates import Rates
@@ -125,6 +127,7 @@ class Checkers:
         self.queues = Queues(report)
         self.fences = Fences(report)
         self.cells = Cells(report)
+        self.owners = Owners(report, history.owned)
         self.rates = Rates(report, rate_allowance)
         self.beliefs = Beliefs(report)
         self.leases = Leases(report, rate_allowance, latency_us)
@@ -292,6 +295,7 @@ class Checkers:
         self.order.replied(call, result)
         self.fences.replied(call, result)
         self.cells.replied(call, result)
+        self.owners.replied(call, result)
         self.rates.replied(call, result, now_us)
         self.replies.replied(call, result, revision)
 

@@ -7,10 +7,11 @@ but the public names that it gives to sessions.
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import cast
 
 from lockstate import limits
 from lockstate.codec import decode_entry
-from lockstate.commands import AbandonWaits, Command, Entry, TakeRate, Undecodable
+from lockstate.commands import AbandonWaits, Command, Entry, OnBehalf, TakeRate, Undecodable
 from lockstate.ids import HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.owners import session_name
@@ -37,9 +38,19 @@ from tests.property.model_attempts import came_through, is_left_by
 from tests.property.model_cells import cell_view, in_order
 from tests.property.model_changes import end_wait, serve
 from tests.property.model_checks import refuse_bad_request_id
-from tests.property.model_records import UNKNOWN_NUMBER, Deadlock, Hold, Key, Lease, ModelState, Ticket
-from tests.property.model_requests import forget, remember, repeat, request_key
+from tests.property.model_records import (
+    UNKNOWN_NUMBER,
+    Deadlock,
+    Hold,
+    Key,
+    Lease,
+    ModelState,
+    Request,
+    Ticket,
+)
+from tests.property.model_requests import earlier_key, forget, remember, repeat, request_key
 from tests.simulation.checks.expected_rates import ExpectedRates
+from tests.support.vocabulary import plain_command
 
 PURGE_MS = 60_000
 """Seconds between two sweeps of forgotten requests; a look-up checks the age of what it finds."""
@@ -192,20 +203,28 @@ class Expected:
         deadlocks = self.state.deadlocks
         count = len(deadlocks)
         result = self._run(command)
-        return Answer(node_id, command, result, deadlocks[-1] if len(deadlocks) > count else None)
+        return Answer(
+            node_id, plain_command(command), result, deadlocks[-1] if len(deadlocks) > count else None
+        )
+
+    def _is_old(self, request: Request) -> bool:
+        """Whether the machine may have forgotten a request."""
+        return self.state.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS
 
     def _run(self, command: Command | Undecodable) -> Result:
-        state = self.state
-        key = request_key(command)
-        request = state.requests.get(key) if key is not None else None
-        is_old = request is not None and state.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS
-        if key is not None and is_old and request is not None and request.result is not None:
-            del state.requests[key]
-        match command:
+        state, plain = self.state, plain_command(command)
+        state.principal = command.principal if isinstance(command, OnBehalf) else ""
+        for key in (request_key(state, plain), earlier_key(state, plain)):
+            request = state.requests.get(key) if key is not None else None
+            if request is not None and request.result is not None and self._is_old(request):
+                del state.requests[cast("Key", key)]
+        match plain:
             case TakeRate():
-                return self._take_rate(command)
+                result = self._take_rate(plain)
+                state.principal = ""
+                return result
             case AbandonWaits():
-                return self._abandon(command)
+                return self._abandon(plain)
         return run(state, command)
 
     def waiting_at(self) -> list[tuple[HoldId, str]]:
@@ -225,7 +244,9 @@ class Expected:
         ended = [ticket for ticket in first if is_left_by(ticket, command.origin)]
         for ticket in ended:
             if ticket.request is not None:
-                state.step.abandoned.append(ticket.request)
+                scope, request_id = ticket.request
+                plain = request_id.partition("\0")[0] if isinstance(request_id, str) else request_id
+                state.step.abandoned.append((scope, plain))
             forget(state, ticket.request, ticket.ticket_id)
             end_wait(state, ticket, Left.ABANDONED)
         serve(state)
@@ -235,9 +256,11 @@ class Expected:
 
     def _take_rate(self, command: TakeRate) -> Result:
         """Take from a rate limit, which the model leaves to a model of its own."""
-        state, key = self.state, request_key(command)
-        if key in state.requests:
-            return repeat(state, command, state.requests[key])
+        state = self.state
+        key = request_key(state, command)
+        key = key if key in state.requests else earlier_key(state, command) or key
+        if key is not None and key in state.requests:
+            return repeat(state, command, state.requests[key], key)
         result = refuse_bad_request_id(command) or self.rates.take(command, state.now_ms)
         if key is not None and not (isinstance(result, Refused) and result.reason is Reason.INVALID_REQUEST):
             remember(state, key, command, result)

@@ -8,9 +8,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lockstate import snapshot
+from lockstate import listings, snapshot
 from lockstate.machine import LockMachine
 from lockstate.results import CellEvent, Event, EventKind
+from tests.property import model_principals
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.model_replay import Expected
 from tests.simulation.checks.report import Report
@@ -42,7 +43,7 @@ def fingerprint(machine: LockMachine) -> int:
             sum(state.fences.values()),
             len(state.cells),
             state.cells.revision,
-            len(state.audit),
+            len(state.audit.events),
             sum([origin.last_seq for origin in state.origins.values()]),
         )
     )
@@ -152,4 +153,5 @@ def _views(machine: LockMachine, expected: Expected) -> Iterator[tuple[str, Any,
     for name in expected.elections():
         yield "an election", machine.election(name), expected.election(name)
     yield "its cells", machine.cells(b"", b"", VIEWS_MAX)[0], expected.cells(b"", b"", VIEWS_MAX)[0]
+    yield "its principals", listings.principals(machine.state, "", VIEWS_MAX)[0], model_principals.rows(state)
     yield "its fences", sorted(machine.state.fences.items()), sorted(state.fences.items())

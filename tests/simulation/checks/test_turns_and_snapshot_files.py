@@ -35,6 +35,14 @@ def test_a_call_that_was_overtaken() -> None:
             turns.failed("n1.1", 6, failed, LATER_US)  # type: ignore[arg-type] # one of the kinds
 
 
+def test_calls_that_wait_without_a_number_may_be_passed() -> None:
+    """In a world in which much has to wait for its turn no order of calls is promised."""
+    turns = Turns(Report())
+    turns.are_kept = False
+    turns.answered("n1.1", 7, "command", 0)
+    turns.failed("n1.1", 6, "command", LATER_US)
+
+
 def test_a_snapshot_that_goes_back() -> None:
     """An older snapshot in the place of a newer one is found; a newer, an equal and a first one pass."""
     report = Report()

@@ -12,6 +12,7 @@ from lockstate.commands import (
     Campaign,
     Command,
     Convert,
+    KeepAlive,
     OpenSession,
     Proclaim,
     PutCell,
@@ -21,6 +22,7 @@ from lockstate.commands import (
     Tick,
     Wanted,
 )
+from lockstate.holds import LEASE_EXPIRED
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
@@ -33,16 +35,22 @@ from lockstate.results import (
     RateTaken,
     Reason,
     Refused,
+    Released,
+    Result,
+    SessionKept,
+    SessionOpened,
 )
 from tests.simulation.checks.cells import Cells
 from tests.simulation.checks.conflicts import are_compatible, conflict, draws_token, is_stronger
 from tests.simulation.checks.fences import Fences
 from tests.simulation.checks.model_replay import Answer, Step
 from tests.simulation.checks.order import Order
+from tests.simulation.checks.owners import Owners
 from tests.simulation.checks.rates import Rates
 from tests.simulation.checks.report import Report
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
 from tests.simulation.workload.history import Belief, Call
+from tests.simulation.workload.owned import Owned
 
 S, U, X = Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE
 CR, CW = Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE
@@ -55,7 +63,7 @@ def permits(hold: str, count: int = 1, limit: int = 2, **fields: object) -> Acqu
     return AcquirePermits("s", limit, count, hold_id=hold, **given)  # type: ignore[arg-type] # a test's own
 
 
-def called(command: Command, number: int = 1, called_us: int = 0) -> Call:
+def called(command: Command, number: int = 1, called_us: int = 0, principal: str = "") -> Call:
     """Return a call."""
     return Call(
         number=number,
@@ -65,6 +73,7 @@ def called(command: Command, number: int = 1, called_us: int = 0) -> Call:
         called_us=called_us,
         known_revision=0,
         known_token=0,
+        principal=principal,
     )
 
 
@@ -329,3 +338,26 @@ def test_more_permits_believed_in_than_there_are() -> None:
     believe("h2", 1)
     with objects("exclusion"):
         believe("h3", 1)
+
+
+@pytest.mark.parametrize(
+    ("command", "done"),
+    [(Release(HoldId("h")), Released()), (KeepAlive(SessionId("s")), SessionKept(SessionId("s"), 9000))],
+)
+def test_what_belongs_to_another_principal_is_not_used(command: Command, done: Result) -> None:
+    """Its owner may use it, and who is nobody to the nodes; to all others it is as if it never was."""
+    owned = Owned()
+    owned.note("ann", OpenSession(SessionId("s"), 9000), SessionOpened(SessionId("s"), 9000, 9000))
+    owned.note("ann", acquire("h"), Granted(HoldId("h"), 1, "x", Mode.EXCLUSIVE, 1000))
+    owners = Owners(Report(), owned)
+    for principal in ("ann", ""):
+        owners.replied(called(command, principal=principal), done)
+    owners.replied(called(command, principal="bob"), LEASE_EXPIRED)
+    with objects("foreign-refused"):
+        owners.replied(called(command, principal="bob"), done)
+
+
+def test_what_nobody_is_known_to_own_may_be_anybodys() -> None:
+    """Who made it may have been told by nobody, or long ago."""
+    owners = Owners(Report(), Owned())
+    owners.replied(called(Release(HoldId("h")), principal="bob"), Released())

@@ -230,9 +230,15 @@ class Chaos:
 
     def _begin_quiet(self) -> None:
         self.heal()
-        deadline_us = self._world.scheduler.now_us + self._patience_us()
+        deadline_us = self._standing_until_us() + self._patience_us()
         self._served.clear()
         self._look(deadline_us, self._begin_healthy)
+
+    def _standing_until_us(self) -> int:
+        """Return until when a process stands in what a fault made long, as a start on a slow disk; or now."""
+        processes = [machine.process for machine in self._world.machines.values()]
+        now_us = self._world.scheduler.now_us
+        return max([now_us, *[process.loop.now_us for process in processes if process is not None]])
 
     def _patience_us(self) -> int:
         return SERVE_S * US + SERVE_ELECTIONS * self._world.plan.election_ms_max * 1000
@@ -298,7 +304,8 @@ class Chaos:
             client.is_active = False
         self._served.clear()
         is_serving: list[bool] = []
-        self._look(world.scheduler.now_us + self._patience_us(), lambda: is_serving.append(True))
+        patient_until_us = self._standing_until_us() + self._patience_us()
+        self._look(patient_until_us, lambda: is_serving.append(True))
         deadline_us = world.scheduler.now_us + AGREE_S * US
         while not world.scheduler.is_stopped:
             world.run_slice()

@@ -16,6 +16,7 @@ from tests.simulation.mutations.modes import MODES
 from tests.simulation.mutations.mutation import Mutation
 from tests.simulation.mutations.overrides import OVERRIDES
 from tests.simulation.mutations.pleas import PLEAS
+from tests.simulation.mutations.principals import PRINCIPALS
 from tests.simulation.mutations.priorities import PRIORITIES
 from tests.simulation.mutations.requests import REQUESTS
 from tests.simulation.mutations.rules import RULES
@@ -45,6 +46,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *PLEAS,
     *MODES,
     *HOLD_VALUES,
+    *PRINCIPALS,
     *PRIORITIES,
     *SEVERAL,
     *CELLS,

@@ -1,10 +1,11 @@
 """Defects on the way of a command: what is pending, sent again, forwarded, batched, waited for, read."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.commands.batcher import Batcher
+from cluster.commands.batcher import Batcher, Commands, Waiting, _Room
 from cluster.commands.outbox import _BARRIER, SHARED_S_MAX, Outbox, Pending, _retrieve
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import attempts
@@ -56,6 +57,22 @@ def _next_entry_without_rest(batcher: Batcher, *args: Any) -> bytes | None:
     return entry
 
 
+def _next_batches_past_what_does_not_fit(batcher: Batcher, _rules: int) -> list[Commands]:
+    """Put into an entry what fits, also of an origin of which something before it did not fit."""
+    room, left, batches = _Room(), deque[Waiting](), list[Commands]()
+    for origin, seqs, commands, askers in batcher._queue:
+        taken = room.take(commands, batcher._load)
+        batches.append((origin, seqs[:taken], commands[:taken]))
+        if taken < len(commands):
+            left.append((origin, seqs[taken:], commands[taken:], askers[taken:]))
+    batcher._queue = left
+    return batches
+
+
+def _nobody_goes(_outbox: Outbox) -> None:
+    """Let those that wait for their turns wait."""
+
+
 def _all_are_applied(outbox: Outbox, _seq: int) -> list[Pending]:
     """Take everything that is pending for applied."""
     return list(outbox._pending.values())
@@ -84,6 +101,9 @@ _BEHIND: Final = Surroundings(
 )
 """Nodes hear their clients, and for some seconds not each other."""
 
+_LOADED: Final = Limits(20_000, 1 << 20, 20_000, 4_096, 0, 6, 24)
+"""What clients ask for makes nodes do as much as they take at a time."""
+
 REQUESTS: Final = (
     Mutation(
         name="rest-of-batch-lost",
@@ -93,6 +113,20 @@ REQUESTS: Final = (
         surroundings=Surroundings(
             settings={"limits": Limits(20_000, 1 << 20, 2_000, 1), "crowd": CROWDS[-3]}
         ),
+    ),
+    Mutation(
+        name="origin-overtaken",
+        sentence="What does not fit into an entry is passed by what its own node sent behind it.",
+        found_by=("in-turn", "liveness", "outcome-known"),
+        apply=replaced(Batcher, "_next_batches", _next_batches_past_what_does_not_fit),
+        surroundings=Surroundings(settings={"limits": _LOADED, "crowd": CROWDS[-3]}),
+    ),
+    Mutation(
+        name="turn-never-comes",
+        sentence="Who waits for room for what asks much of the nodes does not hear when there is some.",
+        found_by=("in-turn", "liveness", "outcome-known"),
+        apply=replaced(Outbox, "_let_go", _nobody_goes),
+        surroundings=Surroundings(settings={"limits": Limits(20_000, 1 << 20, 20_000, 4_096, 0, 6, 1)}),
     ),
     Mutation(
         name="late-attempt-takes-over",

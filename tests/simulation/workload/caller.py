@@ -3,6 +3,7 @@
 import asyncio
 from random import Random
 from typing import Any, Final
+from zlib import crc32
 
 from cluster.errors import ClusterError, Overloaded
 from cluster.node import Node
@@ -19,6 +20,7 @@ from tests.simulation.workload.call_transport import (
     PendingCall,
 )
 from tests.simulation.workload.history import History, Query
+from tests.simulation.workload.owned import Owned
 from tests.simulation.world.event_loop import NodeLoop
 from tests.support.vocabulary import VOCABULARY, another_attempt
 
@@ -31,6 +33,8 @@ _WHOLE: Final = frozenset({Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE})
 """The modes that older rules than those do not know."""
 REQUESTS_CHANCE: Final = 0.8
 """How many commands carry a request id."""
+PRINCIPALS: Final = ("", "ann", "bob", "eve")
+"""Who clients are: "" is somebody whom the nodes do not know."""
 HURRY_CHANCE: Final = 0.15
 """How many requests that may wait are soon asked again elsewhere, while a node still works on them."""
 HURRY_S: Final = (0.05, 1.5)
@@ -65,9 +69,16 @@ class Caller:
         self._history = history
         self._timeout_range_s = timeout_s
         self._random = random
+        self.principal = PRINCIPALS[crc32(loop.name.encode()) % len(PRINCIPALS)]
+        """Who the client is, as far as the nodes know it; "" if they do not."""
         self._ids = 0
         self._careful_until_s = CAREFUL_S
         """As long as a request may still be under way that met rules by which attempts are not told apart."""
+
+    @property
+    def owned(self) -> Owned:
+        """Return what all clients know to belong to somebody."""
+        return self._history.owned
 
     async def insist(self, command: Command, patience_s: float = 10.0) -> tuple[int, Result | None]:
         """Ask node after node until there is an outcome; return when the answered attempt left, and it."""
@@ -99,15 +110,19 @@ class Caller:
         """Ask one node once; None if there is no outcome, or none within `listens_s`."""
         timeout_s = self._timeout_s()
 
+        is_told = False
+
         async def work(node: Node) -> Any:
+            nonlocal is_told
             self._check_rules(node, command)
+            is_told = node.machine.rules >= RULES_WHOLE
             if isinstance(command, MayWait):
-                return await node.acquire(command, timeout_s)
-            return await node.submit(command, timeout_s)
+                return await node.acquire(command, timeout_s, self.principal)
+            return await node.submit(command, timeout_s, self.principal)
 
         wait_s = command.wait_ms / 1000 if isinstance(command, MayWait) else 0.0
         asked_us = self._loop.local_us()
-        number = self._history.call(self._loop.name, node_id, command, self._loop.now_us)
+        number = self._history.call(self._loop.name, node_id, command, self._loop.now_us, self.principal)
         kind: Kind = "wait" if isinstance(command, MayWait) else "command"
         is_waiting = isinstance(command, MayWait)
         allowed_s = wait_s + 2 * timeout_s if is_waiting else timeout_s
@@ -129,6 +144,8 @@ class Caller:
                 raise
         else:
             self._history.reply(number, self._loop.now_us, answer.result, answer.revision)
+            if is_told and self.principal:
+                self._history.owned.note(self.principal, command, answer.result)
             return asked_us, answer.result
         return asked_us, None
 

@@ -22,11 +22,13 @@ from lockstate.commands import (
     ForgetFence,
     IfHeld,
     LiftDelay,
+    NamespaceSettings,
     PutOff,
     ReleaseByValue,
     RenewByValue,
     ResizeSemaphore,
     Revoke,
+    SetNamespace,
     TakeRate,
     Wanted,
     WantedPermits,
@@ -69,6 +71,12 @@ SEVERAL_WINDOW_MS: Final = 1_000
 SEMAPHORES: Final = ("s0", "s1")
 ELECTIONS: Final = ("e0", "e1")
 RESOURCES: Final = ("f0", "f1")
+NAMESPACES: Final = (
+    NamespaceSettings(holds=6),
+    NamespaceSettings(lock_delay_ms_min=200, holds=9, waits=2),
+    NamespaceSettings(fences=1, waits=1),
+)
+"""What namespaces may say: nothing that would make what clients ask for a mistake of theirs."""
 FORGOTTEN: Final = "f2"
 """A resource whose fence is forgotten now and again."""
 
@@ -339,6 +347,12 @@ class ClientCommands:
             [(HoldKind.LOCK, self._settings.names), (HoldKind.SEMAPHORE, SEMAPHORES)]
         )
         return LiftDelay(self._random.choice(names), "by hand", kind, self._caller.request_id())
+
+    def namespace(self) -> SetNamespace:
+        """Return a command that sets a namespace, or ends one, around what has names."""
+        name = self._random.choice((*self._settings.names, *SEMAPHORES, *ELECTIONS, *RESOURCES))
+        settings = self._random.choice([None, None, *NAMESPACES])
+        return SetNamespace(name.partition("/")[0], settings, self._caller.request_id())
 
     def force_close(self, session_name: str) -> ForceCloseSession:
         """Return a command to end somebody's session."""

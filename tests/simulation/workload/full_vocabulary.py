@@ -6,13 +6,18 @@ from typing import Final, Protocol
 
 from lockstate.commands import (
     AcquirePermits,
+    CloseSession,
     Command,
+    KeepAlive,
     KeepAliveFor,
     MayWait,
     Proclaim,
+    Quota,
     Release,
     ReleaseOf,
+    Renew,
     RenewOf,
+    SetQuota,
     Wanted,
 )
 from lockstate.ids import SessionId
@@ -118,7 +123,11 @@ class FullVocabulary:
     async def _override(self) -> None:
         """Do what operators do to what others have, or live by another ttl from now on."""
         actor, dice = self._actor, self._actor.random.random()
-        if dice < 0.3:
+        if dice < 0.1:
+            await (self._reach_for_others() if dice < 0.08 else self._set_a_quota())
+        elif dice < 0.13:
+            await actor.caller.insist(actor.commands.namespace())
+        elif dice < 0.3:
             await self._ask_back()
         elif dice < 0.45:
             await actor.caller.insist(actor.commands.lift())
@@ -128,6 +137,31 @@ class FullVocabulary:
             await self._end_a_session()
         elif actor.holdings.sessions:
             await self._change_a_ttl(actor.random.choice(list(actor.holdings.sessions.values())))
+
+    async def _set_a_quota(self) -> None:
+        """Bound what a principal may have, or more often end that."""
+        actor, random = self._actor, self._actor.random
+        quota = random.choice(
+            [None, None, None, Quota(holds=8), Quota(4, 12, 3), Quota(cells=2, fences=1, bytes=90)]
+        )
+        command = SetQuota(random.choice(["ann", "bob", "*"]), quota, actor.caller.request_id())
+        await actor.caller.insist(command)
+
+    async def _reach_for_others(self) -> None:
+        """Use what belongs to another principal: nothing may come of it."""
+        actor, random = self._actor, self._actor.random
+        caller = actor.caller
+        if not caller.principal:
+            return
+        sessions = caller.owned.sessions_of_others(caller.principal)
+        holds = caller.owned.holds_of_others(caller.principal)
+        commands: list[Command] = []
+        if sessions:
+            commands += [KeepAlive(random.choice(sessions)), CloseSession(random.choice(sessions))]
+        if holds:
+            commands += [Renew(random.choice(holds)), Release(random.choice(holds))]
+        if commands:
+            await caller.insist(random.choice(commands), patience_s=3)
 
     async def _ask_back(self) -> None:
         """Ask for what may be our own, perhaps again with another grace, and say "not yet", perhaps twice."""

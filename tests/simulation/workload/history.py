@@ -24,6 +24,7 @@ from lockstate.results import (
     SemaphoreView,
     SessionView,
 )
+from tests.simulation.workload.owned import Owned
 
 NOT_APPLIED: Final = "not-applied"
 UNKNOWN: Final = "unknown"
@@ -162,6 +163,7 @@ class Call:
     called_us: int
     known_revision: int
     known_token: int
+    principal: str = ""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -240,14 +242,17 @@ class History:
     """By kind of result, public code of the refusal or failure, "gone" and "read"."""
     known_revision: int = 0
     known_token: int = 0
+    owned: Owned = field(default_factory=Owned)
+    """What belongs to whom."""
     _numbers: int = 0
 
     # -- commands -------------------------------------------------------------------------------------------
 
-    def call(self, client: str, node_id: str, command: Command, now_us: int) -> int:
+    def call(self, client: str, node_id: str, command: Command, now_us: int, principal: str = "") -> int:
         """Tell of a command that `client` is about to give to `node_id`; return its number.
 
-        Each call is given to its node once. A repetition is another call, on whatever node.
+        Each call is given to its node once. A repetition is another call, on whatever node. `principal` is
+        who the client is, "" if the nodes do not know.
         """
         self._numbers += 1
         call = Call(
@@ -258,6 +263,7 @@ class History:
             called_us=now_us,
             known_revision=self.known_revision,
             known_token=self.known_token,
+            principal=principal,
         )
         self.calls[call.number] = call
         for watcher in self.watchers:

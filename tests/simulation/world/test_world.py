@@ -14,7 +14,7 @@ import pytest
 
 import cluster.commands.clock
 import cluster.storage.data_directory
-from cluster.commands.outbox import new_origin
+from cluster.commands.forwarded import new_origin
 from cluster.storage.files import Files
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
 from tests.simulation.world.files import SimFiles

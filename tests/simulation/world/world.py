@@ -60,6 +60,7 @@ class World:
             segment_bytes=plan.segment_bytes,
             latency_us=12 * (plan.latency_us + plan.jitter_us + plan.far_us) + 20 * plan.sync_us,
         )
+        self.checkers.turns.are_kept = plan.limits.are_turns_kept
         self._stop_at_violation()
         raft = RaftTrace(self.checkers.raft.event, raft_file)
         self.watch = NodeObserver(self.checkers, self.trace, raft, self.now_us)

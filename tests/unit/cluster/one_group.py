@@ -92,8 +92,12 @@ class Node:
         self.links.connected.discard(peer_id)
         self.group.peer_down(peer_id)
 
-    def hear(self, leader_id: str, *, term: int = 1, commands: tuple[Command, ...] = ()) -> None:
-        """Hear a leader, which is connected; with an entry of its own clients' commands if there are any.
+    def hear(
+        self, leader_id: str, *, term: int = 1, commands: tuple[Command, ...] = (), origin: str = ""
+    ) -> None:
+        """Hear a leader, which is connected; with an entry of commands if there are any.
+
+        They are the first ones of `origin`, or of the leader's own clients.
 
         The entry is the only one behind what is committed here, and committed at once.
         """
@@ -103,7 +107,8 @@ class Node:
         assert last_term is not None
         if commands:
             encoded = [codec.encode_command(command) for command in commands]
-            batch = (f"{leader_id}.run", list(range(index, index + len(commands))), encoded)
+            first = 1 if origin else index
+            batch = (origin or f"{leader_id}.run", list(range(first, first + len(commands))), encoded)
             entries = [(b"\x00" + codec.encode_entry(0, [batch]), index + 1, term)]
         message = AppendEntries(
             term=term,

@@ -219,6 +219,10 @@ def test_wrong_values_are_named(arguments: list[str], environ: dict[str, str], m
         ('heartbeat_ms = "100"', "heartbeat_ms: '100' (key heartbeat_ms in {path}): must be a whole number"),
         ("heartbeat_ms = true", "heartbeat_ms: True (key heartbeat_ms in {path}): must be a whole number"),
         ("heartbeat_ms = 1.5", "heartbeat_ms: 1.5 (key heartbeat_ms in {path}): must be a whole number"),
+        (
+            "requests_per_second = 1000001",
+            "requests_per_second: 1000001 (key requests_per_second in {path}): must be 0",
+        ),
         ("heartbeat_ms = 1", "heartbeat_ms: 1 (key heartbeat_ms in {path}): must be 10 to"),
         ("node_id", "config: '{path}': is no TOML file"),
     ],
@@ -319,6 +323,10 @@ def test_tls_comes_with_its_files() -> None:
         (["--tls-cert", "c.pem"], "tls_key: '' (default): a certificate and its key are given together"),
         (["--tls-key", "k.pem"], "tls_cert: '' (default): a certificate and its key are given together"),
         (["--tls-client-ca", "ca.pem"], "tls_client_ca: 'ca.pem' (flag --tls-client-ca): needs tls_cert"),
+        (
+            ["--tls-cert", "c.pem", "--tls-key", "k.pem", "--tls-revoked", "r"],
+            "tls_revoked: 'r' (flag --tls-revoked): needs tls_client_ca",
+        ),
         (["--tls-cert", "", "--tls-key", "k.pem"], "tls_cert: '' (flag --tls-cert): must name a file"),
     ],
 )
@@ -355,6 +363,10 @@ def test_tls_between_nodes_comes_with_its_files() -> None:
         (PEER_FILES[2:], "peer_cert: '' (default): peer_cert, peer_key, peer_ca are given together"),
         (PEER_FILES[:4], "peer_ca: '' (default): peer_cert, peer_key, peer_ca are given together"),
         (["--peer-tls", "dial"], "peer_tls: 'dial' (flag --peer-tls): needs peer_cert, peer_key, peer_ca"),
+        (
+            ["--peer-revoked", "r"],
+            "peer_revoked: 'r' (flag --peer-revoked): needs peer_cert, peer_key, peer_ca",
+        ),
         ([*PEER_FILES, "--peer-tls", "on"], "peer_tls: 'on' (flag --peer-tls): must be one of off, accept"),
         ([*PEER_FILES, "--peer-ca", ""], "peer_ca: '' (flag --peer-ca): must name a file"),
     ],

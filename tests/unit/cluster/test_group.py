@@ -5,9 +5,13 @@ import itertools
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from cluster.commands.outbox import Forwarded
+from cluster import rare_proposals
+from cluster.commands.forwarded import Forwarded
+from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
+from cluster.consensus.compaction import LogRoom
 from cluster.consensus.messages import NewerTerm
 from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown, WaitCutOff
 from cluster.peers import objections
@@ -15,12 +19,21 @@ from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.storage.data_directory import DataDir
 from lockstate import codec, limits, snapshot
-from lockstate.commands import Acquire, Barrier, CloseSession, Command, OpenSession, Release
+from lockstate.commands import (
+    Acquire,
+    Barrier,
+    CloseSession,
+    Command,
+    KeepAlive,
+    OpenSession,
+    Release,
+    Wanted,
+)
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Granted, Reason, Refused, Released, SessionClosed, SessionOpened
-from lockstate.versions import RULES_NEWEST
+from lockstate.versions import RULES_NEWEST, RULES_WHOLE
 from tests.unit.cluster.one_group import (
     ALONE,
     AMONG_THREE,
@@ -46,8 +59,15 @@ def acquire(hold_id: str, *, wait_ms: int = 0) -> Acquire:
 
 def batch(origin: str, term: int, *commands: Command, first: int = 1) -> Forwarded:
     """Return commands that a follower forwards to the leader of a term."""
+    return Forwarded(*sent_batch(origin, term, *commands, first=first))
+
+
+def sent_batch(
+    origin: str, term: int, *commands: Command, first: int = 1
+) -> tuple[int, str, list[int], list[bytes]]:
+    """Return the same as it is sent."""
     seqs = list(range(first, first + len(commands)))
-    return Forwarded(term, origin, seqs, [codec.encode_command(command) for command in commands])
+    return term, origin, seqs, [codec.encode_command(command) for command in commands]
 
 
 # -- a group that leads -------------------------------------------------------------------------------------
@@ -101,6 +121,95 @@ async def test_one_voter_that_knows_less_holds_the_rules_back(
         for known in (0, 1, RULES_NEWEST):
             monkeypatch.setattr(node.group.peering, "rules_known", lambda _, known=known: known)
             assert node.group._rare._rules_known_by_all() == known
+
+
+async def test_a_follower_that_is_behind_asks_in_the_name_of_its_clients(tmp_path: Path) -> None:
+    """It does not know rules 9 yet, and reaches nothing of another principal."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        await until(lambda: group.machine.rules == RULES_NEWEST)
+        await group.requests.acquire(acquire("h1"), DEADLINE_S, "ann")
+        term = group.replica.role.term
+        sent = batch("n2.run", term, Release(HoldId("h1")), OPEN)
+        group.forwarded(Forwarded(term, sent.origin, sent.seqs, sent.commands, ["bob", "bob"]))
+        await until(lambda: bool(group.machine.state.sessions))
+        assert group.machine.lock("a").state == "held"
+        assert set(group.machine.state.principals.rows.values()) == {"ann", "bob"}
+
+
+@pytest.mark.parametrize("is_member_away", [False, True])
+async def test_what_is_made_in_the_first_moments_of_a_cluster_belongs_to_who_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_member_away: bool
+) -> None:
+    """It waits until the rules know principals, which takes milliseconds when all members are there."""
+    async with made(tmp_path, *ALONE) as node:
+        group = node.group
+        if is_member_away:  # then nobody waits for ever
+            monkeypatch.setattr(group._rare.rules_advance, "_known_by_all", lambda: 0)
+            monkeypatch.setattr(rare_proposals, "PATIENCE_S", 0.1)
+        asking = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S, "ann"))
+        await settle()
+        group.loop.start()
+        await asking
+        assert list(group.machine.state.principals.rows.values()) == ([] if is_member_away else ["ann"])
+
+
+@pytest.mark.parametrize(
+    ("known", "awaits"),
+    [({}, True), ({"n2": RULES_WHOLE}, True), ({"n2": RULES_WHOLE - 1}, False), ({"n2": 1, "n3": 9}, False)],
+)
+async def test_nobody_waits_for_members_of_earlier_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: dict[str, int], *, awaits: bool
+) -> None:
+    """In the middle of an upgrade, clients are served as before; who is away may be of any release."""
+    async with following(tmp_path) as node:
+        monkeypatch.setattr(node.group.peering, "rules_known", lambda node_id: known.get(node_id, 0))
+        assert node.group._rare.awaits_principals() is awaits
+
+
+async def test_nobody_waits_for_rules_where_something_could_end_meanwhile(tmp_path: Path) -> None:
+    """A leader of an upgraded cluster, whose last member is away just now, lets keepalives pass."""
+    async with following(tmp_path) as node:
+        assert node.group._rare.awaits_principals()
+        node.hear("n1", commands=(OPEN,))
+        await until(lambda: node.group.machine.state.sessions)
+        assert not node.group._rare.awaits_principals()
+
+
+@pytest.mark.parametrize(("ttl_ms", "waits"), [(60_000, True), (100, False)])
+async def test_keepalives_wait_for_company_unless_something_ends_soon(
+    tmp_path: Path, *, ttl_ms: int, waits: bool
+) -> None:
+    """A session that is kept alive in time does not end for an entry that is spared."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        await group.requests.submit(OpenSession(SessionId("s1"), ttl_ms), DEADLINE_S)
+        group._patience.proposed()
+        keeping = batch("n2.run", group.replica.role.term, KeepAlive(SessionId("s1")))
+        group._batcher.add(keeping.origin, keeping.seqs, keeping.commands)
+        assert group.has_entry() is not waits
+        await until(lambda: group.machine.applied_seq("n2.run") == 1)
+
+
+async def test_what_has_no_room_in_the_log_is_not_looked_at_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer's ticks look: a node whose disk is full has other things to do."""
+    async with leading_alone(tmp_path) as node:
+        group, looks = node.group, 0
+        has_entry = group.has_entry
+
+        def look() -> bool:
+            nonlocal looks
+            looks += 1
+            return has_entry()
+
+        monkeypatch.setattr(group, "has_entry", look)
+        monkeypatch.setattr(group, "log_room", lambda: LogRoom.NOTHING)
+        group.forwarded(batch("n2.run", group.replica.role.term, OPEN))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert 1 <= looks < 10
 
 
 async def test_entries_are_of_the_format_of_the_active_rules(tmp_path: Path) -> None:
@@ -279,8 +388,45 @@ async def test_commands_go_to_the_leader_in_one_frame(tmp_path: Path) -> None:
         group = node.group
         asking = [asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S)) for _ in range(2)]
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(group.outbox.origin, 1, OPEN, OPEN))]
+        assert node.links.take(FrameKind.FORWARD) == [("n1", sent_batch(group.outbox.origin, 1, OPEN, OPEN))]
         group.outbox.close(ShuttingDown("stops"), OutcomeUnknown("stops"))
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("rules_known", "told"), [(RULES_WHOLE - 1, []), (RULES_WHOLE, [["ann"]])])
+async def test_who_asks_is_told_to_leaders_that_can_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules_known: int, told: list[list[str]]
+) -> None:
+    """Release 0.1.0 cuts the link of a node that sends it one field more than it knows."""
+    async with following(tmp_path) as node:
+        group = node.group
+        monkeypatch.setattr(group.peering, "rules_known", lambda _: rules_known)
+        asking = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S, "ann"))
+        await settle()
+        ((_, forwarded),) = node.links.take(FrameKind.FORWARD)
+        assert forwarded == (*sent_batch(group.outbox.origin, 1, OPEN), *told)
+        asking.cancel()
+
+
+async def test_who_waits_for_what_is_given_up_has_its_turn_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody sends anything on a node without clients: what gets its number in the look is sent by it."""
+    async with following(tmp_path) as node:
+        group = node.group
+        monkeypatch.setattr(group.requests, "_load", lambda _: UNDER_WAY_LOAD_MAX)
+        asking = [asyncio.create_task(group.requests.submit(OPEN, timeout_s)) for timeout_s in (0.01, 5.0)]
+        await settle()
+        assert node.links.take(FrameKind.FORWARD) == [("n1", sent_batch(group.outbox.origin, 1, OPEN))]
+        given_up_s = asyncio.get_running_loop().time() + 0.01
+        await until(lambda: asyncio.get_running_loop().time() > given_up_s)
+        group.time_passed()
+        await settle()
+        assert node.links.take(FrameKind.FORWARD) == [
+            ("n1", sent_batch(group.outbox.origin, 1, OPEN, first=2))
+        ]
+        for task in asking:
+            task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
 
@@ -293,7 +439,7 @@ async def test_commands_wait_while_nobody_leads(tmp_path: Path) -> None:
         node.links.sent.clear()
         node.hear("n3", term=4)
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(node.group.outbox.origin, 4, OPEN))]
+        assert node.links.take(FrameKind.FORWARD) == [("n3", sent_batch(node.group.outbox.origin, 4, OPEN))]
         asking.cancel()
 
 
@@ -307,7 +453,7 @@ async def test_a_change_of_role_sends_everything_again(tmp_path: Path) -> None:
         changes = group.metrics.leadership_changes
         node.hear("n3", term=2)
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(group.outbox.origin, 2, OPEN, OPEN))]
+        assert node.links.take(FrameKind.FORWARD) == [("n3", sent_batch(group.outbox.origin, 2, OPEN, OPEN))]
         assert group.metrics.commands_resent == 2
         assert group.metrics.leadership_changes == changes + 1
         for task in asking:
@@ -326,12 +472,12 @@ async def test_a_new_connection_with_the_leader_sends_everything_again(tmp_path:
         await settle()
         origin = group.outbox.origin
         assert node.links.take(FrameKind.FORWARD) == [
-            ("n1", batch(origin, 0)),
-            ("n1", batch(origin, 1, OPEN)),
+            ("n1", sent_batch(origin, 0)),
+            ("n1", sent_batch(origin, 1, OPEN)),
         ]
         node.connect("n3")
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(origin, 0))]
+        assert node.links.take(FrameKind.FORWARD) == [("n3", sent_batch(origin, 0))]
         asking.cancel()
 
 
@@ -342,6 +488,30 @@ async def test_a_follower_answers_from_its_own_apply(tmp_path: Path) -> None:
         await settle()
         assert node.group.machine.lock("a").state == "held"
         assert node.group.metrics.commands == {}
+
+
+async def test_what_waits_for_its_turn_is_sent_when_something_has_ended(tmp_path: Path) -> None:
+    """Of what claims many names as much is under way as an entry takes; nothing else waits for that."""
+    async with following(tmp_path) as node:
+        group, asked = node.group, [deep("h1"), deep("h2"), acquire("h3")]
+        origin = group.outbox.origin
+        asking = [asyncio.create_task(group.requests.acquire(each, DEADLINE_S)) for each in asked]
+        await settle()
+        sent = sent_batch(origin, 1, asked[0], asked[2])
+        assert node.links.take(FrameKind.FORWARD) == [("n1", sent)]
+        node.hear("n1", commands=(asked[0],), origin=origin)
+        await settle()
+        assert isinstance((await asking[0]).result, Granted)
+        ((_, forwarded),) = node.links.take(FrameKind.FORWARD)
+        assert forwarded == (1, origin, [3], [codec.encode_command(asked[1])])
+        for task in asking[1:]:
+            task.cancel()
+
+
+def deep(hold_id: str) -> Acquire:
+    """Return a request with about as many names as a request may have."""
+    locks = tuple(Wanted(f"{hold_id}/{place}" + "/part" * 28) for place in range(64))
+    return msgspec.structs.replace(acquire(hold_id), name="", locks=locks)
 
 
 async def test_a_leader_that_cannot_be_reached_is_none(tmp_path: Path) -> None:

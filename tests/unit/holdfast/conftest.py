@@ -7,7 +7,9 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 import holdfast
-from tests.support.both_clients import KINDS, client_of
+from holdfast._stream_link import LABELS
+from lockstate.records import Session
+from tests.support.both_clients import KINDS, WAYS, client_of
 from tests.unit.http_api.serving import Served, serving
 
 NewClient = Callable[..., AbstractAsyncContextManager[holdfast.Client]]
@@ -16,10 +18,18 @@ NewClient = Callable[..., AbstractAsyncContextManager[holdfast.Client]]
 @pytest.fixture(params=KINDS)
 def new_client(request: pytest.FixtureRequest) -> NewClient:
     """Make a client of each kind."""
-    kind: str = request.param
+    return _maker(request.param)
 
+
+@pytest.fixture(params=[(kind, way) for kind in KINDS for way in WAYS], ids="-".join)
+def new_client_of_each_way(request: pytest.FixtureRequest) -> NewClient:
+    """Make a client of each kind, which goes over HTTP or over a stream."""
+    return _maker(*request.param)
+
+
+def _maker(kind: str, way: str = "") -> NewClient:
     def make(nodes: str | list[str], **options: object) -> AbstractAsyncContextManager[holdfast.Client]:
-        return client_of(kind, nodes, **options)
+        return client_of(kind, nodes, way=way, **options)
 
     return make
 
@@ -29,3 +39,8 @@ async def a_node(*allow_priority: str) -> AsyncIterator[tuple[Served, str]]:
     """Give a real node with a real state machine, and its URL."""
     async with serving(allow_priority=allow_priority) as served:
         yield served, f"http://127.0.0.1:{served.port}"
+
+
+def sessions_of(served: Served) -> list[Session]:
+    """Return the sessions at a node, but for those of the streams of clients."""
+    return [each for each in served.node.machine.state.sessions.values() if each.labels != LABELS]

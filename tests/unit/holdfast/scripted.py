@@ -58,6 +58,14 @@ class ScriptedNode:
             await site.stop()
         return await reset(request)
 
+    async def answer_and_go(self, step: Step, request: web.Request) -> web.StreamResponse:
+        """Answer, and listen no more."""
+        for site in list(self._runner.sites):
+            await site.stop()
+        response = await step(request)
+        response.force_close()
+        return response
+
     def then(self, step: Step) -> None:
         """Take this step next, and last."""
         self._script = [step]
@@ -65,7 +73,7 @@ class ScriptedNode:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if request.path == wire.LIVEZ:
             return await silence(request) if self.is_hung else web.Response()
-        timeout_ms = int(request.headers[wire.HEADER_TIMEOUT_MS])
+        timeout_ms = int(request.headers.get(wire.HEADER_TIMEOUT_MS, "0"))
         self.seen.append(Seen(request.method, request.raw_path, await request.read(), timeout_ms))
         step = self._script.pop(0) if len(self._script) > 1 else self._script[0]
         return await step(request)

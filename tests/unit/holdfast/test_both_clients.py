@@ -10,10 +10,16 @@ import holdfast
 from holdfast import _operations
 from holdfast._transport import Transport
 from lockstate.owners import session_name
-from tests.unit.holdfast.conftest import NewClient, a_node
+from tests.unit.holdfast.conftest import NewClient, a_node, sessions_of
 from tests.unit.http_api.serving import Served
 
 DEADLINE_S = 60
+
+
+@pytest.fixture
+def new_client(new_client_of_each_way: NewClient) -> NewClient:
+    """Let every test here run over HTTP and over a stream."""
+    return new_client_of_each_way
 
 
 async def _until(condition: Callable[[], object]) -> None:
@@ -470,13 +476,13 @@ async def test_what_a_session_holds_ends_with_it(new_client: NewClient) -> None:
         async with client.session(ttl=15, labels={"host": "rack-3"}) as session:
             one = await client.lock("a", session=session).acquire()
             two = await client.lock("b", session=session).acquire()
-            (at_node,) = served.node.machine.state.sessions.values()
+            (at_node,) = sessions_of(served)
             assert at_node.labels == {"host": "rack-3"}
             assert one.is_valid
             await two.release()
             assert session.is_valid
         assert (session.reason, one.reason, two.reason) == ("released", "released", "released")
-        assert (_holds(served), len(served.node.machine.state.sessions)) == (0, 0)
+        assert (_holds(served), len(sessions_of(served))) == (0, 0)
 
 
 async def test_a_session_that_was_lost_takes_its_holds_along(new_client: NewClient) -> None:
@@ -511,7 +517,7 @@ async def test_an_election_is_won_told_and_observed(new_client: NewClient) -> No
             assert leader.value == "10.0.0.1:8080"
         while await anext(observed) is not None:
             """The new value may be seen before the end."""
-        assert len(served.node.machine.state.sessions) == 0
+        assert len(sessions_of(served)) == 0
 
 
 async def test_a_watch_misses_nothing(new_client: NewClient) -> None:
@@ -559,13 +565,13 @@ async def test_a_session_is_watched_to_its_end(new_client: NewClient) -> None:
         session = await client.session().open()
         watch = session.watch()
         await watch.begin()
-        (opened,) = served.node.machine.state.sessions.values()
+        (opened,) = sessions_of(served)
         await other.force_close_session(session_name(opened), reason="because")
         assert [event.event async for event in watch] == ["session-forced"]
         assert session_id not in str(events)
         with pytest.raises(holdfast.SessionExpired):
             await anext(session.watch())
-        assert len(served.node.machine.state.sessions) == 0
+        assert len(sessions_of(served)) == 0
 
 
 async def test_a_fence_refuses_smaller_tokens(new_client: NewClient) -> None:
@@ -696,7 +702,7 @@ async def test_closing_a_client_releases_what_it_keeps(new_client: NewClient) ->
             await client.acquire("b")
             assert _holds(served) == 2
         assert kept.reason == "released"
-        assert (_holds(served), len(served.node.machine.state.sessions)) == (1, 0)
+        assert (_holds(served), len(sessions_of(served))) == (1, 0)
 
 
 async def test_a_forced_release_is_heard_of(new_client: NewClient) -> None:

@@ -202,6 +202,26 @@ async def test_a_late_grant_is_renewed_before_it_is_handed_out() -> None:
         assert hold.is_valid
 
 
+async def test_a_late_grant_that_nobody_confirms_was_applied_perhaps() -> None:
+    """No node answers when it is to be renewed, nor when it is given back: it is held until its lease ends.
+
+    So it must not be said to be surely not applied, which is what the renewal was.
+    """
+
+    async def late_and_last(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.2)
+        return await node.answer_and_go(granted(expires_in_ms=500), request)
+
+    async with (
+        ScriptedNode(late_and_last) as node,
+        holdfast.Client([node.url], timeout=0.3) as client,
+    ):
+        with pytest.raises(holdfast.OutcomeUnknown, match="granted too late") as caught:
+            await client.acquire("a/b", ttl=0.5, timeout=5)
+        assert isinstance(caught.value.__cause__, holdfast.Unavailable)
+        assert [request.path for request in node.seen] == ["/v1/locks/acquire"]
+
+
 async def test_a_grant_that_is_over_is_lost() -> None:
     """A hold that ended before its grant was heard of is LeaseLost, never a Hold."""
     script = (granted(expires_in_ms=0), problem("lease-expired"))

@@ -17,7 +17,7 @@ import pytest
 import holdfast
 from holdfast import _completion, _exit_codes
 from holdfast.__main__ import _main, build_parser
-from holdfast._read_commands import AUDITED
+from holdfast._audit_command import AUDITED
 from lockstate.results import EventKind
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, answer
@@ -169,6 +169,34 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         assert json.loads(out) == {"highest_token": 9}
         _, out, _ = await line("audit", "disk")
         assert "reason=a new disk" in out
+
+
+async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixture[str]) -> None:
+    """All of a name or the one with a token; another kind or token, and a delay that cannot be, are told."""
+    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+        line = Line(url, capsys)
+        why = ("--reason", "it hangs")
+        first = await client.semaphore("gpu", limit=2).acquire()
+        await client.semaphore("gpu", limit=2).acquire()
+        leader = await client.election("primary").acquire()
+        code, _, err = await line("force", "release", "gpu", *why)
+        assert (code, "wrong-kind" in err) == (124, True)
+        one = ("force", "release", "gpu", "--kind", "semaphore", "--token", str(first.token))
+        code, out, _ = await line(*one, *why)
+        assert [each["token"] for each in json.loads(out)["released"]] == [first.token]
+        code, _, err = await line(*one, *why)
+        assert (code, "not-holder" in err) == (124, True)
+        await line("force", "release", "gpu", "--kind", "semaphore", "--lock-delay", "1h", *why)
+        seen = await client.get_semaphore("gpu")
+        assert (seen.holders, seen.available) == ((), 1)
+        depose = ("force", "release", "primary", "--kind", "election")
+        code, _, err = await line(*depose, "--lock-delay", "1s", *why)
+        assert (code, "an election has none" in err) == (2, True)
+        code, out, _ = await line(*depose, *why)
+        assert (code, [each["token"] for each in json.loads(out)["released"]]) == (0, [leader.token])
+        assert await client.election("primary").leader() is None
+        with pytest.raises(ValueError, match="must be one of lock, semaphore, election"):
+            await client.force_release("a", reason="a test", kind="cell")  # type: ignore[arg-type]
 
 
 async def test_cells_are_read_and_written(capsys: pytest.CaptureFixture[str]) -> None:

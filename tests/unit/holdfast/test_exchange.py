@@ -7,7 +7,7 @@ import holdfast
 from holdfast import _exchange, wire
 from holdfast._errors import _REFUSALS
 from holdfast._exchange import ATTEMPT_S_MAX, PROBE_S, Answered, Attempt, Exchange, Retry
-from holdfast._operation import Operation, TimedAnswer
+from holdfast._operation import Operation, TimedAnswer, write
 
 
 def _body(answer: TimedAnswer) -> bytes:
@@ -15,7 +15,7 @@ def _body(answer: TimedAnswer) -> bytes:
 
 
 READ = Operation(method="GET", path="/", read=_body)
-WRITE = Operation(method="POST", path="/", read=_body, body=b"{}", request_id="r")
+WRITE = write("/", {"request_id": "r"}, _body)
 
 
 def _new(operation: Operation[bytes] = WRITE, *, nodes: int = 3, timeout_s: float = 10.0) -> Exchange[bytes]:
@@ -129,7 +129,7 @@ def test_an_answer_knows_when_it_was_asked_for() -> None:
 def test_an_attempt_is_what_goes_over_the_wire() -> None:
     """It carries the operation as it is, with the headers that tell the node its id and our patience."""
     attempt = _new().attempt(100.0)
-    assert (attempt.method, attempt.path, attempt.body) == ("POST", "/", b"{}")
+    assert (attempt.method, attempt.path, attempt.body) == ("POST", "/", b'{"request_id":"r"}')
     assert attempt.headers == {
         wire.HEADER_TIMEOUT_MS: "3000",
         wire.HEADER_REQUEST_ID: "r",
@@ -159,7 +159,7 @@ def test_a_url_that_no_node_has_is_refused(url: str) -> None:
 def test_every_code_is_refused_or_repeated_as_the_table_says() -> None:
     """Each code of the public table is repeated, refused or unknown, by its status."""
     for code, kind in wire.PROBLEMS.items():
-        if kind.status in {421, 429, 503, 504}:
+        if kind.status in {421, 429, 503, 504} and code != "quota-exceeded":
             step = _new().on_answer(kind.status, _problem(code), now_s=100.0, jitter=0)
             assert isinstance(step, Retry)
         elif code == "internal":
@@ -170,6 +170,43 @@ def test_every_code_is_refused_or_repeated_as_the_table_says() -> None:
                 _new().on_answer(kind.status, _problem(code), now_s=100.0, jitter=0)
             assert caught.value.code == code
     assert set(_REFUSALS) <= set(wire.PROBLEMS)
+
+
+def test_a_quota_of_requests_is_no_end() -> None:
+    """Another node has room, and this one later; what a principal holds goes by itself nowhere."""
+    exchange, asked, delays_s = _new(), [], []
+    for retry_after_ms in (800, 60_000, 400, 800):
+        asked.append(exchange.attempt(100.0).node)
+        body = _problem("quota-exceeded", retry_after_ms=retry_after_ms, quota="requests")
+        step = exchange.on_answer(429, body, now_s=100.0, jitter=0)
+        assert isinstance(step, Retry)
+        delays_s.append(step.delay_s)
+    assert asked == [0, 1, 2, 2]  # the last one as the first that has room again
+    assert delays_s == [0, 0, pytest.approx(0.4), pytest.approx(0.8)]
+    with pytest.raises(holdfast.QuotaExceeded):
+        _new().on_answer(429, _problem("quota-exceeded", quota="holds"), now_s=100.0, jitter=0)
+
+
+def test_a_node_without_room_is_not_asked_while_another_one_fails() -> None:
+    """It is asked when it said so; the others as always until then."""
+    exchange = _new(nodes=2)
+    body = _problem("quota-exceeded", retry_after_ms=2000, quota="requests")
+    assert exchange.on_answer(429, body, now_s=100.0, jitter=0) == Retry(0)
+    for _ in range(3):
+        assert exchange.attempt(100.0).node == 1
+        assert exchange.on_silence("reset", was_sent=False, now_s=100.0, jitter=0).delay_s < 0.5
+    exchange.on_silence("reset", was_sent=False, now_s=102.0, jitter=0)
+    assert exchange.attempt(102.0).node == 0
+
+
+def test_nodes_that_all_have_no_room_in_time_are_given_up() -> None:
+    """Nobody waits for what would come behind the deadline."""
+    exchange = _new(nodes=2)
+    body = _problem("quota-exceeded", retry_after_ms=60_000, quota="requests")
+    assert exchange.on_answer(429, body, now_s=100.0, jitter=0) == Retry(0)
+    with pytest.raises(holdfast.Unavailable) as caught:
+        exchange.on_answer(429, body, now_s=100.0, jitter=0)
+    assert caught.value.code == "quota-exceeded"
 
 
 def test_a_driver_needs_neither_a_loop_nor_a_thread() -> None:

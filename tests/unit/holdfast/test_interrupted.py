@@ -16,8 +16,9 @@ import pytest
 from aiohttp import web
 
 import holdfast
-from holdfast import _portal, _sync_holds, _transport
-from tests.unit.holdfast.conftest import a_node
+from holdfast import _attempts, _portal, _sync_holds
+from tests.support.both_clients import WAYS, take
+from tests.unit.holdfast.conftest import a_node, sessions_of
 from tests.unit.holdfast.scripted import ScriptedNode, granted, problem, released, reset
 from tests.unit.holdfast.test_loops_and_forks import exit_code
 from tests.unit.http_api.serving import Served
@@ -30,7 +31,7 @@ async def _nothing_left(served: Served) -> None:
     """Wait until nothing is held or waited for, and no session is open."""
     state = served.node.machine.state
     async with asyncio.timeout(DEADLINE_S):
-        while state.holds or state.tickets or state.sessions:  # noqa: ASYNC110 - no event to await
+        while state.holds or state.tickets or sessions_of(served):  # noqa: ASYNC110 - no event to await
             await asyncio.sleep(0.002)
 
 
@@ -71,13 +72,15 @@ async def _transaction(client: holdfast.Client) -> None:
         await transaction.write(holdfast.CellPut("a", "1"))
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("work", [_block, _plain, _permits, _session, _election, _transaction])
 async def test_a_cancellation_at_any_point_leaves_nothing_held(
-    work: Callable[[holdfast.Client], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch
+    work: Callable[[holdfast.Client], Coroutine[Any, Any, None]], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task is cancelled after each number of turns of the loop, until it ends before that."""
-    monkeypatch.setattr(_transport, "ANSWER_S", 30.0)  # all is granted at once, on a slow machine, too
+    monkeypatch.setattr(_attempts, "ANSWER_S", 30.0)  # all is granted at once, on a slow machine, too
     async with a_node() as (served, url), holdfast.Client(url) as client:
+        await take(client, way)
         await work(client)
         turns = 0
         while True:
@@ -92,13 +95,15 @@ async def test_a_cancellation_at_any_point_leaves_nothing_held(
             await _nothing_left(served)
             turns += 1
         await task
-        assert turns > 10
+        assert turns > 5
 
 
-async def test_a_cancelled_wait_leaves_the_queue() -> None:
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_cancelled_wait_leaves_the_queue(way: str) -> None:
     """A task that waits for a lock is cancelled at any point before, while and after the lock gets free."""
     async with a_node() as (served, url), holdfast.Client(url) as first, holdfast.Client(url) as second:
-        for turns in range(0, 120, 3):
+        await take(second, way)
+        for turns in range(80):
             hold = await first.acquire("a")
             waiting = asyncio.create_task(_short_block(second))
             releasing = asyncio.create_task(first.release(hold))
@@ -112,7 +117,7 @@ async def test_a_cancelled_wait_leaves_the_queue() -> None:
 
 async def test_a_lost_answer_is_looked_for_when_the_caller_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """An acquire that may have been applied is asked for again after a cancellation, and released."""
-    monkeypatch.setattr(_transport, "WITHDRAW_AFTER_S", 30.0)
+    monkeypatch.setattr(_attempts, "WITHDRAW_AFTER_S", 30.0)
     again = asyncio.Event()
 
     async def second(request: web.Request) -> web.StreamResponse:
@@ -186,12 +191,14 @@ class Interrupter:
         return self
 
 
-async def test_an_interrupt_at_any_line_leaves_nothing_held() -> None:
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_interrupt_at_any_line_leaves_nothing_held(way: str) -> None:
     """A thread that enters a lock is interrupted before each line that it runs for it."""
     async with a_node() as (served, url):
         loop = asyncio.get_running_loop()
         client = holdfast.SyncClient(url)
         await asyncio.to_thread(client.inspect, "a")  # the thread of the loop runs from here on
+        await asyncio.to_thread(_portal.Call(lambda: take(client._client, way)).run)
 
         def enter(interrupter: Interrupter) -> None:
             lock = client.lock("a")

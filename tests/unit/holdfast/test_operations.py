@@ -18,8 +18,8 @@ from holdfast import (
 )
 from holdfast._lease import Lease
 from holdfast._operation import Operation, TimedAnswer
-from holdfast._operations import Wanted
 from holdfast._values import Taken
+from holdfast._wanted import Wanted
 from tests.support import http_contract
 
 FULL = Wanted(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")
@@ -53,7 +53,12 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.LOCK_RELEASE, _operations.release("lock", "h")),
         (wire.LOCK_CONVERT, _operations.convert("h", "shared", 5)),
         (wire.LOCK_ADD, _operations.add("h", ("b",), "shared", "node", 5)),
-        (wire.LOCK_FORCE_RELEASE, _operations.force_release("a", "why", 5)),
+        (wire.LOCK_FORCE_RELEASE, _override_operations.force_release("lock", "a", "why", 5, token=1)),
+        (
+            wire.SEMAPHORE_FORCE_RELEASE,
+            _override_operations.force_release("semaphore", "a", "why", 5, token=1),
+        ),
+        (wire.ELECTION_DEPOSE, _override_operations.force_release("election", "a", "why", 0, token=1)),
         (wire.SESSION_FORCE_CLOSE, _override_operations.force_close_session("s-1", "why")),
         (wire.LOCK_LIFT_DELAY, _override_operations.lift_delay("lock", "a", "why")),
         (wire.SEMAPHORE_LIFT_DELAY, _override_operations.lift_delay("semaphore", "a", "why")),

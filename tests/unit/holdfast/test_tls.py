@@ -46,14 +46,14 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("wants_clients", [True, False])
 async def test_a_client_uses_locks_and_watches(
-    certificates: Certificates, new_client: NewClient, *, wants_clients: bool
+    certificates: Certificates, new_client_of_each_way: NewClient, *, wants_clients: bool
 ) -> None:
     """All that there is goes through TLS."""
     tls = certificates.tls(is_known=wants_clients)
     async with (
         tls_node(certificates.files(wants_clients=wants_clients)) as (_, url),
-        new_client(url, tls=tls) as client,
-        new_client(url, tls=tls) as other,
+        new_client_of_each_way(url, tls=tls) as client,
+        new_client_of_each_way(url, tls=tls) as other,
     ):
         watch = client.watch("a")
         await watch.begin()

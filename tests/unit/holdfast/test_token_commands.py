@@ -48,8 +48,8 @@ def test_no_two_tokens_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(
     "words",
-    [("worker", "write"), ("worker", "admin@jobs"), ("a b", "read"), ("worker", ""), ("worker", "read@jobs/"),
-     ("worker", "read", "--until", "soon")],
+    [("worker", "write"), ("worker", "metrics@jobs"), ("a b", "read"), ("worker", ""),
+     ("worker", "read@jobs/"), ("worker", "read", "--until", "soon")],
 )  # fmt: skip
 def test_a_wrong_line_leaves_no_token_behind(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

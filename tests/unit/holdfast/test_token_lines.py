@@ -77,7 +77,7 @@ def test_an_end_is_a_day_or_a_moment(text: str, moment: int) -> None:
         (f"{HASH} read@a%zz", "prefix: a % must be followed by two hexadecimal digits"),
         (f"{HASH} read@a%ff", "prefix: is not valid UTF-8"),
         (f"{HASH} read@{'/'.join('a' * 300)}", "prefix (not shown"),
-        (f"{HASH} admin@jobs", "right admin: is about the whole cluster: give it without @'jobs'"),
+        (f"{HASH} metrics@jobs", "right metrics: is about the whole cluster: give it without @'jobs'"),
         (f"{HASH} read,metrics@jobs", "right metrics: is about the whole cluster"),
         (f"{HASH} read@a acquire@a", "rights for 'a': are given twice"),
         (f"{HASH} read acquire@", "rights for 'everything': are given twice"),

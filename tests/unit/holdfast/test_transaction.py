@@ -6,9 +6,15 @@ import pytest
 
 import holdfast
 from holdfast.testing import Flaky, MemoryCluster
-from tests.unit.holdfast.conftest import NewClient, a_node
+from tests.unit.holdfast.conftest import NewClient, a_node, sessions_of
 
 DEADLINE_S = 60
+
+
+@pytest.fixture
+def new_client(new_client_of_each_way: NewClient) -> NewClient:
+    """Let every test here run over HTTP and over a stream."""
+    return new_client_of_each_way
 
 
 async def test_everything_is_released_in_one_request(new_client: NewClient) -> None:
@@ -28,7 +34,7 @@ async def test_everything_is_released_in_one_request(new_client: NewClient) -> N
             assert (holder.owner, holder.labels) == ("me", {"job": "transfer"})
             released = [command for command, _ in served.node.begun if type(command).__name__ == "Release"]
         assert released == []
-        assert (len(state.holds), len(state.sessions)) == (0, 0)
+        assert (len(state.holds), len(sessions_of(served))) == (0, 0)
         assert {hold.reason for hold in (first, both, permits)} == {"released"}
         assert transaction.reason == "released"
         assert not first.lost.is_set()
@@ -126,7 +132,7 @@ async def test_the_loss_of_one_is_the_loss_of_all(new_client: NewClient) -> None
                 assert transaction.reason == "lease-expired"
                 assert transaction.lost.is_set()
         async with asyncio.timeout(DEADLINE_S):
-            while served.node.machine.state.sessions:  # noqa: ASYNC110 - no event to await
+            while sessions_of(served):  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.005)
 
 
@@ -137,7 +143,7 @@ async def test_an_error_of_the_block_releases_everything(new_client: NewClient) 
             async with client.transaction() as transaction:
                 await transaction.acquire("a")
                 raise ZeroDivisionError
-        assert not served.node.machine.state.sessions
+        assert not sessions_of(served)
         with pytest.raises(holdfast.LeaseLost):
             await transaction.acquire("a")
 

@@ -17,6 +17,7 @@ from http_api.app import build_server
 from http_api.server.authentication import Authentication, Principals
 from http_api.server.callers import Callers
 from http_api.server.connection_room import RoomLimits
+from http_api.server.request_rates import RequestRates
 from http_api.server.tls_gate import TlsDoor
 from tests.support import http_contract
 from tests.support.local_node import LocalNode
@@ -136,6 +137,7 @@ async def serving(
     tokens: bytes | None = None,
     allow_priority: Sequence[str] = (),
     allow_no_deadline: Sequence[str] = ("batch",),
+    rates: RequestRates | None = None,
 ) -> AsyncIterator[Served]:
     """Run a server for the length of a test; with `tls` its clients use `trust`.
 
@@ -153,6 +155,7 @@ async def serving(
         fast_lane=fast_lane,
         tls=tls,
         authentication=authentication,
+        rates=rates,
     )
     runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()

@@ -87,6 +87,28 @@ def test_new_files_are_taken_under_load(tmp_path: Path, certificates: Certificat
         assert program.stop(signal.SIGTERM) == 0
 
 
+def test_a_client_is_revoked_while_the_node_runs(tmp_path: Path, certificates: Certificates) -> None:
+    """At SIGHUP: from then on it is refused, on the connection that it has, and another client goes on."""
+    path = tmp_path / "revoked"
+    path.write_text("# nobody yet\n")
+    lost, kept = certificates.client("lost"), certificates.client("kept")
+    with _running(tmp_path, *_flags(certificates), "--tls-revoked", str(path)) as program:
+        url = program.wait_ready()
+        with (
+            holdfast.SyncClient(url, tls=holdfast.Tls(certificates.ca, *lost)) as loser,
+            holdfast.SyncClient(url, tls=holdfast.Tls(certificates.ca, *kept)) as keeper,
+        ):
+            loser.acquire("a")
+            hold = keeper.acquire("b")
+            path.write_text(f"{lost.serial:x}  # the notebook that was stolen\n")
+            program.process.send_signal(signal.SIGHUP)
+            assert program.wait_line(r"event=tls-revoked ended=(\d+)") == "1"
+            with pytest.raises(holdfast.AccessDenied, match="the certificate of this client is revoked"):
+                loser.acquire("c")
+            hold.renew()
+        assert program.stop(signal.SIGTERM) == 0
+
+
 def test_a_client_without_a_certificate_is_told_so(tmp_path: Path, certificates: Certificates) -> None:
     """By both clients, at once."""
     with _running(tmp_path, *_flags(certificates)) as program:

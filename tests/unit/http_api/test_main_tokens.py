@@ -11,7 +11,7 @@ from tests.unit.http_api.test_main import DEADLINE_S, _running, _start
 
 pytestmark = pytest.mark.process
 
-GOOD = "g" * 40
+GOOD, OTHER = "g" * 40, "o" * 40
 
 
 @pytest.mark.parametrize("content", [b"", b"worker junk read\n"])
@@ -47,3 +47,18 @@ def test_a_new_file_counts_at_sighup(tmp_path: Path) -> None:
                 client.acquire("jobs/1")
         assert program.stop(signal.SIGTERM) == 0
         assert GOOD not in "".join(program.lines)
+
+
+def test_a_node_takes_as_many_requests_as_it_is_told(tmp_path: Path) -> None:
+    """Of each principal: the others are served."""
+    path = tmp_path / "tokens"
+    path.write_bytes(token_line("worker", GOOD, "read,acquire") + token_line("other", OTHER, "read,acquire"))
+    with _running(tmp_path, "--tokens", str(path), "--requests-per-second", "1") as program:
+        url = program.wait_ready()
+        impatient = holdfast.SyncClient(url, token=GOOD, timeout=0.5, stream=False)
+        with impatient as client, holdfast.SyncClient(url, token=OTHER) as other:
+            client.acquire("jobs/1")
+            with pytest.raises(holdfast.Unavailable, match="takes 1 requests a second"):
+                client.acquire("jobs/2")
+            other.acquire("jobs/3")
+        assert program.stop(signal.SIGTERM) == 0

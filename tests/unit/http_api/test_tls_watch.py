@@ -57,6 +57,52 @@ def test_new_files_are_taken(certificates: Certificates, caplog: pytest.LogCaptu
     assert "event=tls-read" in caplog.text
 
 
+def test_the_list_of_what_is_revoked_is_read_again(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When it has changed; a wrong one, or none, changes nothing: what was revoked stays so."""
+    path, lost = certificates.directory / "revoked", certificates.client("lost")
+    files = certificates.files(wants_clients=True)._replace(revoked=path)
+    with pytest.raises(TlsUnusable, match=r"^tls_revoked: .* cannot be read"):
+        TlsWatch(files)
+    path.write_text("")
+    watch = TlsWatch(files)
+    assert watch.door._revoked == frozenset()
+    path.write_text(f"{lost.serial:X}\n")
+    watch.look()
+    assert watch.door._revoked == {lost.serial}
+    for content in ("lost", None):
+        if content is None:
+            path.unlink()
+        else:
+            path.write_text(content)
+        watch.look()
+        assert watch.door._revoked == {lost.serial}
+        assert values(watch)["files_refused"] == 1
+    assert caplog.text.count('event=tls-not-read reason="tls_revoked: ') == 2
+
+
+def test_who_has_stolen_a_key_is_shut_out_although_a_renewal_went_wrong(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The list counts whatever is wrong with the files beside it."""
+    path, lost = certificates.directory / "revoked", certificates.client("lost")
+    path.write_text("")
+    files = certificates.files(wants_clients=True)._replace(revoked=path)
+    watch = TlsWatch(files)
+    context = watch.door.context
+    files.key.write_text("junk")
+    path.write_text(f"{lost.serial:X}\n")
+    watch.look()
+    assert watch.door._revoked == {lost.serial}
+    assert watch.door.context is context
+    assert values(watch)["files_refused"] == 1
+    assert "what is revoked is what the list says now" in caplog.text
+    path.write_text("lost")
+    watch.look()
+    assert watch.door._revoked == {lost.serial}
+
+
 def test_wrong_files_change_nothing(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
     """They are told once, seen in a metric, and tried again: half of them may be still to come."""
     files = certificates.files(wants_clients=True)

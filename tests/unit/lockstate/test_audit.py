@@ -116,13 +116,13 @@ def test_the_oldest_are_forgotten() -> None:
     for number in range(grants_count):
         acquire = Acquire("", EXCLUSIVE, HoldId(f"h{number}"), AttemptId("a1"), ttl_ms=1000, locks=locks)
         meter.run(acquire, Release(HoldId(f"h{number}")))
-    kept = meter.machine.state.audit
+    kept = meter.machine.state.audit.events
     assert len(kept) == limits.AUDIT_COUNT_MAX
     forgotten = 2 * len(locks) * grants_count - limits.AUDIT_COUNT_MAX
     assert 0 < forgotten < 2 * len(locks)
     assert kept[-1].token == grants_count
     assert (kept[0].token, kept[0].name) == (1, str(forgotten % len(locks)))
-    assert list(snapshot.decode(snapshot.encode(meter.machine)).state.audit) == list(kept)
+    assert list(snapshot.decode(snapshot.encode(meter.machine)).state.audit.events) == list(kept)
 
 
 def test_it_survives_a_restart() -> None:

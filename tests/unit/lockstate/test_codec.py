@@ -10,11 +10,17 @@ from lockstate.commands import (
     AcquireAs,
     AdvanceVersion,
     Batch,
+    CloseSession,
     EndWait,
     Entry,
     KeepAlive,
+    KeepAliveFor,
     Numbered,
+    OfSomebody,
+    OnBehalf,
+    Release,
     ReleaseByValue,
+    Renew,
     Tick,
     Undecodable,
 )
@@ -207,6 +213,29 @@ def test_a_frame_says_how_many_commands_are_in_it(count: int) -> None:
     """Who fills an entry need not decode it. Whatever a frame claims, it fits an entry."""
     frame = Numbered(count, SessionId("s"), 1, 1, (), (EndWait(1),) * count)
     assert codec.commands_in(codec.encode_command(frame)) == max(count, 1)
+    for principal in ("a", "p" * 31, "p" * 32, "p" * limits.PRINCIPAL_BYTES_MAX):
+        assert codec.commands_in(codec.encode_command(OnBehalf(principal, frame))) == max(count, 1)
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 64])
+def test_what_a_command_ends_can_be_read_off(size: int) -> None:
+    """Without decoding the rest, whoever asks; of what ends nothing there is nothing to read."""
+    lease_id = "i" * size
+    ends = Release(HoldId(lease_id), "r", ("a/b",)), CloseSession(SessionId(lease_id), "r")
+    for command in (*ends, Renew(HoldId(lease_id)), KeepAlive(SessionId(lease_id)), Tick()):
+        for principal in ("", "p", "p" * limits.PRINCIPAL_BYTES_MAX):
+            encoded = codec.encode_command(command)
+            named = codec.encode_on_behalf(principal, encoded) if principal else encoded
+            assert codec.ended_by(named) == (lease_id if command in ends else "")
+    for data in (b"", b"\x94", b"\x94\x07", b"\x94\x07\xd9", b"\x93\x53\xa1p\x94"):
+        assert codec.ended_by(data) == ""
+
+
+def test_an_encoded_command_can_be_put_in_somebodys_name() -> None:
+    """Its bytes are taken as they are."""
+    command = KeepAlive(SessionId("s"))
+    named = codec.encode_on_behalf("ann", codec.encode_command(command))
+    assert named == codec.encode_command(OnBehalf("ann", command))
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
@@ -232,3 +261,19 @@ def test_any_other_command_is_one() -> None:
     """Also one that is cut off."""
     for data in (codec.encode_command(Tick()), b"", b"\x97", b"\x97\x47", b"\x97\x47\xcd\x01"):
         assert codec.commands_in(data) == 1
+
+
+@pytest.mark.parametrize("principal", ["", "a", "p" * 31, "p" * 32, "p" * limits.PRINCIPAL_BYTES_MAX])
+def test_keepalives_are_patient(principal: str) -> None:
+    """Whoever asks for them. Nothing else is, also nothing that is cut off."""
+    session_id = SessionId("s")
+    commands: list[tuple[OfSomebody, bool]] = [
+        (KeepAlive(session_id), True),
+        (KeepAliveFor(session_id, 60_000), True),
+        (Renew(HoldId("h")), False),
+        (CloseSession(session_id), False),
+    ]
+    for command, is_patient in commands:
+        named = OnBehalf(principal, command) if principal else command
+        assert codec.is_patient(codec.encode_command(named)) is is_patient
+    assert not any(map(codec.is_patient, (b"", b"\x92", b"\x93\x53", b"\x93\x53\xd9")))

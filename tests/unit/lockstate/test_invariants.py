@@ -9,6 +9,7 @@ from lockstate.deadlines import Deadlines, Timed
 from lockstate.ids import NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import UNIT, Mode, Scope
+from lockstate.principals import Usage
 from lockstate.records import Lock, Semaphore
 from lockstate.results import HoldKind
 from lockstate.state import State
@@ -180,6 +181,18 @@ def _scheduled_late(state: State) -> None:
     state.deadlines = late
 
 
+def _of_what_is_gone(state: State) -> None:
+    state.principals.put("gone", "ann")
+
+
+def _miscounted_principal(state: State) -> None:
+    state.principals.usage["ann"] = Usage(1)
+
+
+def _still_asking(state: State) -> None:
+    state.principals.asking = "ann"
+
+
 BREAKS: list[tuple[Callable[[State], None], str]] = [
     (_conflict, "a: 1 and 2 conflict"),
     (_conflict_across_levels, "t: 5 and 6 conflict"),
@@ -212,6 +225,9 @@ BREAKS: list[tuple[Callable[[State], None], str]] = [
     (_unscheduled, "deadlines and tables"),
     (_scheduled_late, "was not scheduled"),
     (_silent_note, "is not in the sums"),
+    (_of_what_is_gone, "still belongs to somebody"),
+    (_miscounted_principal, "what principals have is miscounted"),
+    (_still_asking, "somebody is still asking"),
 ]
 
 

@@ -6,12 +6,13 @@ from lockstate.commands import (
     Barrier,
     Batch,
     Entry,
+    OpenSession,
     PutCell,
     Release,
     TakeRate,
     Tick,
 )
-from lockstate.ids import AttemptId, HoldId
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.results import (
     Done,
@@ -20,7 +21,7 @@ from lockstate.results import (
     Reason,
 )
 from lockstate.versions import RULES_EXTRAS
-from tests.unit.lockstate.machine_driver import MachineDriver, expect
+from tests.unit.lockstate.machine_driver import MachineDriver, expect, wanted
 
 
 def test_it_starts_empty() -> None:
@@ -149,3 +150,14 @@ def test_counts_tell_the_sizes() -> None:
         "streams": 0,
         "holds_without_deadline": 0,
     }
+
+
+def test_what_ends_with_a_hold_or_a_session_is_counted() -> None:
+    """Its names with their ancestors; of several locks each has its own, and of a session all that it has."""
+    driver = MachineDriver()
+    session_id = SessionId("s1")
+    driver.run(OpenSession(session_id, 60_000))
+    one = driver.granted("a/b/c", session_id=session_id)
+    several = driver.granted(session_id=session_id, locks=wanted("x/y", "x/z"))
+    counts = [driver.machine.claims_count(each) for each in (one.hold_id, several.hold_id, session_id, "h")]
+    assert counts == [3, 4, 6, 0]

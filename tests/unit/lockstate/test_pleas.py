@@ -76,6 +76,17 @@ def test_a_session_hears_of_all_its_holds(driver: CellDriver) -> None:
     assert type(driver.run(KeepAlive(ANN))) is SessionKept
 
 
+def test_a_session_with_many_holds_hears_of_the_few(driver: CellDriver) -> None:
+    """Also if fewer holds in all are to be given up than the session has."""
+    for name in ("a", "b", "c"):
+        driver.granted(name, session_id="ann")
+    driver.granted("d")
+    asked(driver, "d")
+    asked(driver, "b")
+    kept = expect(SessionKeptToEnd, driver.run(KeepAlive(ANN)))
+    assert [holder.name for holder in kept.revoked] == ["b"]
+
+
 def test_a_keepalive_names_a_limited_number(driver: CellDriver) -> None:
     """In the order in which they were asked."""
     for number in range(limits.HOLDERS_SHOWN_MAX + 3):

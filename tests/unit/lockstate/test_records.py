@@ -1,6 +1,10 @@
 """Names and claims: what a lock claims where, and how its records are called."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from lockstate.claims import (
+    ClaimsKept,
     ancestors,
     claims_of,
     is_lock,
@@ -10,8 +14,9 @@ from lockstate.claims import (
     semaphore_of,
     shown_name,
 )
+from lockstate.commands import Wanted
 from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode, claim_of, intent_of
+from lockstate.modes import Mode, Scope, claim_of, intent_of
 from lockstate.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
 from lockstate.results import HoldKind
 from tests.unit.lockstate.machine_driver import (
@@ -80,6 +85,39 @@ def test_several_locks_claim_nothing_twice() -> None:
     assert [name for name, _ in same] == ["a/b", "a", "a/c"]
     mixed = claims_of("", EXCLUSIVE, locks=wanted("a/b") + wanted("a/c", mode=SHARED))
     assert [name for name, _ in mixed] == ["a/b", "a", "a/c", "a"]
+
+
+NAMES = st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map("/".join)
+LOCKS = st.lists(st.builds(Wanted, NAMES, st.sampled_from(Mode), st.sampled_from(Scope)), max_size=8)
+
+
+@given(LOCKS)
+def test_several_locks_claim_what_each_of_them_claims(locks: list[Wanted]) -> None:
+    """They claim the same as one after the other, in that order, each claim once; and so when asked again."""
+    one_by_one = [claim for lock in locks for claim in claims_of(lock.name, lock.mode, lock.scope)]
+    for _ in range(2):
+        if locks:
+            assert claims_of("", EXCLUSIVE, locks=tuple(locks)) == tuple(dict.fromkeys(one_by_one))
+
+
+def test_only_so_many_claims_are_kept() -> None:
+    """The claims of ever new locks do not fill the memory, and those that were kept last are the same."""
+    kept = ClaimsKept(20)
+    asked = [wanted(f"{number}/a", f"{number}/b/c") for number in range(50)]
+    claims = [kept.get(locks) for locks in asked]
+    assert {len(each) for each in claims} == {4}
+    assert kept.count == 20
+    assert all(kept.get(locks) is each for locks, each in zip(asked[-5:], claims[-5:], strict=True))
+    first = kept.get(asked[0])
+    assert first == claims[0]
+    assert first is not claims[0]
+
+
+def test_more_claims_than_are_kept_are_right() -> None:
+    """Locks with more claims than may be kept get them all the same, and nothing stays."""
+    kept = ClaimsKept(1)
+    assert [name for name, _ in kept.get(wanted("a/b"))] == ["a/b", "a"]
+    assert kept.count == 0
 
 
 def test_elections_have_names_of_their_own() -> None:

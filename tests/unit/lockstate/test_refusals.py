@@ -15,10 +15,13 @@ from lockstate.commands import (
     Entry,
     ForceRelease,
     IfHeld,
+    OnBehalf,
     OpenSession,
     PutOff,
+    Quota,
     ReleaseOf,
     Renew,
+    SetQuota,
     TakeRate,
     Tick,
     Undecodable,
@@ -399,6 +402,9 @@ ALL_REASONS = {
             rates=(WantedRate("r", 1, 1000),),
         )
     ),
+    Reason.QUOTA_EXCEEDED: lambda driver: driver.run(
+        OnBehalf("ann", Acquire("d", EXCLUSIVE, HoldId("x"), AttemptId("t"), ttl_ms=1000))
+    ),
     Reason.ALREADY_HELD: lambda driver: driver.run(
         AcquireIf("c", SHARED, HoldId("x"), AttemptId("t"), SessionId("s1"), if_held=IfHeld.REFUSE)
     ),
@@ -421,6 +427,7 @@ def test_every_reason_occurs(monkeypatch: pytest.MonkeyPatch, expected: Reason) 
     driver.permitted("q", 1)
     driver.run(AdvanceFence("disk", 5))
     driver.run(TakeRate("r", 1, 1000))
+    driver.run(SetQuota("ann", Quota(holds=0)))
     before = driver.machine.counts()
     assert reason(ALL_REASONS[expected](driver)) is expected
     assert driver.events == ()

@@ -21,6 +21,7 @@ from lockstate.commands import (
     TransactCells,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, SessionId
+from lockstate.ledger import NO_ROOM
 from lockstate.modes import Mode
 from lockstate.results import (
     CellWritten,
@@ -225,6 +226,37 @@ def test_a_number_that_waits_cannot_be_acknowledged(driver: StreamDriver) -> Non
     assert driver.view.kept_count == 0
 
 
+def test_acknowledging_forgets_what_was_seen_and_nothing_else(driver: StreamDriver) -> None:
+    """Whichever ranges say it: few numbers of many, most of them, or more than there are."""
+    driver.acquire("a", ttl_ms=100_000)
+    driver.done(
+        1, lock("a", "w1", wait_ms=10_000), *(lock(f"b{number}", f"h{number}") for number in range(2, 9))
+    )
+    driver.done(9, acked=((1, 2), (5, 5)))
+    assert kept_numbers(driver) == [1, 3, 4, 6, 7, 8]
+    driver.done(9, acked=((2, 7),))
+    assert kept_numbers(driver) == [1, 8]
+    driver.done(9, acked=((1, 8),))
+    assert kept_numbers(driver) == [1], "a wait is not over because its place was told"
+    driver.run(Release(HoldId("h1")))
+    driver.done(9, acked=((1, 1),))
+    assert kept_numbers(driver) == []
+    assert driver.machine.is_sound
+
+
+def kept_numbers(driver: StreamDriver) -> list[int]:
+    """Return the numbers whose outcomes are kept."""
+    return [number for _, number, _ in driver.machine.state.streams.dump_kept()]
+
+
+def test_of_a_refusal_no_holders_are_kept(driver: StreamDriver) -> None:
+    """Who held the lock is out of date when the client asks again, and may be long."""
+    driver.acquire("a", ttl_ms=100_000)
+    (refused,) = driver.done(1, lock("a", "h2"))
+    assert expect(Refused, refused).holders
+    assert not expect(Refused, driver.done(1, lock("a", "h2"))[0]).holders
+
+
 def test_a_wait_can_be_ended(driver: StreamDriver) -> None:
     """It ends as if its time were over; who has been served meanwhile keeps what it has."""
     driver.acquire("a", ttl_ms=100_000)
@@ -282,15 +314,35 @@ def test_no_more_is_taken_than_can_be_kept(driver: StreamDriver, monkeypatch: py
     assert expect(NumberedDone, driver.send(4, lock("d", "h4"))).results == ()
 
 
-def test_a_full_state_takes_what_frees(driver: StreamDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_state_takes_what_frees(driver: StreamDriver) -> None:
     """A frame is applied up to the first command that would make a full state larger."""
     driver.done(1, lock("a", "h1"))
-    full = Refused(Reason.OVERLOADED, "full")
-    monkeypatch.setattr(budget, "check_room", lambda _: full)
-    done = driver.send(2, Release(HoldId("h1")), PutCell(b"c", b"v"), Renew(HoldId("h1")))
-    assert done == NumberedDone((Released(),), full)
-    driver.open("s2", ttl_ms=60_000)
-    monkeypatch.undo()
+    fill(driver, 1)
+    done = expect(
+        NumberedDone, driver.send(2, Release(HoldId("h1")), PutCell(b"c", b"v"), Renew(HoldId("h1")))
+    )
+    assert done.results == (Released(),)
+    assert reason(done.refused or Done()) is Reason.OVERLOADED
+    assert driver.view.last == 2, "what was refused can be given again"
+    fill(driver, limits.STATE_BYTES_MAX)
+    assert isinstance(driver.done(3, PutCell(b"c", b"v"))[0], CellWritten)
+
+
+def test_a_state_that_is_nearly_full_counts_every_outcome(driver: StreamDriver) -> None:
+    """Its bytes are counted amid a frame: what changes after that is counted, too."""
+    fill(driver, limits.STATE_GROWTH_MAX)
+    driver.done(1, *(lock(f"a{number}", f"h{number}") for number in range(9)))
+    assert driver.machine.state.is_tight
+    assert driver.machine.is_sound
+    driver.done(10, Release(HoldId("h1")), lock("b", "h10"), acked=((1, 5),))
+    assert driver.machine.is_sound
+    assert driver.view == StreamView(1, 11, 6)
+
+
+def fill(driver: StreamDriver, bytes_max: int) -> None:
+    """Let the state have room for so many bytes."""
+    driver.machine.state.bytes_max = bytes_max
+    driver.machine.state.ledger.room = NO_ROOM
 
 
 def test_no_stream_begins_in_a_full_state(driver: StreamDriver, monkeypatch: pytest.MonkeyPatch) -> None:

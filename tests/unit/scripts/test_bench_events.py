@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 
 from cluster.node import Node
-from http_api.v1 import event_feeds
+from http_api.v1 import event_text
 from scripts import bench, bench_events
 from scripts.lib import node_load, open_files
+from scripts.lib.line_process import ROOT
 from scripts.lib.pauses import PauseMeter
 from scripts.lib.transcript import Reader, Told, Transcript, check, check_marks
 from scripts.lib.watch_step import endings
-from scripts.lib.watcher_process import ROOT, WatcherProcess, WatchersFailure
+from scripts.lib.watcher_process import WatcherProcess, WatchersFailure
 from tests.support.processes import processes_with, wait_until
 
 DEADLINE_S = 60
@@ -97,9 +98,9 @@ def test_leases_are_longer_the_next_time(
     plain = node_load.fill
     calls: list[float] = []
 
-    async def slowly(node: Node, leases: int, ends_s: float) -> None:
+    async def slowly(node: Node, leases: int, ends_s: float, *, first: int) -> None:
         calls.append(ends_s)
-        await plain(node, leases, ends_s if len(calls) > 1 else 0)
+        await plain(node, leases, ends_s if len(calls) > 1 else 0, first=first)
         await node_load.until(lambda: len(calls) > 1 or not node.machine.state.holds)
 
     monkeypatch.setattr(bench_events, "fill", slowly)
@@ -126,7 +127,7 @@ def test_a_node_that_leaves_out_an_event_is_found(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """When the node does not tell of one event, the run names it and fails."""
-    plain = event_feeds._with_ids
+    plain = event_text.with_ids
     lost: list[int] = []
 
     def with_ids(revision: int, bodies: list[tuple[int, bytes]]) -> bytes:
@@ -135,7 +136,7 @@ def test_a_node_that_leaves_out_an_event_is_found(
             bodies = bodies[1:]
         return plain(revision, bodies)
 
-    monkeypatch.setattr(event_feeds, "_with_ids", with_ids)
+    monkeypatch.setattr(event_text, "with_ids", with_ids)
     options = arguments(tmp_path, "--leases", "0", "--watchers", "2", "--seconds", "0.2")
     assert bench_events.run(options) == 1
     output = capsys.readouterr()

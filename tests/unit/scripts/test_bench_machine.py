@@ -69,8 +69,8 @@ def test_bars_are_judged() -> None:
         found = {"figures": figures, "due_ms": {"longest_ms": longest_ms}}
         return [bar["is_met"] for bar in bench_machine._bars(plan, found)]
 
-    assert met(5.0, 99.9) == [True, True, None, None, True]
-    assert met(4.9, 100.0) == [True, False, None, None, False]
+    assert met(5.0, 100.0) == [True, True, None, None, True]
+    assert met(4.9, 100.1) == [True, False, None, None, False]
 
 
 @pytest.mark.parametrize("text", ["5,1", "-1", "a", "1,1"])

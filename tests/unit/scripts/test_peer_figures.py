@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from scripts.lib import processes
-from scripts.lib.load import Tally
+from scripts.lib.load import Tally, percentile_ms
+from scripts.lib.used import Used
 from scripts.peers import closed_loop, measure, plot, report
 from scripts.peers.closed_loop import StuckError
 from scripts.peers.measure import Row
@@ -119,9 +120,9 @@ def test_rounds_become_medians() -> None:
 def test_percentiles() -> None:
     """They are of the ordered times, in milliseconds; of none at all they are 0."""
     times_s = [number / 1000 for number in range(1, 101)]
-    assert measure.percentile_ms(times_s, 0.5) == pytest.approx(51)
-    assert measure.percentile_ms(times_s, 0.99) == pytest.approx(100)
-    assert measure.percentile_ms([], 0.5) == 0
+    assert percentile_ms(times_s, 0.5) == pytest.approx(51)
+    assert percentile_ms(times_s, 0.99) == pytest.approx(100)
+    assert percentile_ms([], 0.5) == 0
 
 
 def test_the_machine_and_families_are_seen() -> None:
@@ -131,9 +132,9 @@ def test_the_machine_and_families_are_seen() -> None:
     )
     try:
         wait_until(lambda: len(processes.family([child.pid])) == 2, "the grandchild runs")
-        before, alone = measure.Used.now([child.pid]), measure.Used.now([])
+        before, alone = Used.now([child.pid]), Used.now([])
         deadline_s = time.monotonic() + 10
-        while (now := measure.Used.now([child.pid])).nodes_s < before.nodes_s + 0.1:
+        while (now := Used.now([child.pid])).nodes_s < before.nodes_s + 0.1:
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
         assert now.machine_s - before.machine_s > 0.05

@@ -1,13 +1,17 @@
 """The leader's batches: bounded, each origin's commands in their order, nothing lost or twice."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.commands import batcher as batcher_module
-from cluster.commands.batcher import Batcher
+from cluster.commands.batcher import ENTRY_LOAD_MAX, Batcher
 from lockstate import codec
-from lockstate.commands import Barrier, Tick
+from lockstate.commands import Barrier, Command, KeepAlive, OnBehalf, Release, Tick
+from lockstate.ids import HoldId, SessionId
+from lockstate.versions import RULES_WHOLE
 
 BARRIER = codec.encode_command(Barrier())
 
@@ -43,6 +47,65 @@ def test_all_that_waits_is_one_entry_with_its_time() -> None:
         ("b", (7,), (Barrier(),)),
     ]
     assert batcher.is_empty
+
+
+RELEASE = Release(HoldId("h1"))
+ASKED = [codec.encode_command(RELEASE), BARRIER, codec.encode_command(RELEASE)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        (RULES_WHOLE - 1, [RELEASE, Barrier(), RELEASE]),
+        (RULES_WHOLE, [OnBehalf("ann", RELEASE), Barrier(), OnBehalf("bob", RELEASE)]),
+    ],
+)
+def test_who_asks_is_named_as_soon_as_the_rules_know_principals(rules: int, told: list[Command]) -> None:
+    """Where the command stands in the log, not where its node was; also when it waits for the next entry."""
+    for count_max in (3, 1):
+        batcher = Batcher()
+        batcher.add("a", [1, 2, 3], ASKED, ["ann", "", "bob"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", count_max)
+            assert commands_of(batcher, rules) == told
+
+
+def test_what_waits_behind_an_advance_is_named() -> None:
+    """What shares its entry is read by the rules before it, by which nothing belongs to anybody."""
+    batcher = Batcher()
+    batcher.add("a", [1, 2, 3], ASKED, ["ann", "", "bob"])
+    batcher.add_advance(RULES_WHOLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", 1)
+        told = commands_of(batcher, RULES_WHOLE - 1)
+    assert told == [RELEASE, Barrier(), OnBehalf("bob", RELEASE)]
+
+
+def test_who_is_to_be_named_can_wait_for_rules_that_know_principals() -> None:
+    """Nothing overtakes it, an advance goes ahead, and then everything comes in its order."""
+    batcher = Batcher()
+    batcher.holds_named = True
+    batcher.add("a", [1], ASKED[:1])
+    batcher.add("b", [1, 2], ASKED[1:], ["", "bob"])
+    batcher.add("c", [1], ASKED[:1])
+    assert commands_of(batcher, RULES_WHOLE - 1) == [RELEASE]
+    were_empty = [batcher.is_empty]
+    batcher.add_advance(RULES_WHOLE)
+    were_empty.append(batcher.is_empty)
+    assert were_empty == [True, False]
+    assert commands_of(batcher, RULES_WHOLE - 1) == []
+    batcher.holds_named = False
+    assert commands_of(batcher, RULES_WHOLE) == [Barrier(), OnBehalf("bob", RELEASE), RELEASE]
+
+
+def commands_of(batcher: Batcher, rules: int) -> list[Any]:
+    """Return the commands of all entries, from these rules on."""
+    found: list[Any] = []
+    while (data := batcher.next_entry(0, rules)) is not None:
+        entry = codec.decode_entry(data, rules)
+        rules = entry.advance.to if entry.advance else rules
+        found += [command for batch in entry.batches for command in batch.commands]
+    return found
 
 
 def test_a_tick_is_an_entry_without_commands() -> None:
@@ -91,6 +154,59 @@ def test_an_entry_holds_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -
     assert drain(batcher) == [[("a", [1, 2]), ("b", [1])], [("b", [2, 3])]]
 
 
+LOADS = {b"\xa1l": 0, b"\xa1m": ENTRY_LOAD_MAX // 2, b"\xa1h": ENTRY_LOAD_MAX, b"\xa1e": 2 * ENTRY_LOAD_MAX}
+"""Commands, as far as a batcher looks at them, with their loads."""
+LIGHT, MIDDLE, HEAVY, EXCESSIVE = LOADS
+
+
+def test_an_entry_holds_so_much_load_at_most() -> None:
+    """What has none fits always; what exceeds the bound has an entry without any other load."""
+    batcher = Batcher(LOADS.__getitem__)
+    batcher.add("a", [1, 2, 3, 4, 5], [MIDDLE, MIDDLE, LIGHT, HEAVY, LIGHT])
+    batcher.add("a", [6, 7, 8], [EXCESSIVE, LIGHT, MIDDLE])
+    assert drain(batcher) == [[("a", [1, 2, 3])], [("a", [4, 5])], [("a", [6, 7])], [("a", [8])]]
+
+
+def test_what_does_not_fit_keeps_only_its_own_origin_waiting() -> None:
+    """What others have sent behind it shares the entry; it comes first in the next one."""
+    batcher = Batcher(LOADS.__getitem__)
+    batcher.add("a", [1, 2, 3], [HEAVY, HEAVY, LIGHT])
+    batcher.add("b", [1, 2, 3], [LIGHT, HEAVY, LIGHT])
+    batcher.add("a", [4], [LIGHT])
+    batcher.add("c", [1], [LIGHT], ["ann"])
+    assert drain(batcher) == [
+        [("a", [1]), ("b", [1]), ("c", [1])],
+        [("a", [2, 3]), ("a", [4])],
+        [("b", [2, 3])],
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from(list(LOADS)), max_size=6)), max_size=12
+    ),
+    st.integers(1, 8),
+)
+def test_loads_change_no_order(batches: list[tuple[str, list[bytes]]], count_max: int) -> None:
+    """Of each origin all commands come once and in their order, and no entry has more than it may have."""
+    batcher = Batcher(LOADS.__getitem__)
+    sent: dict[str, list[bytes]] = {origin: [] for origin in "abc"}
+    for origin, commands in batches:
+        first = len(sent[origin]) + 1
+        sent[origin] += commands
+        batcher.add(origin, list(range(first, first + len(commands))), commands)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", count_max)
+        entries = drain(batcher)
+    for entry in entries:
+        loads = [LOADS[sent[origin][seq - 1]] for origin, seqs in entry for seq in seqs]
+        assert sum(loads) <= ENTRY_LOAD_MAX or sum(load > 0 for load in loads) == 1
+        assert len(loads) <= count_max
+    for origin, commands in sent.items():
+        seqs = [seq for entry in entries for name, seqs in entry for seq in seqs if name == origin]
+        assert seqs == list(range(1, len(commands) + 1))
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.integers(1, 60), max_size=12)), max_size=12),
     st.integers(1, 10),
@@ -123,3 +239,29 @@ def encoded(size: int) -> bytes:
     if size <= 32:
         return bytes([0xA0 | (size - 1)]) + b"x" * (size - 1)
     return bytes([0xD9, size - 2]) + b"x" * (size - 2)
+
+
+KEEPALIVE = codec.encode_command(KeepAlive(SessionId("s")))
+
+
+def test_keepalives_alone_are_not_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anything else is, and what one entry had no room for; they go with it, in their place."""
+    batcher = Batcher()
+    batcher.add("a", [1, 2], [KEEPALIVE, KEEPALIVE])
+    seen = [batcher.is_empty, batcher.is_urgent]
+    batcher.add("b", [1, 2], [KEEPALIVE, BARRIER])
+    assert [*seen, batcher.is_urgent] == [False, False, True]
+    assert drain(batcher) == [[("a", [1, 2]), ("b", [1, 2])]]
+    seen = [batcher.is_urgent]
+    monkeypatch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", 2)
+    batcher.add("a", [3, 4, 5], [KEEPALIVE] * 3)
+    seen.append(batcher.is_urgent)
+    batcher.next_entry(0, 1)
+    seen.append(batcher.is_urgent)
+    batcher.clear()
+    assert [*seen, batcher.is_urgent] == [False, False, True, False]
+    for ask in (batcher.add_tick, lambda: batcher.add_advance(2), lambda: batcher.add_bytes_max(1)):
+        ask()
+        seen = [batcher.is_urgent]
+        batcher.next_entry(0, 1)
+        assert [*seen, batcher.is_urgent] == [True, False]

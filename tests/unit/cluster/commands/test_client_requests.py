@@ -13,11 +13,27 @@ from cluster.commands.client_requests import ClientRequests
 from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.room import check_room
 from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, WaitCutOff
-from lockstate.commands import Acquire, AcquireIf, Cancel, Command, Convert, IfHeld, MayWait, Release
-from lockstate.ids import AttemptId, HoldId
+from lockstate import codec
+from lockstate.commands import (
+    Acquire,
+    AcquireIf,
+    Cancel,
+    CloseSession,
+    Command,
+    Convert,
+    IfHeld,
+    KeepAlive,
+    MayWait,
+    Numbered,
+    OnBehalf,
+    OpenSession,
+    Release,
+)
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
+from lockstate.versions import RULES_NEWEST, RULES_WHOLE
 
 LONG_S = 3_600.0
 """A timeout, in seconds, that no test waits for."""
@@ -40,8 +56,18 @@ class _Faces:
         self.flushes = 0
         self.is_open = True
         self.has_room = True
+        self.rules = RULES_NEWEST
+        self.load = 0
+        self.owners: dict[SessionId, str] = {}
         self.requests = ClientRequests(
-            self.outbox, self.failures, self._flush, lambda: self.is_open, self._check_room
+            self.outbox,
+            self.failures,
+            self._flush,
+            lambda: self.is_open,
+            self._check_room,
+            rules=lambda: self.rules,
+            load=lambda _: self.load,
+            owner_of=lambda session_id: self.owners.get(session_id, ""),
         )
         self.wait: asyncio.Future[Answer] = loop.create_future()
 
@@ -105,6 +131,34 @@ async def leave(task: "asyncio.Task[Any]") -> None:
 
 
 # -- commands and reads -------------------------------------------------------------------------------------
+
+
+async def test_what_a_principal_asks_is_asked_on_its_behalf() -> None:
+    """Whichever way it is asked; what takes it back is the node's own."""
+    faces = _Faces()
+    faces.requests.begin(RELEASE, LONG_S, "ann")
+    tasks = [
+        asyncio.create_task(faces.requests.submit(RELEASE, LONG_S, "bob")),
+        asyncio.create_task(faces.requests.acquire(acquire(), LONG_S, "eve")),
+    ]
+    await asyncio.sleep(0)
+    assert faces.sent() == [OnBehalf("ann", RELEASE), OnBehalf("bob", RELEASE), OnBehalf("eve", acquire())]
+    faces.answer(3, QUEUED)
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    await asyncio.sleep(0)
+    assert faces.sent() == [UNDO]
+
+
+async def test_by_older_rules_who_asks_goes_beside_the_command() -> None:
+    """The leader may know already that there are rules with principals, and names them then."""
+    faces = _Faces()
+    faces.rules = RULES_WHOLE - 1
+    begun = faces.requests.begin(RELEASE, LONG_S, "ann")
+    assert faces.outbox.take() == ([1], [codec.encode_command(RELEASE)], ["ann"])
+    begun.cancel()
 
 
 async def test_a_command_is_submitted_and_answered() -> None:
@@ -426,3 +480,52 @@ async def test_of_a_release_whose_client_left_nothing_is_undone() -> None:
     faces.sent()
     await settle()
     assert faces.sent() == []
+
+
+async def test_what_a_stream_numbers_keeps_its_order() -> None:
+    """Behind what waits for its turn of its session, also the end of that; keepalives go at once."""
+    faces = _Faces()
+    first, second, third = [Numbered(0, SessionId("s1"), 1, number, (), ()) for number in (1, 2, 3)]
+    ends = CloseSession(SessionId("s1"))
+    kept, other = KeepAlive(SessionId("s1")), Numbered(0, SessionId("s2"), 1, 1, (), ())
+    for command in (first, second, third, ends, kept, other):
+        faces.load = 10_000 if command in (first, second) else 0
+        faces.requests.begin(command, LONG_S)
+    assert faces.sent() == [first, kept, other]
+    faces.answer(1, Done())
+    assert faces.sent() == [second, third, ends]
+
+
+async def test_a_principal_has_one_share_of_what_makes_nodes_do_much() -> None:
+    """What one asks for comes before the last of what another asks for."""
+    faces = _Faces()
+    faces.load = 10_000
+    asked = [OpenSession(SessionId(f"s{number}"), 60_000) for number in range(5)]
+    for command, principal in zip(asked, ["", "ann", "ann", "ann", "bob"], strict=True):
+        faces.requests.begin(command, LONG_S, principal)
+    sent: list[Command] = []
+    for number in range(1, 6):
+        sent += faces.sent()
+        faces.answer(number, Done())
+    assert [_inner(command) for command in sent] == [asked[place] for place in (0, 1, 4, 2, 3)]
+
+
+async def test_a_frame_is_of_whom_its_session_is() -> None:
+    """All streams of a principal have one share, though their frames do not say who asks."""
+    faces = _Faces()
+    faces.load = 10_000
+    faces.owners = {SessionId("s1"): "ann", SessionId("s2"): "ann", SessionId("s3"): "bob"}
+    under_way: Command = OpenSession(SessionId("s0"), 60_000)
+    frames: list[Command] = [Numbered(0, SessionId(f"s{number}"), 1, 1, (), ()) for number in (1, 2, 3)]
+    for command in [under_way, *frames]:
+        faces.requests.begin(command, LONG_S)
+    sent: list[Command] = []
+    for number in range(1, 5):
+        sent += faces.sent()
+        faces.answer(number, Done())
+    assert sent == [under_way, frames[0], frames[2], frames[1]]
+
+
+def _inner(command: Command) -> Command:
+    """Return a command without the name of who asks."""
+    return command.command if isinstance(command, OnBehalf) else command

@@ -30,6 +30,9 @@ TAKES_ROOM = {
     "TransactCells",
     "ResumeStream",
     "Numbered",
+    "SetNamespace",
+    "SetQuota",
+    "OnBehalf",  # never asked for: what is in it decides
 }
 
 

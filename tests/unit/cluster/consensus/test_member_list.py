@@ -42,6 +42,14 @@ def test_what_is_no_list_is_told(data: bytes) -> None:
         member_list.decode(data)
 
 
+def test_what_lies_too_deep_is_told() -> None:
+    """A field of a later version, nested deeper than a decoder goes, does not break the node."""
+    data = member_list.encode(make("a"))
+    nested = bytes([data[0] + 1]) + data[1:] + b"\x91" * 3000 + b"\xc0"
+    with pytest.raises(member_list.MembersUnreadable):
+        member_list.decode(nested)
+
+
 def test_a_list_of_a_later_version_is_told() -> None:
     """A format that this version does not know is not guessed at."""
     with pytest.raises(member_list.MembersUnreadable, match="format 3; this version reads 1 and 2"):

@@ -13,6 +13,7 @@ from lockstate.commands import (
     Acquire,
     AcquirePermits,
     AddLocks,
+    AdvanceVersion,
     Batch,
     Campaign,
     Cancel,
@@ -21,17 +22,19 @@ from lockstate.commands import (
     Convert,
     Entry,
     ForceRelease,
+    Numbered,
     OpenSession,
     Proclaim,
     Release,
     ResizeSemaphore,
+    ResumeStream,
     Wanted,
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
-from lockstate.results import HoldKind, Outcome, Queued, Reason, Refused
-from lockstate.versions import RULES_NEWEST
+from lockstate.results import HoldKind, NumberedDone, Outcome, Queued, Reason, Refused
+from lockstate.versions import RULES_FIRST, RULES_NEWEST
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 
@@ -270,6 +273,24 @@ def test_deadlocks_count_where_they_would_have_waited() -> None:
         assert expect(Refused, refused).reason is Reason.DEADLOCK
     assert driver.value("deadlocks_total", "a", reason="deadlock") == 1
     assert driver.value("deadlocks_total", "b", reason="deadlock") == 0
+
+
+def test_deadlocks_in_frames_of_streams_count() -> None:
+    """Each of a frame, once: a frame that comes again is not refused anew."""
+    driver = Counted()
+    for number in range(RULES_FIRST + 1, RULES_NEWEST + 1):
+        driver.apply(Entry(0, advance=AdvanceVersion(number)))
+    driver.open("s1")
+    driver.open("s2")
+    driver.granted("a", session_id="s1")
+    driver.granted("b", session_id="s2")
+    driver.queued("b", session_id="s1")
+    driver.run(ResumeStream(SessionId("s2")))
+    ask = Acquire("a", Mode.EXCLUSIVE, HoldId("w1"), AttemptId("w1"), SessionId("s2"), wait_ms=900)
+    for _ in range(2):
+        done = driver.run(Numbered(1, SessionId("s2"), 1, 1, (), (ask,)))
+        assert expect(Refused, expect(NumberedDone, done).results[0]).reason is Reason.DEADLOCK
+    assert driver.value("deadlocks_total", "a", reason="deadlock") == 1
 
 
 def test_deadlocks_of_conversions_are_apart() -> None:

@@ -432,6 +432,9 @@ async def test_a_length_that_somebody_wrote_into_a_link_makes_it_silent(
 
 # -- strangers ----------------------------------------------------------------------------------------------
 
+NESTED = b"\x81\xa4more" + b"\x91" * 1500 + b"\xc0"
+"""A message with a field that lies so deep that no decoder gets there, and short enough for a handshake."""
+
 
 @pytest.mark.parametrize(
     "sent",
@@ -442,6 +445,7 @@ async def test_a_length_that_somebody_wrote_into_a_link_makes_it_silent(
         LENGTH.pack(0),
         LENGTH.pack(3) + b"abc",
         LENGTH.pack(1) + b"\xc1",
+        LENGTH.pack(len(NESTED)) + NESTED,
     ],
 )
 async def test_garbage_is_hung_up_on(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:

@@ -220,3 +220,32 @@ async def test_new_files_are_for_new_connections(
         assert not a_links.is_up("b")
         b.ready = tls_of(certificates, "b").ready
         await until(lambda: a_links.is_up("b"))
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+async def test_a_revoked_certificate_ends_the_link(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture, lost: str
+) -> None:
+    """At once, whoever has dialed; then nobody with it gets in, and the node does with a new one."""
+    addresses = two()
+    kept = "b" if lost == "a" else "a"
+    tls = {node_id: tls_of(certificates, node_id) for node_id in "ab"}
+    old = Pair(certificates.directory / f"{lost}-peer.pem", certificates.directory / f"{lost}-peer-key.pem")
+    async with (
+        node("a", addresses, tls=tls["a"]) as (a_links, a_host),
+        node("b", addresses, tls=tls["b"]) as (b_links, b_host),
+    ):
+        links = b_links if kept == "b" else a_links
+        host = b_host if kept == "b" else a_host
+        await until(lambda: a_links.is_up("b") and b_links.is_up("a"))
+        tls[kept].revoked = links.end_revoked
+        tls[kept].ready = tls[kept].ready._replace(revoked=frozenset({old.serial}))
+        tls[kept].revoked()
+        await until(lambda: host.log == [("up", lost), ("down", lost)])
+        await until(lambda: links.cuts.counts[Cut.CERTIFICATE_REVOKED] > 1)  # it has come back with it
+        assert host.log == [("up", lost), ("down", lost)]
+        assert f"number {old.serial:X}, is revoked (--peer-revoked)" in caplog.text
+        tls[lost].ready = tls_of(certificates, lost).ready
+        await until(lambda: a_links.is_up("b") and b_links.is_up("a"))
+        tls[kept].revoked()
+        assert host.log == [("up", lost), ("down", lost), ("up", lost)], "the new one is not meant"

@@ -11,7 +11,7 @@ from cluster.peers.peer_certificate import PeerFiles
 from cluster.peers.peer_tls import PeerTlsMode
 from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.tls.files import TlsUnusable
-from tests.support.certificates import Certificates
+from tests.support.certificates import Certificates, Pair
 
 ID, OTHER_ID = "0" * 31 + "a", "0" * 31 + "b"
 DAY_S, HOUR_S = 86_400, 3600
@@ -41,6 +41,31 @@ def test_new_files_are_taken(certificates: Certificates, caplog: pytest.LogCaptu
     assert watch.ends_at_s["peer"] > ends_at_s["peer"]
     assert "event=tls-read path=" in caplog.text
     assert "n1-peer.pem' days_left=5" in caplog.text
+
+
+def test_the_list_of_what_is_revoked_is_read_again(certificates: Certificates) -> None:
+    """When it has changed, and links are told; that its own is on it as well saves nobody else who is."""
+    path, lost = certificates.directory / "revoked", certificates.peer("n2")
+    files = certificates.peer_files("n1")._replace(revoked=path)
+    path.write_text("")
+    watch = PeerTlsWatch(files, REQUIRE, "n1")
+    told: list[frozenset[int]] = []
+    watch.tls.revoked = lambda: told.append(watch.tls.ready.revoked)
+    path.write_text(f"{lost.serial:X}\n")
+    watch.look()
+    assert told == [{lost.serial}]
+    own = Pair(files.cert, files.key).serial
+    path.write_text(f"{lost.serial:X}\n{own:X}\n")
+    watch.look()
+    refused = [watch.is_refused]
+    assert told == [{lost.serial}, {lost.serial, own}]
+    certificates.peer("n1")
+    watch.look()
+    assert [*refused, watch.is_refused] == [True, False]
+    assert told[2:] == [{lost.serial, own}]
+    path.write_text(f"{Pair(files.cert, files.key).serial:X}\n")
+    with pytest.raises(TlsUnusable, match=r"peer_cert: .* is revoked by peer_revoked '.*': make or order"):
+        PeerTlsWatch(files, REQUIRE, "n1")
 
 
 def test_wrong_files_change_nothing(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
-from cluster.commands.outbox import COMMAND_BYTES_MAX, Forwarded
+from cluster.commands.forwarded import COMMAND_BYTES_MAX, Forwarded
 from cluster.consensus import member_list
 from cluster.consensus.claims import Claims
 from cluster.consensus.divergence import Divergence
@@ -479,6 +479,9 @@ def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
         (Forwarded(3, "n2.run", [-1], [b"one"]), "command -1 behind command 0"),
         (Forwarded(3, "n2.run", [2**64 - 1], [b"one"]), f"command {2**64 - 1} behind command 0"),
         (Forwarded(3, "n2.run", [1], [bytes(COMMAND_BYTES_MAX + 1)]), "a command of 1048577 bytes"),
+        (Forwarded(3, "n2.run", [1], [b"one"], ["a", "b"]), "2 askers for 1 commands"),
+        (Forwarded(3, "n2.run", [1, 2], [b"one", b"two"], ["a"]), "1 askers for 2 commands"),
+        (Forwarded(3, "n2.run", [1], [b"one"], ["é" * 33]), "an asker whose name is too long"),
     ],
 )
 def test_what_no_correct_node_forwards_is_refused(datadir: DataDir, batch: Forwarded, fault: str) -> None:

@@ -1,6 +1,7 @@
 """What was synced and is not on disk any more is refused, with the file's name; the rest costs nothing."""
 
 import logging
+import struct
 import zlib
 from pathlib import Path
 from random import Random
@@ -8,8 +9,9 @@ from random import Random
 import pytest
 
 from cluster.errors import DataDirError
+from cluster.storage import journal_format, recovery
 from cluster.storage.journal import Journal
-from cluster.storage.journal_format import LogEntry
+from cluster.storage.journal_format import LogEntry, RecordType
 from cluster.storage.segment_writer import Sizes
 from tests.unit.cluster.storage.crash_disk import CrashDisk
 
@@ -288,3 +290,30 @@ def test_heads_made_up_by_a_client_claim_nothing() -> None:
     end = len(before.rstrip(b"\0")) + 100
     disk.put(path, after[:end] + bytes(512) + after[end + 512 :])
     check_unharmed(disk, entries)
+
+
+@pytest.mark.parametrize("length", [0, 7, 9, 2000])
+@pytest.mark.parametrize("kind", ["TRUNCATE_FROM", "KEEP_FROM", "RESTART_AT", "COMMIT", "BEGIN"])
+def test_a_record_of_another_length_than_its_own_is_refused(kind: str, length: int) -> None:
+    """Also with all checksums right; it is not read as a number that nobody can print."""
+    with pytest.raises(DataDirError, match=f"a record of type {kind} has {length} bytes"):
+        opened(_with_record(RecordType[kind], b"\xff" * length))
+
+
+@pytest.mark.parametrize(("kind", "length"), [("HARD_STATE", 8), ("ENTRY", 15), ("ENTRY", 0)])
+def test_a_record_that_is_too_short_takes_nothing_of_the_next_one(kind: str, length: int) -> None:
+    """A term, a vote or an index would be made of bytes that say something else."""
+    beside = journal_format.index_record(RecordType.COMMIT, 0) * 2
+    with pytest.raises(DataDirError, match=f"a record of type {kind} has {length} bytes"):
+        opened(_with_record(RecordType[kind], bytes(length), beside))
+
+
+def _with_record(kind: RecordType, body: bytes, beside: bytes = b"") -> CrashDisk:
+    """Return a disk with a journal that has one record with this body, all its checksums right."""
+    disk, header = CrashDisk(), journal_format.segment_header(1, bytes(8), bytes(8))
+    record = struct.pack("<BI", kind, len(body)) + body + beside
+    seed, blocks = journal_format.segment_seed(header), b""
+    for sequence, content in enumerate([journal_format.begin_record(1, 1), record], 1):
+        blocks += journal_format.encode_block([content], sequence, sequence - 1, 0, seed)
+    disk.put(recovery.segment_path(DIRECTORY, 1), header + blocks)
+    return disk

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from cluster.errors import DataDirError, StateDamaged
+from cluster.storage import snapshot_format
 from cluster.storage.disk_work import Job
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child, ChildState
@@ -22,6 +23,7 @@ from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_format import DIGEST_BYTES, write_snapshot
 from cluster.storage.snapshot_store import Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
 from lockstate.snapshot import SnapshotError
+from tests.unit.cluster.storage.crash_disk import CrashDisk
 
 DEADLINE_S = 30
 PREVIOUS = (b"previous", 41, 6)
@@ -542,3 +544,14 @@ def test_closing_ends_the_child(store: SnapshotStore, child: Child, tmp_path: Pa
     store.close()
     assert not Path("/proc", str(pid)).exists()
     assert files_in(tmp_path) == []
+
+
+def test_a_header_that_lies_too_deep_is_refused() -> None:
+    """Fields of later releases are not looked at; nested deeper than a decoder goes, they are damage."""
+    disk, path = CrashDisk(), Path("/data/snapshot")
+    header = msgspec.msgpack.encode(snapshot_format.SnapshotHeader((b"", 1, 1), (b"", 2, 1), 0))
+    header = bytes([header[0] + 1]) + header[1:] + b"\x91" * 3000 + b"\xc0"
+    prefix = struct.pack("<8sII", snapshot_format.MAGIC, snapshot_format.FORMAT_VERSION, len(header))
+    disk.put(path, prefix + header + bytes(snapshot_format.DIGEST_BYTES))
+    with pytest.raises(SnapshotDamaged, match="its header cannot be read"):
+        snapshot_format.read_header(disk.open(path), disk)

@@ -16,6 +16,8 @@ from tests.unit.http_api.serving import Served, serving, token_line
 
 HOLD = "f" * 32
 """Stands for the id of the newest hold in what is sent."""
+SESSION = "e" * 32
+"""Stands for the id of the newest session in what is sent."""
 QUIET_ROUNDS = 25
 """Runs of the loop without a byte after which nothing more comes: client and server share it."""
 
@@ -40,6 +42,12 @@ BODIES = st.sampled_from(
         '{"name":"a"}',
         '{"name":"a","ttl_ms":60000,"else":1}',
         '{"name":"\\u0061","ttl_ms":60000}',
+        '{"ttl_ms":60000}',
+        '{"ttl_ms":60000,"labels":{"owner":"me"}}',
+        '{"ttl_ms":7}',
+        '{"request_id":"of-a-keepalive-16"}',
+        '{"request_id":"short"}',
+        "{}",
         "{",
         "[]",
         "",
@@ -51,6 +59,11 @@ TARGETS = st.sampled_from(
     ["/v1/locks/acquire"] * 6
     + ["/v1/locks/release"] * 3
     + ["/v1/locks/renew"] * 3
+    + ["/v1/sessions"] * 2
+    + [f"/v1/sessions/{SESSION}/keepalive"] * 4
+    + ["/v1/sessions//keepalive", f"/v1/sessions/{SESSION[1:]}/keepalive", f"/v1/sessions/{SESSION}/"]
+    + [f"/v1/sessions/{SESSION}/keepalive?a=1", f"/v1/sessions/{SESSION.upper()}/keepalive"]
+    + [f"/v1/sessions/{SESSION}/keepalive/", "/v1/sessions/{session_id}/keepalive"]
     + ["/v1/locks/convert", "/v1/locks/acquire?a=1", "/v1/locks/a", "/livez", "/nowhere", "http://x/livez"]
 )
 LINES = st.sampled_from(
@@ -149,11 +162,17 @@ async def hold(served: Served, said: Conversation) -> tuple[bytes, bool]:
     received = bytearray()
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     for turn in said.turns:
-        found = re.findall(rb'"hold_id":"([0-9a-f]{32})"', received)
+        newest = {
+            placeholder: re.findall(rb'"%b":"([0-9a-f]{32})"' % field, received)
+            for placeholder, field in ((HOLD, b"hold_id"), (SESSION, b"session_id"))
+        }
         for chunk in turn:
             if writer.transport.is_closing():
                 break
-            writer.write(chunk.replace(HOLD.encode(), found[-1] if found else HOLD.encode()))
+            for placeholder, found in newest.items():
+                if found:
+                    chunk = chunk.replace(placeholder.encode(), found[-1])  # noqa: PLW2901 - the same, filled in
+            writer.write(chunk)
             await _settle(reader, received)
     is_ended = reader.at_eof() or reader.exception() is not None
     writer.close()
@@ -227,7 +246,7 @@ def _compare(said: Conversation, tokens: bytes | None) -> None:
 
 
 def test_the_lane_is_used_for_what_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acquire, a refusal, renew and release of one client all take it, and answers are those of aiohttp."""
+    """What clients do all day takes it, with a refusal of each kind, and answers are those of aiohttp."""
     monkeypatch.setattr("api.problems.secrets.randbelow", lambda _: 0)
     begun: list[LaneCall] = []
     begin = LaneCall.begin
@@ -239,18 +258,23 @@ def test_the_lane_is_used_for_what_is_compared(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(LaneCall, "begin", seen)
 
     def post(verb: str, body: str) -> list[bytes]:
-        head = f"POST /v1/locks/{verb} HTTP/1.1\r\nHost: n1\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /v1/{verb} HTTP/1.1\r\nHost: n1\r\nContent-Length: {len(body)}\r\n\r\n"
         return [f"{head}{body}".encode()]
 
     acquire, mine = '{"name":"a","ttl_ms":60000}', f'{{"hold_id":"{HOLD}"}}'
+    kept, nobodys = f"sessions/{SESSION}/keepalive", f"sessions/{'d' * 32}/keepalive"
+    named = '{"request_id":"of-a-keepalive-16"}'
     said = Conversation(
         [
-            post("acquire", acquire), post("acquire", acquire), post("renew", mine), post("release", mine),
-            post("release", mine),
+            post("locks/acquire", acquire), post("locks/acquire", acquire), post("locks/renew", mine),
+            post("locks/release", mine), post("locks/release", mine),
+            post("sessions", '{"ttl_ms":60000}'), post(kept, "{}"), post(kept, named), post(nobodys, named),
+            post(kept, '{"ttl_ms":90000}'), post(kept, '{"ttl_ms":7}'), post("sessions//keepalive", "{}"),
         ]
     )  # fmt: skip
     with_lane = asyncio.run(outcome(said, has_lane=True))
-    assert len(begun) == 5
-    assert re.findall(r"HTTP/1.1 (\d+)", with_lane[0]) == ["200", "409", "200", "200", "410"]
+    assert len(begun) == 9, "all but the session's beginning, a wrong ttl and an empty id"
+    statuses = ["200", "409", "200", "200", "410", "201", "200", "200", "410", "200", "400", "404"]
+    assert re.findall(r"HTTP/1.1 (\d+)", with_lane[0]) == statuses
     assert with_lane == asyncio.run(outcome(said, has_lane=False))
-    assert len(begun) == 5
+    assert len(begun) == 9

@@ -21,7 +21,7 @@ async def test_what_happened_is_told_newest_first() -> None:
         hold = await served.acquire("a", owner="ann", mode="shared")
         await served.post(wire.LOCK_FORCE_RELEASE, name="a", reason="it hangs")
         forced, granted = await _events(served)
-        assert set(granted) == {*http_contract.EVENT_FIELDS, "kind", "mode", "scope", "token"}
+        assert set(granted) == {*http_contract.AUDIT_FIELDS, "kind", "mode", "scope", "token"}
         assert (granted["event"], granted["name"], granted["owner"]) == ("granted", "a", "ann")
         assert (granted["kind"], granted["mode"], granted["scope"]) == ("lock", "shared", "node")
         assert granted["token"] == hold.body["token"]
@@ -91,7 +91,7 @@ async def test_the_end_of_a_session_is_about_no_lock() -> None:
         path = wire.SESSION_AUDIT.format(session_id=session_id)
         while not (told := await _events(served, path)):
             """Its time is not over yet."""
-        assert set(told[0]) == {*http_contract.EVENT_FIELDS}
+        assert set(told[0]) == {*http_contract.AUDIT_FIELDS}
         assert (told[0]["event"], told[0]["name"]) == ("session-expired", "")
 
 
@@ -100,3 +100,20 @@ async def test_an_old_audit_says_so() -> None:
     async with serving() as served:
         got = await served.call("GET", f"{wire.AUDIT}?consistency=stale")
         assert got.body == {"events": [], "revision": served.node.machine.revision, "lag_ms": 7}
+
+
+async def test_what_came_behind_a_record_is_asked_for() -> None:
+    """The oldest first, of all or of one name, up to the limit: each with the hash of the one before it."""
+    async with serving() as served:
+        for name in ("a", "b", "a"):
+            got = await served.acquire(name)
+            await served.post(wire.LOCK_RELEASE, hold_id=got.body["hold_id"])
+        told = await _events(served, f"{wire.AUDIT}?behind=0")
+        assert [event["number"] for event in told] == [1, 2, 3, 4, 5, 6]
+        assert [event["previous"] for event in told[1:]] == [event["hash"] for event in told[:-1]]
+        assert told == (await _events(served))[::-1]
+        assert await _events(served, f"{wire.AUDIT}?behind=2&limit=2") == told[2:4]
+        assert await _events(served, f"{wire.AUDIT}?behind=1&name=a") == [told[1], *told[4:]]
+        assert await _events(served, f"{wire.AUDIT}?behind=6") == []
+        got = await served.call("GET", f"{wire.AUDIT}?behind=-1")
+        assert (got.status, got.body["code"]) == (400, "invalid-request")

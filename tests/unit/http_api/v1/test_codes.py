@@ -158,7 +158,17 @@ async def _with_token(served: Served, *rights: bytes) -> Got:
     )
 
 
+async def _quota_exceeded(served: Served) -> Got:
+    """Ask for a lock as somebody who may hold none."""
+    token = "t" * 40
+    served.know(token_line("somebody", token, "acquire,admin"))
+    await served.call("PUT", "/v1/quotas/somebody", {"holds": 0}, headers=bearer(token))
+    body = {"name": "a", "ttl_ms": 1000}
+    return await served.call("POST", wire.LOCK_ACQUIRE, body, headers=bearer(token))
+
+
 WAYS: dict[str, Way] = {
+    "quota-exceeded": _quota_exceeded,
     "unauthenticated": lambda served: _with_token(served, b"other cert:x read\n"),
     "forbidden": _with_token,
     "already-held": _held_already,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from typing import Any
 
 import msgspec
@@ -9,8 +10,9 @@ import pytest
 
 from api import cursors
 from cluster.observing.event_log import Cut, EventLog, Position
-from http_api.v1 import event_feeds
-from http_api.v1.event_feeds import EventFeeds, OfSession, Topic, render
+from http_api.v1 import event_feeds, event_text
+from http_api.v1.event_feeds import EventFeeds
+from http_api.v1.event_text import OfSession, Topic, render
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, CellEventKind, Event, EventKind, HoldKind
@@ -146,7 +148,7 @@ def test_an_event_is_told_without_secrets() -> None:
 async def test_those_who_are_fed_get_what_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each prefix gets its own events, a prefix of a prefix too, and an event is encoded once for all."""
     encoded: list[str] = []
-    plain = event_feeds.encode
+    plain = event_text.encode
 
     def encode(event: Event) -> bytes:
         encoded.append(event.name)
@@ -178,6 +180,7 @@ async def test_those_who_are_fed_get_what_matches(monkeypatch: pytest.MonkeyPatc
 async def test_much_news_is_handed_out_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes at once reaches fed watchers in pieces of some entries, without further news."""
     monkeypatch.setattr(event_feeds, "FED_COUNT_MAX", 2)
+    monkeypatch.setattr(event_text, "PIECE_COUNT_MAX", 2)
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
     client = fed(feeds, "")
@@ -190,7 +193,7 @@ async def test_much_news_is_handed_out_in_pieces(monkeypatch: pytest.MonkeyPatch
 async def test_who_began_after_the_last_event_costs_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watchers that begin at a revision without events share the text of what comes, as all others do."""
     encoded: list[str] = []
-    plain = event_feeds.encode
+    plain = event_text.encode
 
     def encode(event: Event) -> bytes:
         encoded.append(event.name)
@@ -251,6 +254,7 @@ async def test_the_loop_goes_on_between_watchers(monkeypatch: pytest.MonkeyPatch
     """A piece goes to some watchers at a time, and in the end to each of them once and in order."""
     monkeypatch.setattr(event_feeds, "SLICE_S", 0)
     monkeypatch.setattr(event_feeds, "FED_COUNT_MAX", 6)
+    monkeypatch.setattr(event_text, "PIECE_COUNT_MAX", 1)
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
     clients = [fed(feeds, prefix) for prefix in ("db/", "other", "", "", "nothing")]
@@ -324,6 +328,176 @@ async def test_more_news_than_the_log_keeps_cuts_who_is_fed() -> None:
         log.append(block(revision, "a"))
     await until(lambda: client.cuts)
     assert (client.cuts, client.got) == ([Cut.SLOW_READER], [])
+
+
+async def rounds() -> None:
+    """Let everything happen that does not wait for a time."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def rest_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the rest after the first piece last for the whole test, and no pause."""
+    monkeypatch.setattr(event_feeds, "REST_FACTOR", 1e12)
+    monkeypatch.setattr(event_feeds, "REST_S_MAX", 1e6)
+    monkeypatch.setattr(event_feeds, "PAUSE_FACTOR", 0)
+
+
+async def test_after_a_piece_the_next_one_gathers_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first news come at once; what happens during the rest is one write to each, when it is over."""
+    monkeypatch.setattr(event_feeds, "REST_FACTOR", 1e12)
+    monkeypatch.setattr(event_feeds, "REST_S_MAX", 0.3)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, "db/"), fed(feeds, "")]
+    log.append(block(1, "db/a"))
+    await rounds()
+    assert [client.ids for client in clients] == [["1"], ["1"]]
+    for revision in range(2, 9):
+        log.append(block(revision, "db/a"))
+        await rounds()
+    assert [feeds.reached(client) for client in clients] == [Position.behind(1)] * 2
+    await until(lambda: all("8" in client.ids for client in clients))
+    assert [[ids(text) for text in client.got[1:]] for client in clients] == [[[*"2345678"]]] * 2
+
+
+@pytest.mark.parametrize(("name", "most"), [("PIECE_COUNT_MAX", 4), ("PIECE_BYTES_MAX", 700)])
+async def test_a_full_piece_does_not_wait(monkeypatch: pytest.MonkeyPatch, name: str, most: int) -> None:
+    """However long the rest: neither memory nor what a client has to take at once grows with it."""
+    rest_for_ever(monkeypatch)
+    monkeypatch.setattr(event_text, name, most)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    client = fed(feeds, "")
+    for revision in range(1, 8):
+        log.append(block(revision, "a"))
+        await rounds()
+    assert [ids(text) for text in client.got[:2]] == [["1"], [*"2345"]]
+    assert feeds.reached(client) >= Position.behind(5)
+
+
+async def test_who_comes_and_goes_while_a_piece_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who leaves has reached what is before the piece; who joins gets what it lacks, and nothing twice."""
+    rest_for_ever(monkeypatch)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    stays, leaves = fed(feeds, "db/"), fed(feeds, "db/")
+    log.append(block(1, "db/a"))
+    await rounds()
+    log.append(block(2, "db/a", "db/b", "other"))
+    await rounds()
+    feeds.stop_feeding(leaves)
+    assert leaves.position == Position.behind(1)
+    assert not feeds.is_up_to_date(leaves)
+    joins, other = fed(feeds, "db/", 2), fed(feeds, "", 2)
+    log.append(block(3, "db/a", "other"))
+    await rounds()
+    monkeypatch.setattr(event_text, "PIECE_COUNT_MAX", 1)
+    log.append(block(4, "other"))
+    await until(lambda: other.got and joins.got and len(stays.got) == 2)
+    assert (stays.ids, joins.ids) == (["1", "2.1", "2", "3"], ["3"])
+    assert (other.ids, leaves.ids) == (["3.1", "3", "4"], ["1"])
+
+
+async def test_a_snapshot_cuts_those_for_whom_something_was_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not handed out before the history begins anew never is."""
+    rest_for_ever(monkeypatch)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    client, ahead = fed(feeds, ""), fed(feeds, "", 9)
+    log.append(block(1, "a"))
+    await rounds()
+    log.append(block(2, "a"))
+    await rounds()
+    log.restart(9)
+    assert (client.cuts, ahead.cuts) == ([Cut.FELL_BEHIND], [])
+    feeds.remove(client)
+    monkeypatch.setattr(event_text, "PIECE_COUNT_MAX", 1)
+    log.append(block(10, "a"))
+    await until(lambda: ahead.got)
+    assert (client.ids, ahead.ids) == (["1"], ["10"])
+
+
+async def test_who_is_cut_is_told_nothing_behind_the_gap() -> None:
+    """Also before it knows: its client would resume behind what it has missed."""
+    log = EventLog(asyncio.get_running_loop(), count_max=2)
+    feeds = EventFeeds(log)
+    fell, ahead = fed(feeds, ""), fed(feeds, "", 9)
+    log.restart(9)
+    log.append(block(10, "a"))
+    await until(lambda: ahead.got)
+    for revision in range(11, 15):
+        log.append(block(revision, "a"))
+    await until(lambda: ahead.cuts)
+    log.append(block(15, "a"))
+    await rounds()
+    assert (fell.cuts, fell.got) == ([Cut.FELL_BEHIND], [])
+    assert (ahead.cuts, ahead.ids) == ([Cut.SLOW_READER], ["10"])
+
+
+async def test_a_log_with_little_room_is_gathered_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rest that is longer than what the log keeps loses nobody: what happens meanwhile is gathered."""
+    rest_for_ever(monkeypatch)
+    log = EventLog(asyncio.get_running_loop(), count_max=2)
+    feeds = EventFeeds(log)
+    client = fed(feeds, "")
+    for revision in range(1, 30):
+        log.append(block(revision, "a"))
+        await rounds()
+    monkeypatch.setattr(event_text, "PIECE_COUNT_MAX", 1)
+    log.append(block(30, "a"))
+    await until(lambda: len(client.ids) == 30)
+    assert client.cuts == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_nobody_misses_anything_or_gets_it_twice(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Whoever comes, falls back, catches up and comes again at whatever moment: all of it, once, in order."""
+    choose = random.Random(seed)
+    monkeypatch.setattr(event_feeds, "SLICE_S", choose.choice([0, 0.005]))
+    monkeypatch.setattr(event_feeds, "FED_COUNT_MAX", choose.choice([1, 5, 500]))
+    monkeypatch.setattr(event_text, "PIECE_COUNT_MAX", choose.choice([1, 20, 4_000]))
+    monkeypatch.setattr(event_feeds, "REST_FACTOR", choose.choice([0, 19, 1e12]))
+    monkeypatch.setattr(event_feeds, "REST_S_MAX", 0.005)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    history: list[tuple[Event, ...]] = []
+    topics: list[Topic] = ["", "a", "ab", "abc", "b", "zz", OfSession("secret")]
+    clients = [Client(topic) for topic in topics * 3]
+    began: dict[Client, Position] = {}
+    for _ in range(600):
+        client = choose.choice(clients)
+        if choose.random() < 0.5:
+            names = choose.choices(["a", "ab/x", "abc", "abcd", "b", "c"], k=choose.randint(1, 4))
+            history.append(block(len(history) + 1, *names))
+            log.append(history[-1])
+        elif client not in began:
+            began[client] = client.position = Position.behind(choose.randint(0, len(history)))
+            feeds.add(client)
+        elif client in feeds._fed.get(client.topic, {}):
+            client.is_slow = choose.random() < 0.5
+            if choose.random() < 0.5:
+                feeds.stop_feeding(client)
+        elif feeds.is_up_to_date(client):
+            client.is_slow = False
+            feeds.start_feeding(client)
+        else:
+            blocks = log.read(client.position, 7)
+            client.got.append(render(blocks, client.topic, client.position))
+            client.position = Position.behind(blocks[-1][0].revision)
+        if choose.random() < 0.3:
+            await asyncio.sleep(choose.choice([0, 0, 0.001]))
+    end = Position.behind(len(history))
+
+    def is_over(client: Client) -> bool:
+        is_fed = client in feeds._fed.get(client.topic, {})
+        return not is_fed or feeds.reached(client) >= end
+
+    await until(lambda: all(is_over(client) for client in began))
+    for client, position in began.items():
+        is_fed = client in feeds._fed.get(client.topic, {})
+        rest = b"" if is_fed else render(history, client.topic, client.position)
+        assert b"".join(client.got) + rest == render(history, client.topic, position)
 
 
 async def test_a_stopping_node_cuts_everybody() -> None:

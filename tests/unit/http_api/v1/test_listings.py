@@ -252,3 +252,38 @@ async def test_a_bad_peek_is_refused_like_a_bad_request() -> None:
         check_problem(got, 400, "invalid-request")
         got = await served.post(wire.RATE_PEEK, name="mail", limit=5, window_ms=1000, cost=6)
         check_problem(got, 400, "invalid-request")
+
+
+LARGE = (
+    wire.LOCKS,
+    wire.SEMAPHORES,
+    wire.ELECTIONS,
+    wire.RATES,
+    wire.FENCES,
+    wire.CELLS,
+    wire.SESSIONS,
+    wire.HOLDS,
+    wire.QUOTAS,
+    wire.NAMESPACES,
+    wire.AUDIT,
+    f"{wire.AUDIT}?name=a",
+)
+
+
+@pytest.mark.parametrize("path", LARGE)
+async def test_large_answers_wait_for_their_turn(path: str) -> None:
+    """While another one is made they wait, in vain if it takes too long; nothing else waits for them.
+
+    Nor do metrics, which operators look at when there are too many.
+    """
+    async with serving() as served:
+        deadline_s = asyncio.get_running_loop().time() + 60.0
+        async with served.authentication.gateway._turns.turn(deadline_s):
+            assert (await served.call("GET", wire.METRICS)).status == 200
+            for query in ("", "consistency=stale"):
+                asked = path + ("&" if "?" in path else "?") + query
+                got = await served.call("GET", asked, headers={wire.HEADER_TIMEOUT_MS: "50"})
+                check_problem(got, 429, "overloaded")
+            assert (await served.call("GET", "/v1/locks/a")).status == 200
+            assert (await served.post(wire.LOCK_ACQUIRE, name="a", ttl_ms=60_000)).status == 200
+        assert (await served.call("GET", path)).status == 200

@@ -1,17 +1,22 @@
 """The OpenAPI document: complete, consistent, and true to the words of holdfast.wire."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from api import answers, cells, problems, views
 from api.requests.locks import WantedLock
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
+from http_api.server.routes import Route
+from http_api.v1.handlers import cluster
 from http_api.v1.openapi import make_document
 from http_api.v1.table import make_routes
+from lockstate.audit_record import AuditEvent
 from tests.support import http_contract
 from tests.unit.http_api.serving import serving
 
@@ -46,6 +51,21 @@ async def test_it_is_served() -> None:
         assert got.status == 200
         assert got.body == msgspec.to_builtins(DOCUMENT)
         assert got.body["openapi"] == "3.1.0"
+
+
+async def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All calls after the first one get the bytes that are there: making it stops a node for milliseconds."""
+    made: list[int] = []
+
+    def counted(routes: Sequence[Route]) -> dict[str, Any]:
+        made.append(len(routes))
+        return make_document(routes)
+
+    monkeypatch.setattr(cluster, "make_document", counted)
+    async with serving() as served:
+        first, second = [await served.call("GET", wire.OPENAPI) for _ in range(2)]
+    assert first.body == second.body == msgspec.to_builtins(DOCUMENT)
+    assert made == [len(ROUTES)]
 
 
 def test_every_route_is_in_it_and_nothing_else() -> None:
@@ -152,9 +172,14 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         (views.ElectionRow, {*http_contract.ELECTION_ROW_FIELDS}),
         (views.RateRow, {*http_contract.RATE_ROW_FIELDS}),
         (views.FenceRow, {*http_contract.FENCE_ROW_FIELDS}),
+        (views.QuotaRow, {*http_contract.QUOTA_ROW_FIELDS}),
+        (views.QuotaView, {*http_contract.QUOTA_FIELDS}),
+        (views.NamespaceRow, {*http_contract.NAMESPACE_ROW_FIELDS}),
+        (views.SettingsView, {*http_contract.NAMESPACE_FIELDS}),
+        (views.NamespaceUsed, {*http_contract.NAMESPACE_USED_FIELDS}),
         (views.Revocation, {*http_contract.REVOCATION_FIELDS}),
         (views.CycleStep, {*http_contract.CYCLE_FIELDS}),
-        (views.AuditEvent, {*http_contract.EVENT_FIELDS, *http_contract.EVENT_EXTRA_FIELDS}),
+        (AuditEvent, {*http_contract.EVENT_FIELDS, *http_contract.EVENT_EXTRA_FIELDS}),
         (answers.HeldLock, {*http_contract.LOCK_FIELDS}),
         (WantedLock, {*http_contract.LOCK_FIELDS}),
         (problems.Problem, {*http_contract.PROBLEM_FIELDS, *http_contract.PROBLEM_EXTRA_FIELDS}),

@@ -15,7 +15,6 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.versions import RULES_FOLLOWED
 from tests.support.local_node import LocalNode
-from tests.support.stream_client import Closed
 from tests.unit.http_api.serving import Served, check_problem, serving, until
 from tests.unit.http_api.v1.test_stream import streamed
 
@@ -95,7 +94,7 @@ async def test_a_priority_out_of_range(path: str, priority: int) -> None:
 )
 def test_prefixes_cover_whole_parts(prefixes: list[str], name: str, is_allowed: bool) -> None:  # noqa: FBT001
     """As those of rights do."""
-    assert AllowedNames("allow_priority", prefixes).covers(name) is is_allowed
+    assert AllowedNames(prefixes).covers(name) is is_allowed
 
 
 async def test_all_of_several_locks_must_be_covered() -> None:
@@ -131,11 +130,14 @@ async def test_older_rules_know_no_priorities(path: str) -> None:
 
 
 async def test_on_a_stream(tmp_path: Path) -> None:
-    """A frame with a priority where none is allowed closes the stream, as every malformed one does."""
+    """A priority where none is allowed is refused, and nothing else of its frame."""
     async with streamed(tmp_path) as served, served.stream() as client:
-        client.ask([76, "a", "exclusive", "", "", "", 0, "", 0, 0, "", "", "node", [], "renew", "", False, 9])
-        with pytest.raises(Closed, match="priority: 9"):
-            await client.answer(1)
+        rare = [76, "a", "exclusive", "", "", "", 0, "", 0, 0, "", "", "node", [], "renew", "", False, 9]
+        refused = await client.call(*rare)
+        assert (refused[0], refused[1]) == (11, "invalid-request")
+        assert refused[2].startswith("priority: 9: ")
+        # Nobody but the node can say what it allows.
+        assert (await client.call(*rare, False, [], []))[0] == 11
         assert served.node.machine.lock("a").state == "free"
 
 

@@ -23,6 +23,7 @@ PRINCIPALS: dict[str, str] = {
     "enforcer": "force@mine",
     "monitor": "metrics",
     "operator": "admin",
+    "tenant": "admin@mine",
     "auditor": "read",
     "shutout": "none",
     "all": "read,acquire,force,admin,metrics",
@@ -71,6 +72,7 @@ _RATE = {"name": "NAME", "limit": 5, "window_ms": 1000}
 _FORCE = {"name": "NAME", "reason": "r"}
 _MEMBER = {"id": "n9", "peer": "127.0.0.1:9"}
 _ADMIN = {"operator", "all"}
+_SEES = {*READ_HERE, *_ADMIN, "tenant"}
 
 CASES: dict[str, Case] = {
     f"POST {wire.SESSIONS}": _by_id(wire.SESSIONS, ttl_ms=60_000),
@@ -92,6 +94,9 @@ CASES: dict[str, Case] = {
     f"POST {wire.SESSION_FORCE_CLOSE}": Case(
         wire.SESSION_FORCE_CLOSE, {"session_name": "s-99", "reason": "r"}, {"all"}, {"all"}
     ),
+    f"GET {wire.QUOTAS}": Case(wire.QUOTAS, None, _ADMIN, _ADMIN),
+    f"PUT {wire.QUOTA}": Case("/v1/quotas/somebody", {"holds": 1}, _ADMIN, _ADMIN),
+    f"DELETE {wire.QUOTA}": Case("/v1/quotas/somebody", None, _ADMIN, _ADMIN),
     f"POST {wire.LOCK_LIFT_DELAY}": Case(wire.LOCK_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.SEMAPHORE_LIFT_DELAY}": Case(
         wire.SEMAPHORE_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}
@@ -141,6 +146,9 @@ CASES: dict[str, Case] = {
     f"GET {wire.CELLS}": _lists(wire.CELLS),
     f"GET {wire.AUDIT}": _reads(f"{wire.AUDIT}?name=NAME"),
     f"GET {wire.REFUSALS}": Case(wire.REFUSALS, None, _ADMIN, _ADMIN),
+    f"GET {wire.NAMESPACES}": Case(f"{wire.NAMESPACES}?prefix=NAME", None, _SEES, _SEES),
+    f"PUT {wire.NAMESPACE}": Case("/v1/namespaces/NAME", {"holds": 1}, {*_ADMIN, "tenant"}, _ADMIN),
+    f"DELETE {wire.NAMESPACE}": Case("/v1/namespaces/NAME", None, {*_ADMIN, "tenant"}, _ADMIN),
     f"GET {wire.WATCH}": _reads(f"{wire.WATCH}?prefix=NAME&since=x"),
     f"GET {wire.STREAM}": _by_id(wire.STREAM),
     f"GET {wire.CLUSTER}": Case(wire.CLUSTER, None, KNOWN, KNOWN),
@@ -174,7 +182,7 @@ def test_every_command_has_a_right_or_is_the_nodes_own() -> None:
     """What clients cannot ask for has none, and is refused to all of them."""
     own = {
         commands.Cancel, commands.Tick, commands.Barrier, commands.AbandonWaits,
-        commands.Renew, commands.Release, commands.ForceRelease,
+        commands.Renew, commands.Release, commands.ForceRelease, commands.OnBehalf,
     }  # fmt: skip
     assert set(rights_needed._COMMANDS) | own == set(commands.Command.__args__)
     assert not set(rights_needed._COMMANDS) & own

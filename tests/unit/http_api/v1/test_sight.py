@@ -146,6 +146,17 @@ async def test_a_cycle_names_only_what_may_be_read() -> None:
         waiting.cancel()
 
 
+async def test_who_may_not_read_all_goes_on_behind_a_record_as_well() -> None:
+    """Numbers of what may not be read are left out, and counted."""
+    async with serving(tokens=LINES) as served:
+        for name in ("b", "a/1", "b/1"):
+            await post(served, wire.LOCK_ACQUIRE, name=name, ttl_ms=60_000)
+        for behind, numbers in ((0, [1, 3]), (1, [3])):
+            got = await call(served, ME, "GET", f"{wire.AUDIT}?behind={behind}")
+            assert [event["number"] for event in got.body["events"]] == numbers
+            assert got.body["hidden"] == 1
+
+
 async def test_the_audit_shows_what_may_be_read() -> None:
     """As many events as asked for, though others came after them; the end of a session has no name."""
     async with serving(tokens=LINES) as served:
@@ -182,7 +193,7 @@ async def test_a_ticket_that_may_not_be_read_is_as_if_there_were_none() -> None:
 
 
 async def test_what_a_session_has_is_shown_as_far_as_it_may_be_read() -> None:
-    """To those that know its public name. Whoever knows its id sees all."""
+    """To those that know its public name. Whose it is sees all."""
     async with serving(tokens=LINES) as served:
         session = (await post(served, wire.SESSIONS, ttl_ms=60_000)).body["session_id"]
         for name in ("a/1", "b/1"):
@@ -191,5 +202,5 @@ async def test_what_a_session_has_is_shown_as_far_as_it_may_be_read() -> None:
         got = await call(served, ME, "GET", f"{wire.HOLDS}?session_name={public}")
         assert [hold["name"] for hold in got.body["holds"]] == ["b/1"]
         assert got.body["hidden"] == 1
-        got = await call(served, ME, "GET", f"/v1/sessions/{session}")
+        got = await call(served, ALL, "GET", f"/v1/sessions/{session}")
         assert len(got.body["holds"]) == 2

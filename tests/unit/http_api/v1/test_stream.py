@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,26 @@ async def test_a_wrong_message_ends_the_stream_with_a_reason(
             assert (await again.acquire("a"))[0] == GRANTED
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("number", [5 * 10**40, -5 * 10**40])
+async def test_a_number_that_no_log_can_have_ends_the_stream(
+    tmp_path: Path, number: int, *, is_first: bool
+) -> None:
+    """JSON can write it, in a command and in the first message: the client is told, and nothing waits."""
+    async with streamed(tmp_path) as served:
+        client = served.stream("json")
+        await client.connect()
+        client.send_frame(1, b'[1,1,"",%d,{}]' % (number if is_first else 60_000))
+        if not is_first:
+            await client.receive()
+            client.send_frame(1, b'[2,1,[],0,[[4,"a","exclusive","","","",%d]]]' % number)
+        with pytest.raises(Closed, match="64 bits") as closed:
+            await client.receive()
+        assert closed.value.code == stream.INVALID
+        assert not served.node.machine.state.holds
+        await client.drop()
+
+
 @pytest.mark.parametrize(("form", "opcode", "kind"), [("msgpack", 1, "binary"), ("json", 2, "text")])
 async def test_a_message_of_the_other_kind_ends_the_stream(
     tmp_path: Path, form: str, opcode: int, kind: str
@@ -343,7 +364,7 @@ async def test_holds_carry_values(tmp_path: Path) -> None:
 
 
 async def test_a_hold_without_a_deadline_needs_leave_on_a_stream_too(tmp_path: Path) -> None:
-    """Otherwise the message was wrong. Where it is allowed, the hold outlives the session."""
+    """Otherwise it is refused, alone of its frame. Where it is allowed, the hold outlives the session."""
     async with streamed(tmp_path) as served:
         async with served.stream() as client:
             granted = await client.call(*_acquire_as("batch/a", is_endless=True))
@@ -354,10 +375,10 @@ async def test_a_hold_without_a_deadline_needs_leave_on_a_stream_too(tmp_path: P
         assert served.node.machine.lock("batch/a").state == "held"
         async with served.stream() as client:
             client.ask(acquire("b"), _acquire_as("a", is_endless=True))
-            with pytest.raises(Closed) as closed:
-                await client.receive()
-            assert closed.value.code == stream.INVALID
-        assert served.node.machine.lock("b").state == "free"
+            assert (await client.answer(1))[0] == GRANTED
+            refused = await client.answer(2)
+            assert (refused[0], refused[1]) == (11, "invalid-request")
+            assert served.node.machine.lock("b").state == "held"
 
 
 async def test_before_all_nodes_know_it_no_frame_has_it(tmp_path: Path) -> None:
@@ -448,6 +469,31 @@ async def test_a_connection_that_is_lost_leaves_nothing_behind(tmp_path: Path) -
             again.ask(acquire("a", 60_000), acquire("a", 60_000), first=1)
             assert [(await again.answer(number))[0] for number in (1, 2)] == [QUEUED, QUEUED]
         await until(lambda: len(waiters) == 0)
+
+
+async def test_a_client_that_leaves_as_its_stream_ends_leaves_no_error_behind(tmp_path: Path) -> None:
+    """The node was about to say why; nobody is there to hear it, and its log shows no failure of its own."""
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    await _leave_as_it_ends(tmp_path)
+    gc.collect()
+    assert failures == []
+
+
+async def _leave_as_it_ends(tmp_path: Path) -> None:
+    """Let the node drop the call of a stream in the turn of the loop in which it wants to end the stream."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        begun: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(served.node.group.requests, "begin", lambda *_: begun)
+            client.ask(acquire("a"))
+            await until(lambda: begun._callbacks)
+        talking = [task for task in asyncio.all_tasks() if "RequestHandler.start" in repr(task)]
+        assert talking
+        begun.set_exception(OutcomeUnknown("who knows"))
+        for task in talking:
+            task.cancel()
+        await asyncio.wait(talking)
 
 
 async def test_messages_without_commands_have_a_window_too(tmp_path: Path) -> None:

@@ -283,6 +283,17 @@ async def test_a_client_that_pauses_misses_nothing(tmp_path: Path, monkeypatch: 
         assert max(buffered) < watch.BUFFERED_BYTES_MAX + 2 * event_feeds.FED_COUNT_MAX * size_bytes
 
 
+async def test_who_has_caught_up_is_fed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only in its next turn: where many catch up and much happens, there are news again by then."""
+    async with watched(tmp_path) as served:
+        await served.cycle("a")
+        monkeypatch.setattr(watch, "PAUSE_FACTOR", 1e9)
+        source = await served.watch(since="0")
+        assert names(await source.take(2)) == [("granted", "a"), ("released", "a")]
+        await served.cycle("b")
+        assert names(await source.take(2)) == [("granted", "b"), ("released", "b")]
+
+
 async def test_who_does_not_read_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reads nothing for a while is cut; locks and other watchers go on."""
     monkeypatch.setattr(watch, "STALLED_S", 0.2)

@@ -1,0 +1,35 @@
+"""The operations on namespaces: what holds for the names at and below a prefix. No I/O."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast import _values, wire
+from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+
+
+def namespaces(prefix: str, after: str) -> Operation[_values.NamespacePage]:
+    """Read a page of the namespaces whose own prefixes begin with `prefix`."""
+    query = {"prefix": prefix, "after": after}
+    return ask(wire.NAMESPACES, query, lambda answer: decode(answer, _values.NamespacePage))
+
+
+def set_namespace(
+    prefix: str, settings: _values.NamespaceSettings
+) -> Operation[_values.NamespaceSettings | None]:
+    """Say what holds for the names at and below a prefix; what is None is left open."""
+    said = {what: value for what, value in msgspec.structs.asdict(settings).items() if value is not None}
+    return write(_path(prefix), {**said, "request_id": new_request_id()}, _settings, method="PUT")
+
+
+def remove_namespace(prefix: str) -> Operation[_values.NamespaceSettings | None]:
+    """Remove a namespace."""
+    return write(_path(prefix), {"request_id": new_request_id()}, _settings, method="DELETE")
+
+
+def _settings(answer: TimedAnswer) -> _values.NamespaceSettings | None:
+    return decode(answer, _values.NamespaceSet).settings
+
+
+def _path(prefix: str) -> str:
+    return wire.NAMESPACE.replace("{name}", quote(prefix, safe=""))

@@ -1,0 +1,111 @@
+"""The losses of a session, or of a hold without one, as the cluster tells them: as they happen."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from holdfast._clock import Clock
+from holdfast._errors import Compacted, LockError, SessionExpired
+from holdfast._lease import LEASE_EXPIRED
+from holdfast._values import Event
+from holdfast._watch import SESSION_ENDS, Watch
+
+_log = logging.getLogger("holdfast")
+
+_LOSSES: Final = frozenset({"expired", "forced"})
+"""The events with which a hold ends that nobody has released."""
+PATIENCE_S: Final = 1.0
+"""Seconds for which nodes are asked in one go: meanwhile renewals tell."""
+AGAIN_S: Final = 5.0
+"""Seconds before they are asked again: none tells, or events are gone. It is twice as long each time."""
+AGAIN_S_MAX: Final = 60.0
+
+
+class Loser(Protocol):
+    """A session or a hold, as far as its losses are concerned."""
+
+    clock: Clock
+    over: str
+    """The reason with which it ends when the cluster says that it is over."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over, as far as we know."""
+        ...
+
+    def watch(self, *, since: str | int | None = None) -> Watch:
+        """Return an iterator of what happens to it behind `since`, or from now on."""
+        ...
+
+    async def look(self) -> None:
+        """End what it holds no longer. Raises LockError."""
+        ...
+
+    def end(self, reason: str, cause: BaseException | None = None) -> None:
+        """Make it invalid for good."""
+        ...
+
+    def end_hold(self, token: int, reason: str) -> None:
+        """End what it holds with this token, if it does, or will be told that it does."""
+        ...
+
+    def when_ended(self, hearer: Callable[[], None]) -> None:
+        """Call `hearer` once it is over, whatever the reason."""
+        ...
+
+
+def begin(loser: Loser, began: int | None) -> None:
+    """Hear of its losses from now on, in a task of its own, until it is over. See hear_losses."""
+    task = asyncio.create_task(hear_losses(loser, began))
+
+    def stop() -> None:
+        task.cancel()
+
+    loser.when_ended(stop)
+
+
+async def hear_losses(loser: Loser, began: int | None) -> None:
+    """End what the cluster says is over, as long as the loser lives. Where it cannot say so, nothing fails.
+
+    A node may refuse to tell, have no room for more that listen, or be too old to know how; another one, or
+    the same one later, may do it.
+
+    It begins at the revision at which the loser `began`, and goes on where it was. When events are gone, or
+    that revision is not known, it begins now, and with a look at what the loser still holds.
+    """
+    since: str | int | None = began
+    again_s, tries = AGAIN_S, 0
+    while not loser.has_ended:
+        watch = loser.watch(since=since)
+        watch.patience_s = PATIENCE_S
+        watch.skip(tries)
+        try:
+            async with watch:
+                if since is None:
+                    await watch.begin()
+                    await loser.look()
+                async for event in watch:
+                    _tell(loser, event)
+            loser.end(loser.over)  # and with that the loop
+        except SessionExpired as error:
+            loser.end(loser.over, error)
+        except Compacted:
+            since = None
+        except LockError as error:
+            _log.debug("losses are not pushed for now: %s", error)
+            since = watch.last_id or since
+        tries += 1
+        if watch.last_id:  # a node has told
+            again_s, tries = AGAIN_S, 0
+        if not loser.has_ended:
+            await loser.clock.sleep(again_s * (1 - random.random() / 2))  # noqa: S311 - spreads load
+            again_s = min(again_s * 2, AGAIN_S_MAX)
+
+
+def _tell(loser: Loser, event: Event) -> None:
+    if event.event in SESSION_ENDS:
+        loser.end(loser.over)
+    elif event.event in _LOSSES:
+        loser.end_hold(event.token, LEASE_EXPIRED)

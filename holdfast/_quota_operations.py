@@ -1,0 +1,32 @@
+"""The operations on quotas: how much each principal may have at a time. No I/O."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast import _values, wire
+from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+
+
+def quotas(after: str) -> Operation[_values.QuotaPage]:
+    """Read a page of the principals that have a quota, or anything at all."""
+    return ask(wire.QUOTAS, {"after": after}, lambda answer: decode(answer, _values.QuotaPage))
+
+
+def set_quota(principal: str, quota: _values.Quota) -> Operation[_values.Quota | None]:
+    """Bound what a principal may have; what is None has no bound."""
+    fields = {**msgspec.structs.asdict(quota), "request_id": new_request_id()}
+    return write(_path(principal), fields, _quota, method="PUT")
+
+
+def remove_quota(principal: str) -> Operation[_values.Quota | None]:
+    """End the quota of a principal."""
+    return write(_path(principal), {"request_id": new_request_id()}, _quota, method="DELETE")
+
+
+def _quota(answer: TimedAnswer) -> _values.Quota | None:
+    return decode(answer, _values.QuotaSet).quota
+
+
+def _path(principal: str) -> str:
+    return wire.QUOTA.replace("{principal}", quote(principal, safe=""))

@@ -1,0 +1,82 @@
+"""The first renewals of what is held on an event loop: timers, and their end with the loop.
+
+Most holds are released long before they have to be renewed, so none gets a task before it needs one.
+"""
+
+import asyncio
+import os
+import weakref
+from collections.abc import AsyncGenerator, Callable
+from typing import Final
+
+from holdfast._clock import Clock, Timer
+from holdfast._lease import NOT_RENEWED, Leased
+
+
+class Renewals:
+    """What one client will have to renew on the loop that runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._due: dict[Leased, Timer] = {}
+        self._with_loop: AsyncGenerator[None] | None = None
+        _all.add(self)
+
+    def later(self, leased: Leased, delay_s: float, begin: Callable[[], object]) -> None:
+        """Call `begin` after so long. If the loop ends before, so does what would have been renewed."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._due = loop, {}
+            self._with_loop = _end_with_loop(self._due)
+            _start(self._with_loop)
+        due = self._due
+
+        def fire() -> None:
+            if due.pop(leased, None) is not None:
+                begin()
+
+        due[leased] = self._clock.call_later(delay_s, fire)
+
+    def forget(self, leased: Leased) -> None:
+        """Renew it no more, if it was not begun."""
+        timer = self._due.pop(leased, None)
+        if timer is not None:
+            timer.cancel()
+
+    def leave_to_parent(self) -> None:
+        """Leave everything to the parent, in a process that was just forked."""
+        if self._with_loop is not None:
+            _of_parents.append(self._with_loop)
+        self._loop, self._with_loop = None, None
+
+
+async def _end_with_loop(due: dict[Leased, Timer]) -> AsyncGenerator[None]:
+    """End what is due. A loop that ends closes the generators that were begun on it."""
+    try:
+        yield
+    finally:
+        for leased in tuple(due):
+            leased.end(NOT_RENEWED)
+
+
+def _start(generator: AsyncGenerator[None]) -> None:
+    """Let a generator come to its `yield`, which it does without waiting, and the loop know of it."""
+    try:
+        generator.__anext__().send(None)
+    except StopIteration:
+        return
+    raise AssertionError("the generator waits")
+
+
+_all: Final["weakref.WeakSet[Renewals]"] = weakref.WeakSet()
+_of_parents: Final[list[AsyncGenerator[None]]] = []
+"""Kept, so that a child does not ask the loop that it has a copy of to close them."""
+
+
+def _leave_all() -> None:
+    for renewals in list(_all):
+        renewals.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all)

@@ -1,0 +1,119 @@
+"""The refusals of a stream, as the HTTP API words them. No I/O."""
+
+import random
+from collections.abc import Container, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import wire
+from holdfast._errors import refusal
+
+_REFUSED: Final = frozenset({11, 37, 39})
+"""What refusals are: the second one that of a quota, the third that of a namespace."""
+_TOLD: Final = frozenset({"lock-held", "no-permits", "lease-expired", "session-expired"})
+"""Refusals that are told from a stream. Others are rare: they are asked for again over HTTP, in its words."""
+RETRY_MS_MAX: Final = 1000
+"""Milliseconds after which to ask again for what is held, at the most: that of the HTTP API."""
+
+
+class NotTaken(Exception):
+    """The stream has not done it, and never will: it is to be asked over HTTP.
+
+    `has_to_wait` says that it was refused only because it would have to wait.
+    """
+
+    def __init__(self, text: str, *, has_to_wait: bool = False) -> None:
+        super().__init__(text)
+        self.has_to_wait = has_to_wait
+
+
+def accepted(result: Sequence[Any], kinds: Container[int]) -> Sequence[Any]:
+    """Return a result of one of these kinds. Raises ValueError for any other that is not a refusal.
+
+    Those raise Refused, as HTTP would, or NotTaken to ask HTTP.
+    """
+    if result[0] in kinds:
+        return result
+    if result[0] not in _REFUSED:
+        raise ValueError(f"a result of the kind {result[0]}")
+    code, detail = result[1], result[2]
+    if code not in _TOLD:
+        raise NotTaken(f"{code}: {detail}")
+    raise refusal(code, detail, _problem(code, detail, result))
+
+
+class _HolderView(msgspec.Struct, frozen=True, array_like=True):
+    """A holder as a refusal on a stream shows it."""
+
+    owner: str
+    mode: str
+    token: int
+    expires_in_ms: int | None
+    note: str
+    name: str = ""
+    scope: str = "node"
+    kind: str = "lock"
+    permits: int = 0
+
+
+class _Refused(msgspec.Struct, frozen=True, array_like=True):
+    """A refusal on a stream."""
+
+    tag: int
+    code: str
+    detail: str
+    holders: tuple[_HolderView, ...] = ()
+    queue_length: int = 0
+    retry_after_ms: int = 0
+    cycle: tuple[Any, ...] = ()
+    facts: dict[str, int] = {}
+
+
+def _problem(code: str, detail: str, result: Sequence[Any]) -> dict[str, object]:
+    """Return the problem document of a refusal: that of the HTTP API, but that no request has an id here."""
+    refused = msgspec.convert(result, _Refused)
+    kind = wire.PROBLEMS[code]
+    problem: dict[str, object] = {
+        "type": wire.PROBLEM_TYPE_PREFIX + code,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail,
+        "instance": "",
+        "code": code,
+        "outcome": kind.outcome,
+        "request_id": "",
+    }
+    pause_ms = refused.retry_after_ms
+    if code == "lock-held":
+        pause_ms = _sensible_pause_ms(pause_ms)
+    if pause_ms:
+        problem["retry_after_ms"] = pause_ms
+    if code in ("lock-held", "no-permits"):
+        problem["holders"] = [_shown(holder) for holder in refused.holders]
+        problem["queue_length"] = refused.queue_length
+    return problem | refused.facts
+
+
+def _sensible_pause_ms(left_ms: int) -> int:
+    """Return when to ask again: holders release long before their end, and clients should spread."""
+    longest_ms = min(left_ms, RETRY_MS_MAX)
+    return max(longest_ms - random.randint(0, longest_ms // 2), 1)  # noqa: S311 - spreads load, not a secret
+
+
+def _shown(holder: _HolderView) -> dict[str, object]:
+    """Return a holder as the HTTP API shows it."""
+    shown: dict[str, object] = {"owner": holder.owner}
+    if holder.kind == "lock":
+        shown["mode"] = holder.mode
+    shown["token"] = holder.token
+    if holder.expires_in_ms is not None:
+        shown["expires_in_ms"] = holder.expires_in_ms
+    shown |= {"note": holder.note, "name": holder.name}
+    if holder.kind == "lock":
+        shown["scope"] = holder.scope
+    elif holder.kind == "semaphore":
+        shown["permits"] = holder.permits
+    if holder.expires_in_ms is None:
+        shown["no_deadline"] = True
+    return shown

@@ -1,0 +1,104 @@
+"""Events as text: pieces of the stream of Server-Sent Events that watchers of one topic get, all the same."""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from api import answers, cells, cursors, views
+from cluster.observing.event_log import AnyEvent, Block, Position, numbered, revision_of
+from lockstate.results import CellEvent, Event
+
+PIECE_COUNT_MAX: Final = 4_000
+"""Events of a piece that is handed out without more of them, or one turn of sorting more."""
+PIECE_BYTES_MAX: Final = 64 * 1024
+"""Bytes for one watcher in a piece that is handed out without more of them: longer ones save nothing."""
+
+
+class OfSession(NamedTuple):
+    """What belongs to a session, or to a hold that lives without one: its secret id."""
+
+    lease_id: str
+
+
+Topic = str | OfSession
+"""What is watched: the names that begin with a prefix, or a session."""
+
+
+def _concerns(event: AnyEvent, topic: Topic) -> bool:
+    if isinstance(topic, str):
+        return event.name.startswith(topic)
+    return isinstance(event, Event) and event.session_id == topic.lease_id
+
+
+def render(blocks: Sequence[Block], topic: Topic, position: Position) -> bytes:
+    """Return the events behind `position` that concern `topic`, as a piece of the stream."""
+    parts: list[bytes] = []
+    for block in blocks[bisect_left(blocks, position.revision, key=revision_of) :]:
+        revision = block[0].revision
+        bodies = [
+            (number, encode(event))
+            for number, event in numbered(block)
+            if _concerns(event, topic) and (revision, number) > position
+        ]
+        if bodies:
+            parts.append(with_ids(revision, bodies))
+    return b"".join(parts)
+
+
+def with_ids(revision: int, bodies: Sequence[tuple[int, bytes]]) -> bytes:
+    """Give events of one revision their ids. The last has the revision's own: nothing of it is missing."""
+    cursor = cursors.of_event
+    last = b"id: %b\n%b" % (cursor(revision).encode(), bodies[-1][1])
+    if len(bodies) == 1:
+        return last
+    parts = [b"id: %b\n%b" % (cursor(revision, number).encode(), body) for number, body in bodies[:-1]]
+    return b"".join([*parts, last])
+
+
+def encode(event: AnyEvent) -> bytes:
+    """Return an event as it is in the stream, without its id."""
+    shown = cells.event_of(event) if isinstance(event, CellEvent) else views.event_of(event)
+    return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(shown))
+
+
+class Piece:
+    """What is handed out at a time: the entries behind `before`, and their text for each topic."""
+
+    def __init__(self, before: Position) -> None:
+        self.before = before
+        self.blocks: list[Block] = []
+        self.is_full = False
+        self._count = 0
+        self._texts: dict[Topic, bytearray | bytes] = {}
+
+    def add(self, block: Block, matching: Mapping[Topic, Sequence[tuple[int, bytes]]]) -> None:
+        """Add the events of an entry, with their numbers, to each topic that they concern."""
+        if not matching:
+            return
+        self.blocks.append(block)
+        revision, texts, longest_bytes = block[0].revision, self._texts, 0
+        for topic, bodies in matching.items():
+            text = texts.get(topic)
+            if text is None:
+                text = texts[topic] = bytearray()
+            text += with_ids(revision, bodies)
+            longest_bytes = max(longest_bytes, len(text))
+            self._count += len(bodies)
+        self.is_full = self.is_full or longest_bytes >= PIECE_BYTES_MAX or self._count >= PIECE_COUNT_MAX
+
+    @property
+    def topics(self) -> Sequence[Topic]:
+        """Return the topics that something concerns."""
+        return tuple(self._texts)
+
+    def text_for(self, topic: Topic, position: Position) -> bytes:
+        """Return what a watcher at `position` does not have yet: the same for nearly all of its topic.
+
+        Nothing is added afterwards.
+        """
+        if position > Position(self.blocks[0][0].revision):
+            return render(self.blocks, topic, position)
+        text = self._texts[topic]
+        if isinstance(text, bytearray):
+            text = self._texts[topic] = bytes(text)
+        return text

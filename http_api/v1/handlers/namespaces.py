@@ -1,0 +1,41 @@
+"""Namespaces: what holds for the names at and below a prefix, and how much there is."""
+
+from api import answers, rights_needed, sight, views
+from api.gateway import Gateway
+from api.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
+from http_api.server.call import Call, Reply
+from http_api.v1 import reads, schema
+from lockstate import listings, results
+
+
+async def list_namespaces(gateway: Gateway, call: Call) -> Reply:
+    """Return a page of namespaces, by prefix."""
+    prefix, after, limit = schema.page(call)
+    query, shown = sight.listing(
+        rights_needed.of_namespaces(gateway.rights),
+        prefix,
+        (after, limit),
+        lambda machine, after, limit: listings.namespaces(machine.state, prefix, after, limit),
+        views.namespace_page_of,
+        name_of=lambda row: row.name,
+        place_of=lambda row: row.name,
+    )
+    return await reads.answer(gateway, call, query, shown, name=None, is_large=True)
+
+
+async def set_namespace(gateway: Gateway, call: Call) -> Reply:
+    """Say what holds for the names at and below a prefix."""
+    return await _set(gateway, call, await schema.read(call, SetNamespaceRequest))
+
+
+async def remove_namespace(gateway: Gateway, call: Call) -> Reply:
+    """Remove a namespace."""
+    return await _set(gateway, call, await schema.read(call, RemoveNamespaceRequest))
+
+
+async def _set(gateway: Gateway, call: Call, request: SetNamespaceRequest | RemoveNamespaceRequest) -> Reply:
+    command = request.command(call.path_value)
+    _, revision, is_repeated = await gateway.submit(command, results.NamespaceSet, call.timeout_s)
+    settings = None if command.settings is None else views.settings_of(command.settings)
+    answer = answers.NamespaceSet(command.prefix, settings, revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))

@@ -1,0 +1,38 @@
+"""Quotas: how much each principal may have at a time, and how much it has."""
+
+from api import answers, views
+from api.gateway import Gateway
+from api.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
+from http_api.server.call import Call, Reply
+from http_api.v1 import reads, schema
+from lockstate import listings, results
+
+
+async def list_quotas(gateway: Gateway, call: Call) -> Reply:
+    """Return a page of principals that have a quota or anything, by name."""
+    _, after, limit = schema.page(call)
+    return await reads.answer(
+        gateway,
+        call,
+        lambda machine: listings.principals(machine.state, after, limit),
+        views.quota_page_of,
+        name=None,  # it is about principals, which have no place among names: this call is for admins
+        is_large=True,
+    )
+
+
+async def set_quota(gateway: Gateway, call: Call) -> Reply:
+    """Bound what a principal may have, or with "*" each one without a quota of its own."""
+    return await _set(gateway, call, await schema.read(call, SetQuotaRequest))
+
+
+async def remove_quota(gateway: Gateway, call: Call) -> Reply:
+    """End the quota of a principal."""
+    return await _set(gateway, call, await schema.read(call, RemoveQuotaRequest))
+
+
+async def _set(gateway: Gateway, call: Call, request: SetQuotaRequest | RemoveQuotaRequest) -> Reply:
+    command = request.command(call.path_value)
+    _, revision, is_repeated = await gateway.submit(command, results.QuotaSet, call.timeout_s)
+    answer = answers.QuotaSet(command.principal, views.quota_of(command.quota), revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))

@@ -1,0 +1,224 @@
+"""Namespaces: prefixes of names, each with rules and quotas of its own for what lies at or below it.
+
+A prefix covers a name by whole parts: `jobs` covers `jobs` and `jobs/7`, and not `jobs2`. What a hold has,
+what a wait wants, a cell and a fence lie in the namespaces that cover their names. Of several that cover a
+name, the longest one alone decides what may be asked for there (`namespace_rules`). Quotas count in each of
+them: what lies in an inner one lies in the outer ones as well.
+
+Nothing is looked for when a namespace is set: it counts what is made from then on. What was made before is
+told by a number that it has anyway and that only rises: the token of a hold, the order of a wait, the
+revision at which a cell was created. A hold that gets a new token, by a conversion or an addition, is new in
+this sense. A fence has no such number, so one that is made in a namespace gets one here.
+
+A lock of scope subtree lies in the namespaces of its own name, not in those below it.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from lockstate import marks
+from lockstate.cells import Cell
+from lockstate.commands import NamespaceSettings
+from lockstate.extras import Extras
+from lockstate.ledger import Ledger
+from lockstate.records import Claimant, Hold, Ticket
+from lockstate.results import Reason, Refused, RefusedInNamespace
+
+RETRY_MS: Final = 1000
+"""Milliseconds after which to ask again for what a quota has refused."""
+
+Counted: TypeAlias = Literal["holds", "waits", "cells", "fences"]
+"""What namespaces have quotas of."""
+
+
+class Namespace(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A namespace as it is stored: it counts what has these numbers or higher ones."""
+
+    prefix: str
+    settings: NamespaceSettings
+    since_token: int
+    since_order: int
+    since_cells_revision: int
+
+
+class NamespaceUsage(msgspec.Struct, gc=False):
+    """How much there is in a namespace of what it counts.
+
+    `holds` are those with what is waited for, `waits` only the latter, with waits for changes of a hold. A
+    hold counts once, however many names of the namespace it has.
+    """
+
+    holds: int = 0
+    waits: int = 0
+    cells: int = 0
+    fences: int = 0
+
+
+class Namespaces:
+    """All namespaces, and what each has of what it counts."""
+
+    def __init__(self, ledger: Ledger, extras: Extras) -> None:
+        self.rows: dict[str, Namespace] = {}
+        """By prefix. Others only look at it: with every command, whether there is anything."""
+        self.fences: dict[str, int] = {}
+        """The creation numbers of fences that were made in a namespace, by resource."""
+        self.usage: dict[str, NamespaceUsage] = {}
+        """What each has, by prefix. It is derived."""
+        self._ledger = ledger
+        self._extras = extras
+
+    # -- which they are -------------------------------------------------------------------------------------
+
+    def put(self, namespace: Namespace) -> None:
+        """Set a namespace, or give the one of this prefix other settings: it goes on counting."""
+        known = self.rows.get(namespace.prefix)
+        if known is None:
+            self.usage[namespace.prefix] = NamespaceUsage()
+        else:
+            namespace = msgspec.structs.replace(known, settings=namespace.settings)
+            self._ledger.settled_sum -= marks.of_content(known)
+        self.rows[namespace.prefix] = namespace
+        self._ledger.settled_sum += marks.of_content(namespace)
+
+    def remove(self, prefix: str) -> None:
+        """Forget a namespace, if there is one, and what it counted."""
+        known = self.rows.pop(prefix, None)
+        if known is not None:
+            del self.usage[prefix]
+            self._ledger.settled_sum -= marks.of_content(known)
+
+    def innermost(self, name: str) -> Namespace | None:
+        """Return the longest namespace that covers a name."""
+        return next(iter(self.over((name,))), None)
+
+    def over(self, names: Iterable[str]) -> list[Namespace]:
+        """Return each namespace that covers any of the names: of each name the longest first."""
+        found: dict[str, Namespace] = {}
+        for name in names if self.rows else ():
+            end = len(name)
+            while end > 0:
+                prefix = name[:end]
+                namespace = self.rows.get(prefix)
+                if namespace is not None:
+                    found[prefix] = namespace
+                end = name.rfind("/", 0, end)
+        return list(found.values())
+
+    def names_of(self, record: Claimant) -> tuple[str, ...]:
+        """Return the names that a hold has, or a ticket wants."""
+        if record.name:
+            return (record.name,)
+        permits = self._extras.get(record.hold_id).permits
+        return (*[lock.name for lock in record.locks], *[one.name for one in permits])
+
+    # -- how much there is ----------------------------------------------------------------------------------
+
+    def count_hold(self, hold: Hold, by: int) -> None:
+        """Count a hold that comes (1) or goes (-1), also if only its names or its token change in between."""
+        for namespace in self._counting(hold):
+            self.usage[namespace.prefix].holds += by
+
+    def count_ticket(self, ticket: Ticket, hold: Hold | None, by: int) -> None:
+        """Count a wait that comes (1) or goes (-1); `hold` is the one that it changes.
+
+        More locks for a hold are one more hold, meanwhile, where that has nothing yet.
+        """
+        has = self._counting(hold) if hold is not None else []
+        for namespace in self.over(self.names_of(ticket)):
+            if ticket.order >= namespace.since_order:
+                usage = self.usage[namespace.prefix]
+                usage.waits += by
+                if namespace not in has and not ticket.is_conversion:
+                    usage.holds += by
+
+    def count_cell(self, cell: Cell, by: int) -> None:
+        """Count a cell that comes (1) or goes (-1)."""
+        for namespace in self.over((text_of_key(cell.key),)):
+            if cell.create_revision >= namespace.since_cells_revision:
+                self.usage[namespace.prefix].cells += by
+
+    def put_fence(self, resource: str, order: int) -> None:
+        """Count a fence that comes, which was made with this creation number."""
+        self.fences[resource] = order
+        self._ledger.settled_sum += _mark_of_fence(resource, order)
+        self._count_fence(resource, order, 1)
+
+    def drop_fence(self, resource: str) -> None:
+        """Count a fence that goes, if it was made in a namespace."""
+        order = self.fences.pop(resource, None)
+        if order is not None:
+            self._ledger.settled_sum -= _mark_of_fence(resource, order)
+            self._count_fence(resource, order, -1)
+
+    def _count_fence(self, resource: str, order: int, by: int) -> None:
+        for namespace in self.over((resource,)):
+            if order >= namespace.since_order:
+                self.usage[namespace.prefix].fences += by
+
+    def _counting(self, hold: Hold) -> list[Namespace]:
+        """Return the namespaces in which a hold counts."""
+        covering = self.over(self.names_of(hold)) if self.rows else ()
+        return [namespace for namespace in covering if hold.token >= namespace.since_token]
+
+    # -- how much may be ------------------------------------------------------------------------------------
+
+    def check(self, what: Counted, names: Iterable[str]) -> Refused | None:
+        """Refuse one more of these with such names, if a namespace that covers one of them has no room."""
+        return next(filter(None, [self._check(each, what) for each in self.over(names)]), None)
+
+    def check_added(self, hold: Hold, names: Iterable[str]) -> Refused | None:
+        """Refuse more names to a hold, if a namespace in which it does not count yet has no room for it."""
+        has = self._counting(hold)
+        entered = [each for each in self.over(names) if each not in has]
+        return next(filter(None, [self._check(each, "holds") for each in entered]), None)
+
+    def check_cells(self, keys: Iterable[bytes]) -> Refused | None:
+        """Refuse cells of new keys, if a namespace has no room for all of them."""
+        more: dict[str, int] = {}
+        for key in keys:
+            for namespace in self.over((text_of_key(key),)):
+                more[namespace.prefix] = more.get(namespace.prefix, 0) + 1
+        checks = [self._check(self.rows[prefix], "cells", count) for prefix, count in more.items()]
+        return next(filter(None, checks), None)
+
+    def _check(self, namespace: Namespace, what: Counted, more: int = 1) -> Refused | None:
+        limit: int | None = getattr(namespace.settings, what)
+        used: int = getattr(self.usage[namespace.prefix], what)
+        if limit is None or used + more <= limit:
+            return None
+        detail = f"the namespace {namespace.prefix!r} has a quota of {limit} {what}, and {used} are used"
+        return RefusedInNamespace(
+            Reason.QUOTA_EXCEEDED,
+            detail,
+            retry_after_ms=RETRY_MS,
+            facts={"limit": limit, "used": used},
+            namespace=namespace.prefix,
+            quota=what,
+        )
+
+    # -- snapshots ------------------------------------------------------------------------------------------
+
+    def dump(self) -> list[Namespace]:
+        """Return all namespaces in order of their prefixes, for a snapshot."""
+        return sorted(self.rows.values(), key=lambda namespace: namespace.prefix)
+
+    def load(self, rows: list[Namespace]) -> None:
+        """Add a part of what `dump` returned. What they count follows."""
+        for namespace in rows:
+            self.put(namespace)
+
+    def recomputed_sum(self) -> int:
+        """Return the sum of the marks of all of this (see `marks`)."""
+        fences = sum([_mark_of_fence(*item) for item in self.fences.items()])
+        return fences + sum([marks.of_content(namespace) for namespace in self.rows.values()])
+
+
+def text_of_key(key: bytes) -> str:
+    """Return the key of a cell as a name. One that is not text stays what it is."""
+    return key.decode("utf-8", "surrogateescape")
+
+
+def _mark_of_fence(resource: str, order: int) -> int:
+    return marks.of_content(("fence", resource, order))

@@ -1,0 +1,115 @@
+"""The files of pinned versions agree with pyproject.toml, with each other, and with what runs these tests."""
+
+import importlib.metadata
+import platform
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
+
+from scripts.lib import pinned
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+FILES = {path.stem: path for path in sorted((ROOT / "requirements").glob("*.txt"))}
+PINNED = {name: pinned.read(path) for name, path in FILES.items()}
+HERE = pinned.linux(platform.python_version(), platform.machine())
+
+
+def of_project(*extras: str) -> list[Requirement]:
+    """Return what pyproject.toml asks for with these extras, those of ours that they name included."""
+    found = [Requirement(text) for text in PROJECT["dependencies"]]
+    for extra in extras:
+        for text in PROJECT["optional-dependencies"][extra]:
+            requirement = Requirement(text)
+            if requirement.name == PROJECT["name"]:
+                found += of_project(*requirement.extras)
+            else:
+                found.append(requirement)
+    return found
+
+
+def of_build() -> list[Requirement]:
+    """Return what requirements/build.in asks for."""
+    lines = (ROOT / "requirements" / "build.in").read_text("utf-8").splitlines()
+    return [Requirement(text) for line in lines if (text := line.partition("#")[0].strip())]
+
+
+WANTED = {"node": of_project("node"), "dev": of_project("dev") + of_build(), "build": of_build()}
+
+
+def counting_here(name: str) -> dict[NormalizedName, pinned.Pinned]:
+    """Return what a file pins for the Python and the machine of this test, by package."""
+    here = [one for one in PINNED[name] if one.counts_for(HERE)]
+    by_name = {one.name: one for one in here}
+    assert len(by_name) == len(here), "a package has two versions for one Python"
+    return by_name
+
+
+def asked_by(package: str, extras: Iterable[str]) -> Iterator[Requirement]:
+    """Yield what an installed package asks for, here and with these extras."""
+    for text in importlib.metadata.requires(package) or ():
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({**HERE, "extra": extra}) for extra in ("", *extras)):
+            yield requirement
+
+
+def closure(wanted: Iterable[Requirement]) -> set[NormalizedName]:
+    """Return the packages that these requirements lead to, as the installed ones tell."""
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    left = list(wanted)
+    while left:
+        requirement = left.pop()
+        key = (requirement.name, tuple(sorted(requirement.extras)))
+        if key not in seen:
+            seen.add(key)
+            left += asked_by(*key)
+    return {canonicalize_name(name) for name, _ in seen}
+
+
+def test_there_is_one_for_each_purpose() -> None:
+    """A node, the gate, and the building of wheels."""
+    assert set(FILES) == set(WANTED)
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_what_the_project_asks_for_is_pinned(name: str) -> None:
+    """In a version that it allows, on every Python and machine."""
+    always = {one.name: one.version for one in PINNED[name] if not one.marker}
+    for requirement in WANTED[name]:
+        assert requirement.marker is None
+        version = always[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version, prereleases=True), f"run scripts/requirements: {name}"
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_nothing_is_left_out_and_nothing_is_left_over(name: str) -> None:
+    """A file has what the project asks for, what that asks for, and so on."""
+    assert set(counting_here(name)) == closure(WANTED[name]), "run scripts/requirements"
+
+
+@pytest.mark.parametrize("name", ["node", "build"])
+def test_what_is_tested_is_what_runs(name: str) -> None:
+    """The files for nodes and for wheels have versions and hashes of the file that the gate runs with."""
+    tested = {(one.name, one.version, one.hashes) for one in PINNED["dev"]}
+    assert {(one.name, one.version, one.hashes) for one in PINNED[name]} <= tested
+
+
+def test_this_environment_has_what_is_pinned() -> None:
+    """scripts/lib/venv.sh has installed these versions."""
+    told = {name: importlib.metadata.version(name) for name in counting_here("dev")}
+    assert told == {name: one.version for name, one in counting_here("dev").items()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_file_says_where_packages_come_from(name: str) -> None:
+    """The index is that of whoever installs: no address, no option of pip but hashes."""
+    text = FILES[name].read_text("utf-8")
+    assert "://" not in text
+    assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", re.sub(r"#.*", "", text))) == {"--hash"}
+    assert "Made by scripts/requirements" in text

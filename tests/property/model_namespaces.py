@@ -1,0 +1,208 @@
+"""Namespaces in the model: what was there when one was set is kept in lists, and all else is counted."""
+
+from collections.abc import Iterable
+
+from lockstate import limits
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    AcquireAs,
+    AcquirePermitsAs,
+    NamespaceSettings,
+    SetNamespace,
+)
+from lockstate.results import (
+    HoldKind,
+    NamespaceRow,
+    NamespaceSet,
+    Reason,
+    Refused,
+    RefusedInNamespace,
+    Result,
+)
+from tests.property.model_locks import names
+from tests.property.model_records import Hold, ModelNamespace, ModelState, Ticket
+
+BAD = Refused(Reason.INVALID_REQUEST, "")
+
+
+def lies_in(prefix: str, name: str) -> bool:
+    """Whether a prefix covers a name."""
+    parts = prefix.split("/")
+    return name.split("/")[: len(parts)] == parts
+
+
+def innermost(state: ModelState, name: str) -> tuple[str, NamespaceSettings]:
+    """Return the longest prefix that covers a name and its settings, or "" and settings that say nothing."""
+    covering = [prefix for prefix in state.namespaces if lies_in(prefix, name)]
+    if not covering:
+        return "", NamespaceSettings()
+    prefix = max(covering, key=len)
+    return prefix, state.namespaces[prefix].settings
+
+
+def over(state: ModelState, of: Iterable[str]) -> list[str]:
+    """Return the prefixes that cover any of the names: of each name the longest first."""
+    found: list[str] = []
+    for name in of:
+        covering = [prefix for prefix in state.namespaces if lies_in(prefix, name)]
+        found += [prefix for prefix in sorted(covering, key=len, reverse=True) if prefix not in found]
+    return found
+
+
+# What there is
+
+
+def set_namespace(state: ModelState, command: SetNamespace) -> Result:
+    """Set a namespace or remove it; what is there already is not counted."""
+    if command.settings is None:
+        state.namespaces.pop(command.prefix, None)
+        return NamespaceSet()
+    known = state.namespaces.get(command.prefix)
+    if known is not None:
+        known.settings = command.settings
+        return NamespaceSet()
+    state.namespaces[command.prefix] = ModelNamespace(
+        command.settings,
+        [(hold, hold.token) for hold in state.holds],
+        list(state.tickets),
+        list(state.cells),
+        list(state.fences_made.values()),
+    )
+    return NamespaceSet()
+
+
+def refuse_bad_namespace(command: SetNamespace) -> list[Refused | None]:
+    """Return what is wrong with a command about namespaces, whatever the state."""
+    found, settings = [limits.check_name(command.prefix)], command.settings
+    if settings is None:
+        return found
+    lowest, highest = settings.ttl_ms_min, settings.ttl_ms_max
+    ttls_ms = [ttl_ms for ttl_ms in (lowest, highest) if ttl_ms is not None]
+    found += [None if limits.TTL_MS_MIN <= ttl_ms <= limits.TTL_MS_MAX else BAD for ttl_ms in ttls_ms]
+    found.append(BAD if ttls_ms != sorted(ttls_ms) else None)
+    found.append(None if 0 <= (settings.lock_delay_ms_min or 0) <= limits.LOCK_DELAY_MS_MAX else BAD)
+    for number in (settings.holds, settings.waits, settings.cells, settings.fences):
+        found.append(None if 0 <= (number or 0) <= limits.QUOTA_MAX else BAD)
+    return found
+
+
+def _has(state: ModelState, prefix: str) -> list[Hold]:
+    """Return the holds that a namespace counts."""
+    before = state.namespaces[prefix].holds_before
+    return [
+        hold
+        for hold in state.holds
+        if any(lies_in(prefix, name) for name in names(hold))
+        and not any(old is hold and token == hold.token for old, token in before)
+    ]
+
+
+def used_in(state: ModelState, prefix: str) -> dict[str, int]:
+    """Return how much there is in a namespace of what it counts."""
+    namespace, has = state.namespaces[prefix], _has(state, prefix)
+    waits = [
+        ticket
+        for ticket in state.tickets
+        if any(lies_in(prefix, name) for name in names(ticket))
+        and not _is_among(ticket, namespace.waits_before)
+    ]
+    wanted = [one for one in waits if one.converts is None and not _is_among(one.adds, has)]
+    cells = [cell for cell in state.cells if not _is_among(cell, namespace.cells_before)]
+    made = {name: one for name, one in state.fences_made.items() if lies_in(prefix, name)}
+    return {
+        "holds": len(has) + len(wanted),
+        "waits": len(waits),
+        "cells": sum(lies_in(prefix, cell.key.decode("utf-8", "replace")) for cell in cells),
+        "fences": sum(not _is_among(one, namespace.fences_before) for one in made.values()),
+    }
+
+
+def _is_among(thing: object, things: Iterable[object]) -> bool:
+    return any(one is thing for one in things)
+
+
+def rows(state: ModelState) -> list[NamespaceRow]:
+    """Return all namespaces by prefix."""
+    return [
+        NamespaceRow(prefix, namespace.settings, **used_in(state, prefix))
+        for prefix, namespace in sorted(state.namespaces.items())
+    ]
+
+
+# What may be
+
+
+def refuse_more_in(
+    state: ModelState, what: str, of: Iterable[str], hold: Hold | None = None
+) -> Refused | None:
+    """Return the refusal of one more thing with these names; of names for `hold`, only where it is new."""
+    for prefix in over(state, of):
+        limit = getattr(state.namespaces[prefix].settings, what)
+        is_new = hold is None or not _is_among(hold, _has(state, prefix))
+        if is_new and (refused := _refuse(state, prefix, what, limit, 1)):
+            return refused
+    return None
+
+
+def refuse_cells(state: ModelState, keys: list[str]) -> Refused | None:
+    """Return the refusal of cells with new keys."""
+    for prefix in over(state, keys):
+        more = sum(lies_in(prefix, key) for key in keys)
+        if refused := _refuse(state, prefix, "cells", state.namespaces[prefix].settings.cells, more):
+            return refused
+    return None
+
+
+def _refuse(state: ModelState, prefix: str, what: str, limit: int | None, more: int) -> Refused | None:
+    used = used_in(state, prefix)[what]
+    if limit is None or used + more <= limit:
+        return None
+    facts = {"limit": limit, "used": used}
+    return RefusedInNamespace(
+        Reason.QUOTA_EXCEEDED, "", retry_after_ms=1000, facts=facts, namespace=prefix, quota=what
+    )
+
+
+def refuse_rare(state: ModelState, command: object, of: list[str]) -> Refused | None:
+    """Return the refusal of a priority or of no deadline, where it is not allowed."""
+    if not isinstance(command, AcquireAs | AcquirePermitsAs):
+        return None
+    if command.priority != PRIORITY_DEFAULT:
+        for name in of:
+            prefix, settings = innermost(state, name)
+            if refused := _refuse_rare(prefix, settings.priority, name, command.priority_not_for):
+                return refused
+    return refuse_endless(state, of, command.endless_not_for) if command.is_endless else None
+
+
+def refuse_endless(state: ModelState, of: list[str], not_for: tuple[str, ...]) -> Refused | None:
+    """Return the refusal of no deadline for one of these names."""
+    for name in of:
+        prefix, settings = innermost(state, name)
+        if refused := _refuse_rare(prefix, settings.no_deadline, name, not_for):
+            return refused
+    return None
+
+
+def _refuse_rare(prefix: str, is_allowed: object, name: str, not_for: tuple[str, ...]) -> Refused | None:
+    if is_allowed is False:
+        return RefusedInNamespace(Reason.INVALID_REQUEST, "", namespace=prefix)
+    return BAD if is_allowed is None and name in not_for else None
+
+
+def refuse_ttl(state: ModelState, ttl_ms: int, of: list[str]) -> Refused | None:
+    """Return the refusal of a lease that is too short or too long for one of these names."""
+    for name in of if ttl_ms else ():
+        prefix, settings = innermost(state, name)
+        too_short = settings.ttl_ms_min is not None and ttl_ms < settings.ttl_ms_min
+        if too_short or (settings.ttl_ms_max is not None and ttl_ms > settings.ttl_ms_max):
+            return RefusedInNamespace(Reason.TTL_OUT_OF_RANGE, "", namespace=prefix)
+    return None
+
+
+def longest_delay_ms(state: ModelState, thing: Hold | Ticket) -> int:
+    """Return the lock-delay of a hold, or of what a ticket becomes: the longest that anybody wants."""
+    if thing.kind is HoldKind.ELECTION:
+        return thing.lock_delay_ms
+    wanted = [innermost(state, name)[1].lock_delay_ms_min or 0 for name in names(thing)]
+    return max([thing.lock_delay_ms, *wanted])

@@ -1,0 +1,116 @@
+"""Principals in the model: whose everything is, and how much each may have."""
+
+import msgspec
+
+from lockstate import limits
+from lockstate.commands import (
+    AddLocks,
+    Command,
+    Convert,
+    Numbered,
+    OpenSession,
+    Proclaim,
+    PutOff,
+    Release,
+    Renew,
+    SetQuota,
+    Undecodable,
+)
+from lockstate.ids import NO_SESSION
+from lockstate.results import PrincipalRow, QuotaExceeded, QuotaSet, Reason, Refused, Result
+from tests.property.model_records import Hold, ModelState, Session, Ticket
+
+BAD = Refused(Reason.INVALID_REQUEST, "")
+EVERYBODY = "*"
+
+
+def refuse_bad_principal(principal: str) -> Refused | None:
+    """Return the refusal of a name that nobody can have."""
+    if principal in {"", EVERYBODY}:
+        return BAD
+    return limits.check_text("principal", principal, limits.PRINCIPAL_BYTES_MAX)
+
+
+def is_foreign(state: ModelState, thing: Session | Hold | None) -> bool:
+    """Whether something belongs to another principal than the one that asks."""
+    return bool(thing and state.principal and thing.principal and thing.principal != state.principal)
+
+
+def refuse_foreign(state: ModelState, command: Command | Undecodable) -> Refused | None:
+    """Return the refusal of a command that names what is somebody else's."""
+    if isinstance(command, OpenSession | Numbered):
+        return None
+    if isinstance(command, Renew | Release | Convert | AddLocks | Proclaim | PutOff):
+        foreign = is_foreign(state, state.hold(command.hold_id))
+        return Refused(Reason.LEASE_EXPIRED, "") if foreign else None
+    foreign = is_foreign(state, state.session(getattr(command, "session_id", NO_SESSION)))
+    return Refused(Reason.SESSION_EXPIRED, "") if foreign else None
+
+
+def principal_of_new(state: ModelState, session: Session | None) -> str:
+    """Return whose a new hold or wait is."""
+    return state.principal if session is None else session.principal
+
+
+def used_by(state: ModelState, principal: str) -> dict[str, int]:
+    """Return how much of everything a principal has."""
+    waits = [ticket for ticket in state.tickets if ticket.principal == principal]
+    holds: list[Hold | Ticket] = [hold for hold in state.holds if hold.principal == principal]
+    holds += [ticket for ticket in waits if ticket.changes is None]
+    sessions = [session for session in state.sessions if session.principal == principal]
+    cells = [cell for cell in state.cells if cell.principal == principal]
+    texts = [text for thing in holds for text in (thing.note, thing.value)]
+    texts += [text for session in sessions for pair in session.labels.items() for text in pair]
+    size_bytes = len("".join(texts).encode()) + sum(len(cell.key) + len(cell.value) for cell in cells)
+    return {
+        "sessions": len(sessions),
+        "holds": len(holds),
+        "waits": len(waits),
+        "cells": len(cells),
+        "fences": list(state.fences_of.values()).count(principal),
+        "bytes": size_bytes,
+    }
+
+
+def rows(state: ModelState) -> list[PrincipalRow]:
+    """Return all principals that have anything or a quota, by name."""
+    used = {name: used_by(state, name) for name in sorted({*state.askers, *state.quotas})}
+    return [
+        PrincipalRow(name, state.quotas.get(name), **has)
+        for name, has in used.items()
+        if any(has.values()) or name in state.quotas
+    ]
+
+
+def refuse_more(state: ModelState, what: str, more: int = 1) -> Refused | None:
+    """Return the refusal of who would have more than its quota says."""
+    own = state.quotas.get(state.principal, state.quotas.get(EVERYBODY))
+    limit = getattr(own, what) if own is not None and state.principal else None
+    if limit is None or more <= 0:
+        return None
+    used = used_by(state, state.principal)[what]
+    if used + more <= limit:
+        return None
+    facts = {"limit": limit, "used": used}
+    return QuotaExceeded(Reason.QUOTA_EXCEEDED, "", retry_after_ms=1000, facts=facts, quota=what)
+
+
+def refuse_texts(state: ModelState, *texts: str, instead_of: tuple[str, ...] = ()) -> Refused | None:
+    """Return the refusal of who would say more than its quota has room for."""
+    return refuse_more(state, "bytes", len("".join(texts).encode()) - len("".join(instead_of).encode()))
+
+
+def set_quota(state: ModelState, command: SetQuota) -> Result:
+    """Bound what somebody may have, or end the bound."""
+    refused = None if command.principal == EVERYBODY else refuse_bad_principal(command.principal)
+    if refused is not None:
+        return refused
+    quota = command.quota
+    if quota is None:
+        state.quotas.pop(command.principal, None)
+        return QuotaSet()
+    numbers = [number for number in msgspec.structs.astuple(quota) if number is not None]
+    if not all(0 <= number <= limits.QUOTA_MAX for number in numbers):
+        return BAD
+    state.quotas[command.principal] = quota
+    return QuotaSet()

@@ -1,0 +1,134 @@
+"""Defects of whose something is."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cluster.commands import batcher, client_requests
+from lockstate.commands import Command
+from lockstate.holds import Holds
+from lockstate.namespaces import Namespaces
+from lockstate.on_behalf import OnBehalfOf
+from lockstate.principals import Principals
+from lockstate.records import Hold, Ticket
+from lockstate.results import Refused
+from tests.simulation.mutations.mutation import (
+    Mutation,
+    Surroundings,
+    many_snapshots,
+    replaced,
+    together,
+)
+
+_MANY: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
+
+
+def _as_one_behind(principal: str, command: Command, rules: int) -> Command:
+    """Ask as a node does that does not know principals yet."""
+    del principal, rules
+    return command
+
+
+_BEHIND: Final = Surroundings(
+    minutes=2,
+    client_settings={"vocabulary_share": 0.9, "think_s": 0.15},
+    around=together(many_snapshots, replaced(client_requests, "on_behalf", _as_one_behind)),
+)
+"""All nodes ask as if they were behind the leader, for as long as the world lasts."""
+
+
+def _nothing_is_foreign(of: OnBehalfOf, command: Any) -> Refused | None:
+    """Let everybody use whatever they know the id of."""
+    del of, command
+    return None
+
+
+def _waits_are_nobodys(principals: Principals, record: Hold | Ticket) -> str:
+    """Know whose a hold is, and not whose a wait is."""
+    return "" if isinstance(record, Ticket) else _of(principals, record)
+
+
+_of = Principals.of
+
+
+def _disown_all(of_holds: Holds, record: Hold | Ticket) -> None:
+    """Take a change that was not to be for the hold."""
+    if not record.session_id:
+        of_holds.state.principals.drop(record.changes if isinstance(record, Ticket) else record.hold_id)
+
+
+def _share_of_own(principals: Principals, key: bytes, had: int | None, has: int) -> tuple[int, int]:
+    """Count what is written in a cell for whom it counts already."""
+    is_of_another = had is not None and principals.cells.get(key, principals.asking) != principals.asking
+    return (0, 0) if is_of_another else _share(principals, key, had, has)
+
+
+_share = Principals.share_of_write
+
+
+def _count_no_wait(principals: Principals, ticket: Ticket, by: int) -> None:
+    """Count what is held, and not what is waited for."""
+    del principals, ticket, by
+
+
+def _count_no_wait_there(namespaces: Namespaces, ticket: Ticket, hold: Hold | None, by: int) -> None:
+    """Count what is held in a namespace, and not what is waited for."""
+    del namespaces, ticket, hold, by
+
+
+def _leave_unnamed(commands: Sequence[bytes], askers: Sequence[str]) -> list[bytes]:
+    """Propose commands as a follower sent them that did not know principals yet."""
+    del askers
+    return list(commands)
+
+
+PRINCIPALS: Final = (
+    Mutation(
+        name="what-is-anothers-is-used",
+        sentence="Whoever knows the id of a session or a hold may use it, whosever it is.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(OnBehalfOf, "_refuse_foreign", _nothing_is_foreign),
+        surroundings=_MANY,
+    ),
+    Mutation(
+        name="waits-are-nobodys",
+        sentence="Events do not say whose a wait is.",
+        found_by=("model-state", "model-events"),
+        apply=replaced(Principals, "of", _waits_are_nobodys),
+        surroundings=_MANY,
+    ),
+    Mutation(
+        name="a-change-that-ends-disowns",
+        sentence="A hold belongs to nobody after a wait for a change of it ended.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Holds, "_disown", _disown_all),
+        surroundings=_MANY,
+    ),
+    Mutation(
+        name="quota-forgets-waits",
+        sentence="Who waits for more than its quota gets it in the end.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Principals, "count_ticket", _count_no_wait),
+        surroundings=_MANY,
+    ),
+    Mutation(
+        name="namespace-forgets-waits",
+        sentence="Who waits in a namespace for more than its quota gets it in the end.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Namespaces, "count_ticket", _count_no_wait_there),
+        surroundings=_MANY,
+    ),
+    Mutation(
+        name="behind-is-nobody",
+        sentence="A member that does not know the newest rules yet asks as nobody, who may use everything.",
+        found_by=("foreign-refused",),
+        apply=replaced(batcher, "_named", _leave_unnamed),
+        surroundings=_BEHIND,
+    ),
+    Mutation(
+        name="cells-of-others-cost-nothing",
+        sentence="Who makes a cell of somebody else larger has nothing of it on its account.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Principals, "share_of_write", _share_of_own),
+        surroundings=Surroundings(minutes=2, client_settings={"cells_share": 0.5, "vocabulary_share": 0.5}),
+    ),
+)

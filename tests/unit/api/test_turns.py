@@ -1,0 +1,175 @@
+"""The turns of large answers: one at a time, in order, with rests, and never lost."""
+
+import asyncio
+import itertools
+import time
+
+import pytest
+
+from api.gateway import Gateway
+from api.rights import ANYBODY
+from api.turns import REST_S_MAX, Turns
+from api.views import Lock, LockPage, lock_of, page_of
+from cluster.errors import Overloaded, ShuttingDown
+from lockstate.machine import LockMachine
+from tests.support.local_node import LocalNode
+
+STEP_S = 0.02
+FAR_S = 60.0
+
+
+def work(step_s: float = STEP_S) -> None:
+    """Do what stops the loop for a while."""
+    end_s = time.monotonic() + step_s
+    while time.monotonic() < end_s:
+        pass
+
+
+def far() -> float:
+    """Return a deadline that does not come."""
+    return asyncio.get_running_loop().time() + FAR_S
+
+
+async def test_after_each_step_comes_a_rest_as_long() -> None:
+    """Between two steps the loop is free for at least as long as the first one took."""
+    turns = Turns()
+    spans: list[tuple[float, float]] = []
+
+    async def answer() -> None:
+        async with turns.turn(far()):
+            began_s = time.monotonic()
+            work()
+            spans.append((began_s, time.monotonic()))
+
+    await asyncio.gather(*[answer() for _ in range(4)])
+    for (began_s, ended_s), (next_s, _) in itertools.pairwise(spans):
+        # The loop counts in milliseconds, and may run a timer that much early.
+        assert next_s - ended_s >= min(ended_s - began_s, REST_S_MAX) - 0.002
+
+
+async def test_a_long_step_does_not_make_others_rest_for_ever() -> None:
+    """A rest has an end, however long the step was."""
+    turns = Turns()
+    async with turns.turn(far()):
+        work(3 * REST_S_MAX)
+    began_s = time.monotonic()
+    async with turns.turn(began_s + far()):
+        assert time.monotonic() - began_s >= REST_S_MAX - 0.002
+
+
+async def test_whoever_comes_first_is_served_first() -> None:
+    """Turns are taken in the order in which they were asked for."""
+    turns = Turns()
+    served: list[int] = []
+
+    async def answer(number: int) -> None:
+        async with turns.turn(far()):
+            served.append(number)
+
+    await asyncio.gather(*[answer(number) for number in range(5)])
+    assert served == [0, 1, 2, 3, 4]
+
+
+async def test_a_turn_that_does_not_come_in_time_is_refused() -> None:
+    """At its deadline a waiter is told that nothing was done, and those behind it still get their turns."""
+    turns = Turns()
+    async with turns.turn(far()):
+        with pytest.raises(Overloaded, match="large answers"):
+            async with turns.turn(asyncio.get_running_loop().time() + 0.01):
+                pytest.fail("two have the turn")
+    async with turns.turn(far()):
+        assert turns._lock.locked()
+
+
+async def test_a_waiter_that_goes_away_takes_no_turn_along() -> None:
+    """When a waiting call is cancelled, or a step fails, the next one has its turn."""
+    turns = Turns()
+
+    async def wait() -> None:
+        async with turns.turn(far()):
+            pytest.fail("it was cancelled before")
+
+    waiting: list[asyncio.Task[None]] = []
+
+    async def fail() -> None:
+        async with turns.turn(far()):
+            waiting.append(asyncio.create_task(wait()))
+            await asyncio.sleep(0)  # it waits by now
+            waiting[0].cancel()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    async with turns.turn(far()):
+        assert turns._lock.locked()
+
+
+# -- views that take turns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+async def test_many_large_views_leave_the_loop_free_in_between(*, is_stale: bool) -> None:
+    """Between the steps of views that were asked for at the same time the loop runs everything else."""
+    gateway = Gateway(LocalNode())
+    ticks = 0
+    seen: list[int] = []
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    def query(machine: LockMachine) -> tuple[list[object], None]:
+        del machine
+        seen.append(ticks)
+        work(0.005)
+        return [], None
+
+    def show(found: tuple[list[object], None]) -> LockPage:
+        del found
+        seen.append(ticks)
+        work(0.005)
+        return page_of(([], None))
+
+    ticking = asyncio.create_task(tick())
+    # Each caller has its gateway, and all share the turns of the first.
+    views = [
+        gateway.of(ANYBODY).view(query, show, FAR_S, name=None, is_stale=is_stale, is_large=True)
+        for _ in range(5)
+    ]
+    assert await asyncio.gather(*views)
+    ticking.cancel()
+    assert len(seen) == 10
+    assert all(after > before for before, after in itertools.pairwise(seen))
+
+
+async def test_a_large_view_is_as_new_as_any_other() -> None:
+    """It has what was answered before it; asked for a stale one, it says how old that is."""
+    gateway = Gateway(LocalNode())
+    fresh, stale = [
+        await gateway.view(
+            lambda machine: machine.lock("a"), lock_of, FAR_S, name=None, is_stale=is_stale, is_large=True
+        )
+        for is_stale in (False, True)
+    ]
+    assert fresh == Lock("a", "free", (), ())
+    assert (stale.revision, stale.lag_ms) == (1, 7)
+
+
+async def test_a_node_that_broke_while_a_view_waited_shows_no_state() -> None:
+    """What has its turn after the node broke is refused: the state may be half-way between two revisions."""
+    node = LocalNode()
+    gateway = Gateway(node)
+    async with gateway._turns.turn(far()):
+        waiting = asyncio.create_task(
+            gateway.view(
+                lambda machine: machine.lock("a"), lock_of, FAR_S, name=None, is_stale=False, is_large=True
+            )
+        )
+        await asyncio.sleep(0)
+        node.has_failed = True
+    with pytest.raises(ShuttingDown):
+        await waiting

@@ -1,0 +1,97 @@
+"""What holds for the names below a prefix: by both clients, and by `holdfast namespace`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.__main__ import _main, build_parser
+from tests.unit.holdfast.conftest import NewClient
+from tests.unit.holdfast.test_quotas import url_of
+from tests.unit.http_api.serving import serving, token_line
+
+TENANT, WORKER = "hft_tenant".ljust(47, "t"), "hft_worker".ljust(47, "w")
+LINES = token_line("tenant", TENANT, "admin@jobs") + token_line("worker", WORKER, "acquire")
+OPEN: dict[str, int | bool | None] = dict.fromkeys(holdfast.NamespaceSettings.__struct_fields__)
+NOTHING = {"holds": 0, "waits": 0, "cells": 0, "fences": 0}
+
+
+async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> None:
+    """By either client: what it does not allow is refused at once, and says which namespace it is."""
+    async with serving(tokens=LINES) as served, new_client(url_of(served), token=TENANT) as tenant:
+        every = holdfast.NamespaceSettings(1000, 60_000, 50, True, False, 1, 2, 3, 4)
+        assert await tenant.set_namespace("jobs/night", every) == every
+        async with new_client(url_of(served), token=WORKER) as worker:
+            lease = await worker.acquire("jobs/night/1", ttl=60)
+            with pytest.raises(holdfast.QuotaExceeded) as full:
+                await worker.acquire("jobs/night/2", ttl=60)
+            told = full.value.problem
+            assert (told["namespace"], told["quota"], told["used"]) == ("jobs/night", "holds", 1)
+            with pytest.raises(holdfast.Refused) as refused:
+                await worker.acquire("jobs/night/2", ttl=61)
+            assert (refused.value.code, refused.value.problem["namespace"]) == (
+                "ttl-out-of-range", "jobs/night",
+            )  # fmt: skip
+            with pytest.raises(holdfast.AccessDenied):
+                await worker.set_namespace("jobs", every)
+            (row,) = await tenant.namespaces("jobs/")
+            assert (row.prefix, row.settings, row.used.holds) == ("jobs/night", every, 1)
+            await tenant.remove_namespace("jobs/night")
+            await worker.acquire("jobs/night/2", ttl=61)
+            await worker.release(lease.hold_id)
+        assert await tenant.namespaces("jobs") == ()
+
+
+async def test_all_pages_of_namespaces(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client reads on until there is no more."""
+    monkeypatch.setattr("lockstate.limits.LIST_LIMIT_MAX", 2)
+    async with serving() as served, new_client(url_of(served)) as client:
+        names = ["a", "a/%b", "a/b", "c/d e"]
+        for name in names:
+            await client.set_namespace(name, holdfast.NamespaceSettings(waits=0))
+        assert [row.prefix for row in await client.namespaces()] == names
+        assert [row.prefix for row in await client.namespaces("a/")] == names[1:3]
+
+
+async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """It sets, shows and removes namespaces."""
+    token_file = tmp_path / "token"
+    token_file.write_text(TENANT)
+
+    async def line(*argv: str) -> list[str]:
+        before = ["--nodes", url, "--token-file", str(token_file), "namespace"]
+        arguments = build_parser().parse_args([*before, *argv])
+        arguments.argv = []
+        assert await _main(arguments) == 0
+        return capsys.readouterr().out.splitlines()
+
+    async with serving(tokens=LINES) as served:
+        url = url_of(served)
+        (said,) = await line("set", "jobs", "--ttl-max", "1m", "--no-deadline", "no", "--holds", "5")
+        expected = {
+            "prefix": "jobs",
+            "settings": OPEN | {"ttl_ms_max": 60_000, "no_deadline": False, "holds": 5},
+        }
+        assert json.loads(said) == expected
+        titles, row = await line("list", "jobs")
+        assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "SAYS"]
+        assert row.split() == ["jobs", *["0", "of", "5", "0", "0", "0"], "ttl_ms_max=60000", "no_deadline=no"]
+        (shown,) = await line("list", "--json")
+        assert json.loads(shown) == expected | {
+            "used": dict.fromkeys(("holds", "waits", "cells", "fences"), 0)
+        }
+        await line("set", "jobs", "--ttl-min", "1s", "--lock-delay-min", "2s", "--priority", "yes")
+        rest = await line("set", "jobs", "--waits", "1", "--cells", "2", "--fences", "3", "--priority", "yes")
+        assert json.loads(rest[0])["settings"] == OPEN | {
+            "waits": 1,
+            "cells": 2,
+            "fences": 3,
+            "priority": True,
+        }
+        assert (await line("list"))[1].split()[-1] == "priority=yes"
+        await line("set", "jobs", "--waits", "1")
+        assert (await line("list"))[1].split()[-1] == "-"
+        (said,) = await line("remove", "jobs")
+        assert json.loads(said) == {"prefix": "jobs", "settings": None}
+        assert await line("list", "--json") == []

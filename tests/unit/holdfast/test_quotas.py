@@ -1,0 +1,79 @@
+"""How much a principal may have: by both clients, and by `holdfast quota`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.__main__ import _main, build_parser
+from tests.unit.holdfast.conftest import NewClient
+from tests.unit.http_api.serving import Served, serving, token_line
+
+WORKER, ADMIN = "hft_worker".ljust(47, "w"), "hft_admin".ljust(47, "a")
+LINES = token_line("worker", WORKER, "read,acquire") + token_line("boss", ADMIN, "admin")
+UNBOUNDED: dict[str, int | None] = dict.fromkeys(holdfast.Quota.__struct_fields__)
+
+
+def url_of(served: Served) -> str:
+    """Return the address of the node."""
+    return f"http://127.0.0.1:{served.port}"
+
+
+async def test_a_quota_is_set_reached_and_ended(new_client: NewClient) -> None:
+    """By either client: who has as much as it may have is refused at once, with the numbers."""
+    async with serving(tokens=LINES) as served, new_client(url_of(served), token=ADMIN) as boss:
+        every = {what: 10**6 + number for number, what in enumerate(holdfast.Quota.__struct_fields__)}
+        assert await boss.set_quota("worker", **every) == holdfast.Quota(**every)
+        assert await boss.set_quota("worker", holds=1) == holdfast.Quota(holds=1)
+        async with new_client(url_of(served), token=WORKER) as worker:
+            lease = await worker.acquire("a", ttl=60)
+            with pytest.raises(holdfast.QuotaExceeded) as refused:
+                await worker.acquire("b", ttl=60)
+            assert (refused.value.problem["quota"], refused.value.problem["used"]) == ("holds", 1)
+            with pytest.raises(holdfast.AccessDenied):
+                await worker.quotas()
+            (row,) = await boss.quotas()
+            assert (row.principal, row.quota, row.used.holds) == ("worker", holdfast.Quota(holds=1), 1)
+            await boss.remove_quota("worker")
+            await worker.acquire("b", ttl=60)
+            await worker.release(lease.hold_id)
+        assert [row.quota for row in await boss.quotas()] == [None]
+
+
+async def test_all_pages_of_quotas(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client reads on until there is no more."""
+    monkeypatch.setattr("lockstate.limits.LIST_LIMIT_MAX", 2)
+    async with serving(tokens=LINES) as served, new_client(url_of(served), token=ADMIN) as boss:
+        for name in ("*", "a", "b", "c/d"):
+            await boss.set_quota(name, sessions=1, waits=0)
+        assert [row.principal for row in await boss.quotas()] == ["*", "a", "b", "c/d"]
+
+
+async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """It sets, shows and ends quotas."""
+    token_file = tmp_path / "token"
+    token_file.write_text(ADMIN)
+
+    async def line(*argv: str) -> list[str]:
+        before = ["--nodes", url, "--token-file", str(token_file), "quota"]
+        arguments = build_parser().parse_args([*before, *argv])
+        arguments.argv = []
+        assert await _main(arguments) == 0
+        return capsys.readouterr().out.splitlines()
+
+    async with serving(tokens=LINES) as served:
+        url = url_of(served)
+        (said,) = await line("set", "ci", "--holds", "5", "--waits", "0")
+        expected = {"principal": "ci", "quota": UNBOUNDED | {"holds": 5, "waits": 0}}
+        assert json.loads(said) == expected
+        titles, row = await line("list")
+        assert titles.split() == ["PRINCIPAL", *[what.upper() for what in UNBOUNDED]]
+        assert row.split() == ["ci", "0", "0", "of", "5", "0", "of", "0", "0", "0", "0"]
+        (shown,) = await line("list", "--json")
+        assert json.loads(shown) == expected | {"used": dict.fromkeys(UNBOUNDED, 0)}
+        (said,) = await line("set", "ci", "--cells", "1", "--fences", "2", "--bytes", "3", "--sessions", "4")
+        assert json.loads(said)["quota"] == UNBOUNDED | {"cells": 1, "fences": 2, "bytes": 3, "sessions": 4}
+        (said,) = await line("remove", "ci")
+        assert json.loads(said) == {"principal": "ci", "quota": None}
+        assert await line("list", "--json") == []

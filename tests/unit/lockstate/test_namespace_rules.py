@@ -1,0 +1,301 @@
+"""What namespaces allow below them: leases, lock-delays, priorities, holds without a deadline."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from lockstate import limits
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    Acquire,
+    AcquireAs,
+    AcquireIf,
+    AcquirePermitsAs,
+    AcquireSeveral,
+    AddLocks,
+    Command,
+    NamespaceSettings,
+    RenewByValue,
+    SetNamespace,
+    WantedPermits,
+)
+from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.requests import content_digest
+from lockstate.results import Granted, Reason, RefusedInNamespace, Renewed, Result
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
+from tests.unit.lockstate.test_namespaces import space
+from tests.unit.lockstate.test_principals import Driver
+
+H, A = HoldId("x"), AttemptId("x")
+
+
+def forbidden(result: Result) -> tuple[Reason, str]:
+    """Return why something is refused, and by which namespace."""
+    refused = expect(RefusedInNamespace, result)
+    assert refused.quota == ""
+    assert refused.namespace in refused.detail
+    return refused.reason, refused.namespace
+
+
+# -- leases --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ttl_ms", "is_allowed"), [(99, False), (100, True), (200, True), (201, False), (1000, False)]
+)
+def test_leases_of_their_own(ttl_ms: int, is_allowed: bool) -> None:  # noqa: FBT001 - a parameter of pytest
+    """Of locks, permits and several kinds, as they are asked for."""
+    driver = Driver()
+    space(driver, ttl_ms_min=100, ttl_ms_max=200)
+    several = AcquireSeveral(
+        "", SHARED, H, A, ttl_ms=ttl_ms, locks=wanted("else"), permits=(WantedPermits("jobs/p", 2),)
+    )
+    results = [
+        driver.acquire("jobs/1", ttl_ms=ttl_ms),
+        driver.acquire(locks=wanted("a", "jobs/2"), ttl_ms=ttl_ms),
+        driver.permits("jobs", 1, ttl_ms=ttl_ms),
+        driver.run(several),
+    ]
+    if is_allowed:
+        assert all(isinstance(result, Granted) for result in results)
+    else:
+        assert [forbidden(result) for result in results] == [(Reason.TTL_OUT_OF_RANGE, "jobs")] * 4
+    driver.granted("jobs2", ttl_ms=ttl_ms)
+
+
+def test_one_bound_alone() -> None:
+    """What is left open has the bounds that all leases have."""
+    driver = Driver()
+    space(driver, ttl_ms_min=100)
+    driver.granted("jobs/1", ttl_ms=limits.TTL_MS_MAX)
+    space(driver, ttl_ms_max=100)
+    driver.granted("jobs/2", ttl_ms=limits.TTL_MS_MIN)
+    assert forbidden(driver.acquire("jobs/3", ttl_ms=101))[1] == "jobs"
+
+
+def test_sessions_are_not_bounded() -> None:
+    """A hold that lives with one has no lease of its own."""
+    driver = Driver()
+    space(driver, ttl_ms_max=100)
+    driver.open("s1", ttl_ms=5000)
+    driver.granted("jobs/1", session_id="s1")
+    expect(Granted, driver.campaign("jobs/2", "s1"))
+
+
+def test_a_renewal_cannot_get_around_it() -> None:
+    """A new length is bounded as that of an acquire; the old one stays what it was."""
+    driver = Driver()
+    driver.granted("jobs/1", ttl_ms=5000)
+    marked = AcquireAs("jobs/2", EXCLUSIVE, H, A, ttl_ms=100, value="v")
+    driver.run(marked)
+    space(driver, ttl_ms_max=100)
+    assert forbidden(driver.renew("h1", 101)) == (Reason.TTL_OUT_OF_RANGE, "jobs")
+    assert forbidden(driver.run(RenewByValue("jobs/2", "v", 101)))[1] == "jobs"
+    assert expect(Renewed, driver.renew("h1")).expires_in_ms == 5000
+    expect(Renewed, driver.renew("h1", 100))
+
+
+def test_an_addition_cannot_get_around_it() -> None:
+    """A hold gets no lock for which its lease could not have been asked for."""
+    driver = Driver()
+    space(driver, ttl_ms_max=100)
+    driver.granted("a", ttl_ms=101)
+    assert forbidden(driver.add("h1", "jobs/1"))[1] == "jobs"
+    driver.granted("b", ttl_ms=100)
+    driver.added("h3", "jobs/1")
+
+
+def test_the_longest_namespace_decides_alone() -> None:
+    """What it leaves open is not looked up in those around it."""
+    driver = Driver()
+    space(driver, ttl_ms_max=100)
+    space(driver, "jobs/night", holds=9)
+    driver.granted("jobs/night/1", ttl_ms=5000)
+    assert forbidden(driver.acquire("jobs/nights", ttl_ms=5000))[1] == "jobs"
+
+
+# -- lock-delays ---------------------------------------------------------------------------------------------
+
+
+def _delay_ms(driver: Driver, hold_id: str) -> int:
+    return driver.machine.state.holds[HoldId(hold_id)].lock_delay_ms
+
+
+def test_a_lock_delay_is_a_minimum() -> None:
+    """Whoever asks for a longer one has that; a longer one that is there stays."""
+    driver = Driver()
+    space(driver, lock_delay_ms_min=50)
+    driver.open("s1")
+    driver.granted("jobs/1", session_id="s1")
+    assert _delay_ms(driver, "h1") == 50
+    driver.granted("jobs/1", session_id="s1", lock_delay_ms=80)
+    driver.granted("jobs/1", session_id="s1")
+    assert _delay_ms(driver, "h1") == 80
+    driver.granted("jobs/1", session_id="s1", lock_delay_ms=20)
+    assert _delay_ms(driver, "h1") == 50
+    driver.permitted("jobs/p", 1)
+    assert _delay_ms(driver, "h5") == 50
+    driver.granted("else")
+    assert _delay_ms(driver, "h6") == 0
+
+
+def test_a_lock_delay_begins_with_the_hold() -> None:
+    """A wait from before the namespace, and a hold that gets a lock of it, have the delay as well."""
+    driver = Driver()
+    driver.granted("jobs/1")
+    driver.queued("jobs/1")
+    driver.granted("else", lock_delay_ms=70)
+    space(driver, lock_delay_ms_min=50)
+    driver.release("h1")
+    assert _delay_ms(driver, "h2") == 50
+    driver.added("h3", "jobs/2")
+    assert _delay_ms(driver, "h3") == 70
+    driver.granted("beside")
+    driver.added("h5", "jobs/3")
+    assert _delay_ms(driver, "h5") == 50
+    driver.pass_to(1001)
+    assert reason(driver.acquire("jobs/3", at_ms=1001)) is Reason.LOCK_HELD
+
+
+def test_an_election_has_no_lock_delay() -> None:
+    """It could not end, for a delay keeps locks back."""
+    driver = Driver()
+    space(driver, lock_delay_ms_min=50)
+    driver.open("s1")
+    expect(Granted, driver.campaign("jobs/1", "s1"))
+    assert _delay_ms(driver, "h1") == 0
+
+
+# -- what nodes are set to allow -----------------------------------------------------------------------------
+
+
+def _endless(*not_for: str, name: str = "jobs/1") -> AcquireAs:
+    return AcquireAs(name, EXCLUSIVE, H, A, is_endless=True, endless_not_for=not_for)
+
+
+def _prior(*not_for: str, name: str = "jobs/1") -> AcquireAs:
+    return AcquireAs(name, EXCLUSIVE, H, A, ttl_ms=1000, priority=7, priority_not_for=not_for)
+
+
+@pytest.mark.parametrize(("field", "ask"), [("no_deadline", _endless), ("priority", _prior)])
+def test_a_namespace_decides_in_the_place_of_a_node(field: str, ask: Callable[..., AcquireAs]) -> None:
+    """It allows what the node does not, and forbids what it does; if it leaves it open the node decides."""
+    driver = Driver()
+    assert reason(driver.run(ask("jobs/1"))) is Reason.INVALID_REQUEST
+    space(driver, holds=5)
+    refused = driver.run(ask("jobs/1"))
+    assert (reason(refused), isinstance(refused, RefusedInNamespace)) == (Reason.INVALID_REQUEST, False)
+    forbids: dict[str, Any] = {field: False}
+    space(driver, **forbids)
+    assert forbidden(driver.run(ask())) == (Reason.INVALID_REQUEST, "jobs")
+    allows: dict[str, Any] = {field: True}
+    space(driver, **allows)
+    expect(Granted, driver.run(ask("jobs/1")))
+    assert reason(driver.run(ask("jobs2", name="jobs2"))) is Reason.INVALID_REQUEST
+
+
+def test_a_node_that_allows_it() -> None:
+    """Where no namespace speaks it is had."""
+    driver = Driver()
+    expect(Granted, driver.run(_endless()))
+    driver.release("x")
+    expect(Granted, driver.run(_prior()))
+
+
+def test_every_name_is_looked_at() -> None:
+    """Of several locks one may be of a namespace, and one as the node is set."""
+    driver = Driver()
+    space(driver, no_deadline=True, priority=True)
+    both = AcquireAs(
+        "", EXCLUSIVE, H, A, locks=wanted("jobs/1", "else"), is_endless=True, endless_not_for=("jobs/1",)
+    )
+    expect(Granted, driver.run(both))
+    driver.release("x")
+    neither = msgspec.structs.replace(both, endless_not_for=("jobs/1", "else"))
+    assert reason(driver.run(neither)) is Reason.INVALID_REQUEST
+
+
+def test_permits_as_well() -> None:
+    """A semaphore's name may lie in a namespace, too."""
+    driver = Driver()
+    space(driver, no_deadline=False, priority=False)
+    permits = AcquirePermitsAs("jobs/p", 2, 1, H, A, is_endless=True)
+    assert forbidden(driver.run(permits))[1] == "jobs"
+    prior = msgspec.structs.replace(permits, is_endless=False, ttl_ms=1000, priority=1)
+    assert forbidden(driver.run(prior))[1] == "jobs"
+    expect(Granted, driver.run(msgspec.structs.replace(prior, priority=PRIORITY_DEFAULT)))
+
+
+def test_an_addition_to_a_hold_without_a_deadline() -> None:
+    """It needs what the hold would have needed; that of another hold does not."""
+    driver = Driver()
+    expect(Granted, driver.run(_endless(name="else")))
+    space(driver, no_deadline=False)
+    assert forbidden(driver.add("x", "jobs/1"))[1] == "jobs"
+    add = AddLocks(H, wanted("b"), HoldId("t"), A, endless_not_for=("b",))
+    assert reason(driver.run(add)) is Reason.INVALID_REQUEST
+    space(driver, "b", no_deadline=True)
+    expect(Granted, driver.run(add))
+    driver.granted("mine")
+    other = AddLocks(HoldId("h2"), wanted("c"), HoldId("t"), A, endless_not_for=("c",))
+    expect(Granted, driver.run(other))
+
+
+def test_what_a_node_is_set_to_is_not_what_is_asked() -> None:
+    """A request that is repeated at a node with other settings is the same one."""
+    pairs: list[tuple[Command, Command]] = [
+        (_endless(), _endless("jobs/1")),
+        (_prior(), _prior("jobs/1")),
+        (AddLocks(H, wanted("b"), H, A), AddLocks(H, wanted("b"), H, A, endless_not_for=("b",))),
+    ]
+    for one, other in pairs:
+        assert content_digest(one) == content_digest(other)
+
+
+def test_what_a_session_holds_already_is_no_new_hold() -> None:
+    """Another acquire of it is answered with it, though a quota is used up."""
+    driver = Driver()
+    driver.open("s1")
+    driver.granted("jobs/1", session_id="s1")
+    space(driver, holds=0)
+    again = AcquireIf("jobs/1", EXCLUSIVE, H, A, SessionId("s1"))
+    expect(Granted, driver.run(again))
+    assert isinstance(again, Acquire)
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        (NamespaceSettings(ttl_ms_min=49), "ttl_ms_min"),
+        (NamespaceSettings(ttl_ms_max=limits.TTL_MS_MAX + 1), "ttl_ms_max"),
+        (NamespaceSettings(ttl_ms_min=101, ttl_ms_max=100), "ttl_ms_min"),
+        (NamespaceSettings(lock_delay_ms_min=limits.LOCK_DELAY_MS_MAX + 1), "lock_delay_ms_min"),
+        (NamespaceSettings(holds=-1), "holds"),
+        (NamespaceSettings(waits=limits.QUOTA_MAX + 1), "waits"),
+        (NamespaceSettings(cells=-1), "cells"),
+        (NamespaceSettings(fences=-1), "fences"),
+    ],
+)
+def test_settings_that_mean_nothing(settings: NamespaceSettings, field: str) -> None:
+    """They are refused, and the field is named."""
+    driver = Driver()
+    result = driver.run(SetNamespace("jobs", settings))
+    assert reason(result) is Reason.INVALID_REQUEST
+    assert getattr(result, "detail").startswith(field)  # noqa: B009 - a refusal, as its reason says
+    assert driver.machine.state.namespaces.rows == {}
+
+
+@pytest.mark.parametrize("prefix", ["", "/jobs", "jobs/", "a//b", "..", "x" * 513, "\x00"])
+def test_prefixes_are_names(prefix: str) -> None:
+    """What cannot be a name is refused, also when a namespace is to be removed."""
+    driver = Driver()
+    for settings in (NamespaceSettings(), None):
+        assert reason(driver.run(SetNamespace(prefix, settings))) in {
+            Reason.INVALID_REQUEST,
+            Reason.NAME_TOO_LONG,
+        }

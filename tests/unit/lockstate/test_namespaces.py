@@ -1,0 +1,407 @@
+"""Namespaces: what each counts, what its quotas refuse, and what is stored."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lockstate import fingerprint, limits, listings, snapshot
+from lockstate.cell_operations import CellDelete, CellPut
+from lockstate.commands import (
+    Acquire,
+    AcquireSeveral,
+    AdvanceFence,
+    CloseSession,
+    DeleteCells,
+    ForgetFence,
+    NamespaceSettings,
+    PutCell,
+    ResumeStream,
+    SetNamespace,
+    Tick,
+    TransactCells,
+    WantedPermits,
+)
+from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.results import (
+    CellsDeleted,
+    CellWritten,
+    FenceAdvanced,
+    Granted,
+    NamespaceRow,
+    NamespaceSet,
+    Reason,
+    RefusedInNamespace,
+    Result,
+    Transacted,
+)
+from lockstate.snapshot import SnapshotError
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted
+from tests.unit.lockstate.test_principals import Driver
+
+
+def space(driver: Driver, prefix: str = "jobs", **settings: Any) -> None:
+    """Set a namespace."""
+    command = SetNamespace(prefix, msgspec.structs.replace(NamespaceSettings(), **settings))
+    expect(NamespaceSet, driver.run(command, driver.machine.now_ms))
+
+
+def used(driver: Driver, prefix: str = "jobs") -> tuple[int, int, int, int]:
+    """Return how many holds, waits, cells and fences a namespace counts."""
+    usage = driver.machine.state.namespaces.usage[prefix]
+    return usage.holds, usage.waits, usage.cells, usage.fences
+
+
+def refusal(result: Result) -> tuple[str, str, dict[str, int]]:
+    """Return which namespace has no room, for what, and the numbers that are told."""
+    refused = expect(RefusedInNamespace, result)
+    assert refused.reason is Reason.QUOTA_EXCEEDED
+    assert refused.retry_after_ms > 0
+    return refused.namespace, refused.quota, refused.facts
+
+
+def test_holds_of_every_kind_count_in_each_namespace_around_them() -> None:
+    """Locks, permits, a lead, and several kinds, which count once."""
+    driver = Driver()
+    space(driver)
+    space(driver, "jobs/night")
+    driver.open("s1")
+    driver.granted("jobs")
+    driver.granted("jobs2")
+    driver.granted("jobs/night/7")
+    driver.permitted("jobs/night", 3)
+    expect(Granted, driver.campaign("jobs/night/boss", "s1"))
+    driver.granted(locks=wanted("jobs/a", "jobs/b", "other"))
+    assert used(driver) == (5, 0, 0, 0)
+    assert used(driver, "jobs/night") == (3, 0, 0, 0)
+    permits = (WantedPermits("jobs/night/p", 2),)
+    several = AcquireSeveral("", SHARED, HoldId("x"), AttemptId("x"), ttl_ms=1000, permits=permits)
+    expect(Granted, driver.run(msgspec.structs.replace(several, locks=wanted("else"))))
+    assert used(driver, "jobs/night") == (4, 0, 0, 0)
+    driver.release("h3")
+    driver.close("s1")
+    driver.pass_to(1001)
+    assert used(driver) == used(driver, "jobs/night") == (0, 0, 0, 0)
+
+
+def test_a_quota_of_holds_counts_what_waits() -> None:
+    """A wait is a hold to come, and is one of the waits as well."""
+    driver = Driver()
+    space(driver, holds=2)
+    driver.granted("jobs/1")
+    driver.queued("jobs/1")
+    assert used(driver) == (2, 1, 0, 0)
+    assert refusal(driver.acquire("jobs/2")) == ("jobs", "holds", {"limit": 2, "used": 2})
+    assert refusal(driver.permits("jobs/2", 1))[1] == "holds"
+    driver.granted("job")
+    driver.release("h1")
+    assert used(driver) == (1, 0, 0, 0)
+    driver.granted("jobs/2")
+
+
+def test_a_quota_of_waits() -> None:
+    """What can be had at once does not wait."""
+    driver = Driver()
+    space(driver, waits=1)
+    driver.granted("jobs/1")
+    driver.queued("jobs/1")
+    assert refusal(driver.acquire("jobs/1", wait_ms=9000)) == ("jobs", "waits", {"limit": 1, "used": 1})
+    driver.granted("jobs/2")
+    driver.pass_to(1001)
+    assert used(driver) == (1, 0, 0, 0)
+    driver.pass_to(2002)
+    assert used(driver) == (0, 0, 0, 0)
+
+
+def test_the_outer_namespace_may_have_no_room() -> None:
+    """Each quota on the way counts; the innermost is told first."""
+    driver = Driver()
+    space(driver, holds=1)
+    space(driver, "jobs/a", holds=5)
+    driver.granted("jobs/a/1")
+    assert refusal(driver.acquire("jobs/a/2"))[0] == "jobs"
+    space(driver, "jobs/a", holds=0)
+    assert refusal(driver.acquire("jobs/a/2"))[0] == "jobs/a"
+
+
+def test_what_was_there_is_not_counted() -> None:
+    """Neither when the namespace is set nor when it ends, also if one is removed and set again."""
+    driver = Driver()
+    driver.granted("jobs/1", ttl_ms=50_000)
+    driver.queued("jobs/1")
+    driver.run(PutCell(b"jobs/c", b""))
+    driver.run(AdvanceFence("jobs/f", 1))
+    space(driver)
+    assert used(driver) == (0, 0, 0, 0)
+    driver.granted("jobs/2")
+    driver.run(PutCell(b"jobs/c", b"x"))
+    driver.run(PutCell(b"jobs/d", b"x"))
+    driver.run(AdvanceFence("jobs/f", 2))
+    driver.run(AdvanceFence("jobs/g", 2))
+    assert used(driver) == (1, 0, 1, 1)
+    driver.run(SetNamespace("jobs"))
+    driver.run(SetNamespace("jobs"))
+    space(driver)
+    assert used(driver) == (0, 0, 0, 0)
+    driver.release("h3")
+    driver.run(DeleteCells(b"jobs/", is_prefix=True))
+    driver.run(ForgetFence("jobs/g", ""))
+    driver.run(ForgetFence("jobs/f", ""))
+    assert used(driver) == (0, 0, 0, 0)
+    driver.release("h1")
+    assert used(driver) == (1, 0, 0, 0), "what it waited for before is held from now on"
+
+
+def test_other_settings_count_on() -> None:
+    """A namespace that is set twice keeps what it counted."""
+    driver = Driver()
+    space(driver, waits=1)
+    driver.granted("jobs/1")
+    space(driver, holds=1)
+    assert used(driver) == (1, 0, 0, 0)
+    assert refusal(driver.acquire("jobs/2"))[1] == "holds"
+    driver.release("h1")
+    assert used(driver) == (0, 0, 0, 0)
+
+
+def test_a_new_token_makes_a_hold_new() -> None:
+    """A hold from before counts as soon as it is converted up, and no more than once."""
+    driver = Driver()
+    driver.granted("jobs/1", mode=SHARED)
+    space(driver, holds=0)
+    expect(Granted, driver.convert("h1", EXCLUSIVE))
+    assert used(driver) == (1, 0, 0, 0)
+    expect(Granted, driver.convert("h1", SHARED))
+    driver.granted("other", mode=SHARED)
+    assert used(driver) == (1, 0, 0, 0)
+    driver.release("h1")
+    assert used(driver) == (0, 0, 0, 0)
+
+
+def test_a_wait_for_another_mode_is_no_new_hold() -> None:
+    """It counts among the waits only."""
+    driver = Driver()
+    space(driver, holds=2)
+    driver.granted("jobs/1", mode=SHARED)
+    driver.granted("jobs/1", mode=SHARED)
+    driver.converting("h1", EXCLUSIVE)
+    assert used(driver) == (2, 1, 0, 0)
+    driver.release("h2")
+    assert used(driver) == (1, 0, 0, 0)
+
+
+def test_more_locks_for_a_hold() -> None:
+    """They need room where it has nothing yet."""
+    driver = Driver()
+    space(driver, holds=1)
+    driver.granted("else")
+    driver.granted("jobs/1")
+    assert refusal(driver.add("h1", "jobs/2")) == ("jobs", "holds", {"limit": 1, "used": 1})
+    driver.added("h2", "jobs/2")
+    assert used(driver) == (1, 0, 0, 0)
+
+
+def test_a_wait_for_more_locks() -> None:
+    """It is a hold to come where its hold has nothing yet."""
+    driver = Driver()
+    space(driver, holds=2)
+    driver.granted("else")
+    driver.granted("jobs/1")
+    driver.adding("h1", "jobs/1")
+    assert used(driver) == (2, 1, 0, 0)
+    driver.granted("beside")
+    assert refusal(driver.add("h4", "jobs/3"))[1] == "holds"
+    driver.release("h2")
+    assert used(driver) == (1, 0, 0, 0)
+    driver.granted("jobs/2")
+    driver.adding("h1", "jobs/2")
+    assert used(driver) == (2, 1, 0, 0)
+    driver.release("h1")
+    assert used(driver) == (1, 0, 0, 0)
+
+
+def test_a_part_that_is_released_leaves_its_namespace() -> None:
+    """The rest of the hold counts where it lies."""
+    driver = Driver()
+    space(driver)
+    space(driver, "other")
+    driver.granted(locks=wanted("jobs/1", "jobs/2", "other/1"))
+    driver.release("h1", "other/1")
+    assert (used(driver)[0], used(driver, "other")[0]) == (1, 0)
+    driver.release("h1", "jobs/1")
+    assert used(driver)[0] == 1
+    driver.force("jobs/2")
+    assert used(driver)[0] == 0
+
+
+def test_a_subtree_lies_where_its_name_does() -> None:
+    """Not in the namespaces below it."""
+    driver = Driver()
+    space(driver, "jobs/a", holds=0)
+    driver.granted("jobs", scope=SUBTREE)
+    assert used(driver, "jobs/a") == (0, 0, 0, 0)
+
+
+def test_a_quota_of_cells() -> None:
+    """Each way to make and to lose one is counted; who writes one again makes none."""
+    driver = Driver()
+    space(driver, cells=2)
+    expect(CellWritten, driver.run(PutCell(b"jobs", b"1")))
+    expect(CellWritten, driver.run(PutCell(b"jobs/\xff", b"1", ttl_ms=100)))
+    expect(CellWritten, driver.run(PutCell(b"jobs2", b"1")))
+    expect(CellWritten, driver.run(PutCell(b"jobs", b"2")))
+    assert refusal(driver.run(PutCell(b"jobs/3", b""))) == ("jobs", "cells", {"limit": 2, "used": 2})
+    driver.pass_to(101)
+    assert used(driver) == (0, 0, 1, 0)
+    two = (CellPut(b"jobs/3", b""), CellPut(b"jobs/4", b""))
+    assert refusal(driver.run(TransactCells((), two), 101))[2] == {"limit": 2, "used": 1}
+    one = (CellDelete(b"jobs"), CellPut(b"jobs/3", b""))
+    expect(Transacted, driver.run(TransactCells((), one), 101))
+    driver.open("s1", at_ms=101)
+    expect(CellWritten, driver.run(PutCell(b"jobs/5", b"", SessionId("s1")), 101))
+    driver.run(CloseSession(SessionId("s1")), 101)
+    assert expect(CellsDeleted, driver.run(DeleteCells(b"", is_prefix=True), 101)).count == 2
+    assert used(driver) == (0, 0, 0, 0)
+
+
+def test_a_quota_of_fences() -> None:
+    """A fence counts until it is forgotten; one of the same name is a new one."""
+    driver = Driver()
+    space(driver, fences=1)
+    expect(FenceAdvanced, driver.run(AdvanceFence("jobs/1", 1)))
+    expect(FenceAdvanced, driver.run(AdvanceFence("jobs/1", 2)))
+    assert refusal(driver.run(AdvanceFence("jobs/2", 1))) == ("jobs", "fences", {"limit": 1, "used": 1})
+    driver.run(ForgetFence("jobs/1", ""))
+    expect(FenceAdvanced, driver.run(AdvanceFence("jobs/2", 1)))
+    driver.run(SetNamespace("jobs"))
+    space(driver)
+    assert used(driver) == (0, 0, 0, 0)
+    driver.run(ForgetFence("jobs/2", ""))
+    driver.run(AdvanceFence("jobs/2", 1))
+    assert used(driver) == (0, 0, 0, 1)
+
+
+# -- what is stored ------------------------------------------------------------------------------------------
+
+
+def _full() -> Driver:
+    """Return a machine in which a namespace counts something of everything."""
+    driver = Driver()
+    driver.granted("jobs/0", ttl_ms=50_000)
+    driver.run(AdvanceFence("jobs/0", 1))
+    space(driver, holds=7, no_deadline=True)
+    space(driver, "jobs/a")
+    driver.granted("jobs/a/1", ttl_ms=50_000)
+    driver.granted("beside", ttl_ms=50_000)
+    driver.adding("h3", "jobs/a/1")
+    driver.queued("jobs/a/1")
+    permits = (WantedPermits("jobs/p", 2),)
+    several = AcquireSeveral("", SHARED, HoldId("x"), AttemptId("x"), ttl_ms=1000, permits=permits)
+    expect(Granted, driver.run(msgspec.structs.replace(several, locks=wanted("else"))))
+    driver.run(PutCell(b"jobs/c", b"1"))
+    driver.run(AdvanceFence("jobs/f", 1))
+    return driver
+
+
+def test_all_of_it_is_in_snapshots() -> None:
+    """A machine that is restored counts the same, and is the same."""
+    driver = _full()
+    data = snapshot.encode(driver.machine)
+    again = snapshot.decode(data)
+    assert snapshot.encode(again) == data
+    assert again.state.namespaces.usage == driver.machine.state.namespaces.usage
+    assert used(driver) == (4, 2, 1, 1)
+    assert (again.fingerprint, again.bytes_count) == (driver.machine.fingerprint, driver.machine.bytes_count)
+    assert again.is_sound
+
+
+def test_without_namespaces_nothing_is_stored() -> None:
+    """A state that has had some has the bytes and the fingerprint of one that never had any."""
+    driver, other = Driver(), Driver()
+    space(driver)
+    driver.run(SetNamespace("jobs"))
+    other.run(Tick())
+    other.run(Tick())
+    for each in (driver, other):
+        each.granted("jobs/1")
+    assert snapshot.encode(driver.machine) == snapshot.encode(other.machine)
+    assert driver.machine.fingerprint == other.machine.fingerprint
+    assert driver.machine.bytes_count == other.machine.bytes_count
+
+
+def test_a_fence_that_is_not_there_is_inconsistent() -> None:
+    """A snapshot in which it counts is refused."""
+    driver = _full()
+    driver.machine.state.namespaces.fences["gone"] = 1
+    with pytest.raises(SnapshotError, match="inconsistent"):
+        snapshot.decode(snapshot.encode(driver.machine))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.rows.pop("jobs/a"),
+        lambda table: table.fences.pop("jobs/f"),
+    ],
+)
+def test_all_of_it_is_in_the_fingerprint(change: object) -> None:
+    """A change that is not told of is found."""
+    driver = _full()
+    assert callable(change)
+    change(driver.machine.state.namespaces)
+    assert fingerprint.recomputed(driver.machine.state) != fingerprint.of(driver.machine.state)
+
+
+def test_there_may_be_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the bound one can still be changed and removed."""
+    monkeypatch.setattr(limits, "NAMESPACES_COUNT_MAX", 1)
+    driver = Driver()
+    space(driver)
+    assert reason(driver.run(SetNamespace("other", NamespaceSettings()))) is Reason.OVERLOADED
+    space(driver, holds=1)
+    driver.run(SetNamespace("jobs"))
+    space(driver, "other")
+
+
+def test_a_namespace_can_be_set_when_there_is_no_room() -> None:
+    """A request id that cannot be remembered does not stand in the way of it."""
+    driver = Driver()
+    driver.machine.state.bytes_max = 1
+    result = driver.run(SetNamespace("jobs", NamespaceSettings(holds=0), "r"))
+    assert result == NamespaceSet()
+
+
+def test_a_request_that_comes_again() -> None:
+    """It has its first outcome, though the namespace has been removed since."""
+    driver = Driver()
+    command = SetNamespace("jobs", NamespaceSettings(holds=1), "r")
+    driver.run(command)
+    driver.run(SetNamespace("jobs"))
+    assert driver.run(command) == NamespaceSet()
+    assert driver.machine.state.namespaces.rows == {}
+    other = msgspec.structs.replace(command, settings=None)
+    assert reason(driver.run(other)) is Reason.INVALID_REQUEST
+
+
+def test_pages_of_namespaces() -> None:
+    """By prefix, with what there is in each."""
+    driver = Driver()
+    for prefix in ("b", "a", "a/c", "ab"):
+        space(driver, prefix, waits=3)
+    driver.granted("a/c/1")
+    state = driver.machine.state
+    first = NamespaceRow("a", NamespaceSettings(waits=3), 1, 0, 0, 0)
+    assert listings.namespaces(state, "", "", 1) == ([first], "a")
+    rows, following = listings.namespaces(state, "a", "a", 9)
+    assert ([row.name for row in rows], following) == (["a/c", "ab"], None)
+
+
+def test_what_a_stream_numbers_counts() -> None:
+    """As what is asked for in any other way, by whomever."""
+    driver = Driver()
+    space(driver, holds=1)
+    driver.open("s1")
+    driver.run(ResumeStream(SessionId("s1")))
+    expect(Granted, driver.took("ann", "x", "jobs/1"))
+    ask = Acquire("jobs/2", EXCLUSIVE, HoldId("y"), AttemptId("y"), SessionId("s1"))
+    assert refusal(driver.in_frame(SessionId("s1"), 1, ask)[0])[1] == "holds"
