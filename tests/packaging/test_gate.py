@@ -1,7 +1,9 @@
 """The gate runs every test once: what its steps take and leave out fits together."""
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,9 +33,46 @@ def test_every_folder_is_in_one_step() -> None:
         assert any((ROOT / folder).rglob("test_*.py")), folder
         assert not any(other != folder and other.startswith(f"{folder}/") for other in named), folder
     assert 'step coverage scripts/coverage "${of_lockstate[@]}"' in GATE
-    assert 'step test scripts/test "${of_nodes[@]}"' in GATE
+    assert 'step test scripts/test "${tolerant[@]}" "${of_nodes[@]}"' in GATE
     assert 'local elsewhere=("${of_lockstate[@]}" "${of_nodes[@]}")' in GATE
-    assert 'step rest scripts/test tests "${elsewhere[@]/#/--ignore=}"' in GATE
+    assert 'step rest scripts/test "${tolerant[@]}" tests "${elsewhere[@]/#/--ignore=}"' in GATE
+
+
+SLOW_ONCE = """
+from tests.process import history_checkers
+from tests.process.history_checkers import Operation
+
+calls = []
+
+
+def test_slow_once():
+    calls.append("slow")
+    assert len(calls) > 1
+
+
+def test_broken_once():
+    calls.append("broken")
+    held = [] if calls.count("broken") > 1 else [Operation(client=1, kind="acquire", name="a", started_s=1)]
+    assert not history_checkers.lost_grants(held, {})
+"""
+
+
+def test_a_failed_test_is_tried_once_more_but_no_broken_promise(tmp_path: Path) -> None:
+    """What was tried again is named in the end; a history with two holders fails at once."""
+    (tolerant,) = re.findall(r"^tolerant=\(.*\)$", GATE, re.MULTILINE)
+    (tmp_path / "test_twice.py").write_text(SLOW_ONCE, "utf-8")
+    command = f'{tolerant}; "{sys.executable}" -m pytest -q -p no:cacheprovider "${{tolerant[@]}}" .'
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 1, done.stdout
+    told = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("RERUN", "FAILED"))]
+    assert told == ["RERUN test_twice.py::test_slow_once", "FAILED test_twice.py::test_broken_once"]
 
 
 @pytest.mark.parametrize("script", SHELL_SCRIPTS)

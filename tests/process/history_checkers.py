@@ -1,6 +1,7 @@
 """What clients asked and were told, and the checkers over it. They know nothing of how a cluster works.
 
-Each checker returns sentences about what must not be; none when all is well. All times are seconds of one
+Each checker returns sentences about what must not be; none when all is well. A promise that is broken says so
+first: the gate, which tries a failed test once more, goes by that. All times are seconds of one
 monotonic clock: that of the process that ran the clients.
 """
 
@@ -15,6 +16,7 @@ RELEASED: Final = "released"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
 """Surely not applied, or not known: `Operation.detail` says which."""
+BROKEN: Final = "a promise is broken:"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +83,7 @@ def violations(history: History) -> list[str]:
 
 def many_outcomes(history: History) -> list[str]:
     """Every request has one outcome."""
-    return [f"{len(item.outcomes)} outcomes: {item}" for item in history if len(item.outcomes) != 1]
+    return [f"{BROKEN} {len(item.outcomes)} outcomes: {item}" for item in history if len(item.outcomes) != 1]
 
 
 def errors(history: History) -> list[str]:
@@ -99,9 +101,9 @@ def tokens_that_fall(history: History) -> list[str]:
         while known and known[0][0] < grant.started_s:
             highest = max(highest, heapq.heappop(known)[1])
         if grant.token <= highest:
-            found.append(f"token {grant.token} came after {highest} was known: {grant}")
+            found.append(f"{BROKEN} token {grant.token} came after {highest} was known: {grant}")
         if grant.token in seen:
-            found.append(f"token {grant.token} was given twice: {grant}")
+            found.append(f"{BROKEN} token {grant.token} was given twice: {grant}")
         seen.add(grant.token)
         heapq.heappush(known, (grant.ended_s, grant.token))
     return found
@@ -119,14 +121,14 @@ def overlapping_grants(history: History) -> list[str]:
             continue
         until_s = min(before.valid_until_s, let_go_s.get(before.hold_id, float("inf")))
         if grant.ended_s < until_s:
-            found.append(f"{grant} while {before} was valid")
+            found.append(f"{BROKEN} {grant} while {before} was valid")
     return found
 
 
 def lost_grants(held: Iterable[Operation], tokens: Mapping[str, int | None]) -> list[str]:
     """Whoever was granted a lock, and neither released nor outlived it, is its holder. `tokens` by name."""
     return [
-        f"{grant.name} is held with token {tokens.get(grant.name)}, but was acknowledged: {grant}"
+        f"{BROKEN} {grant.name} is held with token {tokens.get(grant.name)}, but was acknowledged: {grant}"
         for grant in held
         if tokens.get(grant.name) != grant.token
     ]
@@ -135,7 +137,7 @@ def lost_grants(held: Iterable[Operation], tokens: Mapping[str, int | None]) -> 
 def revived_holds(released_tokens: Mapping[str, int], tokens: Mapping[str, int | None]) -> list[str]:
     """A hold whose release was acknowledged does not come back. `tokens` are those of the holders now."""
     return [
-        f"{name} is held with token {token}, but {released_tokens[name]} was released after it"
+        f"{BROKEN} {name} is held with token {token}, but {released_tokens[name]} was released after it"
         for name, token in tokens.items()
         if token is not None and token <= released_tokens.get(name, 0)
     ]

@@ -21,6 +21,8 @@ from scripts.local_cluster import PROJECT, LocalCluster, node_environment
 DEADLINE_S = 60.0
 """Long enough for everything that ever happens; a test that waits so long fails."""
 POLL_S = 0.01
+PATIENT = ("--election-ms-min", "8000", "--election-ms-max", "12000")
+"""What nodes are told where the leader has to stay: a machine that stalls for a second deposes none."""
 
 
 class Got(NamedTuple):

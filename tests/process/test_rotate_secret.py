@@ -14,13 +14,12 @@ from cluster.peers.handshake import Particulars, Proof, Refusal
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
-from tests.process.nodes import LogSince, http_to, node_ids, urls, wait_whole
+from tests.process.nodes import PATIENT, LogSince, http_to, node_ids, urls, wait_whole
 from tests.unit.cluster.peers.test_links import raw
 
 pytestmark = pytest.mark.process
 
 DEADLINE_S = 90.0
-TRIES_MAX = 3
 
 
 async def rotate(cluster: LocalCluster, *argv: str) -> tuple[int | None, str]:
@@ -53,25 +52,19 @@ async def is_known(cluster: LocalCluster, node_id: str, secret: bytes) -> bool:
 
 
 async def test_the_secret_is_exchanged_under_load(tmp_path: Path) -> None:
-    """Nobody is refused anything, the leader stays, links are renewed, and no secret is shown anywhere.
-
-    A machine that stalls deposes a leader, whatever the nodes do: the leader has to stay in one try of a few.
-    """
-    with LocalCluster.up(tmp_path) as cluster:
+    """Nobody is refused anything, the leader stays, links are renewed, and no secret is shown anywhere."""
+    with LocalCluster.up(tmp_path, extra_args=PATIENT) as cluster:
         wait_whole(cluster)
-        for number in range(TRIES_MAX):
-            if await exchange_under_load(cluster, f"rotation-{number}"):
-                return
-    pytest.fail(f"the leader changed in each of {TRIES_MAX} exchanges")
+        await exchange_under_load(cluster)
 
 
-async def exchange_under_load(cluster: LocalCluster, prefix: str) -> bool:
-    """Exchange the secret, and check all that must be so in any case; return whether the leader stayed."""
+async def exchange_under_load(cluster: LocalCluster) -> None:
+    """Exchange the secret while clients work."""
     path, leader = cluster.directory / "secret", cluster.leader()
     old = path.read_bytes().strip()
     logs = {node_id: LogSince(cluster, node_id) for node_id in node_ids(cluster)}
     async with http_to(cluster) as http:
-        async with Load(urls(cluster), prefix=prefix, keep_every=5) as load:
+        async with Load(urls(cluster), prefix="rotation", keep_every=5) as load:
             code, printed = await rotate(cluster, str(path))
             assert (code, printed.splitlines()[-1]) == (0, "done: the secret was exchanged"), printed
             await load.grants(50)
@@ -91,9 +84,8 @@ async def exchange_under_load(cluster: LocalCluster, prefix: str) -> bool:
     shown += subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout  # noqa: ASYNC221
     assert not any(secret.decode() in shown for secret in (old, new))
     for log in logs.values():
-        if len(log.lines("event=link-lost")) > 1 or log.lines("event=leader-lost"):
-            return False  # each link is replaced; a machine may stall once
-    return cluster.leader() == leader
+        assert (log.lines("event=link-lost"), log.lines("event=leader-lost")) == ([], [])
+    assert cluster.leader() == leader
 
 
 async def test_a_node_that_is_down_stops_the_exchange_which_goes_on_later(tmp_path: Path) -> None:

@@ -628,11 +628,11 @@ async def test_an_answer_at_the_deadline_is_given_or_undone(monkeypatch: pytest.
 async def test_a_grant_that_comes_too_late_is_released(caplog: pytest.LogCaptureFixture) -> None:
     """Its caller was told that nobody knows; when the answer comes after all, it is given back."""
     caplog.set_level(logging.WARNING)
-    async with on_the_way(timeout_s=0.3) as way:
+    async with on_the_way(timeout_s=2) as way:
         way.tap.stall("acceptor")
         with pytest.raises(holdfast.OutcomeUnknown):
             await way.client.lock("a").acquire()
-        assert len(way.tokens) == 1
+        await until(lambda: len(way.tokens) == 1)
         way.tap.go_on()
         await until(lambda: not way.tokens)
 
