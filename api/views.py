@@ -11,7 +11,7 @@ import msgspec
 from api import cursors
 from lockstate import audit, results
 from lockstate.audit_record import AuditEvent, shown
-from lockstate.commands import PRIORITY_DEFAULT, Algorithm, NamespaceSettings, Quota
+from lockstate.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NamespaceSettings, Quota
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
     ElectionView,
@@ -203,6 +203,8 @@ class SettingsView(msgspec.Struct):
     waits: int | None
     cells: int | None
     fences: int | None
+    bytes: int | None
+    if_held: IfHeld | None
 
 
 class NamespaceUsed(msgspec.Struct):
@@ -212,6 +214,7 @@ class NamespaceUsed(msgspec.Struct):
     waits: int
     cells: int
     fences: int
+    bytes: int
 
 
 class NamespaceRow(msgspec.Struct):
@@ -525,7 +528,7 @@ def namespace_page_of(found: tuple[list[results.NamespaceRow], str | None]) -> N
         NamespaceRow(
             row.name,
             settings_of(row.settings),
-            NamespaceUsed(row.holds, row.waits, row.cells, row.fences),
+            NamespaceUsed(row.holds, row.waits, row.cells, row.fences, row.bytes),
         )
         for row in found[0]
     ]

@@ -19,11 +19,13 @@ _FLAGS: Final = (
     ("no_deadline", "--no-deadline", "whether holds without a deadline are allowed"),
     ("priority", "--priority", "whether priorities are allowed"),
 )
+_WORDS: Final = ("renew", "refuse")
 _COUNTS: Final = (
     ("holds", "holds at a time, with what is waited for"),
     ("waits", "waits at a time, of which each counts as a hold, too"),
     ("cells", "cells at a time"),
     ("fences", "fences at a time"),
+    ("bytes", "bytes of keys and values of cells, and of notes and values of holds"),
 )
 _YES_OR_NO: Final = {"yes": True, "no": False}
 
@@ -47,6 +49,8 @@ def add_parser(
         said.add_argument(flag, dest=what, metavar="TIME", type=duration_ms, help=text)
     for what, flag, text in _FLAGS:
         said.add_argument(flag, dest=what, choices=tuple(_YES_OR_NO), help=text)
+    text = "what an acquire means that does not say it, if its session holds just that lock already"
+    said.add_argument("--if-held", choices=_WORDS, help=text)
     for what, text in _COUNTS:
         said.add_argument(f"--{what}", metavar="N", type=int, help=f"so many {text}")
     end = actions.add_parser("remove", help="remove a namespace; what is there stays")
@@ -94,7 +98,7 @@ def _rules_of(settings: NamespaceSettings) -> str:
     """Return what a namespace says besides its quotas."""
     words = [
         f"{what}={'yes' if value is True else 'no' if value is False else value}"
-        for what, _, _ in (*_TIMES, *_FLAGS)
+        for what, *_ in (*_TIMES, *_FLAGS, ("if_held",))
         if (value := getattr(settings, what)) is not None
     ]
     return " ".join(words) or "-"

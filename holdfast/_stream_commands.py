@@ -39,7 +39,7 @@ class _Acquire(_Command, frozen=True, tag=4):
 
 
 class _AcquireAs(_Acquire, frozen=True, tag=76):
-    if_held: Literal["renew"]
+    if_held: None
     value: _Text
     is_secret: bool
 

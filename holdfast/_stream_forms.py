@@ -61,7 +61,7 @@ def acquire(
         () if is_one else tuple([(name, mode, scope) for name in names]),
     )
     if wanted.value:
-        command = (76, *command[1:], "renew", wanted.value, wanted.is_value_secret)
+        command = (76, *command[1:], None, wanted.value, wanted.is_value_secret)
     return NumberedForm(command=command, read=read, prevent=lambda: release(hold_id))
 
 

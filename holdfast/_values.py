@@ -1,5 +1,7 @@
 """What the cluster answers, as frozen values. Unknown fields are ignored: a newer node may send more."""
 
+from typing import Literal
+
 import msgspec
 
 
@@ -183,7 +185,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
 
     Leases that do not live with a session are to be `ttl_ms_min` to `ttl_ms_max` long, lock-delays at least
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
-    The others are how much there may be at a time.
+    An acquire of a lock that its session holds already renews it, or is refused as `already-held` if
+    `if_held` is "refuse", unless it says itself what it means. The others are how much there may be.
     """
 
     ttl_ms_min: int | None = None
@@ -195,6 +198,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
     waits: int | None = None
     cells: int | None = None
     fences: int | None = None
+    bytes: int | None = None
+    if_held: Literal["renew", "refuse"] | None = None
 
 
 class NamespaceUsed(msgspec.Struct, frozen=True):
@@ -204,6 +209,7 @@ class NamespaceUsed(msgspec.Struct, frozen=True):
     waits: int
     cells: int
     fences: int
+    bytes: int
 
 
 class NamespaceInfo(msgspec.Struct, frozen=True):

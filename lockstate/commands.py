@@ -94,7 +94,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     A lease of a hold's own is to be `ttl_ms_min` to `ttl_ms_max` long, and a lock-delay at least
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
-    The others are quotas (lockstate/namespaces.py).
+    `if_held` is what an acquire of a lock means that does not say it itself: to renew, or to refuse. The
+    others are quotas (lockstate/namespaces.py).
     """
 
     ttl_ms_min: int | None = None
@@ -106,6 +107,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waits: int | None = None
     cells: int | None = None
     fences: int | None = None
+    bytes: int | None = None
+    if_held: IfHeld | None = None
 
 
 class OpenSession(_Command, frozen=True, tag=1):
@@ -155,12 +158,13 @@ class Acquire(_Command, frozen=True, tag=4):
 
 
 class AcquireIf(Acquire, frozen=True, tag=43):
-    """Ask for a lock, and say what is to be done if the session holds it already: `Acquire` renews it.
+    """Ask for a lock, and say what is to be done if the session holds it already.
 
-    To count means that as many releases end the hold.
+    `Acquire` and None do not say it: then it is renewed, unless a namespace says otherwise. To count means
+    that as many releases end the hold.
     """
 
-    if_held: IfHeld = IfHeld.RENEW
+    if_held: IfHeld | None = IfHeld.RENEW
 
 
 class Cancel(_Unremembered, frozen=True, tag=5):

@@ -36,7 +36,7 @@ class Elections:
         owner = command.owner or session.owner
         held = self._led_already(session, command.name, owner)
         if held is not None:
-            refused = state.principals.check_texts(held, held.note, command.value)
+            refused = holds.check_texts(held, held.note, command.value)
             if refused is not None:
                 return refused
             return holds.renewed(held, command.attempt_id, key, command.value)
@@ -88,7 +88,7 @@ class Elections:
             return LEASE_EXPIRED
         if hold.kind is not HoldKind.ELECTION:
             return invalid("hold_id: leads no election")
-        refused = self._state.principals.check_texts(hold, hold.note, command.value)
+        refused = self._holds.check_texts(hold, hold.note, command.value)
         if refused is not None:
             return refused
         self._holds.proclaim(hold, command.value)

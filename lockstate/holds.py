@@ -61,7 +61,6 @@ from lockstate.claims import Claims, claims_of, permits_of, semaphore_of, shown_
 from lockstate.commands import (
     PRIORITY_DEFAULT,
     Acquire,
-    AcquireIf,
     Acquisition,
     IfHeld,
     Wanted,
@@ -72,7 +71,7 @@ from lockstate.effects import Effects
 from lockstate.extras import NO_EXTRA, Extra
 from lockstate.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.modes import DRAWING, Mode
-from lockstate.namespace_rules import keep_delay, names_asked
+from lockstate.namespace_rules import if_held_of, keep_delay, names_asked
 from lockstate.owners import wish_of
 from lockstate.queues import can_go, candidates, is_free
 from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
@@ -165,8 +164,16 @@ class Holds:
     def _check_quotas(self, new: Acquisition) -> Refused | None:
         """Refuse a new hold for which a quota has no room, of who asks or of a namespace."""
         state = self.state
-        return state.principals.check_hold(*texts_of(new)) or (
-            state.namespaces.check("holds", names_asked(new)) if state.spaces else None
+        texts = texts_of(new)
+        return state.principals.check_hold(*texts) or (
+            state.namespaces.check_hold(names_asked(new), *texts) if state.spaces else None
+        )
+
+    def check_texts(self, hold: Hold, note: str, value: str) -> Refused | None:
+        """Refuse another note or value of a hold for which a quota has no room."""
+        state = self.state
+        return state.principals.check_texts(hold, note, value) or (
+            state.namespaces.check_texts(hold, note, value) if state.spaces else None
         )
 
     # -- how holds begin ------------------------------------------------------------------------------------
@@ -282,11 +289,11 @@ class Holds:
 
     def held_again(self, hold: Hold, command: Acquire, key: RequestKey | None) -> Granted | Refused:
         """Renew, count or refuse what a session holds already. Note, delay and value are taken if given."""
-        if_held = command.if_held if isinstance(command, AcquireIf) else IfHeld.RENEW
+        if_held = if_held_of(self.state, command)
         if if_held is IfHeld.REFUSE:
             return refused_as_held(hold)
         value = value_of(command)
-        refused = self.state.principals.check_texts(hold, command.note or hold.note, value or hold.value)
+        refused = self.check_texts(hold, command.note or hold.note, value or hold.value)
         if refused is not None:
             return refused
         self.state.extend(self.state.lease_of(hold))
@@ -320,6 +327,8 @@ class Holds:
         state = self.state
         if state.owners:
             state.principals.count_texts(hold, note, value)
+        if state.spaces:
+            state.namespaces.count_texts(hold, note, value)
         state.ledger.change(hold)
         hold.note, hold.value = note, value
 

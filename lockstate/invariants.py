@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import combinations, pairwise
 
 from lockstate import budget, fingerprint
+from lockstate.cells import size_of
 from lockstate.claims import claims_of, parent
 from lockstate.commands import PRIORITY_DEFAULT
 from lockstate.deadlines import Timed
@@ -15,7 +16,7 @@ from lockstate.machine import LockMachine
 from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
 from lockstate.namespaces import NamespaceUsage
 from lockstate.owners import wish_of
-from lockstate.principals import Usage
+from lockstate.principals import Usage, bytes_of_texts
 from lockstate.queues import can_go
 from lockstate.records import CONVERSION, Hold, Ticket, precedence
 from lockstate.results import HoldKind, Queued
@@ -168,7 +169,10 @@ def namespaces_are_counted(state: State) -> None:
             for resource, order in table.fences.items()
             if order >= namespace.since_order and f"{resource}/".startswith(f"{prefix}/")
         ]
-        counted = NamespaceUsage(len(has) + len(wanted), len(waits), len(cells), len(fences))
+        records = [*[state.holds[hold_id] for hold_id in has], *wanted]
+        size_bytes = sum([bytes_of_texts(record.note, record.value) for record in records])
+        size_bytes += sum([size_of(cell) for cell in cells])
+        counted = NamespaceUsage(len(has) + len(wanted), len(waits), len(cells), len(fences), size_bytes)
         assert table.usage[prefix] == counted, f"{prefix}: {table.usage[prefix]} is counted, not {counted}"
 
 

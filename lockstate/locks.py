@@ -12,6 +12,7 @@ from lockstate.commands import (
     AcquireAs,
     AcquireIf,
     ForceRelease,
+    IfHeld,
     Release,
     Wanted,
 )
@@ -19,7 +20,7 @@ from lockstate.extras import Extra
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
 from lockstate.ids import OwnerName
 from lockstate.modes import CONFLICTS, Scope
-from lockstate.namespace_rules import check_rare, check_ttl, names_asked
+from lockstate.namespace_rules import check_rare, check_ttl, if_held_of, names_asked
 from lockstate.priorities import check_priority, class_of
 from lockstate.queues import can_go, is_free
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
@@ -121,8 +122,10 @@ class Locks:
         """Queue a request that cannot be granted at once."""
         ticket = self._ticket(command, owner, key)
         result = self._holds.wait(ticket, claims, command.wait_ms)
-        if isinstance(command, AcquireIf) and isinstance(result, Queued):
-            extra = Extra(if_held=command.if_held, priority=ticket.priority, is_secret=is_secret(command))
+        if_held = if_held_of(self._state, command)
+        is_rare = isinstance(command, AcquireIf) or if_held is not IfHeld.RENEW
+        if is_rare and isinstance(result, Queued):
+            extra = Extra(if_held=if_held, priority=ticket.priority, is_secret=is_secret(command))
             self._state.extras.put(command.hold_id, extra)
         return result
 

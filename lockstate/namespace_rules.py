@@ -13,8 +13,10 @@ from lockstate.checks import invalid
 from lockstate.commands import (
     PRIORITY_DEFAULT,
     Acquire,
+    AcquireIf,
     AcquireSeveral,
     Acquisition,
+    IfHeld,
     NamespaceSettings,
     SetNamespace,
     Uncommon,
@@ -25,7 +27,7 @@ from lockstate.results import HoldKind, NamespaceSet, Reason, Refused, RefusedIn
 from lockstate.state import State
 
 _SET: Final = NamespaceSet()
-_QUOTAS: Final = ("holds", "waits", "cells", "fences")
+_QUOTAS: Final = ("holds", "waits", "cells", "fences", "bytes")
 
 
 def set_namespace(state: State, command: SetNamespace) -> Result:
@@ -55,6 +57,8 @@ def check_settings(settings: NamespaceSettings) -> Refused | None:
             return invalid(f"{field}: {ttl_ms}; must be {limits.TTL_MS_MIN} to {limits.TTL_MS_MAX}")
     if lowest is not None and highest is not None and lowest > highest:
         return invalid(f"ttl_ms_min: {lowest}; must not be above ttl_ms_max, {highest}")
+    if settings.if_held is IfHeld.COUNT:
+        return invalid("if_held: count: only who asks can say that, in each acquire; must be renew or refuse")
     delay_ms = settings.lock_delay_ms_min
     if delay_ms is not None:
         refused = limits.check_range("lock_delay_ms_min", delay_ms, limits.LOCK_DELAY_MS_MAX)
@@ -91,6 +95,21 @@ def check_ttl(state: State, names: Iterable[str], ttl_ms: int) -> Refused | None
             detail = f"ttl_ms: {ttl_ms}; must be {lowest} to {highest} in the namespace {namespace.prefix!r}"
             return _refused(Reason.TTL_OUT_OF_RANGE, detail, namespace)
     return None
+
+
+def if_held_of(state: State, command: Acquire) -> IfHeld:
+    """Return what an acquire means if its session holds just that already.
+
+    If it does not say it, the namespaces of its names do: it is refused if one of them wants that.
+    """
+    said = command.if_held if isinstance(command, AcquireIf) else None
+    if said is not None:
+        return said
+    for name in names_asked(command) if state.spaces else ():
+        namespace = state.namespaces.innermost(name)
+        if namespace is not None and namespace.settings.if_held is IfHeld.REFUSE:
+            return IfHeld.REFUSE
+    return IfHeld.RENEW
 
 
 def check_rare(state: State, command: Uncommon) -> Refused | None:

@@ -19,17 +19,19 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from lockstate import marks
-from lockstate.cells import Cell
-from lockstate.commands import NamespaceSettings
+from lockstate.cell_operations import CellPut
+from lockstate.cells import Cell, size_of
+from lockstate.commands import NamespaceSettings, PutCell
 from lockstate.extras import Extras
 from lockstate.ledger import Ledger
+from lockstate.principals import bytes_of_texts
 from lockstate.records import Claimant, Hold, Ticket
 from lockstate.results import Reason, Refused, RefusedInNamespace
 
 RETRY_MS: Final = 1000
 """Milliseconds after which to ask again for what a quota has refused."""
 
-Counted: TypeAlias = Literal["holds", "waits", "cells", "fences"]
+Counted: TypeAlias = Literal["holds", "waits", "cells", "fences", "bytes"]
 """What namespaces have quotas of."""
 
 
@@ -47,13 +49,15 @@ class NamespaceUsage(msgspec.Struct, gc=False):
     """How much there is in a namespace of what it counts.
 
     `holds` are those with what is waited for, `waits` only the latter, with waits for changes of a hold. A
-    hold counts once, however many names of the namespace it has.
+    hold counts once, however many names of the namespace it has. `bytes` are those of the keys and values of
+    cells, and of the notes and values of holds and of what waits to be one.
     """
 
     holds: int = 0
     waits: int = 0
     cells: int = 0
     fences: int = 0
+    bytes: int = 0
 
 
 class Namespaces:
@@ -118,7 +122,10 @@ class Namespaces:
     def count_hold(self, hold: Hold, by: int) -> None:
         """Count a hold that comes (1) or goes (-1), also if only its names or its token change in between."""
         for namespace in self._counting(hold):
-            self.usage[namespace.prefix].holds += by
+            usage = self.usage[namespace.prefix]
+            usage.holds += by
+            if hold.note or hold.value:
+                usage.bytes += by * bytes_of_texts(hold.note, hold.value)
 
     def count_ticket(self, ticket: Ticket, hold: Hold | None, by: int) -> None:
         """Count a wait that comes (1) or goes (-1); `hold` is the one that it changes.
@@ -132,12 +139,30 @@ class Namespaces:
                 usage.waits += by
                 if namespace not in has and not ticket.is_conversion:
                     usage.holds += by
+                    usage.bytes += by * bytes_of_texts(ticket.note, ticket.value)
+
+    def count_texts(self, hold: Hold, note: str, value: str) -> None:
+        """Count that a hold is about to have another note or value."""
+        growth = bytes_of_texts(note, value) - bytes_of_texts(hold.note, hold.value)
+        for namespace in self._counting(hold):
+            self.usage[namespace.prefix].bytes += growth
 
     def count_cell(self, cell: Cell, by: int) -> None:
         """Count a cell that comes (1) or goes (-1)."""
-        for namespace in self.over((text_of_key(cell.key),)):
-            if cell.create_revision >= namespace.since_cells_revision:
-                self.usage[namespace.prefix].cells += by
+        for namespace in self._counting_cell(cell):
+            usage = self.usage[namespace.prefix]
+            usage.cells += by
+            usage.bytes += by * size_of(cell)
+
+    def count_rewrite(self, cell: Cell, had_bytes: int) -> None:
+        """Count that a cell has been written again, which had so many bytes before."""
+        for namespace in self._counting_cell(cell):
+            self.usage[namespace.prefix].bytes += size_of(cell) - had_bytes
+
+    def _counting_cell(self, cell: Cell) -> list[Namespace]:
+        """Return the namespaces in which a cell counts."""
+        covering = self.over((text_of_key(cell.key),))
+        return [one for one in covering if cell.create_revision >= one.since_cells_revision]
 
     def put_fence(self, resource: str, order: int) -> None:
         """Count a fence that comes, which was made with this creation number."""
@@ -172,23 +197,48 @@ class Namespaces:
         """Refuse more names to a hold, if a namespace in which it does not count yet has no room for it."""
         has = self._counting(hold)
         entered = [each for each in self.over(names) if each not in has]
-        return next(filter(None, [self._check(each, "holds") for each in entered]), None)
+        return self._check_hold(entered, hold.note, hold.value)
 
-    def check_cells(self, keys: Iterable[bytes]) -> Refused | None:
-        """Refuse cells of new keys, if a namespace has no room for all of them."""
-        more: dict[str, int] = {}
-        for key in keys:
-            for namespace in self.over((text_of_key(key),)):
-                more[namespace.prefix] = more.get(namespace.prefix, 0) + 1
-        checks = [self._check(self.rows[prefix], "cells", count) for prefix, count in more.items()]
+    def check_hold(self, names: Iterable[str], note: str, value: str) -> Refused | None:
+        """Refuse another hold with such names, or a wait for it, if a namespace has no room for it."""
+        return self._check_hold(self.over(names), note, value)
+
+    def _check_hold(self, entered: list[Namespace], note: str, value: str) -> Refused | None:
+        size = bytes_of_texts(note, value)
+        checks = [self._check(each, "holds") or self._check(each, "bytes", size) for each in entered]
+        return next(filter(None, checks), None)
+
+    def check_texts(self, hold: Hold, note: str, value: str) -> Refused | None:
+        """Refuse another note or value of a hold, if a namespace has no room for it."""
+        growth = bytes_of_texts(note, value) - bytes_of_texts(hold.note, hold.value)
+        return next(filter(None, [self._check(each, "bytes", growth) for each in self._counting(hold)]), None)
+
+    def check_cells(self, writes: Iterable[tuple[Cell | None, PutCell | CellPut]]) -> Refused | None:
+        """Refuse writes, each of a cell that there is or of a new one, if a namespace has no room for all."""
+        cells: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        for cell, put in writes:
+            covering = self.over((text_of_key(put.key),)) if cell is None else self._counting_cell(cell)
+            growth = size_of(put) - (0 if cell is None else size_of(cell))
+            for namespace in covering:
+                prefix = namespace.prefix
+                cells[prefix] = cells.get(prefix, 0) + (cell is None)
+                sizes[prefix] = sizes.get(prefix, 0) + growth
+        checks = [
+            self._check(self.rows[prefix], "cells", count)
+            or self._check(self.rows[prefix], "bytes", sizes[prefix])
+            for prefix, count in cells.items()
+        ]
         return next(filter(None, checks), None)
 
     def _check(self, namespace: Namespace, what: Counted, more: int = 1) -> Refused | None:
         limit: int | None = getattr(namespace.settings, what)
         used: int = getattr(self.usage[namespace.prefix], what)
-        if limit is None or used + more <= limit:
+        if limit is None or more <= 0 or used + more <= limit:
             return None
         detail = f"the namespace {namespace.prefix!r} has a quota of {limit} {what}, and {used} are used"
+        if used < limit and more > 1:
+            detail += f": there is no room for {more} more"
         return RefusedInNamespace(
             Reason.QUOTA_EXCEEDED,
             detail,

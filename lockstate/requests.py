@@ -28,6 +28,7 @@ from lockstate.commands import (
     ForceEnd,
     ForceRelease,
     ForgetFence,
+    IfHeld,
     LiftDelay,
     OpenSession,
     Proclaim,
@@ -128,7 +129,7 @@ _OF_ATTEMPTS: Final[dict[type, dict[str, Any]]] = {
 """What differs between attempts of one request: their ids, and how the node is set that was asked."""
 
 
-_HAVE_OLDER: Final[frozenset[type]] = frozenset({ReleaseOf, RenewOf, ForceEnd, AcquirePermitsOf})
+_HAVE_OLDER: Final[frozenset[type]] = frozenset({ReleaseOf, RenewOf, ForceEnd, AcquireIf, AcquirePermitsOf})
 """The commands that may have an older form. To look one up is quicker than to match it."""
 
 
@@ -143,6 +144,8 @@ def older_form(command: Command) -> Command | None:
             return Release(command.hold_id, command.request_id, command.names)
         case RenewOf():
             return Renew(command.hold_id, command.ttl_ms, command.request_id)
+        case AcquireIf(if_held=IfHeld.RENEW) if not isinstance(command, AcquireAs):
+            return Acquire(*[getattr(command, field) for field in Acquire.__struct_fields__])
         case ForceEnd(kind=HoldKind.LOCK, token=0):
             return ForceRelease(command.name, command.reason, command.lock_delay_ms, command.request_id)
         case AcquirePermitsOf() if command.limit and not isinstance(command, AcquirePermitsAs):

@@ -241,6 +241,7 @@ class NamespaceRow(_Value, frozen=True):
     waits: int
     cells: int
     fences: int
+    bytes: int
 
 
 class Holdings(_Value, frozen=True):

@@ -218,8 +218,8 @@ class Transactions:
         refused = self._check_sessions(joining) if joining else None
         if refused is None and state.principals.quotas:
             refused = self._check_quota(puts)
-        if refused is None and new_count:
-            refused = state.namespaces.check_cells([put.key for put in puts if put.key not in cells])
+        if refused is None and state.spaces:
+            refused = state.namespaces.check_cells([(cells.get(put.key), put) for put in puts])
         if refused is not None or (growth_bytes <= 0 and not new_count):
             return refused
         if len(cells) + new_count > limits.CELLS_COUNT_MAX:
@@ -266,10 +266,13 @@ class Transactions:
         if state.principals.asking or state.principals.cells:
             state.principals.count_write(put.key, self._size_at(put.key), size_of(put))
         order = state.take_order() if put.ttl_ms else 0
-        is_new = put.key not in self._cells
+        had_bytes = self._size_at(put.key) if state.spaces else None
         cell = self._cells.write(put, order, state.now_ms)
-        if is_new:
-            state.namespaces.count_cell(cell, 1)
+        if state.spaces:
+            if had_bytes is None:
+                state.namespaces.count_cell(cell, 1)
+            else:
+                state.namespaces.count_rewrite(cell, had_bytes)
         self._effects.tell_cell(CellEventKind.PUT, cell)
         return CellWritten(cell.create_revision, cell.mod_revision, cell.version)
 

@@ -33,7 +33,7 @@ from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
-IfHeldOrNot = Annotated[IfHeld | Maybe, msgspec.Meta(extra_json_schema={"default": IfHeld.RENEW})]
+IfHeldOrNot = IfHeld | Maybe
 ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
 
 
@@ -137,16 +137,14 @@ class AcquireRequest(AcquiringAs, kw_only=True):
         """Return the command, with new ids for the hold and the attempt."""
         command = self._plain()
         uncommon = self.uncommon()
-        if self.if_held is UNSET:
-            return commands.AcquireAs(**msgspec.structs.asdict(command), **uncommon) if uncommon else command
-        if not command.session_id:
+        if_held = None if self.if_held is UNSET else self.if_held
+        if if_held and not command.session_id:
             raise invalid("if_held: needs a session_id; leases of their own are never one another's")
         if uncommon:
-            fields = msgspec.structs.asdict(command)
-            return commands.AcquireAs(**fields, if_held=self.if_held, **uncommon)
-        if self.if_held is IfHeld.RENEW:
+            return commands.AcquireAs(**msgspec.structs.asdict(command), if_held=if_held, **uncommon)
+        if if_held is None:
             return command
-        return commands.AcquireIf(**msgspec.structs.asdict(command), if_held=self.if_held)
+        return commands.AcquireIf(**msgspec.structs.asdict(command), if_held=if_held)
 
     def _plain(self) -> commands.Acquire:
         if self.locks is not UNSET:

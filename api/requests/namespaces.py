@@ -5,7 +5,7 @@ from typing import Any
 from api.requests.fields import UNSET, LockDelay, Maybe, Ttl, Write, check, invalid
 from api.requests.quotas import Amount
 from lockstate import limits, namespace_rules
-from lockstate.commands import NamespaceSettings, SetNamespace
+from lockstate.commands import IfHeld, NamespaceSettings, SetNamespace
 
 
 class SetNamespaceRequest(Write, kw_only=True):
@@ -20,6 +20,8 @@ class SetNamespaceRequest(Write, kw_only=True):
     waits: Amount | Maybe = UNSET
     cells: Amount | Maybe = UNSET
     fences: Amount | Maybe = UNSET
+    bytes: Amount | Maybe = UNSET
+    if_held: IfHeld | Maybe = UNSET
 
     def command(self, prefix: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""

@@ -7,6 +7,8 @@ applied already (see lockstate.commands.Batch).
 
 A command gets its number at once, unless it makes all nodes do much (`loads`) and as much of this node's is
 under way already: then it waits for its turn (`fair_queue`), and so does what comes behind it in its lane.
+If others came meanwhile, it counts as under way for as long again once it has its outcome: they have half of
+all time then, and not only what is left between two such commands.
 """
 
 import asyncio
@@ -34,6 +36,8 @@ QUEUE_BYTES_MAX: Final = 16 << 20
 """Above either, nothing more may wait for its turn: there must be room for what need not."""
 UNDER_WAY_LOAD_MAX: Final = 2500
 """Load that has numbers and no outcome yet (`loads`); what comes alone may have more. It is one entry's."""
+REST_S_MAX: Final = 0.05
+"""Seconds for which load counts after its outcome, at most: a command that took longer was disturbed."""
 SEND_BYTES_MAX: Final = 1 << 20
 """One forwarded frame, at most about so much."""
 SHARED_S_MAX: Final = 0.05
@@ -62,6 +66,7 @@ class Pending(msgspec.Struct, eq=False):
     """One command without an outcome; `place` counts what was submitted, and `seq` is 0 until it is its turn.
 
     `readers` are reads that ride on a barrier; who asks is `asker`, if the command does not say it (`Taken`).
+    With a load, `since_s` is when it got its number, and `light_before` how many without one had theirs then.
     """
 
     place: int
@@ -69,6 +74,8 @@ class Pending(msgspec.Struct, eq=False):
     future: "asyncio.Future[Answer]"
     asker: str = ""
     load: int = 0
+    since_s: float = 0.0
+    light_before: int = 0
     seq: int = 0
     is_sent: bool = False
     readers: list[tuple[Callable[[LockMachine], Any], "asyncio.Future[Any]"]] | None = None
@@ -89,7 +96,9 @@ class Outbox:
         self._pending: dict[int, Pending] = {}
         """By number, those that have one."""
         self._load = 0
-        """That of these."""
+        """That of these, and of what rests."""
+        self._light_count = 0
+        """How many without a load have ever had a number."""
         self.unsent: Final[list[Pending]] = []
         """What waits to be sent, in order."""
         self.is_urgent = False
@@ -148,7 +157,11 @@ class Outbox:
         pending.seq = self._next_seq
         self._next_seq += 1
         self._pending[pending.seq] = pending
-        self._load += pending.load
+        if pending.load:
+            pending.since_s, pending.light_before = self._loop.time(), self._light_count
+            self._load += pending.load
+        else:
+            self._light_count += 1
         self._numbered_bytes += len(pending.command)
         self.unsent.append(pending)
         self.is_urgent = self.is_urgent or not codec.is_patient(pending.command)
@@ -263,12 +276,25 @@ class Outbox:
         """Return what is pending and was applied in entries that this node never saw one by one."""
         return [pending for pending in self._pending.values() if pending.seq <= seq]
 
+    def _rest_of(self, pending: Pending) -> None:
+        """Count a load no more: at once, or after a rest if others came while it was under way."""
+        rest_s = min(self._loop.time() - pending.since_s, REST_S_MAX)
+        if rest_s > 0 and pending.light_before < self._light_count:
+            self._loop.call_later(rest_s, lambda: self._rested(pending.load))
+        else:
+            self._load -= pending.load
+
+    def _rested(self, load: int) -> None:
+        self._load -= load
+        self._let_go()
+
     def _remove(self, pending: Pending) -> None:
         del self._all[pending.place]
         self._bytes -= len(pending.command)
         if self._pending.pop(pending.seq, None) is not None:
-            self._load -= pending.load
             self._numbered_bytes -= len(pending.command)
+            if pending.load:
+                self._rest_of(pending)
         if len(self._deadlines) > 2 * len(self._all) + 1024:
             self._deadlines = [item for item in self._deadlines if item[1] in self._all]
             heapq.heapify(self._deadlines)

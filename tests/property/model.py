@@ -87,7 +87,7 @@ from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import claims, names, parts, parts_of, permits_of, used
-from tests.property.model_namespaces import refuse_more_in, refuse_ttl, set_namespace
+from tests.property.model_namespaces import refuse_more_in, refuse_texts_in, refuse_ttl, set_namespace
 from tests.property.model_overrides import override
 from tests.property.model_pleas import kept, meant, put_off, revoke
 from tests.property.model_principals import (
@@ -439,7 +439,9 @@ def proclaim(state: ModelState, command: Proclaim) -> Result:
         return Refused(Reason.LEASE_EXPIRED, "")
     if hold.kind is not HoldKind.ELECTION:
         return Refused(Reason.INVALID_REQUEST, "")
-    refused = refuse_texts(state, command.value, instead_of=(hold.value,))
+    refused = refuse_texts(state, command.value, instead_of=(hold.value,)) or refuse_texts_in(
+        state, hold, hold.note, command.value
+    )
     if refused is not None:
         return refused
     if hold.value != command.value:

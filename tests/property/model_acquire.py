@@ -21,7 +21,14 @@ from tests.property.model_changes import convert, enqueue, grant, have_again, se
 from tests.property.model_checks import refuse_together
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck
 from tests.property.model_locks import is_grantable, is_shared, names, overtakes, position
-from tests.property.model_namespaces import refuse_endless, refuse_more_in, refuse_rare, refuse_ttl
+from tests.property.model_namespaces import (
+    if_held_in,
+    refuse_endless,
+    refuse_hold_in,
+    refuse_more_in,
+    refuse_rare,
+    refuse_ttl,
+)
 from tests.property.model_principals import principal_of_new, refuse_more, refuse_texts
 from tests.property.model_records import Hold, ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
@@ -45,8 +52,8 @@ def acquire(state: ModelState, command: Acquire) -> Result:
     ticket = _ticket(state, command, HoldKind.LOCK, locks)
     ticket.is_several = bool(command.locks)
     mark(ticket, command)
-    if isinstance(command, AcquireIf):
-        ticket.if_held = command.if_held
+    said = command.if_held if isinstance(command, AcquireIf) else None
+    ticket.if_held = said or if_held_in(state, names(ticket))
     if isinstance(command, AcquireAs):
         ticket.priority = command.priority
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
@@ -143,7 +150,7 @@ def _ask(state: ModelState, ticket: Ticket, wait_ms: int) -> Result:
     too_many = (
         refuse_more(state, "holds")
         or refuse_texts(state, ticket.note, ticket.value)
-        or refuse_more_in(state, "holds", names(ticket))
+        or refuse_hold_in(state, ticket, names(ticket))
     )
     if too_many is not None:
         return too_many
@@ -194,7 +201,7 @@ def add_locks(state: ModelState, command: AddLocks) -> Result:
     of = [lock.name for lock in more]
     too_short = None if hold.session_id or hold.lease is None else refuse_ttl(state, hold.lease.ttl_ms, of)
     endless = refuse_endless(state, of, command.endless_not_for) if hold.lease is None else None
-    not_there = too_short or endless or refuse_more_in(state, "holds", of, hold)
+    not_there = too_short or endless or refuse_hold_in(state, hold, of)
     if not_there is not None:
         return not_there
     ticket = Ticket(

@@ -162,8 +162,7 @@ def _change(
         state, "bytes", sum(size_bytes for _, size_bytes in shares)
     )
     if too_many is None:
-        new = [put.key.decode("utf-8", "replace") for put in puts if state.cell(put.key) is None]
-        too_many = refuse_cells(state, new)
+        too_many = refuse_cells(state, puts)
     if too_many is not None:
         return too_many
     is_change = puts or any(isinstance(part, CellDelete) and state.cell(part.key) for part in operations)

@@ -33,7 +33,7 @@ from tests.property.model_locks import (
     parts_of,
     used,
 )
-from tests.property.model_namespaces import longest_delay_ms
+from tests.property.model_namespaces import longest_delay_ms, refuse_texts_in
 from tests.property.model_principals import refuse_texts
 from tests.property.model_records import (
     UNKNOWN_NUMBER,
@@ -263,7 +263,8 @@ def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refus
     is_election = hold.kind is HoldKind.ELECTION
     value = ticket.value if is_election else ticket.value or hold.value
     told = (hold.note, hold.value)
-    too_much = refuse_texts(state, ticket.note or hold.note, value, instead_of=told)
+    note = ticket.note or hold.note
+    too_much = refuse_texts(state, note, value, instead_of=told) or refuse_texts_in(state, hold, note, value)
     if too_much is not None:
         return too_much
     assert hold.lease is not None, "what can be had again lives with a session"

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 
 from lockstate import limits
+from lockstate.cell_operations import CellPut
 from lockstate.commands import (
     PRIORITY_DEFAULT,
     AcquireAs,
     AcquirePermitsAs,
+    IfHeld,
     NamespaceSettings,
+    PutCell,
     SetNamespace,
 )
 from lockstate.results import (
@@ -81,8 +84,9 @@ def refuse_bad_namespace(command: SetNamespace) -> list[Refused | None]:
     found += [None if limits.TTL_MS_MIN <= ttl_ms <= limits.TTL_MS_MAX else BAD for ttl_ms in ttls_ms]
     found.append(BAD if ttls_ms != sorted(ttls_ms) else None)
     found.append(None if 0 <= (settings.lock_delay_ms_min or 0) <= limits.LOCK_DELAY_MS_MAX else BAD)
-    for number in (settings.holds, settings.waits, settings.cells, settings.fences):
+    for number in (settings.holds, settings.waits, settings.cells, settings.fences, settings.bytes):
         found.append(None if 0 <= (number or 0) <= limits.QUOTA_MAX else BAD)
+    found.append(BAD if settings.if_held is IfHeld.COUNT else None)
     return found
 
 
@@ -108,12 +112,16 @@ def used_in(state: ModelState, prefix: str) -> dict[str, int]:
     ]
     wanted = [one for one in waits if one.converts is None and not _is_among(one.adds, has)]
     cells = [cell for cell in state.cells if not _is_among(cell, namespace.cells_before)]
+    inside = [cell for cell in cells if lies_in(prefix, cell.key.decode("utf-8", "replace"))]
+    things: list[Hold | Ticket] = [*has, *wanted]
+    texts = [text for thing in things for text in (thing.note, thing.value)]
     made = {name: one for name, one in state.fences_made.items() if lies_in(prefix, name)}
     return {
         "holds": len(has) + len(wanted),
         "waits": len(waits),
-        "cells": sum(lies_in(prefix, cell.key.decode("utf-8", "replace")) for cell in cells),
+        "cells": len(inside),
         "fences": sum(not _is_among(one, namespace.fences_before) for one in made.values()),
+        "bytes": len("".join(texts).encode()) + sum(len(cell.key) + len(cell.value) for cell in inside),
     }
 
 
@@ -132,30 +140,58 @@ def rows(state: ModelState) -> list[NamespaceRow]:
 # What may be
 
 
-def refuse_more_in(
-    state: ModelState, what: str, of: Iterable[str], hold: Hold | None = None
-) -> Refused | None:
-    """Return the refusal of one more thing with these names; of names for `hold`, only where it is new."""
-    for prefix in over(state, of):
-        limit = getattr(state.namespaces[prefix].settings, what)
-        is_new = hold is None or not _is_among(hold, _has(state, prefix))
-        if is_new and (refused := _refuse(state, prefix, what, limit, 1)):
-            return refused
-    return None
+def refuse_more_in(state: ModelState, what: str, of: Iterable[str]) -> Refused | None:
+    """Return the refusal of one more thing with these names."""
+    return _first(_refuse(state, prefix, what, 1) for prefix in over(state, of))
 
 
-def refuse_cells(state: ModelState, keys: list[str]) -> Refused | None:
-    """Return the refusal of cells with new keys."""
-    for prefix in over(state, keys):
-        more = sum(lies_in(prefix, key) for key in keys)
-        if refused := _refuse(state, prefix, "cells", state.namespaces[prefix].settings.cells, more):
-            return refused
-    return None
+def refuse_hold_in(state: ModelState, new: Ticket | Hold, of: list[str]) -> Refused | None:
+    """Return the refusal of one more hold, or of more names for one: only where it is new."""
+    size_bytes = len(f"{new.note}{new.value}".encode())
+    entered = [prefix for prefix in over(state, of) if not _is_among(new, _has(state, prefix))]
+    return _first(
+        _refuse(state, prefix, "holds", 1) or _refuse(state, prefix, "bytes", size_bytes)
+        for prefix in entered
+    )
 
 
-def _refuse(state: ModelState, prefix: str, what: str, limit: int | None, more: int) -> Refused | None:
+def refuse_texts_in(state: ModelState, hold: Hold, note: str, value: str) -> Refused | None:
+    """Return the refusal of another note or value of a hold."""
+    growth = len(f"{note}{value}".encode()) - len(f"{hold.note}{hold.value}".encode())
+    has = [prefix for prefix in over(state, names(hold)) if _is_among(hold, _has(state, prefix))]
+    return _first(_refuse(state, prefix, "bytes", growth) for prefix in has)
+
+
+def refuse_cells(state: ModelState, puts: list[PutCell | CellPut]) -> Refused | None:
+    """Return the refusal of cells that are new, or become larger."""
+    more: dict[str, tuple[int, int]] = {}
+    for put in puts:
+        cell = state.cell(put.key)
+        growth = len(put.key) + len(put.value) - (len(cell.key) + len(cell.value) if cell else 0)
+        for prefix in over(state, [put.key.decode("utf-8", "replace")]):
+            if cell is None or not _is_among(cell, state.namespaces[prefix].cells_before):
+                count, size_bytes = more.get(prefix, (0, 0))
+                more[prefix] = count + (cell is None), size_bytes + growth
+    return _first(
+        _refuse(state, prefix, "cells", count) or _refuse(state, prefix, "bytes", size_bytes)
+        for prefix, (count, size_bytes) in more.items()
+    )
+
+
+def _first(refusals: Iterable[Refused | None]) -> Refused | None:
+    return next((refused for refused in refusals if refused is not None), None)
+
+
+def if_held_in(state: ModelState, of: list[str]) -> IfHeld:
+    """Return what an acquire means that does not say it, if its session has just that already."""
+    says = [innermost(state, name)[1].if_held for name in of]
+    return IfHeld.REFUSE if IfHeld.REFUSE in says else IfHeld.RENEW
+
+
+def _refuse(state: ModelState, prefix: str, what: str, more: int) -> Refused | None:
+    limit = getattr(state.namespaces[prefix].settings, what)
     used = used_in(state, prefix)[what]
-    if limit is None or used + more <= limit:
+    if limit is None or more <= 0 or used + more <= limit:
         return None
     facts = {"limit": limit, "used": used}
     return RefusedInNamespace(

@@ -140,7 +140,7 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
     )
     if rng.randrange(2):
         return acquire
-    if_held = rng.choice(list(IfHeld))
+    if_held = rng.choice([*IfHeld, None])
     if rng.randrange(2):
         return AcquireIf(**msgspec.structs.asdict(acquire), if_held=if_held)
     return AcquireAs(**msgspec.structs.asdict(acquire) | {"if_held": if_held} | _uncommon(rng))
@@ -451,12 +451,13 @@ _QUOTAS: Final = (
 
 NAMESPACES: Final = ("a", "a/b", "c", "e", "pool")
 _SETTINGS: Final = (
-    *[None] * 14,
+    *[None] * 16,
     NamespaceSettings(holds=1),
     NamespaceSettings(60, 150, 30, waits=1),
     NamespaceSettings(no_deadline=False, holds=3, cells=1),
     NamespaceSettings(no_deadline=True, priority=False, cells=0, fences=0),
     NamespaceSettings(ttl_ms_min=100, lock_delay_ms_min=50, priority=True, fences=1),
+    NamespaceSettings(bytes=12, if_held=IfHeld.REFUSE),
 )
 """Mostly none, as of quotas."""
 
@@ -530,6 +531,8 @@ BAD_COMMANDS: Final[list[Command]] = [
     SetNamespace("a", NamespaceSettings(ttl_ms_min=60, ttl_ms_max=59)),
     SetNamespace("a", NamespaceSettings(lock_delay_ms_min=-1)),
     SetNamespace("a", NamespaceSettings(holds=1, waits=-1)),
+    SetNamespace("a", NamespaceSettings(bytes=-1)),
+    SetNamespace("a", NamespaceSettings(if_held=IfHeld.COUNT)),
     SetNamespace("a", NamespaceSettings(fences=limits.QUOTA_MAX + 1)),
     OpenSession(NO_SESSION, 100),
     OpenSession(_S1, limits.TTL_MS_MIN - 1),

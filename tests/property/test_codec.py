@@ -54,7 +54,7 @@ _BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     Scope: st.sampled_from(Scope),
     HoldKind: st.sampled_from(HoldKind),
     Algorithm: st.sampled_from(Algorithm),
-    IfHeld: st.sampled_from(IfHeld),
+    IfHeld | None: st.none() | st.sampled_from(IfHeld),
     dict[str, str]: st.dictionaries(texts, texts, max_size=3),
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
 }
@@ -84,7 +84,8 @@ _BY_TYPE[NamespaceSettings | None] = st.none() | st.builds(
     NamespaceSettings,
     *[st.none() | numbers] * 3,
     *[st.none() | st.booleans()] * 2,
-    *[st.none() | numbers] * 4,
+    *[st.none() | numbers] * 5,
+    _BY_TYPE[IfHeld | None],
 )
 _BY_TYPE[OfSomebody] = st.one_of([structs(kind) for kind in get_args(OfSomebody)])
 commands: st.SearchStrategy[Command] = st.one_of([structs(kind) for kind in VOCABULARY])

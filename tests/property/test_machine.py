@@ -20,7 +20,7 @@ from lockstate.versions import RULES_BOUNDED, RULES_NEWEST
 from tests.property import situations
 from tests.property.machine_with_model import PRINCIPALS, MachineWithModel
 
-SEEDS = (*range(118), 259, 264)
+SEEDS = (*range(118), 131, 205, 259, 264)
 """The last ones for what is seen seldom."""
 STEPS = 60
 RULES_OLD_EVERY = 4

@@ -72,7 +72,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.QUOTA}": ("request_id",),
     f"PUT {wire.NAMESPACE}": (
         "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
-        "holds", "waits", "cells", "fences", "request_id",
+        "holds", "waits", "cells", "fences", "bytes", "if_held", "request_id",
     ),
     f"DELETE {wire.NAMESPACE}": ("request_id",),
     f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer"),
@@ -257,9 +257,10 @@ QUOTA_ROW_FIELDS: Final = ("principal", "quota", "used")
 QUOTA_FIELDS: Final = ("sessions", "holds", "waits", "cells", "fences", "bytes")
 """Of a quota, and of what is used."""
 NAMESPACE_ROW_FIELDS: Final = ("prefix", "settings", "used")
-NAMESPACE_USED_FIELDS: Final = ("holds", "waits", "cells", "fences")
+NAMESPACE_USED_FIELDS: Final = ("holds", "waits", "cells", "fences", "bytes")
 NAMESPACE_FIELDS: Final = (
-    "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority", *NAMESPACE_USED_FIELDS,
+    "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
+    *NAMESPACE_USED_FIELDS, "if_held",
 )  # fmt: skip
 LEADER_FIELDS: Final = ("owner", "value", "token")
 CYCLE_FIELDS: Final = ("owner", "name", "kind")

@@ -16,6 +16,8 @@ from http_api.server.routes import Handler, Route
 from http_api.v1 import schema
 from http_api.v1.openapi import make_document
 
+_DOCUMENT_REST_S = 0.002
+"""Seconds between two of /openapi.json, large and made already: there are no more than 500 a second."""
 _OK = answers.encode(answers.Health(ok=True))
 
 
@@ -67,8 +69,11 @@ def openapi_handler(routes: Sequence[Route]) -> Handler:
         """Return the document. It takes milliseconds to make, in which the node does nothing else: once."""
         return answers.encode(make_document(routes))
 
+    turns = Turns(_DOCUMENT_REST_S)
+
     async def get_openapi(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001
         """Return this API as an OpenAPI document."""
-        return Reply(document())
+        async with turns.turn(asyncio.get_running_loop().time() + call.timeout_s):
+            return Reply(document())
 
     return get_openapi

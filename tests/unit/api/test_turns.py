@@ -8,7 +8,7 @@ import pytest
 
 from api.gateway import Gateway
 from api.rights import ANYBODY
-from api.turns import REST_S_MAX, Turns
+from api.turns import REST_S_MAX, RESTS, Turns
 from api.views import Lock, LockPage, lock_of, page_of
 from cluster.errors import Overloaded, ShuttingDown
 from lockstate.machine import LockMachine
@@ -30,21 +30,24 @@ def far() -> float:
     return asyncio.get_running_loop().time() + FAR_S
 
 
-async def test_after_each_step_comes_a_rest_as_long() -> None:
-    """Between two steps the loop is free for at least as long as the first one took."""
-    turns = Turns()
+@pytest.mark.parametrize("step_s", [STEP_S, 0])
+async def test_after_each_step_comes_a_rest(step_s: float) -> None:
+    """Between two steps the loop is free for twice as long as the first one took, or as long as was said."""
+    rest_s_min = 0.01
+    turns = Turns(rest_s_min)
     spans: list[tuple[float, float]] = []
 
     async def answer() -> None:
         async with turns.turn(far()):
             began_s = time.monotonic()
-            work()
+            work(step_s)
             spans.append((began_s, time.monotonic()))
 
     await asyncio.gather(*[answer() for _ in range(4)])
     for (began_s, ended_s), (next_s, _) in itertools.pairwise(spans):
         # The loop counts in milliseconds, and may run a timer that much early.
-        assert next_s - ended_s >= min(ended_s - began_s, REST_S_MAX) - 0.002
+        rest_s = max(RESTS * (ended_s - began_s), rest_s_min)
+        assert next_s - ended_s >= min(rest_s, REST_S_MAX) - 0.002
 
 
 async def test_a_long_step_does_not_make_others_rest_for_ever() -> None:

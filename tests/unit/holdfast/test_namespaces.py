@@ -14,7 +14,7 @@ from tests.unit.http_api.serving import serving, token_line
 TENANT, WORKER = "hft_tenant".ljust(47, "t"), "hft_worker".ljust(47, "w")
 LINES = token_line("tenant", TENANT, "admin@jobs") + token_line("worker", WORKER, "acquire")
 OPEN: dict[str, int | bool | None] = dict.fromkeys(holdfast.NamespaceSettings.__struct_fields__)
-NOTHING = {"holds": 0, "waits": 0, "cells": 0, "fences": 0}
+NOTHING = {"holds": 0, "waits": 0, "cells": 0, "fences": 0, "bytes": 0}
 
 
 async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> None:
@@ -75,12 +75,15 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         }
         assert json.loads(said) == expected
         titles, row = await line("list", "jobs")
-        assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "SAYS"]
-        assert row.split() == ["jobs", *["0", "of", "5", "0", "0", "0"], "ttl_ms_max=60000", "no_deadline=no"]
+        assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "BYTES", "SAYS"]
+        assert row.split() == [
+            "jobs",
+            *["0", "of", "5", "0", "0", "0", "0"],
+            "ttl_ms_max=60000",
+            "no_deadline=no",
+        ]
         (shown,) = await line("list", "--json")
-        assert json.loads(shown) == expected | {
-            "used": dict.fromkeys(("holds", "waits", "cells", "fences"), 0)
-        }
+        assert json.loads(shown) == expected | {"used": NOTHING}
         await line("set", "jobs", "--ttl-min", "1s", "--lock-delay-min", "2s", "--priority", "yes")
         rest = await line("set", "jobs", "--waits", "1", "--cells", "2", "--fences", "3", "--priority", "yes")
         assert json.loads(rest[0])["settings"] == OPEN | {
@@ -90,6 +93,9 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
             "priority": True,
         }
         assert (await line("list"))[1].split()[-1] == "priority=yes"
+        (said,) = await line("set", "jobs", "--bytes", "0", "--if-held", "refuse")
+        assert json.loads(said)["settings"] == OPEN | {"bytes": 0, "if_held": "refuse"}
+        assert (await line("list"))[1].split()[-4:] == ["0", "of", "0", "if_held=refuse"]
         await line("set", "jobs", "--waits", "1")
         assert (await line("list"))[1].split()[-1] == "-"
         (said,) = await line("remove", "jobs")

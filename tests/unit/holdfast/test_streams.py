@@ -268,7 +268,7 @@ async def test_a_lost_request_is_sent_again() -> None:
 
 async def test_a_node_that_hangs_is_left() -> None:
     """It is silent with its connection open: after its share of the time another connection is made."""
-    async with on_the_way(timeout_s=1.0) as way:
+    async with on_the_way(timeout_s=4.0) as way:
         way.tap.stall("acceptor")
         hold = await way.client.lock("a").acquire()
         assert way.tokens == [hold.token] == [1]
@@ -286,7 +286,6 @@ async def test_a_lease_counts_from_before_it_was_asked_for() -> None:
         way.tap.cut()
         hold = await acquiring
         assert began_s <= hold.lease.asked_at_s < cut_s
-        before = hold.lease.valid_until_s
         renewed_s = way.client._transport.clock.now_s()
         way.tap.stall("acceptor")
         renewing = asyncio.create_task(hold.renew())
@@ -295,7 +294,7 @@ async def test_a_lease_counts_from_before_it_was_asked_for() -> None:
         way.tap.cut()
         await renewing
         assert renewed_s <= hold.lease.asked_at_s < cut_s
-        assert hold.lease.valid_until_s > before
+        assert hold.lease.valid_until_s <= hold.lease.asked_at_s + 30
 
 
 async def test_calls_go_over_http_while_a_stream_is_not_connected() -> None:
@@ -625,10 +624,13 @@ async def test_an_answer_at_the_deadline_is_given_or_undone(monkeypatch: pytest.
             """It was given back, long before its lease would have ended."""
 
 
-async def test_a_grant_that_comes_too_late_is_released(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_grant_that_comes_too_late_is_released(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its caller was told that nobody knows; when the answer comes after all, it is given back."""
     caplog.set_level(logging.WARNING)
-    async with on_the_way(timeout_s=2) as way:
+    monkeypatch.setattr(_stream_link, "GRACE_S", 60.0)  # it stays with a node that hangs
+    async with on_the_way(timeout_s=1) as way:
         way.tap.stall("acceptor")
         with pytest.raises(holdfast.OutcomeUnknown):
             await way.client.lock("a").acquire()

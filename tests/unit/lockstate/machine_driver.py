@@ -108,6 +108,7 @@ class MachineDriver:
         lock_delay_ms: int = 0,
         request_id: str = "",
         owner: str = "",
+        note: str = "",
         at_ms: int = 0,
     ) -> Result:
         """Acquire with the next free ids: h1 and a1, h2 and a2, ..."""
@@ -123,6 +124,7 @@ class MachineDriver:
             lock_delay_ms=lock_delay_ms,
             request_id=request_id,
             owner=OwnerName(owner),
+            note=note,
             scope=scope,
             locks=tuple(locks),
         )

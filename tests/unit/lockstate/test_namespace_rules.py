@@ -16,6 +16,7 @@ from lockstate.commands import (
     AcquireSeveral,
     AddLocks,
     Command,
+    IfHeld,
     NamespaceSettings,
     RenewByValue,
     SetNamespace,
@@ -23,7 +24,7 @@ from lockstate.commands import (
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.requests import content_digest
-from lockstate.results import Granted, Reason, RefusedInNamespace, Renewed, Result
+from lockstate.results import Granted, GrantedAgain, Reason, Refused, RefusedInNamespace, Renewed, Result
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
 from tests.unit.lockstate.test_namespaces import space
 from tests.unit.lockstate.test_principals import Driver
@@ -37,6 +38,54 @@ def forbidden(result: Result) -> tuple[Reason, str]:
     assert refused.quota == ""
     assert refused.namespace in refused.detail
     return refused.reason, refused.namespace
+
+
+# -- what a session has already -----------------------------------------------------------------------------
+
+
+def test_nobody_shares_a_hold_without_a_word() -> None:
+    """Where a namespace wants that, for any of the names; who says it shares it all the same."""
+    driver = Driver()
+    driver.open("s1")
+    space(driver, if_held=IfHeld.REFUSE)
+    space(driver, "jobs/open", if_held=IfHeld.RENEW)
+    both = wanted("else", "jobs/2")
+    for fields in ({"name": "jobs/1"}, {"locks": both}):
+        driver.granted(session_id="s1", **fields)
+        assert reason(driver.acquire(session_id="s1", **fields)) is Reason.ALREADY_HELD
+    for name in ("jobs/open", "jobs2"):
+        driver.granted(name, session_id="s1")
+        assert isinstance(driver.acquire(name, session_id="s1"), GrantedAgain)
+    told = AcquireIf("jobs/1", EXCLUSIVE, H, A, SessionId("s1"), if_held=None)
+    assert reason(driver.run(told)) is Reason.ALREADY_HELD
+    for if_held in (IfHeld.RENEW, IfHeld.COUNT):
+        said = msgspec.structs.replace(told, if_held=if_held)
+        assert isinstance(driver.run(said), GrantedAgain)
+
+
+def test_who_waits_is_told_that_its_session_has_it() -> None:
+    """It counts what held when it asked: who asked before shares the hold."""
+    driver = Driver()
+    driver.open("s1")
+    driver.open("s2")
+    first = driver.granted("jobs", session_id="s2")
+    early, before = (
+        driver.queued("jobs", session_id="s1", wait_ms=99),
+        driver.queued("jobs", session_id="s1", wait_ms=99),
+    )
+    space(driver, if_held=IfHeld.REFUSE)
+    late = driver.queued("jobs", session_id="s1", wait_ms=99)
+    driver.release(first.hold_id)
+    settled = dict(driver.settled)
+    assert isinstance(settled[before.hold_id], GrantedAgain)
+    assert reason(settled[late.hold_id]) is Reason.ALREADY_HELD
+    assert early.hold_id in driver.machine.state.holds
+
+
+def test_a_namespace_cannot_let_them_count() -> None:
+    """Who does not know that it counts would not release as often."""
+    refused = expect(Refused, Driver().run(SetNamespace("a", NamespaceSettings(if_held=IfHeld.COUNT))))
+    assert (refused.reason, refused.detail[:7]) == (Reason.INVALID_REQUEST, "if_held")
 
 
 # -- leases --------------------------------------------------------------------------------------------------

@@ -10,11 +10,13 @@ from lockstate.cell_operations import CellDelete, CellPut
 from lockstate.commands import (
     Acquire,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     CloseSession,
     DeleteCells,
     ForgetFence,
     NamespaceSettings,
+    Proclaim,
     PutCell,
     ResumeStream,
     SetNamespace,
@@ -30,6 +32,7 @@ from lockstate.results import (
     Granted,
     NamespaceRow,
     NamespaceSet,
+    Proclaimed,
     Reason,
     RefusedInNamespace,
     Result,
@@ -264,6 +267,70 @@ def test_a_quota_of_cells() -> None:
     assert used(driver) == (0, 0, 0, 0)
 
 
+def bytes_of(driver: Driver, prefix: str = "jobs") -> int:
+    """Return how many bytes a namespace counts."""
+    return driver.machine.state.namespaces.usage[prefix].bytes
+
+
+def test_a_quota_of_bytes_counts_cells() -> None:
+    """As they grow and shrink, those alone that were made since; what is deleted in vain makes no room."""
+    driver = Driver()
+    expect(CellWritten, driver.run(PutCell(b"jobs/old", b"1")))
+    space(driver, bytes=10)
+    expect(CellWritten, driver.run(PutCell(b"jobs/1", b"12")))
+    expect(CellWritten, driver.run(PutCell(b"jobs/old", b"123456789")))
+    expect(CellWritten, driver.run(PutCell(b"jobs2", b"123456789")))
+    assert bytes_of(driver) == 8
+    larger = driver.run(TransactCells((), (CellPut(b"jobs/1", b"1234"), CellPut(b"jobs", b""))))
+    assert refusal(larger) == ("jobs", "bytes", {"limit": 10, "used": 8})
+    assert "no room for 6 more" in expect(RefusedInNamespace, larger).detail
+    expect(CellWritten, driver.run(PutCell(b"jobs/1", b"1234")))
+    space(driver, bytes=3)
+    expect(CellWritten, driver.run(PutCell(b"jobs/1", b"4321")))
+    expect(CellWritten, driver.run(PutCell(b"jobs/1", b"4")))
+    assert bytes_of(driver) == 7
+    expect(CellsDeleted, driver.run(DeleteCells(b"", is_prefix=True)))
+    assert bytes_of(driver) == 0
+
+
+def test_a_quota_of_bytes_counts_notes_and_values() -> None:
+    """Of holds and of what waits to be one, in each namespace around them, once; and what replaces them."""
+    driver = Driver()
+    driver.open("s1")
+    space(driver, bytes=10)
+    space(driver, "jobs/night", holds=9)
+    first = driver.granted("jobs/night/1", session_id="s1", note="äöü")
+    assert (bytes_of(driver), bytes_of(driver, "jobs/night")) == (6, 6)
+    assert driver.acquire("jobs/night/1", note="12345", wait_ms=9).quota == "bytes"  # type: ignore[union-attr]
+    driver.queued("jobs/night/1", note="1234", wait_ms=9)
+    assert bytes_of(driver) == 10
+    longer = driver.acquire("jobs/night/1", session_id="s1", note="1234567")
+    assert refusal(longer) == ("jobs", "bytes", {"limit": 10, "used": 10})
+    driver.granted("jobs/night/1", session_id="s1", note="1")
+    assert bytes_of(driver) == 5
+    term = expect(Granted, driver.campaign("jobs", "s1", "12345"))
+    assert refusal(driver.run(Proclaim(term.hold_id, "123456"))) == (
+        "jobs",
+        "bytes",
+        {"limit": 10, "used": 10},
+    )
+    expect(Proclaimed, driver.run(Proclaim(term.hold_id, "1")))
+    driver.run(CloseSession(SessionId("s1")))
+    assert (used(driver)[:2], bytes_of(driver), first.name) == ((1, 0), 4, "jobs/night/1")
+
+
+def test_more_locks_bring_a_note_into_a_namespace() -> None:
+    """Where the hold had nothing it needs room for what it says, as a new one does."""
+    driver = Driver()
+    space(driver, bytes=3)
+    hold = driver.granted("a", note="1234")
+    more = AddLocks(hold.hold_id, wanted("jobs/1"), HoldId("c1"), AttemptId("c1"))
+    assert refusal(driver.run(more)) == ("jobs", "bytes", {"limit": 3, "used": 0})
+    space(driver, bytes=4)
+    expect(Granted, driver.run(more))
+    assert bytes_of(driver) == 4
+
+
 def test_a_quota_of_fences() -> None:
     """A fence counts until it is forgotten; one of the same name is a new one."""
     driver = Driver()
@@ -390,7 +457,7 @@ def test_pages_of_namespaces() -> None:
         space(driver, prefix, waits=3)
     driver.granted("a/c/1")
     state = driver.machine.state
-    first = NamespaceRow("a", NamespaceSettings(waits=3), 1, 0, 0, 0)
+    first = NamespaceRow("a", NamespaceSettings(waits=3), 1, 0, 0, 0, 0)
     assert listings.namespaces(state, "", "", 1) == ([first], "a")
     rows, following = listings.namespaces(state, "a", "a", 9)
     assert ([row.name for row in rows], following) == (["a/c", "ab"], None)

@@ -482,8 +482,9 @@ async def test_of_a_release_whose_client_left_nothing_is_undone() -> None:
     assert faces.sent() == []
 
 
-async def test_what_a_stream_numbers_keeps_its_order() -> None:
+async def test_what_a_stream_numbers_keeps_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind what waits for its turn of its session, also the end of that; keepalives go at once."""
+    monkeypatch.setattr("cluster.commands.outbox.REST_S_MAX", 0)
     faces = _Faces()
     first, second, third = [Numbered(0, SessionId("s1"), 1, number, (), ()) for number in (1, 2, 3)]
     ends = CloseSession(SessionId("s1"))

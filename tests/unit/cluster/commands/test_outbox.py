@@ -323,6 +323,22 @@ async def test_what_has_a_load_waits_for_what_is_under_way() -> None:
     assert numbers(outbox.submit(b"5", 5, "", Turn(HEAVY))) == [5]
 
 
+async def test_load_rests_if_others_came_meanwhile() -> None:
+    """For as long as it was under way, and not for ever; who is alone need not wait."""
+    for others, was_s, rest_s in ((0, 0.02, 0), (1, 0.02, 0.02), (1, 2.0, outbox_module.REST_S_MAX)):
+        outbox, loop = new_outbox()
+        outbox.submit(b"light, before", 9)
+        heavy = [outbox.submit(b"x", 9, "", Turn(HEAVY)) for _ in range(2)]
+        submit(outbox, *[b"light, meanwhile"] * others)
+        loop.run_ms(round(was_s * 1000))
+        outbox.complete(2, ANSWER, LockMachine())
+        assert bool(heavy[1].seq) is (rest_s == 0)
+        loop.run_ms(round(rest_s * 1000) - 1)
+        assert bool(heavy[1].seq) is (rest_s == 0)
+        loop.run_ms(1)
+        assert heavy[1].seq
+
+
 async def test_there_may_be_as_much_load_as_one_entry_has_room_for() -> None:
     """And whatever comes alone, however much that is; what fits beside it need not wait."""
     outbox, _ = new_outbox()

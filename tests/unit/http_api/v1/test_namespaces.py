@@ -57,12 +57,52 @@ async def test_a_namespace_from_end_to_end() -> None:
         )  # fmt: skip
         assert "quota" not in short.body
         (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
-        assert row["used"] == {"holds": 1, "waits": 0, "cells": 0, "fences": 0}
+        assert row["used"] == {"holds": 1, "waits": 0, "cells": 0, "fences": 0, "bytes": 0}
         assert row["settings"]["holds"] == 1
         gone = await served.call("DELETE", path)
         assert (gone.status, gone.body["settings"]) == (200, None)
         assert (await served.acquire("jobs/night/2", ttl_ms=1001)).status == 200
         assert (await served.call("GET", wire.NAMESPACES)).body["namespaces"] == []
+
+
+async def test_what_an_acquire_means_that_does_not_say_it() -> None:
+    """Below such a namespace nobody shares a hold unless it says so; who waits is told when it would."""
+    async with serving() as served:
+        for if_held in ("count", "wait"):
+            got = await served.call("PUT", "/v1/namespaces/jobs", {"if_held": if_held})
+            assert (got.status, got.body["code"]) == (400, "invalid-request")
+            assert got.body["detail"].startswith("if_held")
+        got = await served.call("PUT", "/v1/namespaces/jobs", {"if_held": "refuse"})
+        assert got.body["settings"] == OPEN | {"if_held": "refuse"}
+        session = await served.session()
+        for fields in ({}, {"value": "v"}):
+            assert (await served.acquire("jobs/1", session_id=session, **fields)).status in (200, 409)
+            again = await served.acquire("jobs/1", session_id=session, **fields)
+            assert (again.status, again.body["code"]) == (409, "already-held")
+            for said in ("renew", "count"):
+                shared = await served.acquire("jobs/1", session_id=session, if_held=said, **fields)
+                assert (shared.status, shared.body["already_held"]) == (200, True)
+        assert (await served.acquire("other", session_id=session)).status == 200
+        assert (await served.acquire("other", session_id=session)).status == 200
+
+
+async def test_bytes_in_a_namespace() -> None:
+    """Notes, values and cells count, of whomever; what has no room is refused whole."""
+    async with serving() as served:
+        assert (await served.call("PUT", "/v1/namespaces/jobs", {"bytes": 10})).status == 200
+        assert (await served.acquire("jobs/1", note="12345")).status == 200
+        assert (await served.acquire("other", note="123456")).status == 200
+        refused = await served.acquire("jobs/2", note="123456")
+        told = {key: refused.body[key] for key in ("code", "namespace", "quota", "limit", "used")}
+        assert (refused.status, told) == (
+            429,
+            {"code": "quota-exceeded", "namespace": "jobs", "quota": "bytes", "limit": 10, "used": 5},
+        )
+        assert (await served.call("PUT", "/v1/cells/jobs", {"value": "1"})).status == 200
+        assert (await served.call("PUT", "/v1/cells/jobs", {"value": "12"})).status == 429
+        assert (await served.call("PUT", "/v1/cells/jobs", {"value": ""})).status == 200
+        (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
+        assert row["used"] == {"holds": 1, "waits": 0, "cells": 1, "fences": 0, "bytes": 9}
 
 
 async def test_who_may_set_which() -> None:
