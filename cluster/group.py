@@ -100,6 +100,7 @@ class Group:
         self._batcher = Batcher(self._load_of)
         self._clock = ClusterClock(SystemClock())
         timers = GuardedTimers(self._loop, self._guarded)
+        self.outbox.later, self.outbox.on_rested = timers.call_later, self.request_flush
         self._alarms = Alarms(timers, self._clock, self._pass_time)
         self._abandoned = AbandonedWaits(
             self.outbox, timers, self._clock, self._waiting_origins, self.request_flush

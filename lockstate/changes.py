@@ -10,6 +10,7 @@ from lockstate import limits
 from lockstate.checks import invalid
 from lockstate.commands import Change, Wanted
 from lockstate.holds import Holds
+from lockstate.ids import attempt_of
 from lockstate.modes import Mode, Scope
 from lockstate.records import Hold, RequestKey, Ticket
 from lockstate.results import Refused
@@ -62,7 +63,7 @@ def ticket_for(
         hold.session_id,
         0,
         now_ms,
-        command.attempt_id,
+        attempt_of(command.ticket_id, command.attempt_id),
         key,
         scope,
         locks,

@@ -5,7 +5,7 @@ from lockstate.checks import check_attempt, invalid
 from lockstate.claims import claims_of, record_name
 from lockstate.commands import Campaign, Proclaim
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
-from lockstate.ids import OwnerName
+from lockstate.ids import OwnerName, attempt_of
 from lockstate.modes import Mode
 from lockstate.queues import is_free
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
@@ -72,7 +72,7 @@ class Elections:
             command.session_id,
             0,
             self._state.now_ms,
-            command.attempt_id,
+            attempt_of(command.hold_id, command.attempt_id),
             key,
             kind=HoldKind.ELECTION,
             value=command.value,

@@ -173,7 +173,9 @@ class Holds:
         """Refuse another note or value of a hold for which a quota has no room."""
         state = self.state
         return state.principals.check_texts(hold, note, value) or (
-            state.namespaces.check_texts(hold, note, value) if state.spaces else None
+            state.namespaces.check_texts(hold, state.tickets.get(hold.changing), note, value)
+            if state.spaces
+            else None
         )
 
     # -- how holds begin ------------------------------------------------------------------------------------
@@ -189,7 +191,8 @@ class Holds:
         if state.spaces:
             keep_delay(state, hold)
         if hold.ttl_ms:
-            hold.order, hold.expires_at_ms = state.take_order(), state.now_ms + hold.ttl_ms
+            hold.order = state.take_order()
+            state.start(hold)
             if hold.permits and (at_ms := state.extras.get(hold.hold_id).at_ms):
                 hold.expires_at_ms = at_ms + hold.ttl_ms  # before that moment its holder cannot use it
         lease = state.add_hold(hold, claims)
@@ -328,7 +331,7 @@ class Holds:
         if state.owners:
             state.principals.count_texts(hold, note, value)
         if state.spaces:
-            state.namespaces.count_texts(hold, note, value)
+            state.namespaces.count_texts(hold, state.tickets.get(hold.changing), note, value)
         state.ledger.change(hold)
         hold.note, hold.value = note, value
 

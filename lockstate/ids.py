@@ -17,10 +17,20 @@ A waiting conversion has an id of this type too, its `ticket_id`; it shares the 
 """
 
 AttemptId = NewType("AttemptId", str)
-"""The id of one attempt at a request that can wait. A repeated request is a new attempt."""
+"""The id of one attempt at a request that can wait. A repeated request is a new attempt.
+
+Mostly it is the same text as the id that the attempt has for its hold or ticket, which is as new.
+"""
 
 OwnerName = NewType("OwnerName", str)
 """The public name of whoever holds or waits. Not secret, not unique."""
+
+
+def attempt_of(hold_id: HoldId, attempt_id: AttemptId) -> AttemptId:
+    """Return the id of an attempt as a record keeps it: if both are the same text, they are one string."""
+    own = AttemptId(hold_id)
+    return own if attempt_id == own else attempt_id
+
 
 NO_SESSION: Final = SessionId("")
 """In place of a session: what carries it has a lease of its own."""

@@ -169,7 +169,8 @@ def namespaces_are_counted(state: State) -> None:
             for resource, order in table.fences.items()
             if order >= namespace.since_order and f"{resource}/".startswith(f"{prefix}/")
         ]
-        records = [*[state.holds[hold_id] for hold_id in has], *wanted]
+        records: list[Hold | Ticket] = [state.holds[hold_id] for hold_id in has]
+        records += [state.holds[one.changes] if one.changes else one for one in wanted]
         size_bytes = sum([bytes_of_texts(record.note, record.value) for record in records])
         size_bytes += sum([size_of(cell) for cell in cells])
         counted = NamespaceUsage(len(has) + len(wanted), len(waits), len(cells), len(fences), size_bytes)

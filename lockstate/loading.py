@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate.cells import Cell, size_of
+from lockstate.ids import attempt_of
 from lockstate.priorities import ranked
 from lockstate.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket, adding
 from lockstate.state import Origin, State, claims_of_hold
@@ -23,9 +24,14 @@ def load_semaphores(state: State, semaphores: Iterable[tuple[str, int]]) -> None
 
 
 def load_holds(state: State, holds: Iterable[Hold]) -> None:
-    """Add holds with their claims and leases. Equal strings become one object, to save memory."""
+    """Add holds with their claims and leases. Equal texts and numbers become one object, to save memory."""
     sessions = state.sessions
+    numbers: dict[int, int] = {}
     for hold in holds:
+        hold.attempt_id = attempt_of(hold.hold_id, hold.attempt_id)
+        hold.ttl_ms = numbers.setdefault(hold.ttl_ms, hold.ttl_ms)
+        hold.since_ms = numbers.setdefault(hold.since_ms, hold.since_ms)
+        hold.expires_at_ms = numbers.setdefault(hold.expires_at_ms, hold.expires_at_ms)
         if hold.session_id:
             session = sessions[hold.session_id]
             hold.session_id = session.session_id
@@ -50,6 +56,7 @@ def load_pleas(state: State, pleas: Iterable[Plea]) -> None:
 def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
     """Add waiters to all their queues."""
     for ticket in tickets:
+        ticket.attempt_id = attempt_of(ticket.hold_id, ticket.attempt_id)
         extra = state.extras.get(ticket.hold_id)
         if extra.priority != ticket.priority:
             ticket = ranked(ticket, extra.priority)  # noqa: PLW2901 - the same one, as it was in memory

@@ -18,7 +18,7 @@ from lockstate.commands import (
 )
 from lockstate.extras import Extra
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
-from lockstate.ids import OwnerName
+from lockstate.ids import OwnerName, attempt_of
 from lockstate.modes import CONFLICTS, Scope
 from lockstate.namespace_rules import check_rare, check_ttl, if_held_of, names_asked
 from lockstate.priorities import check_priority, class_of
@@ -150,7 +150,7 @@ class Locks:
             command.session_id,
             command.lock_delay_ms,
             self._state.now_ms,
-            command.attempt_id,
+            attempt_of(command.hold_id, command.attempt_id),
             key,
             command.scope,
             command.locks,

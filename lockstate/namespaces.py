@@ -130,8 +130,9 @@ class Namespaces:
     def count_ticket(self, ticket: Ticket, hold: Hold | None, by: int) -> None:
         """Count a wait that comes (1) or goes (-1); `hold` is the one that it changes.
 
-        More locks for a hold are one more hold, meanwhile, where that has nothing yet.
+        More locks for a hold are one more hold, meanwhile, where that has nothing yet, with what it says.
         """
+        record = ticket if hold is None else hold
         has = self._counting(hold) if hold is not None else []
         for namespace in self.over(self.names_of(ticket)):
             if ticket.order >= namespace.since_order:
@@ -139,13 +140,21 @@ class Namespaces:
                 usage.waits += by
                 if namespace not in has and not ticket.is_conversion:
                     usage.holds += by
-                    usage.bytes += by * bytes_of_texts(ticket.note, ticket.value)
+                    usage.bytes += by * bytes_of_texts(record.note, record.value)
 
-    def count_texts(self, hold: Hold, note: str, value: str) -> None:
-        """Count that a hold is about to have another note or value."""
+    def count_texts(self, hold: Hold, change: Ticket | None, note: str, value: str) -> None:
+        """Count that a hold, of which this change waits, is about to have another note or value."""
         growth = bytes_of_texts(note, value) - bytes_of_texts(hold.note, hold.value)
-        for namespace in self._counting(hold):
+        for namespace in self._saying(hold, change):
             self.usage[namespace.prefix].bytes += growth
+
+    def _saying(self, hold: Hold, change: Ticket | None) -> list[Namespace]:
+        """Return the namespaces that count what a hold says: also those in which it waits for more locks."""
+        has = self._counting(hold)
+        if change is None or not change.is_addition:
+            return has
+        entered = [each for each in self.over(self.names_of(change)) if change.order >= each.since_order]
+        return [*has, *[each for each in entered if each not in has]]
 
     def count_cell(self, cell: Cell, by: int) -> None:
         """Count a cell that comes (1) or goes (-1)."""
@@ -208,10 +217,11 @@ class Namespaces:
         checks = [self._check(each, "holds") or self._check(each, "bytes", size) for each in entered]
         return next(filter(None, checks), None)
 
-    def check_texts(self, hold: Hold, note: str, value: str) -> Refused | None:
-        """Refuse another note or value of a hold, if a namespace has no room for it."""
+    def check_texts(self, hold: Hold, change: Ticket | None, note: str, value: str) -> Refused | None:
+        """Refuse another note or value of a hold, of which this change waits, if there is no room for it."""
         growth = bytes_of_texts(note, value) - bytes_of_texts(hold.note, hold.value)
-        return next(filter(None, [self._check(each, "bytes", growth) for each in self._counting(hold)]), None)
+        checks = [self._check(each, "bytes", growth) for each in self._saying(hold, change)]
+        return next(filter(None, checks), None)
 
     def check_cells(self, writes: Iterable[tuple[Cell | None, PutCell | CellPut]]) -> Refused | None:
         """Refuse writes, each of a cell that there is or of a new one, if a namespace has no room for all."""

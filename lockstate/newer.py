@@ -1,4 +1,4 @@
-"""What of a command only newer rules know though its tag is an old one: its modes, and what a frame numbers.
+"""What of a command only newer rules know though its tag is an old one: modes, what a frame numbers, null.
 
 A node that does not know a word of a command finds the whole of it undecodable. So must one that does, as
 long as older rules are active.
@@ -6,7 +6,7 @@ long as older rules are active.
 
 from typing import Final
 
-from lockstate.commands import Acquire, Command, Convert, Numbered, NumberedCommand, Undecodable
+from lockstate.commands import Acquire, AcquireIf, Command, Convert, Numbered, NumberedCommand, Undecodable
 from lockstate.modes import RARE
 from lockstate.versions import RULES, RULES_WHOLE
 
@@ -25,6 +25,8 @@ def is_known(command: Command | NumberedCommand | Undecodable, rules: int) -> bo
                 one.__struct_config__.tag <= tag_max and is_known(one, rules)  # type: ignore[operator]
                 for one in command.commands
             )
+        case AcquireIf(if_held=None):
+            return False
         case Acquire():
             return command.mode.place < RARE and all(lock.mode.place < RARE for lock in command.locks)
         case Convert():

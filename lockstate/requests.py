@@ -129,7 +129,7 @@ _OF_ATTEMPTS: Final[dict[type, dict[str, Any]]] = {
 """What differs between attempts of one request: their ids, and how the node is set that was asked."""
 
 
-_HAVE_OLDER: Final[frozenset[type]] = frozenset({ReleaseOf, RenewOf, ForceEnd, AcquireIf, AcquirePermitsOf})
+_HAVE_OLDER: Final[frozenset[type]] = frozenset({ReleaseOf, RenewOf, ForceEnd, AcquirePermitsOf})
 """The commands that may have an older form. To look one up is quicker than to match it."""
 
 

@@ -14,7 +14,7 @@ from lockstate.commands import (
 )
 from lockstate.extras import Extra
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
-from lockstate.ids import OwnerName
+from lockstate.ids import OwnerName, attempt_of
 from lockstate.modes import Mode
 from lockstate.namespace_rules import check_rare, check_ttl
 from lockstate.priorities import check_priority, class_of
@@ -132,7 +132,7 @@ class Semaphores:
             command.session_id,
             command.lock_delay_ms,
             self._state.now_ms,
-            command.attempt_id,
+            attempt_of(command.hold_id, command.attempt_id),
             key,
             kind=HoldKind.SEMAPHORE,
             permits=command.permits,

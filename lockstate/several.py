@@ -20,7 +20,7 @@ from lockstate.claims import Claims, claims_of
 from lockstate.commands import AcquireSeveral, WantedPermits, WantedRate
 from lockstate.extras import Extra
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count
-from lockstate.ids import OwnerName
+from lockstate.ids import OwnerName, attempt_of
 from lockstate.namespace_rules import check_ttl, names_asked
 from lockstate.queues import can_go, is_free
 from lockstate.rates import check_wanted
@@ -136,7 +136,7 @@ class Several:
             command.session_id,
             command.lock_delay_ms,
             self._state.now_ms,
-            command.attempt_id,
+            attempt_of(command.hold_id, command.attempt_id),
             key,
             command.scope,
             command.locks,

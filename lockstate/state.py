@@ -76,6 +76,8 @@ class State:
         """The version of the rules that this state follows (lockstate/versions.py)."""
         self.revision = 0
         self.now_ms = 0
+        self._ttl_ms = self._until_ms = 0
+        """Those of the lease that began last: see `start`."""
         self.next_token = 1
         self.next_order = 1
         self.sessions: dict[SessionId, Session] = {}
@@ -265,6 +267,15 @@ class State:
         return [permits_of(name) for name, _ in permits]
 
     # -- holds ----------------------------------------------------------------------------------------------
+
+    def start(self, hold: Hold) -> None:
+        """Let the lease of a new hold begin. Neighbours with the same numbers have them from one object."""
+        ttl_ms = hold.ttl_ms
+        if ttl_ms != self._ttl_ms:
+            self._ttl_ms, self._until_ms = ttl_ms, self.now_ms + ttl_ms
+        elif self._until_ms != self.now_ms + ttl_ms:
+            self._until_ms = self.now_ms + ttl_ms
+        hold.ttl_ms, hold.expires_at_ms = self._ttl_ms, self._until_ms
 
     def add_hold(self, hold: Hold, claims: Claims) -> Lease:
         """Add a hold with its claims and return its lease: itself if it has no session.

@@ -231,9 +231,7 @@ def _close_session(feed: Feed, clock: Clock) -> float:
     commands: list[Command] = [OpenSession(session_id, TTL_MS_MAX)]
     for _ in range(SESSION_CLAIMS_MAX):
         name = f"job-{feed.next_number()}"
-        commands.append(
-            Acquire(name, Mode.EXCLUSIVE, feed.new_hold_id(), feed.new_attempt_id(), session_id=session_id)
-        )
+        commands.append(Acquire(name, Mode.EXCLUSIVE, *feed.new_hold_ids(), session_id=session_id))
     feed.apply_all(commands)
     before = feed.machine.counts()["holds"]
     took_ms = _apply_ms(feed, feed.entry([CloseSession(session_id)]), clock)

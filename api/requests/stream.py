@@ -129,8 +129,8 @@ def numbered(message: Commands, session_id: SessionId, epoch: int) -> Numbered:
 
 def _filled(commands: tuple[NumberedCommand, ...], session_id: SessionId) -> tuple[NumberedCommand, ...]:
     """Return commands with what their client has left to the node. Raises ProblemError."""
-    # Two for each that may want them: so random bytes are asked for once, and not for each command.
-    ids = iter(new_ids(2 * sum(map(_WITH_IDS.__contains__, map(type, commands)))))
+    # One for each that may want it: so random bytes are asked for once, and not for each command.
+    ids = iter(new_ids(sum(map(_WITH_IDS.__contains__, map(type, commands)))))
     filled: list[NumberedCommand] = []
     for command in commands:
         if command.request_id:
@@ -162,10 +162,14 @@ def _fill_convert(command: Convert, _session_id: SessionId, ids: Iterator[str]) 
 
 
 def _ids_of(given: HoldId, attempt_id: AttemptId, ids: Iterator[str]) -> tuple[HoldId, AttemptId]:
-    """Return the id of a hold or ticket and that of the attempt: both given, or what lacks made."""
+    """Return the id of a hold or ticket and that of the attempt: both given, or what lacks made.
+
+    Who gives the id of its hold may give it again in a later attempt: then that of the attempt is another.
+    """
     if given and attempt_id:
         return given, attempt_id
-    return given or HoldId(next(ids)), AttemptId(next(ids))
+    made = next(ids)
+    return given or HoldId(made), AttemptId(made)
 
 
 def _check_rate(command: TakeRate, _session_id: SessionId, _ids: Iterator[str]) -> TakeRate:

@@ -99,6 +99,10 @@ class Outbox:
         """That of these, and of what rests."""
         self._light_count = 0
         """How many without a load have ever had a number."""
+        self.later: Callable[[float, Callable[[], None]], object] = loop.call_later
+        """Calls back after so many seconds, when a rest is over."""
+        self.on_rested: Callable[[], None] = lambda: None
+        """Called when that has let something be sent."""
         self.unsent: Final[list[Pending]] = []
         """What waits to be sent, in order."""
         self.is_urgent = False
@@ -280,13 +284,15 @@ class Outbox:
         """Count a load no more: at once, or after a rest if others came while it was under way."""
         rest_s = min(self._loop.time() - pending.since_s, REST_S_MAX)
         if rest_s > 0 and pending.light_before < self._light_count:
-            self._loop.call_later(rest_s, lambda: self._rested(pending.load))
+            self.later(rest_s, lambda: self._rested(pending.load))
         else:
             self._load -= pending.load
 
     def _rested(self, load: int) -> None:
         self._load -= load
         self._let_go()
+        if self.unsent:
+            self.on_rested()
 
     def _remove(self, pending: Pending) -> None:
         del self._all[pending.place]

@@ -44,9 +44,10 @@ class Feed:
         """Return the id of a new hold, or of the ticket of a conversion."""
         return HoldId(self.new_id())
 
-    def new_attempt_id(self) -> AttemptId:
-        """Return the id of a new attempt."""
-        return AttemptId(self.new_id())
+    def new_hold_ids(self) -> tuple[HoldId, AttemptId]:
+        """Return the ids of a new hold and of the attempt to get it, as nodes choose them: the same text."""
+        hold_id = self.new_hold_id()
+        return hold_id, AttemptId(hold_id)
 
     def next_number(self) -> int:
         """Count what needs a name that was never used."""
@@ -91,8 +92,7 @@ class Feed:
             yield Acquire(
                 f"orders/{number % 1000}/item-{number}",
                 Mode.EXCLUSIVE,
-                self.new_hold_id(),
-                self.new_attempt_id(),
+                *self.new_hold_ids(),
                 ttl_ms=ttl_ms,
                 owner=OwnerName(f"worker-{number}"),
             )

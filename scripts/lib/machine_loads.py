@@ -161,7 +161,7 @@ def _acquire(feed: Feed, name: str, **options: Any) -> Acquire:
     if "ttl_ms" not in options:
         options["session_id"] = feed.session(feed.next_number())
     mode = options.pop("mode", Mode.EXCLUSIVE)
-    return Acquire(name, mode, feed.new_hold_id(), feed.new_attempt_id(), **options)
+    return Acquire(name, mode, *feed.new_hold_ids(), **options)
 
 
 def _pair(acquire: Command, request_id: str = "") -> tuple[Command, ...]:
@@ -209,8 +209,7 @@ def _handover(feed: Feed) -> tuple[Command, ...]:
 def _conversions(feed: Feed) -> tuple[Command, ...]:
     acquire = _acquire(feed, f"job-{feed.next_number()}")
     down, up = (
-        Convert(acquire.hold_id, mode, feed.new_hold_id(), feed.new_attempt_id())
-        for mode in (Mode.SHARED, Mode.EXCLUSIVE)
+        Convert(acquire.hold_id, mode, *feed.new_hold_ids()) for mode in (Mode.SHARED, Mode.EXCLUSIVE)
     )
     return acquire, down, up, Release(acquire.hold_id)
 
@@ -219,18 +218,12 @@ def _permits_pair(feed: Feed) -> tuple[Command, ...]:
     number = feed.next_number()
     session_id = feed.session(number)
     name = f"pool-{number // SHARERS}"
-    return _pair(
-        AcquirePermits(name, SHARERS, 1, feed.new_hold_id(), feed.new_attempt_id(), session_id=session_id)
-    )
+    return _pair(AcquirePermits(name, SHARERS, 1, *feed.new_hold_ids(), session_id=session_id))
 
 
 def _election_pair(feed: Feed) -> tuple[Command, ...]:
     number = feed.next_number()
-    return _pair(
-        Campaign(
-            f"boss-{number}", feed.session(number), "10.0.0.1:80", feed.new_hold_id(), feed.new_attempt_id()
-        )
-    )
+    return _pair(Campaign(f"boss-{number}", feed.session(number), "10.0.0.1:80", *feed.new_hold_ids()))
 
 
 def _rate(algorithm: Algorithm) -> Load:

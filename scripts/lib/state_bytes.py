@@ -26,9 +26,7 @@ PLAIN, OWNED = "plain", "owned"
 def _plain(feed: Feed, count: int) -> Iterator[Command]:
     """Yield acquires of flat names, each with a lease of its own and no owner."""
     for number in range(count):
-        yield Acquire(
-            f"job-{number}", Mode.EXCLUSIVE, feed.new_hold_id(), feed.new_attempt_id(), ttl_ms=TTL_MS_MAX
-        )
+        yield Acquire(f"job-{number}", Mode.EXCLUSIVE, *feed.new_hold_ids(), ttl_ms=TTL_MS_MAX)
 
 
 _KINDS: Final[dict[str, Callable[[Feed, int], Iterator[Command]]]] = {PLAIN: _plain, OWNED: Feed.hold}

@@ -113,7 +113,7 @@ def used_in(state: ModelState, prefix: str) -> dict[str, int]:
     wanted = [one for one in waits if one.converts is None and not _is_among(one.adds, has)]
     cells = [cell for cell in state.cells if not _is_among(cell, namespace.cells_before)]
     inside = [cell for cell in cells if lies_in(prefix, cell.key.decode("utf-8", "replace"))]
-    things: list[Hold | Ticket] = [*has, *wanted]
+    things: list[Hold | Ticket] = [*has, *[one if one.adds is None else one.adds for one in wanted]]
     texts = [text for thing in things for text in (thing.note, thing.value)]
     made = {name: one for name, one in state.fences_made.items() if lies_in(prefix, name)}
     return {
@@ -159,6 +159,11 @@ def refuse_texts_in(state: ModelState, hold: Hold, note: str, value: str) -> Ref
     """Return the refusal of another note or value of a hold."""
     growth = len(f"{note}{value}".encode()) - len(f"{hold.note}{hold.value}".encode())
     has = [prefix for prefix in over(state, names(hold)) if _is_among(hold, _has(state, prefix))]
+    for ticket in state.tickets:
+        if ticket.adds is hold:
+            entered = over(state, names(ticket))
+            before = [one for one in entered if _is_among(ticket, state.namespaces[one].waits_before)]
+            has += [prefix for prefix in entered if prefix not in [*has, *before]]
     return _first(_refuse(state, prefix, "bytes", growth) for prefix in has)
 
 

@@ -33,6 +33,7 @@ from lockstate.results import (
     NamespaceRow,
     NamespaceSet,
     Proclaimed,
+    Queued,
     Reason,
     RefusedInNamespace,
     Result,
@@ -329,6 +330,24 @@ def test_more_locks_bring_a_note_into_a_namespace() -> None:
     space(driver, bytes=4)
     expect(Granted, driver.run(more))
     assert bytes_of(driver) == 4
+
+
+def test_a_wait_for_more_locks_counts_what_its_hold_says() -> None:
+    """As it is, also when it changes meanwhile: there is room for it when the locks come."""
+    driver = Driver()
+    driver.open("s1")
+    space(driver, bytes=5)
+    first = driver.granted("jobs/1")
+    hold = driver.granted("a", session_id="s1", note="1234")
+    more = AddLocks(hold.hold_id, wanted("jobs/1"), HoldId("c1"), AttemptId("c1"), wait_ms=99)
+    expect(Queued, driver.run(more))
+    assert bytes_of(driver) == 4
+    longer = driver.acquire("a", session_id="s1", note="123456")
+    assert refusal(longer) == ("jobs", "bytes", {"limit": 5, "used": 4})
+    driver.granted("a", session_id="s1", note="12345")
+    assert refusal(driver.run(PutCell(b"jobs", b""))) == ("jobs", "bytes", {"limit": 5, "used": 5})
+    driver.release(first.hold_id)
+    assert (used(driver)[:2], bytes_of(driver)) == ((1, 0), 5)
 
 
 def test_a_quota_of_fences() -> None:

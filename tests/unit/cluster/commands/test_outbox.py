@@ -327,9 +327,12 @@ async def test_load_rests_if_others_came_meanwhile() -> None:
     """For as long as it was under way, and not for ever; who is alone need not wait."""
     for others, was_s, rest_s in ((0, 0.02, 0), (1, 0.02, 0.02), (1, 2.0, outbox_module.REST_S_MAX)):
         outbox, loop = new_outbox()
+        told: list[int] = []
+        outbox.on_rested = lambda outbox=outbox, told=told: told.append(len(outbox.take().seqs))  # type: ignore[misc]
         outbox.submit(b"light, before", 9)
         heavy = [outbox.submit(b"x", 9, "", Turn(HEAVY)) for _ in range(2)]
         submit(outbox, *[b"light, meanwhile"] * others)
+        outbox.take()
         loop.run_ms(round(was_s * 1000))
         outbox.complete(2, ANSWER, LockMachine())
         assert bool(heavy[1].seq) is (rest_s == 0)
@@ -337,6 +340,7 @@ async def test_load_rests_if_others_came_meanwhile() -> None:
         assert bool(heavy[1].seq) is (rest_s == 0)
         loop.run_ms(1)
         assert heavy[1].seq
+        assert told == ([1] if rest_s else [])
 
 
 async def test_there_may_be_as_much_load_as_one_entry_has_room_for() -> None:
