@@ -549,6 +549,8 @@ KEPT: Final = [
     "is_tight",
     "revision",
     "now_ms",
+    "_ttl_ms",
+    "_until_ms",
     "next_token",
     "next_order",
     "asking",
