@@ -45,9 +45,9 @@ def test_a_lock_gets_ids_and_the_session(kind: type[Acquire]) -> None:
     """Each has ids of its own; all else stays as it was said."""
     asked = lock(kind, note="why")
     one, two = filled(asked, asked)
-    ids = {one.hold_id, one.attempt_id, two.hold_id, two.attempt_id}
-    assert len(ids) == 4
-    assert {len(each) for each in ids} == {ID_CHARACTERS}
+    assert (one.attempt_id, two.attempt_id) == (str(one.hold_id), str(two.hold_id))
+    assert one.hold_id != two.hold_id
+    assert {len(each.hold_id) for each in (one, two)} == {ID_CHARACTERS}
     assert (type(one), one.session_id, one.note, one.name) == (kind, SESSION, "why", "a")
 
 
