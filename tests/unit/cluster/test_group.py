@@ -509,12 +509,12 @@ async def test_what_waits_for_its_turn_is_sent_when_something_has_ended(
         node.hear("n1", commands=(asked[0],), origin=origin)
         await settle()
         assert isinstance((await asking[0]).result, Granted)
-        sent = node.links.take(FrameKind.FORWARD)
+        then = node.links.take(FrameKind.FORWARD)
         async with asyncio.timeout(DEADLINE_S):
-            while not sent:
+            while not then:
                 await asyncio.sleep(0.001)
-                sent = node.links.take(FrameKind.FORWARD)
-        ((_, forwarded),) = sent
+                then = node.links.take(FrameKind.FORWARD)
+        ((_, forwarded),) = then
         assert forwarded == (1, origin, [3], [codec.encode_command(asked[1])])
         for task in asking[1:]:
             task.cancel()
