@@ -114,11 +114,12 @@ class MemberChanges:
             except (NoLeader, MemberChangePending, OutcomeUnknown) as error:
                 # An earlier attempt of ours may be the very change that is under way.
                 is_sure = is_sure and not isinstance(error, OutcomeUnknown)
+                await asyncio.sleep(RETRY_S)
+                # Behind the rest, which may have been longer: who asks has some time to be answered.
                 if self._loop.time() + RETRY_S >= deadline_s:
                     if is_sure:
                         raise
                     raise OutcomeUnknown(f"look, and repeat the change; last: {error}") from error
-                await asyncio.sleep(RETRY_S)
 
     async def _ask(self, change: Change, deadline_s: float) -> Members:
         """Ask the leader once, and wait for its verdict."""
