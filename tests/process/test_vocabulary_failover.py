@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.amount_checkers import Amount, too_much
 from tests.process.history_checkers import GRANTED, Operation
-from tests.process.nodes import Http, bring_all_back, followers, http_to, node_ids, until
+from tests.process.nodes import Http, bring_all_back, followers, http_to, node_ids, until, wait_whole
 from tests.process.patient_requests import ask, at, from_node, queue_is, read, without_times, write
 
 pytestmark = pytest.mark.process
@@ -95,9 +97,17 @@ async def test_permits_over_leader_loss(cluster: LocalCluster) -> None:
     assert not history_checkers.tokens_that_fall(users.history)
 
 
-async def test_holds_and_waits_over_leader_loss(cluster: LocalCluster) -> None:
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three nodes that keep their waits for 4.5 s without a leader: an election may be slow."""
+    with LocalCluster.up(tmp_path, extra_args=["--election-ms-max", "3000"]) as started:
+        wait_whole(started)
+        yield started
+
+
+async def test_holds_and_waits_over_leader_loss(patient: LocalCluster) -> None:
     """Holds and waits of all kinds outlive the leader; waiters are served, with tokens above all others."""
-    leader, (one, other) = cluster.leader(), followers(cluster)
+    leader, (one, other) = patient.leader(), followers(patient)
     semaphore, converted = at(wire.SEMAPHORE, "loss/permits"), at(wire.LOCK, "loss/converted")
     paths = [
         semaphore,
@@ -105,7 +115,7 @@ async def test_holds_and_waits_over_leader_loss(cluster: LocalCluster) -> None:
         *[at(wire.LOCK, f"loss/{item}") for item in ("a", "b", "tree", "tree/x/y")],
     ]
     permits = {"name": "loss/permits", "limit": PERMITS, "ttl_ms": TTL_MS}
-    async with http_to(cluster) as http:
+    async with http_to(patient) as http:
         three = await write(http, leader, wire.SEMAPHORE_ACQUIRE, **permits, permits=3)
         two = await write(http, one, wire.SEMAPHORE_ACQUIRE, **permits, permits=2)
         both = [{"name": "loss/a"}, {"name": "loss/b", "mode": "shared"}]
@@ -133,7 +143,7 @@ async def test_holds_and_waits_over_leader_loss(cluster: LocalCluster) -> None:
         await queue_is(http, one, converted, leader, "late")
         before = [await read(http, other, path) for path in paths]
 
-        await asyncio.to_thread(cluster.kill, leader)
+        await asyncio.to_thread(patient.kill, leader)
         assert [await read(http, other, path) for path in paths] == before
 
         await http.release(other, reader["hold_id"])
@@ -173,12 +183,12 @@ async def keep_alive(http: Http, nodes: list[str], session_id: str, is_over: asy
             return
 
 
-async def test_election_over_leader_loss(cluster: LocalCluster) -> None:
+async def test_election_over_leader_loss(patient: LocalCluster) -> None:
     """The elected stays so over the leader's death while its session is kept alive, and no longer."""
-    leader, (one, other) = cluster.leader(), followers(cluster)
+    leader, (one, other) = patient.leader(), followers(patient)
     election = at(wire.ELECTION, "loss/leads")
     is_over = asyncio.Event()
-    async with http_to(cluster) as http:
+    async with http_to(patient) as http:
         first = (await write(http, leader, wire.SESSIONS, ttl_ms=LEADING_TTL_MS))["session_id"]
         second = (await write(http, leader, wire.SESSIONS, ttl_ms=TTL_MS))["session_id"]
         keeping = asyncio.create_task(keep_alive(http, [leader, one, other], first, is_over))
@@ -189,7 +199,7 @@ async def test_election_over_leader_loss(cluster: LocalCluster) -> None:
         )
         await until(lambda: _has_queue(http, one, election), "the second one waits")
         before = await read(http, one, election)
-        await asyncio.to_thread(cluster.kill, leader)
+        await asyncio.to_thread(patient.kill, leader)
         # A lease as long as the session, from after the kill: when it is over, so would be the session.
         await http.acquire(other, "loss/probe", ttl_ms=LEADING_TTL_MS)
         await until(lambda: _is_free(http, one, "loss/probe"), "as much time passes as the session had")
