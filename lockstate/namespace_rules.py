@@ -6,7 +6,7 @@ for the lock-delay, which is that of the moment in which a hold begins.
 """
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, get_args
 
 from lockstate import limits
 from lockstate.checks import invalid
@@ -21,13 +21,12 @@ from lockstate.commands import (
     SetNamespace,
     Uncommon,
 )
-from lockstate.namespaces import Namespace
+from lockstate.namespaces import Counted, Namespace
 from lockstate.records import Hold
 from lockstate.results import HoldKind, NamespaceSet, Reason, Refused, RefusedInNamespace, Result
 from lockstate.state import State
 
 _SET: Final = NamespaceSet()
-_QUOTAS: Final = ("holds", "waits", "cells", "fences", "bytes")
 
 
 def set_namespace(state: State, command: SetNamespace) -> Result:
@@ -64,7 +63,7 @@ def check_settings(settings: NamespaceSettings) -> Refused | None:
         refused = limits.check_range("lock_delay_ms_min", delay_ms, limits.LOCK_DELAY_MS_MAX)
         if refused is not None:
             return refused
-    for what in _QUOTAS:
+    for what in get_args(Counted):
         number: int | None = getattr(settings, what)
         refused = None if number is None else limits.check_range(what, number, limits.QUOTA_MAX)
         if refused is not None:

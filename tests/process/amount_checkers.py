@@ -8,6 +8,8 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.process.history_checkers import BROKEN
+
 ROUNDING_MS = 2
 """Stamps and timers are whole milliseconds: two moments may be this much closer than they say."""
 
@@ -56,7 +58,9 @@ def too_fast(admissions: Sequence[Amount], promise: Promise) -> list[str]:
             admitted += item.amount
             span_ms = int((item.until_s - start_s) * 1000) + ROUNDING_MS
             if admitted > promise(span_ms):
-                found.append(f"{admitted} admitted in {span_ms} ms from {start_s}; most: {promise(span_ms)}")
+                found.append(
+                    f"{BROKEN} {admitted} admitted in {span_ms} ms from {start_s}; most: {promise(span_ms)}"
+                )
                 break
     return found
 
@@ -74,5 +78,5 @@ def too_much(held: Sequence[Amount], limit: int) -> list[str]:
         used += item.amount
         heapq.heappush(ends, (item.until_s, item.amount))
         if used > limit:
-            found.append(f"{used} of {limit} held at {item.from_s}, with {item}")
+            found.append(f"{BROKEN} {used} of {limit} held at {item.from_s}, with {item}")
     return found

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import holdfast
+from tests.process.history_checkers import BROKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +42,21 @@ def too_many_believers(beliefs: Iterable[Belief]) -> list[str]:
             continue
         now.append(belief)
         if sum(other.permits for other in now) > belief.limit:
-            found.append(f"too many at a time: {now}")
+            found.append(f"{BROKEN} too many at a time: {now}")
     return found
 
 
 def wrong_tokens(beliefs: Sequence[Belief]) -> list[str]:
     """No two calls have one token, and what is asked for when a grant is known gets a larger one."""
     counts = collections.Counter(belief.token for belief in beliefs)
-    found = [f"one token for several: {belief}" for belief in beliefs if counts[belief.token] > 1]
+    found = [f"{BROKEN} one token for several: {belief}" for belief in beliefs if counts[belief.token] > 1]
     known = collections.deque(sorted(beliefs, key=lambda belief: belief.from_s))
     highest = 0
     for belief in sorted(beliefs, key=lambda belief: belief.asked_s):
         while known and known[0].from_s < belief.asked_s:
             highest = max(highest, known.popleft().token)
         if belief.token <= highest:
-            found.append(f"asked for when token {highest} was known: {belief}")
+            found.append(f"{BROKEN} asked for when token {highest} was known: {belief}")
     return found
 
 
@@ -74,16 +75,16 @@ def wrong_grants(
     for event in events:
         if event.event == "granted":
             if event.owner in alive:
-                found.append(f"{event.owner} was granted {event.token} beside {alive[event.owner]}")
+                found.append(f"{BROKEN} {event.owner} was granted {event.token} beside {alive[event.owner]}")
             alive[event.owner] = event.token
             ends[event.owner][event.token] = ""
         elif alive.get(event.owner) == event.token:
             ends[event.owner][alive.pop(event.owner)] = event.event
     for call, token in tokens.items():
         if token not in ends[call]:
-            found.append(f"{call} was told of token {token}, which it was not granted")
+            found.append(f"{BROKEN} {call} was told of token {token}, which it was not granted")
     for call in prompt:
         untold = {token: end for token, end in ends[call].items() if token != tokens.get(call)}
         if left := [token for token, end in untold.items() if end != "released"]:
-            found.append(f"{call} was not told of {left}, and has not given it back")
+            found.append(f"{BROKEN} {call} was not told of {left}, and has not given it back")
     return found
