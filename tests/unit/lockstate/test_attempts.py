@@ -34,8 +34,8 @@ def driver() -> MachineDriver:
 
 
 def ask(number: int) -> Acquire:
-    """Return one attempt at a request that waits for "a"."""
-    ids = HoldId(f"x{number}"), AttemptId(f"t{number}")
+    """Return one attempt at a request that waits for "a", with one text for both ids, as nodes make them."""
+    ids = HoldId(f"x{number}"), AttemptId(f"x{number}")
     return Acquire("a", Mode.EXCLUSIVE, *ids, ttl_ms=60_000, wait_ms=60_000, request_id="again")
 
 
@@ -48,7 +48,7 @@ def through(driver: MachineDriver, origin: str, command: Command) -> Result:
 
 def cancel(driver: MachineDriver, number: int) -> Result:
     """Take an attempt back; all of them wait under the id of the first."""
-    return driver.run(Cancel(HoldId("x1"), AttemptId(f"t{number}")))
+    return driver.run(Cancel(HoldId("x1"), AttemptId(f"x{number}")))
 
 
 def test_an_attempt_that_comes_late_takes_no_hold_from_another(driver: MachineDriver) -> None:

@@ -1,0 +1,57 @@
+"""What many holds have in common is there once: the texts and numbers that `scripts/bench memory` counts."""
+
+import msgspec
+
+from lockstate import codec, snapshot
+from lockstate.commands import Acquire, Convert, Entry
+from lockstate.ids import AttemptId, HoldId
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode
+from lockstate.records import Hold, Ticket
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
+
+
+def decoded(machine: LockMachine, *commands: Acquire | Convert) -> Entry:
+    """Return an entry as a node gets it: every text and number of it is an object of its own."""
+    encoded = [codec.encode_command(command) for command in commands]
+    seqs = list(range(machine.applied_seq("n1") + 1, machine.applied_seq("n1") + 1 + len(commands)))
+    data = codec.encode_entry(machine.now_ms + 1, [("n1", seqs, encoded)], rules=machine.rules)
+    return codec.decode_entry(data, machine.rules)
+
+
+def acquire(name: str, mode: Mode = EXCLUSIVE, **fields: int) -> Acquire:
+    """Return an acquire with ids as nodes make them."""
+    return Acquire(name, mode, HoldId(f"id of {name}"), AttemptId(f"id of {name}"), ttl_ms=60_000, **fields)
+
+
+def check(machine: LockMachine) -> None:
+    """Check what is shared."""
+    first, second = [machine.state.holds[HoldId(f"id of {name}")] for name in ("a", "b")]
+    for record in (first, second, *machine.state.tickets.values()):
+        assert isinstance(record, Hold | Ticket)
+        assert record.attempt_id is record.hold_id
+    assert first.ttl_ms is second.ttl_ms
+    assert first.expires_at_ms is second.expires_at_ms
+    assert (first.ttl_ms, first.expires_at_ms) == (60_000, first.since_ms + 60_000)
+
+
+def test_neighbours_share_texts_and_numbers() -> None:
+    """As they come in one entry, and after a restart."""
+    driver = MachineDriver()
+    machine = driver.machine
+    machine.apply(decoded(machine, acquire("a", SHARED), acquire("b"), acquire("c", wait_ms=9)))
+    change = Convert(HoldId("id of a"), SHARED, HoldId("x"), AttemptId("x"), wait_ms=9)
+    machine.apply(decoded(machine, acquire("b", wait_ms=999), change))
+    check(machine)
+    check(snapshot.decode(snapshot.encode(machine)))
+
+
+def test_another_ttl_and_another_moment_are_their_own() -> None:
+    """What was shared before is not taken for what is asked now."""
+    machine = MachineDriver().machine
+    machine.apply(decoded(machine, acquire("a"), msgspec.structs.replace(acquire("b"), ttl_ms=70_000)))
+    machine.apply(decoded(machine, acquire("c")))
+    ends = {
+        hold.name: (hold.ttl_ms, hold.expires_at_ms - hold.since_ms) for hold in machine.state.holds.values()
+    }
+    assert ends == {"a": (60_000, 60_000), "b": (70_000, 70_000), "c": (60_000, 60_000)}
