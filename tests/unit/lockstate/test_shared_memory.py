@@ -19,9 +19,11 @@ def decoded(machine: LockMachine, *commands: Acquire | Convert) -> Entry:
     return codec.decode_entry(data, machine.rules)
 
 
-def acquire(name: str, mode: Mode = EXCLUSIVE, **fields: int) -> Acquire:
+def acquire(name: str, mode: Mode = EXCLUSIVE, wait_ms: int = 0) -> Acquire:
     """Return an acquire with ids as nodes make them."""
-    return Acquire(name, mode, HoldId(f"id of {name}"), AttemptId(f"id of {name}"), ttl_ms=60_000, **fields)
+    return Acquire(
+        name, mode, HoldId(f"id of {name}"), AttemptId(f"id of {name}"), ttl_ms=60_000, wait_ms=wait_ms
+    )
 
 
 def check(machine: LockMachine) -> None:
@@ -29,7 +31,7 @@ def check(machine: LockMachine) -> None:
     first, second = [machine.state.holds[HoldId(f"id of {name}")] for name in ("a", "b")]
     for record in (first, second, *machine.state.tickets.values()):
         assert isinstance(record, Hold | Ticket)
-        assert record.attempt_id is record.hold_id
+        assert record.attempt_id is AttemptId(record.hold_id)
     assert first.ttl_ms is second.ttl_ms
     assert first.expires_at_ms is second.expires_at_ms
     assert (first.ttl_ms, first.expires_at_ms) == (60_000, first.since_ms + 60_000)
