@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from scripts.lib import cluster_file, ports, processes
@@ -31,6 +31,12 @@ STOP_S = 10.0
 POLL_S = 0.05
 ASK_S = 2.0
 LOG_TAIL_LINES = 20
+SLOWNESS: Final = "LOCAL_CLUSTER_SLOWNESS"
+"""The variable that says how many times slower than usual this machine is: see `machine_speed.py`."""
+SLOWNESS_MAX: Final = 4.0
+"""More patience than this nodes never get: elections are to take seconds, not minutes."""
+ELECTIONS_MS: Final = {"HOLDFAST_ELECTION_MS_MIN": 500, "HOLDFAST_ELECTION_MS_MAX": 1000}
+"""How long nodes wait for a leader that are told nothing, by the variable that tells."""
 
 
 class ClusterFailure(Exception):
@@ -405,9 +411,18 @@ def _only_up(directory: Path) -> Iterator[None]:
 def node_environment(tree: Path = PROJECT) -> dict[str, str]:
     """Return the environment of nodes: the checkout `tree` first, none of the caller's Holdfast settings.
 
-    What has to be allowed is allowed. Older releases know no such variable, and ignore it.
+    What has to be allowed is allowed. Older releases know no such variable, and ignore it. On a machine that
+    is said to be slow (`SLOWNESS`) nodes wait longer for a leader, unless their flags say how long.
     """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     path = [str(tree), *filter(None, [inherited.get("PYTHONPATH")])]
-    allowed = {"HOLDFAST_ALLOW_PRIORITY": "*"}
-    return inherited | allowed | {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
+    settings = {"HOLDFAST_ALLOW_PRIORITY": "*"} | _patience()
+    return inherited | settings | {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
+
+
+def _patience() -> dict[str, str]:
+    """Return the settings for elections on a machine that is said to be slow, none on any other."""
+    slowness = min(float(os.environ.get(SLOWNESS) or 1), SLOWNESS_MAX)
+    if slowness <= 1:
+        return {}
+    return {name: str(round(usual_ms * slowness)) for name, usual_ms in ELECTIONS_MS.items()}

@@ -1,11 +1,11 @@
-"""Clusters of real processes. Two are shared by all tests here, and repaired before each that uses them."""
+"""Clusters of real processes. Three are shared by all tests here, and repaired before each that uses them."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import bring_all_back
+from tests.process.nodes import PATIENT, bring_all_back
 
 COMPACT_ENTRIES = 200
 
@@ -21,6 +21,19 @@ def _compacting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClust
     arguments = ["--compact-entries", str(COMPACT_ENTRIES)]
     with LocalCluster.up(tmp_path_factory.mktemp("compacting"), extra_args=arguments) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def _patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster.up(tmp_path_factory.mktemp("patient"), extra_args=PATIENT) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def patient(_patient: LocalCluster) -> LocalCluster:
+    """Three healthy nodes that a machine which stalls for a second does not talk out of their leader."""
+    bring_all_back(_patient)
+    return _patient
 
 
 @pytest.fixture

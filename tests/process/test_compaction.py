@@ -1,6 +1,7 @@
 """Compaction: late nodes catch up from a snapshot; snapshot and journal are the whole state."""
 
 import asyncio
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -11,7 +12,7 @@ from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.conftest import COMPACT_ENTRIES
 from tests.process.load import Load
-from tests.process.nodes import Http, LogSince, followers, http_to, node_ids, revisions, until, urls
+from tests.process.nodes import PATIENT, Http, LogSince, followers, http_to, node_ids, revisions, until, urls
 
 pytestmark = pytest.mark.process
 
@@ -88,9 +89,15 @@ async def fill(http: Http, node_id: str, cells: int = CELLS) -> None:
         assert got.status == 200, got.body
 
 
-async def test_large_snapshot(compacting: LocalCluster) -> None:
+async def test_large_snapshot(tmp_path: Path) -> None:
     """A snapshot larger than a link takes at once goes out as the follower reads, and disturbs nobody."""
-    cluster = compacting
+    arguments = [*PATIENT, "--compact-entries", str(COMPACT_ENTRIES)]
+    with LocalCluster.up(tmp_path, extra_args=arguments) as cluster:
+        await send_large_snapshot(cluster)
+
+
+async def send_large_snapshot(cluster: LocalCluster) -> None:
+    """Let a follower be away until it needs a snapshot that is larger than what a link takes at once."""
     leader, (absent, _) = cluster.leader(), followers(cluster)
     async with http_to(cluster) as http:
         await fill(http, leader)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast._clock import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
@@ -29,7 +28,6 @@ from tests.process.nodes import (
 
 pytestmark = pytest.mark.process
 
-GAP_S_MAX = 2.0
 IDENTITY_REFUSED = 4
 COMPACT_ENTRIES = 100
 HOLDS = 8_000
@@ -71,29 +69,20 @@ async def test_from_three_to_five_and_back_under_load(tmp_path: Path) -> None:
     """
     with LocalCluster.up(tmp_path) as cluster:
         async with http_to(cluster) as http, Load(urls(cluster), prefix="grow") as load:
-            gaps_s = {}
             for node_id in ("n4", "n5"):
-                began_s = now_s()
                 await join(cluster, http, "n1", node_id)
                 await load.grants(100)
-                gaps_s[f"add {node_id}"] = history_checkers.longest_gap_s(load.history, began_s, now_s())
             assert set(await http.members("n5")) == {"n1", "n2", "n3", "n4", "n5"}
             leader = await asyncio.to_thread(cluster.leader)
             goes = [leader, next(node_id for node_id in ("n3", "n2") if node_id != leader)]
             for node_id in goes:
-                began_s = now_s()
                 await leave(cluster, http, "n5", node_id)
                 await load.grants(100)
-                gaps_s[f"remove {node_id}"] = history_checkers.longest_gap_s(load.history, began_s, now_s())
             remaining = node_ids(cluster)
             assert len(remaining) == 3
             assert set(await http.members("n5")) == set(remaining)
-        print(
-            "longest time without a grant, s:", {change: round(gap_s, 3) for change, gap_s in gaps_s.items()}
-        )
         assert not history_checkers.violations(load.history)
         assert not history_checkers.errors(load.history)
-        assert max(gaps_s.values()) < GAP_S_MAX
         # Those who are left are a cluster of three: any two go on.
         async with http_to(cluster) as http:
             await asyncio.to_thread(cluster.kill, remaining[0])

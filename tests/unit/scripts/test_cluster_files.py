@@ -1,5 +1,6 @@
 """The bookkeeping of local clusters: ports, cluster.json, nodes that were never started."""
 
+import dataclasses
 import json
 import socket
 import stat
@@ -10,8 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from cluster.config import NodeConfig
 from scripts.lib import cluster_file, ports
-from scripts.local_cluster import PROJECT, ClusterFailure, LocalCluster
+from scripts.local_cluster import (
+    ELECTIONS_MS,
+    PROJECT,
+    SLOWNESS,
+    SLOWNESS_MAX,
+    ClusterFailure,
+    LocalCluster,
+    node_environment,
+)
 
 
 def test_ports_of_a_cluster() -> None:
@@ -126,3 +136,14 @@ def test_unknown_nodes_and_directories_are_told(tmp_path: Path) -> None:
     cluster_file.create(tmp_path, 3, 0, [])
     with pytest.raises(ClusterFailure, match="n1, n2, n3"):
         LocalCluster(tmp_path).kill("n9")
+
+
+def test_elections_of_a_slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of a machine that is said to be slow wait so many times longer for a leader, within reason."""
+    defaults = {field.name.upper(): field.default for field in dataclasses.fields(NodeConfig)}
+    for slowness, factor in (("", None), ("1.0", None), ("2.5", 2.5), ("60", SLOWNESS_MAX)):
+        monkeypatch.setenv(SLOWNESS, slowness)
+        environment = node_environment()
+        for name, usual_ms in ELECTIONS_MS.items():
+            assert usual_ms == defaults[name.removeprefix("HOLDFAST_")]
+            assert environment.get(name) == (factor and str(round(usual_ms * factor)))
