@@ -167,6 +167,15 @@ class EventLog:
         if position.revision <= self._oldest:
             raise Compacted(self._oldest)
 
+    def pressure(self, position: Position) -> float:
+        """Return how close what is behind `position` is to being dropped: 0 if it is new, 1 if it goes next.
+
+        An estimate, for which each revision counts the same.
+        """
+        unread = self._newest + 1 - position.revision
+        kept = max(self._newest - self._oldest, 1)
+        return min(len(self) / self._count_max, 1.0) * min(max(unread / kept, 0.0), 1.0)
+
     def read(self, position: Position, count_max: int) -> list[Block]:
         """Return the next entries' events from that of `position` on: `count_max` events, or one entry more.
 

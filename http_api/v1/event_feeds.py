@@ -25,7 +25,10 @@ FED_COUNT_MAX: Final = 500
 SLICE_S: Final = 0.005
 """Seconds for which watchers are fed at a time: a write to each of a thousand takes far longer."""
 PAUSE_FACTOR: Final = 2
-"""The pause after each turn of work, in times of its duration: most of the time is for Raft."""
+"""The pause after each turn of work, in times of its duration: most of the time is for Raft.
+
+It is shorter by the part of the log that is yet to be sorted: at its end all that are fed would be cut.
+"""
 REST_FACTOR: Final = 19
 """The rest after all have a piece that was not full, in times of what that took: a twentieth is enough."""
 REST_S_MAX: Final = 0.2
@@ -195,7 +198,7 @@ class EventFeeds:
     def _pause(self, used_s: float) -> None:
         """Go on later: what is gathered and waits for its time is a rest, which more news interrupt."""
         now_s = time.perf_counter()
-        self._free_at_s = now_s + PAUSE_FACTOR * used_s
+        self._free_at_s = now_s + PAUSE_FACTOR * used_s * (1 - self._log.pressure(self.position))
         is_waiting = self._is_gathering and self._piece.blocks and self.position >= self._log.newest
         self._is_resting = bool(is_waiting)
         goes_on_s = max(self._free_at_s, self._rested_at_s) if is_waiting else self._free_at_s

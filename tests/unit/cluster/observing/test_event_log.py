@@ -142,3 +142,12 @@ async def test_the_ends_of_waits_are_told_to_nobody() -> None:
 def test_a_node_with_little_memory_keeps_fewer_events(state_bytes_max: int, kept: int) -> None:
     """The history must not be larger than the state that it tells of."""
     assert events_count_max(state_bytes_max) == kept
+
+
+async def test_pressure_is_how_soon_something_is_dropped() -> None:
+    """Nothing presses while the log has room, nor who has read it all; who has read nothing is at its end."""
+    assert log_of(count_max=4).pressure(Position(1)) == 0
+    assert log_of(1, 2, count_max=4).pressure(Position(1)) == 0.5
+    full = log_of(*range(1, 9), count_max=4)
+    shares = [full.pressure(Position(revision)) for revision in (9, 8, 7, 5, 1)]
+    assert shares == [0, 0.25, 0.5, 1, 1]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from api import cursors
+from api import answers, cursors, views
 from cluster.observing.event_log import Cut, EventLog, Position
 from http_api.v1 import event_feeds, event_text
 from http_api.v1.event_feeds import EventFeeds
@@ -114,6 +114,30 @@ def test_every_id_is_a_place_to_resume(watched: str, resumed: str) -> None:
         others = parse(render(HISTORY, resumed, Position(0)))
         rest = parse(render(HISTORY, resumed, position))
         assert rest == others[len(others) - len(rest) :]
+
+
+@pytest.mark.parametrize("kind", EventKind)
+@pytest.mark.parametrize("mode", Mode)
+def test_what_is_common_looks_as_everything_else(kind: EventKind, mode: Mode) -> None:
+    """The short way to the text of an event gives what the long one does, whatever stands in it."""
+    special: list[dict[str, Any]] = [
+        {},
+        {"scope": Scope.SUBTREE},
+        {"reason": "broken"},
+        {"of": HoldKind.SEMAPHORE, "permits": 2},
+        {"of": HoldKind.ELECTION, "value": "v"},
+        {"value": "note"},
+        {"ticket": 3},
+        {"principal": "ci"},
+        {"by": "admin"},
+        {"owner": OwnerName("")},
+        {"owner": OwnerName('quote " and \\ and \u00e9 \u2028')},
+        {"name": 'db/"%d%b"\u00fc'},
+    ]
+    for fields in special:
+        told = msgspec.structs.replace(event(2**60, "db/a", kind), mode=mode, **fields)
+        text = answers.encode(views.event_of(told)).decode()
+        assert event_text.encode(told).decode() == f"event: {kind}\ndata: {text}\n\n"
 
 
 def test_an_event_is_told_without_secrets() -> None:
@@ -498,6 +522,26 @@ async def test_nobody_misses_anything_or_gets_it_twice(monkeypatch: pytest.Monke
         is_fed = client in feeds._fed.get(client.topic, {})
         rest = b"" if is_fed else render(history, client.topic, client.position)
         assert b"".join(client.got) + rest == render(history, client.topic, position)
+
+
+@pytest.mark.parametrize(("pressure", "told"), [(0.0, 0), (1.0, 20)])
+async def test_there_is_no_pause_before_what_would_be_dropped(
+    pressure: float, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Feeding rests between two turns of work, but not if the log is about to drop what nobody has yet."""
+    monkeypatch.setattr(event_feeds, "PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(event_feeds, "FED_COUNT_MAX", 1)
+    log = EventLog(asyncio.get_running_loop())
+    monkeypatch.setattr(log, "pressure", lambda _: pressure)
+    client = fed(EventFeeds(log), "")
+    for revision in range(1, 21):
+        log.append(block(revision, "a"))
+    if told:
+        await until(lambda: len(client.ids) == told)
+    else:
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+    assert len(client.ids) == told
 
 
 async def test_a_stopping_node_cuts_everybody() -> None:
