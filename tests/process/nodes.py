@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import aiohttp
+import pytest
 
 from holdfast import wire
 from scripts.lib import cluster_file
@@ -23,6 +24,11 @@ DEADLINE_S = 60.0
 POLL_S = 0.01
 PATIENT = ("--election-ms-min", "8000", "--election-ms-max", "12000")
 """What nodes are told where the leader has to stay: a machine that stalls for a second deposes none."""
+
+
+def slow(*values: object) -> Any:
+    """Return parameters of a test for `scripts/test -m slow` alone: its others tell nearly as much."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 class Got(NamedTuple):

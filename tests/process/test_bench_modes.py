@@ -16,6 +16,7 @@ import uvloop
 from scripts import bench
 from scripts.lib.findings import Found
 from scripts.local_cluster import LocalCluster
+from tests.process.nodes import slow
 from tests.support.processes import processes_with, wait_until
 
 pytestmark = pytest.mark.process
@@ -44,6 +45,7 @@ def test_hand_offs_are_counted(cluster: LocalCluster) -> None:
     assert [bar["found"] for bar in found.bars] == [row["cycles_per_s"] for row in found.rows]
 
 
+@pytest.mark.slow
 def test_failovers_are_timed_and_the_nodes_come_back(cluster: LocalCluster) -> None:
     """Each kind of change takes the lead from the leader, has a gap, and leaves three nodes that serve."""
     terms = []
@@ -64,6 +66,7 @@ def test_failovers_are_timed_and_the_nodes_come_back(cluster: LocalCluster) -> N
     assert terms == sorted(set(terms)), "each change ended a term"
 
 
+@pytest.mark.slow
 def test_growth_has_a_row_for_each_subject(tmp_path: Path) -> None:
     """Locks, sessions, watchers, names, request ids and streams are all there, and nothing was an error."""
     flags = ["--locks", "300", "--sessions", "50", "--watchers", "6", "--streams", "60"]
@@ -98,6 +101,7 @@ def test_a_victim_is_measured_alone_and_beside_others(cluster: LocalCluster) -> 
     assert answer[1]["locks"] == []
 
 
+@pytest.mark.slow
 def test_what_tls_and_tokens_cost_is_measured(tmp_path: Path) -> None:
     """Both clusters do something, in turns; nothing of the second one is left."""
     with LocalCluster.up(tmp_path) as cluster:
@@ -131,7 +135,7 @@ def crowds() -> dict[int, str]:
     return processes_with("scripts.lib.crowd ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [*map(slow, [signal.SIGINT, signal.SIGTERM]), signal.SIGKILL])
 def test_a_run_that_is_ended_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C, SIGTERM or kill -9 amid a step ends nodes and clients, and removes the data."""
     before = set(crowds())

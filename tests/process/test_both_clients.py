@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import DEADLINE_S, bring_all_back, node_ids, urls
+from tests.process.nodes import DEADLINE_S, bring_all_back, node_ids, slow, urls
 from tests.support.both_clients import KINDS, WAYS, client_of, is_streaming
 
 pytestmark = pytest.mark.process
@@ -90,8 +90,10 @@ async def test_tasks_and_threads_exclude_each_other_under_kills(cluster: LocalCl
     assert tokens == sorted(set(tokens))
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [("threads", "kill"), ("asyncio", "pause"), slow("asyncio", "kill"), slow("threads", "pause")],
+)
 async def test_a_busy_client_does_all_once_while_each_node_fails(
     cluster: LocalCluster, kind: str, fault: str
 ) -> None:

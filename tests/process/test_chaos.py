@@ -75,6 +75,7 @@ SCHEDULE = """
 """
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_well_is_clean_under_faults(tmp_path: Path) -> None:
     """A schedule of a person runs, is recorded, and breaks no promise; checked again it is still clean."""
     (tmp_path / "schedule").write_text(SCHEDULE)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scripts.chaos_lab.faults.founding import FoundingDiskLost
+from tests.process.nodes import slow
 
 pytestmark = pytest.mark.process
 
@@ -25,7 +26,7 @@ def target(tmp_path: Path) -> Iterator[Any]:
     return SimpleNamespace(cluster=SimpleNamespace(directory=tmp_path))
 
 
-@pytest.mark.parametrize(("victim", "stored"), [("f1", "1"), ("f3", "3")])
+@pytest.mark.parametrize(("victim", "stored"), [slow("f1", "1"), ("f3", "3")])
 def test_a_lost_founder_is_repaired_as_documented(
     target: Any, tmp_path: Path, victim: str, stored: str
 ) -> None:

@@ -24,6 +24,7 @@ from tests.process.nodes import (
     node_command,
     node_ids,
     running,
+    slow,
     until,
     urls,
 )
@@ -108,8 +109,9 @@ async def test_replaced_by_a_new_id(tmp_path: Path, lost_leads: bool, is_compact
             await check_it_counts(cluster, http, NEW_ID, kept, gone=remaining[0])
 
 
-@pytest.mark.parametrize("lost", ["n1", "n3"])
-@pytest.mark.parametrize("is_emptied", [True, False])
+@pytest.mark.parametrize(
+    ("is_emptied", "lost"), [(True, "n1"), slow(True, "n3"), slow(False, "n1"), (False, "n3")]
+)
 async def test_replaced_under_its_own_id(tmp_path: Path, lost: str, is_emptied: bool) -> None:  # noqa: FBT001
     """Removed and added again, a node comes back with an empty directory; clients see no error meanwhile.
 

@@ -6,7 +6,7 @@ import pytest
 
 from scripts.lib import cluster_file
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import LogSince, http_to, node_ids, until
+from tests.process.nodes import LogSince, http_to, node_ids, slow, until
 
 pytestmark = pytest.mark.process
 
@@ -28,7 +28,7 @@ def make_other(directory: Path, of: LocalCluster) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("added", ["n4", "n6"])
+@pytest.mark.parametrize("added", ["n4", slow("n6")])
 async def test_a_node_of_another_cluster_never_counts(tmp_path: Path, added: str) -> None:
     """Added by a wrong address it stays out and keeps its own state; both clusters go on; people are told."""
     with (

@@ -25,6 +25,7 @@ from tests.process.nodes import (
     http_to,
     make_node,
     node_ids,
+    slow,
     until,
     urls,
     wait_whole,
@@ -90,7 +91,7 @@ async def check_history(http: Http, load: Load, prefix: str) -> None:
         assert not history_checkers.lost_grants(kept, tokens)
 
 
-@pytest.mark.parametrize("order", [leader_last, leader_first])
+@pytest.mark.parametrize("order", [leader_last, slow(leader_first)])
 async def test_the_previous_release_is_replaced_node_by_node(
     tmp_path: Path, old: Path, order: Callable[[MixedCluster], list[str]]
 ) -> None:

@@ -4,9 +4,23 @@ import msgspec
 import pytest
 
 from lockstate import limits, requests
-from lockstate.commands import Command, ForceEnd, ForceRelease, Release, ReleaseOf, Renew, RenewOf, Wanted
-from lockstate.ids import HoldId
+from lockstate.commands import (
+    Acquire,
+    AcquireAs,
+    AcquireIf,
+    Command,
+    ForceEnd,
+    ForceRelease,
+    IfHeld,
+    Release,
+    ReleaseOf,
+    Renew,
+    RenewOf,
+    Wanted,
+)
+from lockstate.ids import AttemptId, HoldId
 from lockstate.kinds import HoldKind
+from lockstate.modes import Mode
 from lockstate.results import ForceReleased, Granted, Queued, Reason, Refused, Released, Renewed, Result
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
@@ -84,6 +98,15 @@ def test_a_request_is_the_same_under_older_rules(newer: Command, older: Command)
     assert requests.older_form(newer) == older
     assert requests.content_digest(newer) == requests.content_digest(older)
     assert requests.request_key(newer) == requests.request_key(older)
+
+
+def test_what_rules_without_re_entrancy_take_of_it() -> None:
+    """They always renew, and so know only the acquire that says so."""
+    asked = "a", Mode.EXCLUSIVE, HoldId("h" * 32), AttemptId("t" * 32)
+    renews = AcquireIf(*asked, ttl_ms=50, if_held=IfHeld.RENEW)
+    assert requests.older_form(renews) == Acquire(*asked, ttl_ms=50)
+    assert requests.older_form(msgspec.structs.replace(renews, if_held=IfHeld.COUNT)) is None
+    assert requests.older_form(AcquireAs(*asked, ttl_ms=50, if_held=IfHeld.RENEW)) is None
 
 
 @pytest.mark.parametrize("command", [ForceEnd("a", "why", kind=SEMAPHORE), ForceEnd("a", "why", token=1)])
