@@ -112,14 +112,14 @@ def run_within(directory: Path, tests: str, not_after_s: str) -> tuple[int, str]
 
 
 def test_what_no_time_is_left_for_is_named(tmp_path: Path) -> None:
-    """Half of the tests may be left out, with their names."""
+    """Two thirds of the tests may be left out, with their names."""
     tests = TWO_HALVES.format(then=LONG_AGO, calls=1, holds=False)
     code, said = run_within(tmp_path, tests, NEVER)
     assert code == 0, said
     assert "NOT RUN test_halves.py: 1" in said
 
 
-def test_a_run_that_left_out_more_than_half_fails(tmp_path: Path) -> None:
+def test_a_run_that_left_out_nearly_all_fails(tmp_path: Path) -> None:
     """It says too little."""
     code, said = run_within(tmp_path, TWO_HALVES.format(then=NEVER, calls=1, holds=True), LONG_AGO)
     assert code == 1, said
