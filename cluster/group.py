@@ -122,6 +122,7 @@ class Group:
             decode_state=decode_state,
             founded=beginning.founded,
         )
+        self.replica.engine.may_wait = self._may_wait
         self.divergence = Divergence(
             config.node_id,
             self.replica.log,
@@ -252,6 +253,10 @@ class Group:
     def _room_bytes(self, peer_id: str) -> int:
         """Return how much bulk data may be sent to a peer now."""
         return self.links.room_bytes(peer_id)
+
+    def _may_wait(self) -> bool:
+        """Whether nobody here waits for what is committed: no client, and nobody who watches."""
+        return not (len(self.outbox) or len(self.waiters) or self.events.watchers)
 
     # -- commands on their way ------------------------------------------------------------------------------
 

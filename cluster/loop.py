@@ -112,6 +112,7 @@ class Loop:
         self._present_promises: list[tuple[str, Message]] = []
         self._tick_is_due = self._sync_is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._news_timer: asyncio.TimerHandle | None = None
         self._is_stopped = self._has_failed = False
 
     def start(self) -> None:
@@ -122,8 +123,9 @@ class Loop:
     def stop(self) -> None:
         """Do nothing any more. Idempotent."""
         self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._news_timer):
+            if timer is not None:
+                timer.cancel()
 
     # -- what drives it -------------------------------------------------------------------------------------
 
@@ -238,6 +240,21 @@ class Loop:
         if owner.has_entry() or replica.has_members_to_propose:
             self.act(replica.propose(owner.entries()))
         owner.ticked()
+        if self._news_timer is None:
+            self._await_news()
+
+    def _await_news(self) -> None:
+        """Tick again when followers have to hear of a commit that no entry has told them."""
+        due_in_s = self._replica.news_due_in_s()
+        if due_in_s is not None:
+            self._news_timer = self._loop.call_later(due_in_s, self.run, self._tell_news)
+
+    def _tell_news(self) -> None:
+        self._news_timer = None
+        if self._replica.news_due_in_s() == 0:
+            self._tick()
+        else:
+            self._await_news()
 
     def _sync(self) -> None:
         """Begin a sync of all that has changed; its promises leave when it has ended."""

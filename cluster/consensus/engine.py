@@ -110,6 +110,7 @@ class Engine:
         self.may_stand = False
         self.has_proposal = False
         self.in_flight_max = IN_FLIGHT_MAX
+        self.may_wait: Callable[[], bool] = lambda: False
         # What the library knows: told by it at the end of each call.
         self.term = 0
         self.is_leader = self.is_candidate = self.is_takeover_asked = False
@@ -135,10 +136,11 @@ class Engine:
         """Whether bulk data may be sent to the peer, besides what was collected for it."""
         return self._room_bytes(peer_id) > self._sent_bytes.get(peer_id, 0)
 
-    def hand_out(self, entries: list[LogEntry]) -> None:
-        """Collect what is committed, to be applied."""
+    def hand_out(self, entries: list[LogEntry]) -> bool:
+        """Collect what is committed, to be applied; tell whether all of it are commands."""
         self.committed += entries
         self._compaction.applied(len(entries), sum([len(content) for content, _, _ in entries]))
+        return all(content[:1] == _COMMAND for content, _, _ in entries)
 
     def take_sent(self) -> list[tuple[str, Message]]:
         """Return what is to be sent, and begin anew."""
@@ -171,12 +173,17 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Whether a tick would find something to commit, to apply, or to take over."""
+        """Whether a tick would find something to commit, to apply, to tell, or to take over."""
         return (
             self.commit_index > self.applied_index
             or self.is_takeover_asked
             or (self.is_leader and self.library.committable_index() > self.commit_index)
+            or (self.is_leader and self.library.is_news_urgent)
         )
+
+    def news_due_in_s(self) -> float | None:
+        """Return in how many seconds a tick has to come so that all hear of a commit; None if all have."""
+        return self.library.news_due_in_s()
 
     def forget_takeover(self) -> None:
         """Do not take over any more."""

@@ -26,6 +26,8 @@ from cluster.storage.journal_format import LogEntry
 
 SPLIT_BYTES: Final = 4 << 20
 """The bytes of entries from which on a message is full. One entry stays below a quarter of it."""
+NEWS_S: Final = 0.002
+"""Seconds after which also those hear of a commit for whom nobody waits, if no entry has told them before."""
 TIDY_S: Final = 1.0
 """Seconds from one call of the journal's `tidy` to the next."""
 
@@ -68,6 +70,8 @@ ONLY_IN_THE_TICK: Final = (
 )
 """What the library does in its own tick alone, and never with ours."""
 
+_NEVER: Final = float("inf")
+
 _FOLLOWER: Final = syncobj._RAFT_STATE.FOLLOWER
 _LEADER: Final = syncobj._RAFT_STATE.LEADER
 _CANDIDATE: Final = syncobj._RAFT_STATE.CANDIDATE
@@ -105,8 +109,11 @@ class Owner(Protocol):
     applied_index: int
     is_takeover_asked: bool
 
-    def hand_out(self, entries: list[LogEntry]) -> None:
-        """Collect entries that are committed."""
+    def may_wait(self) -> bool:
+        """Whether nobody here waits for what is committed."""
+
+    def hand_out(self, entries: list[LogEntry]) -> bool:
+        """Collect entries that are committed; tell whether all of them are commands."""
 
     def collect_bulk(self, peer_id: str, message: Message, size_bytes: int) -> None:
         """Collect a message with bulk data."""
@@ -222,6 +229,12 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         self._heartbeat_s: Final = settings.heartbeat_ms / 1000
         self._fallback_s: Final = settings.election_ms_max / 1000
         self._next_heartbeat_s = self._next_tidy_s = 0.0
+        self._may_wait: set[_Peer] = set()
+        """For whom nobody waits, by what they said last."""
+        self._told: dict[_Peer, int] = {}
+        """Up to where each was told last that the log is committed."""
+        self._news_due_s = _NEVER
+        """When all have to hear of a commit, if any of them has not."""
         transport = _Transport(owner)
         transport.library = self
         conf = SyncObjConf(
@@ -291,8 +304,12 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
                 self._journal.setRaftCommitIndex(index)
             self._step_down_if_unheard(now_s)
         has_news = self._hand_out()
-        if self._SyncObj__raftState == _LEADER and (has_news or now_s > self._next_heartbeat_s):
+        if self._SyncObj__raftState != _LEADER:
+            self._news_due_s = _NEVER
+        elif now_s > self._next_heartbeat_s or now_s >= self._news_due_s:
             self._SyncObj__sendAppendEntries()
+        elif has_news:
+            self._tell_who_waits(now_s)
         self._owner.compact(self._SyncObj__raftLastApplied, now_s)
         self.observe()
 
@@ -344,10 +361,28 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             self._SyncObj__raftState = _FOLLOWER
             self._SyncObj__raftLeader = None
 
-    def _hand_out(self) -> bool:
-        """Collect what is committed; tell whether the followers should hear of the commit at once.
+    def news_due_in_s(self) -> float | None:
+        """Return in how many seconds a tick has to come so that all hear of a commit; None if all have."""
+        return None if self._news_due_s == _NEVER else max(self._news_due_s - self.now_s(), 0.0)
 
-        When another entry is about to leave, the news of the commit travels with it.
+    @property
+    def is_news_urgent(self) -> bool:
+        """Whether somebody waits for the news of a commit at a follower that was to hear of it later."""
+        return not self._news_due_s
+
+    def _tell_who_waits(self, now_s: float) -> None:
+        """Tell of a commit at once where somebody waits for it; others hear of it soon, or with an entry."""
+        for peer in self._receivers:
+            if peer in self._may_wait:
+                self._news_due_s = min(self._news_due_s, now_s + NEWS_S)
+            else:
+                self._send_all(peer, now_s)
+
+    def _hand_out(self) -> bool:
+        """Collect what is committed; tell whether followers should hear of the commit before the next entry.
+
+        When another entry is about to leave, the news of the commit travels with it. What changes the members
+        is news for all.
         """
         owner, journal = self._owner, self._journal
         applied, commit_index = self._SyncObj__raftLastApplied, self._SyncObj__raftCommitIndex
@@ -356,7 +391,8 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         start = applied + 1 - journal.first_index
         assert start >= 0, "the log begins behind the state"
         entries = journal.entries[start : start + commit_index - applied]
-        owner.hand_out(entries)
+        if not owner.hand_out(entries):
+            self._may_wait.clear()
         self._SyncObj__raftLastApplied = applied + len(entries)
         return not (
             owner.has_proposal
@@ -374,13 +410,17 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         """
         started_s = self.now_s()
         self._next_heartbeat_s = started_s + self._heartbeat_s
-        connected = self._SyncObj__connectedNodes
+        self._news_due_s = _NEVER
         for peer in self._receivers:
-            if peer not in connected:
-                self._snapshots.stop_sending_to(peer.id)
-                continue
-            while self._send_next(peer) and self.now_s() - started_s <= self._heartbeat_s:
-                pass
+            self._send_all(peer, started_s)
+
+    def _send_all(self, peer: _Peer, started_s: float) -> None:
+        """Send a peer all that it lacks, for at most a heartbeat since `started_s`."""
+        if peer not in self._SyncObj__connectedNodes:
+            self._snapshots.stop_sending_to(peer.id)
+            return
+        while self._send_next(peer) and self.now_s() - started_s <= self._heartbeat_s:
+            pass
 
     def _send_next(self, peer: _Peer) -> bool:
         """Send a peer one message; tell whether there is more for it at once."""
@@ -403,9 +443,10 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             self._SyncObj__raftNextIndex[peer] = journal.last_index + 1
             return False
         digest = journal.digest_at(next_index - 1)
+        commit_index = self._told[peer] = self._SyncObj__raftCommitIndex
         message = AppendEntries(
             term=self._SyncObj__raftCurrentTerm,
-            commit_index=self._SyncObj__raftCommitIndex,
+            commit_index=commit_index,
             entries=log[position:end],
             previous_index=next_index - 1,
             previous_term=log[position - 1][2],
@@ -481,6 +522,12 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             self._SyncObj__raftMatchIndex[peer] = next_index - 1
             self._SyncObj__raftNextIndex[peer] = next_index
         self._SyncObj__lastResponseTime[peer] = self.now_s()
+        if message.may_wait is True:
+            self._may_wait.add(peer)
+            return
+        self._may_wait.discard(peer)
+        if self._told.get(peer, 0) < self._SyncObj__raftCommitIndex and self._news_due_s != _NEVER:
+            self._news_due_s = 0.0
 
     def _is_next(self, peer: _Peer, message: AppendEntries) -> bool:
         """Whether the leader that this node follows sends a heartbeat, or entries right behind its log."""
@@ -503,7 +550,11 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             for entry in message.entries:
                 journal.add(*entry)
             acknowledgement = Acknowledgement(
-                next_index=journal.last_index + 1, reset=False, success=True, term=message.term
+                next_index=journal.last_index + 1,
+                reset=False,
+                success=True,
+                term=message.term,
+                may_wait=self._owner.may_wait() or UNSET,
             )
             self._owner.sent.append((peer.id, acknowledgement))
         index = min(max(self._SyncObj__raftCommitIndex, message.commit_index), journal.last_index)
@@ -569,6 +620,8 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             next_index.pop(peer, None)
             match_index.pop(peer, None)
             answered_s.pop(peer, None)
+            self._told.pop(peer, None)
+        self._may_wait &= present
         for peer in self._receivers:
             next_index.setdefault(peer, self._journal.last_index + 1)
             match_index.setdefault(peer, 0)

@@ -64,12 +64,16 @@ class Acknowledgement(
     """A follower's answer to AppendEntries: it has everything before `next_index` if `success`.
 
     `reset` asks the leader to begin again there. A promise: what it claims is on the follower's disk.
+
+    `may_wait` is True if nobody at the follower waits for what is committed: it need not hear of that at
+    once. It is left out otherwise, and by earlier releases.
     """
 
     next_index: Index
     reset: bool
     success: bool
     term: Index
+    may_wait: bool | msgspec.UnsetType = UNSET
 
 
 class VoteRequest(_RaftMessage, frozen=True, kw_only=True, tag="request_vote"):

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from cluster.consensus import bounds, guards, member_list
 from cluster.consensus.admission import Gate, TwoLeadersError
 from cluster.consensus.engine import FOUNDED_INDEX, FOUNDED_TERM, Engine, RaftConfig
@@ -19,6 +21,7 @@ from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members, MembersUnreadable
 from cluster.consensus.membership import Membership
 from cluster.consensus.messages import (
+    Acknowledgement,
     AppendEntries,
     Guarded,
     Message,
@@ -52,7 +55,7 @@ class Replica:
     """Proposes, replicates and commits, in the order of the log.
 
     It is driven from outside: `receive` for each message, `tick` when `Ready.wants_tick` or a proposal asks
-    for it and at least every half heartbeat, `propose` after a tick when `may_propose`.
+    for it, in `news_due_in_s` and at least every half heartbeat, `propose` after a tick when `may_propose`.
     """
 
     def __init__(
@@ -203,8 +206,11 @@ class Replica:
             if type(admission.message) is AppendEntries:
                 self.prevote.leader_heard()
                 self._follow(admission.message, ready)
-        if admission.reply is not None:
-            self.engine.sent.append((peer_id, admission.reply))
+        reply = admission.reply
+        if reply is not None:
+            if type(reply) is Acknowledgement and self.engine.may_wait():
+                reply = msgspec.structs.replace(reply, may_wait=True)
+            self.engine.sent.append((peer_id, reply))
 
     def tick(self, *, has_entry: bool) -> Ready:
         """Commit, send heartbeats, stand for election, as far as it is due.
@@ -327,6 +333,10 @@ class Replica:
     def has_work(self) -> bool:
         """Whether a tick would find something to do, now that a sync has ended: a leader may commit."""
         return self.engine.has_work
+
+    def news_due_in_s(self) -> float | None:
+        """Return in how many seconds a tick has to come so that all hear of a commit; None if all have."""
+        return self.engine.news_due_in_s()
 
     # -- proposals ------------------------------------------------------------------------------------------
 

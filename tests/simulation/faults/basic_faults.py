@@ -166,10 +166,11 @@ class BasicFaults:
         if process is None or process.loop.is_paused:
             return None
         process.loop.pause()
-        machine.clock.stop(self._scheduler.now_us)
+        # Not before the end of what it is busy with: its clock was read there, and never goes back.
+        machine.clock.stop(process.loop.now_us)
 
         def undo() -> None:
-            machine.clock.go_if_stopped(self._scheduler.now_us)
+            machine.clock.go_if_stopped(process.loop.now_us)
             process.loop.resume()
 
         return undo

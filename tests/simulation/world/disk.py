@@ -177,10 +177,7 @@ class Disk:
         made.directories = set(self.directories)
         made._durable_directories = set(self.directories)
         for path, inode in self.names.items():
-            twin = Inode()
-            twin.data, twin.synced = bytearray(inode.data), bytearray(inode.data)
-            twin.rotten = dict(inode.rotten)
-            made.names[path] = made._durable[path] = twin
+            made.names[path] = made._durable[path] = inode.copy()
         return made
 
     def restore(self, backup: "Disk") -> None:

@@ -110,6 +110,14 @@ class Inode:
         self._note_stored()
         self.owner = None
 
+    def copy(self) -> "Inode":
+        """Return a file of its own with what programs see of this one, rot included, all on the platter."""
+        twin = Inode()
+        twin.data, twin.synced = bytearray(self.data), bytearray(self.data)
+        twin.rotten = dict(self.rotten)
+        twin._stored = list(self._stored)
+        return twin
+
     def flip(self, random: Random, size_bytes: int) -> None:
         """Flip one bit of the first `size_bytes`."""
         self.drop_cache()

@@ -103,6 +103,19 @@ def test_rot_shows_when_memory_has_forgotten_the_file() -> None:
     assert not files.misled
 
 
+def test_a_copy_of_rot_misleads_as_the_original_does() -> None:
+    """What a later part of a journal proves is proved in a backup, too."""
+    disk = written(JOURNAL, b"a" * SECTOR_BYTES, b"b" * SECTOR_BYTES)
+    assert disk.rot()
+    disk.lose_power()
+    disk.restore(disk.copy())
+    files = process(disk)
+    files.read(JOURNAL)
+    assert len(files.misled) == 1
+    disk.repair()
+    assert process(disk).read(JOURNAL) == b"a" * SECTOR_BYTES + b"b" * SECTOR_BYTES
+
+
 def test_rot_stays_out_of_sectors_that_are_written_again() -> None:
     """What a later write brings back to the platter does not count as damage."""
     for seed in range(20):

@@ -59,6 +59,7 @@ class _Node:
         self.sync_times: list[float] = []
         self.syncs = InPlace()
         self.has_work = self.wants_sync = False
+        self.news: deque[float] = deque()
         self.loop = Loop(
             cast("Replica", self),
             cast("Journal", self),
@@ -92,6 +93,9 @@ class _Node:
     def propose(self, entries: Iterator[bytes]) -> Ready:
         self._note("propose", list(entries))
         return self._next()
+
+    def news_due_in_s(self) -> float | None:
+        return self.news.popleft() if self.news else None
 
     def peer_up(self, peer_id: str) -> None:
         self._note("up", peer_id)
@@ -552,3 +556,27 @@ async def test_stop_ends_the_timer() -> None:
     await quiet()
     assert node.log == so_far
     assert not node.loop.failure.done()
+
+
+@pytest.mark.parametrize(
+    ("due_in_s", "ticks"),
+    [
+        ([0.001, 0.0], 2),
+        ([0.001], 1),
+        ([0.002, 0.001, 0.001, 0.0], 2),
+        ([0.002, 0.001], 1),
+    ],
+    ids=["due", "told by an entry", "later news", "later news, told by an entry"],
+)
+async def test_it_ticks_when_news_are_due(due_in_s: list[float], ticks: int) -> None:
+    """Once, and only if no entry has told them meanwhile; what was told is followed by later news, or not."""
+    node = _Node()
+    node.news.extend(due_in_s)
+    node.loop.request_tick()
+    await quiet()
+    async with asyncio.timeout(DEADLINE_S):
+        while node.loop._news_timer is not None:  # noqa: ASYNC110 - the timer has no event to tell of it
+            await asyncio.sleep(0.001)
+    await quiet()
+    assert node.log == ["tick", "ticked"] * ticks
+    node.loop.stop()

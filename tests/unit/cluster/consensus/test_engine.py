@@ -2,14 +2,24 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
 from cluster.consensus import compaction
 from cluster.consensus import library as library_module
 from cluster.consensus.engine import Engine
+from cluster.consensus.library import NEWS_S
 from cluster.consensus.library_words import EngineJournal
-from cluster.consensus.messages import Acknowledgement, AppendEntries, NewerTerm, TakeOver, VoteRequest
+from cluster.consensus.messages import (
+    UNSET,
+    Acknowledgement,
+    AppendEntries,
+    NewerTerm,
+    TakeOver,
+    VoteRequest,
+)
 from tests.support.replica_parts import LibraryClock, ReplicaConfig
 from tests.unit.cluster.consensus.one_replica import (
     COMMAND,
@@ -219,6 +229,95 @@ def test_news_of_a_commit_wait_for_the_next_entry(leader: Site) -> None:
         engine.tick()
         sent.append(len(engine.take_sent()))
     assert sent == [0, 2]
+
+
+def committed(leader: Site, *acknowledgements: tuple[str, bool]) -> None:
+    """Commit an entry of the leader, acknowledged by peers that may wait for news or not."""
+    engine = leader.replica.engine
+    engine.append(b"one")
+    leader.journal.sync()
+    for peer_id, may_wait in acknowledgements:
+        message = acknowledged(leader.journal.last_index)
+        engine.receive(peer_id, msgspec.structs.replace(message, may_wait=may_wait or UNSET))
+    engine.take_sent()
+    engine.tick()
+
+
+def told(leader: Site) -> list[str]:
+    """Return whom the leader has told since that everything is committed."""
+    index = leader.replica.engine.commit_index
+    sent = leader.replica.engine.take_sent()
+    return [peer for peer, message in sent if cast("AppendEntries", message).commit_index == index]
+
+
+def test_who_does_not_wait_hears_of_a_commit_a_little_later(leader: Site, clock: LibraryClock) -> None:
+    """Only peers for which somebody waits are told at once, the others in a tick that is asked for."""
+    engine = leader.replica.engine
+    assert engine.news_due_in_s() is None
+    committed(leader, ("n2", True), ("n3", False))
+    assert (told(leader), engine.news_due_in_s()) == (["n3"], pytest.approx(NEWS_S))
+    clock.now_s += NEWS_S / 2
+    engine.tick()
+    assert (told(leader), engine.news_due_in_s()) == ([], pytest.approx(NEWS_S / 2))
+    clock.now_s += NEWS_S / 2 + 1e-9
+    engine.tick()
+    assert (told(leader), engine.news_due_in_s()) == (["n2", "n3"], None)
+
+
+def test_the_next_entry_tells_of_a_commit_too(leader: Site) -> None:
+    """Nothing is due behind it."""
+    engine = leader.replica.engine
+    committed(leader, ("n2", True), ("n3", True))
+    assert told(leader) == []
+    engine.append(b"two")
+    assert (told(leader), engine.news_due_in_s()) == (["n2", "n3"], None)
+
+
+def test_who_begins_to_wait_is_told_at_once(leader: Site) -> None:
+    """An acknowledgement that says that somebody waits is work for a tick, if there are news."""
+    engine = leader.replica.engine
+    committed(leader, ("n2", True), ("n3", True))
+    engine.receive("n3", acknowledged(leader.journal.last_index))
+    assert engine.has_work
+    engine.tick()
+    assert (told(leader), engine.news_due_in_s(), engine.has_work) == (["n2", "n3"], None, False)
+    engine.receive("n3", acknowledged(leader.journal.last_index))
+    assert not engine.has_work
+
+
+def test_a_change_of_members_is_news_for_all(leader: Site) -> None:
+    """Whoever is told nothing more afterwards must have heard of it."""
+    engine = leader.replica.engine
+    committed(leader, ("n2", True), ("n3", True))
+    engine.append_members(b"list")
+    engine.send_entries()
+    leader.journal.sync()
+    message = msgspec.structs.replace(acknowledged(leader.journal.last_index), may_wait=True)
+    engine.receive("n2", message)
+    engine.take_sent()
+    engine.tick()
+    assert told(leader) == ["n2", "n3"]
+
+
+def test_nothing_is_due_any_more_when_another_leads(leader: Site) -> None:
+    """The news are the next leader's."""
+    engine = leader.replica.engine
+    committed(leader, ("n2", True), ("n3", True))
+    engine.adopt_term("n2", 7)
+    engine.tick()
+    assert (engine.news_due_in_s(), engine.has_work) == (None, False)
+
+
+@pytest.mark.parametrize("may_wait", [True, False])
+def test_a_follower_says_whether_anybody_waits(follower: Site, may_wait: bool) -> None:  # noqa: FBT001
+    """In what it answers to entries, and to heartbeats."""
+    follower.follow()
+    follower.replica.engine.may_wait = lambda: may_wait
+    for message in (follower.append([1]), follower.append()):
+        ready = follower.replica.receive("n1", message)
+        follower.journal.sync()
+        ((_, answer),) = ready.promises or ready.messages
+        assert cast("Acknowledgement", answer).may_wait is (may_wait or UNSET)
 
 
 def test_a_peer_can_be_left_alone_until_it_asks(leader: Site) -> None:
