@@ -14,6 +14,15 @@ from holdfast.token_lines import Right
 _NONE: Final[frozenset[Right]] = frozenset()
 
 
+def as_bytes(text: str) -> bytes:
+    """Return a name, or the beginning of one, as bytes: names are compared so where they are kept."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        # No name has such a character, nor begins with it.
+        return text.encode("utf-8", "surrogatepass")
+
+
 class Rights:
     """The rights of one principal. Read only."""
 
@@ -64,14 +73,23 @@ class Rights:
             return start
         return self._first_without(right, start)
 
+    def reaches_behind(self, right: Right, start: str) -> bool:
+        """Whether there can be a text that begins with `start` and has it."""
+        if self.gap_behind(right, start) is None:
+            return True
+        around = self._rule(start.rpartition("/")[0]) if "/" in start else ""
+        is_around = right in self._by_prefix.get(around, _NONE)
+        return is_around or any(right in self._by_prefix[prefix] for prefix in self._behind(start))
+
     def _first_without(self, right: Right, start: str) -> str | None:
         """Return the first prefix that begins with `start` and lacks the right."""
-        lacking = [
-            prefix
-            for prefix, rights in self._by_prefix.items()
-            if prefix.startswith(start) and right not in rights
-        ]
+        lacking = [prefix for prefix in self._behind(start) if right not in self._by_prefix[prefix]]
         return min(lacking, default=None)
+
+    def _behind(self, start: str) -> list[str]:
+        """Return the prefixes that begin with `start`, which may end in the middle of a character."""
+        begins = as_bytes(start)
+        return [prefix for prefix in self._by_prefix if as_bytes(prefix).startswith(begins)]
 
     def with_implied(self, right: Right, implied: Right) -> "Rights":
         """Return these rights, where whoever has `right` has `implied` as well.

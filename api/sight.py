@@ -5,14 +5,15 @@ Whoever may read everything is shown everything, and nothing here looks at it.
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from api import views
 from api.problems import ProblemError
 from api.rights import Rights
+from api.rights_needed import forbidden
 from holdfast.token_lines import Right
 from lockstate import limits
-from lockstate.audit import Linked
+from lockstate.audit import Link, Linked
 from lockstate.machine import LockMachine
 from lockstate.results import Event, HolderView, Refused
 
@@ -32,6 +33,7 @@ class Named(Protocol):
 N = TypeVar("N", bound=Named)
 Row = TypeVar("Row")
 Place = TypeVar("Place", str, bytes)
+R = TypeVar("R", bound=views.Read)
 
 
 def seen(rights: Rights, found: Iterable[N]) -> tuple[N, ...]:
@@ -105,10 +107,15 @@ def listing(
 ) -> tuple[Callable[[LockMachine], tuple[Found[Row, Place], int]], Callable[..., views.Read]]:
     """Return how a page of what begins with `start` is found and shown: without what may not be read.
 
-    The place to go on after is always one that may be read, so it gives no name away.
+    The place to go on after is always one that may be read, so it gives no name away. Nor does the number of
+    what is left out: it is told of a page that begins with the first of all names, and of no other, for who
+    can choose where to count finds out letter by letter what is there. Raises ProblemError, whatever is
+    there, if nothing that begins with `start` may be read.
     """
     after, limit = page
     is_whole = rights.gap_behind(Right.READ, start) is None
+    if not rights.reaches_behind(Right.READ, start):
+        raise forbidden(Right.READ, start)
 
     def is_seen(row: Row) -> bool:
         return rights.covers(Right.READ, name_of(row))
@@ -135,12 +142,19 @@ def listing(
             raise _nothing_seen(looked)
         return (rows, place_of(rows[-1])), looked - len(rows)
 
-    def shown(found: tuple[Found[Row, Place], int]) -> views.Read:
+    return query, _counted(show, tells_hidden=not (start or after))
+
+
+def _counted(show: Callable[[Any], R], *, tells_hidden: bool) -> Callable[[tuple[Any, int]], R]:
+    """Return what shows what was found, and says how much is left out."""
+
+    def shown(found: tuple[Any, int]) -> R:
         view = show(found[0])
-        _count(view, found[1])
+        if tells_hidden:
+            _count(view, found[1])
         return view
 
-    return query, shown
+    return shown
 
 
 def _nothing_seen(looked: int) -> ProblemError:
@@ -151,12 +165,16 @@ def _nothing_seen(looked: int) -> ProblemError:
     )
 
 
-def holdings(rights: Rights, page: views.HoldPage) -> None:
-    """Take out of a page what may not be read. Its `next` stays, and may be the name of what is gone."""
+def holdings(rights: Rights, page: views.HoldPage, *, tells_hidden: bool) -> None:
+    """Take out of a page what may not be read. Its `next` stays, and may be the name of what is gone.
+
+    How much that was is told of all holds, and not of those of a caller's choice: see `listing`.
+    """
     if rights.everywhere(Right.READ):
         return
     holds, tickets = seen(rights, page.holds), seen(rights, page.tickets)
-    _count(page, len(page.holds) - len(holds) + len(page.tickets) - len(tickets))
+    if tells_hidden:
+        _count(page, len(page.holds) - len(holds) + len(page.tickets) - len(tickets))
     page.holds, page.tickets = holds, tickets
 
 
@@ -191,6 +209,17 @@ def events(rights: Rights, machine: LockMachine, limit: int, behind: int | None)
     return found, hidden
 
 
+def links(rights: Rights, records: list[Linked]) -> list[Linked]:
+    """Return records as somebody may see them: without hashes, unless all names may be read.
+
+    The hash of a record that may not be read stands in the one behind it, and tells whoever guesses its name
+    whether that is right.
+    """
+    if rights.everywhere(Right.READ):
+        return records
+    return [(event, link and Link(link.number)) for event, link in records]
+
+
 def own(records: list[Linked], principal: str) -> list[Linked]:
     """Return the records of what was of a principal or of nobody; "" is told of all."""
     return [linked for linked in records if not principal or linked[0].principal in ("", principal)]
@@ -204,11 +233,7 @@ def audit(
     def query(machine: LockMachine) -> tuple[list[Linked], int]:
         if rights.everywhere(Right.READ):
             return machine.audit_records(limit=limit, behind=behind), 0
-        return events(rights, machine, limit, behind)
+        records, hidden = events(rights, machine, limit, behind)
+        return links(rights, records), hidden
 
-    def shown(found: tuple[list[Linked], int]) -> views.Audit:
-        view = views.audit_of(found[0])
-        _count(view, found[1])
-        return view
-
-    return query, shown
+    return query, _counted(views.audit_of, tells_hidden=True)

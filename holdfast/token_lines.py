@@ -94,16 +94,11 @@ def is_token(text: str) -> bool:
 
 
 def parse(content: bytes) -> tuple[Line, ...]:
-    """Read a whole file: all of it, or nothing. Raises LinesWrong, which names the first wrong lines."""
-    if len(content) > BYTES_MAX:
-        raise LinesWrong(f"more than {BYTES_MAX} bytes")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise LinesWrong(f"line {content[: error.start].count(10) + 1}: is not UTF-8") from None
-    rows = text.split("\n")
-    if len(rows) > LINES_MAX:
-        raise LinesWrong(f"{len(rows)} lines; at most {LINES_MAX} are allowed")
+    """Read a whole file: all of it, or nothing. Raises LinesWrong, which names the first wrong lines.
+
+    A last line without an end is one of them: of a line that was cut, fewer exceptions would be left.
+    """
+    rows = _rows(content)
     found: list[Line] = []
     wrong: list[str] = []
     seen: dict[object, int] = {}
@@ -121,9 +116,29 @@ def parse(content: bytes) -> tuple[Line, ...]:
                 break
     if wrong:
         raise LinesWrong("; ".join(wrong))
+    _check_end(rows)
     if not found:
         raise LinesWrong("it has no line: nobody could call. Make one with `holdfast token new`")
     return tuple(found)
+
+
+def _rows(content: bytes) -> list[str]:
+    """Return the lines of a file. Raises LinesWrong."""
+    if len(content) > BYTES_MAX:
+        raise LinesWrong(f"more than {BYTES_MAX} bytes")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LinesWrong(f"line {content[: error.start].count(10) + 1}: is not UTF-8") from None
+    rows = text.split("\n")
+    if len(rows) > LINES_MAX:
+        raise LinesWrong(f"{len(rows)} lines; at most {LINES_MAX} are allowed")
+    return rows
+
+
+def _check_end(rows: list[str]) -> None:
+    if rows[-1].strip():
+        raise LinesWrong(f"line {len(rows)}: has no newline at its end: the file may be half written")
 
 
 def _check_new(line: Line, seen: dict[object, int], number: int) -> None:

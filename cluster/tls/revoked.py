@@ -27,6 +27,8 @@ def read(file: TlsFile) -> frozenset[int]:
         raise file.unusable(f"cannot be read: {error.strerror}; {advice}") from None
     if len(content) > BYTES_MAX:
         raise file.unusable(f"has more than {BYTES_MAX >> 20} MiB: take out certificates that have ended")
+    if content and not content.endswith(b"\n"):
+        raise file.unusable("its last line has no newline at its end: it may be half written")
     found = set()
     for number, line in enumerate(content.decode("utf-8-sig", "replace").splitlines(), 1):
         text = line.partition("#")[0].strip()

@@ -61,6 +61,10 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
         self._now_s = now_s
         self._read_last = self._signature()
         self._ready = self._load()
+        self._serials = self._listed()
+        """What is revoked, as it counts."""
+        self._shorter: tuple[Signature, ...] = ()
+        """The signature with which the list had lost something, until that counts."""
         self._refused = ""
         self._told_at_s = float("-inf")
 
@@ -104,6 +108,7 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
             # Noted before: what changes while it is read is found by the next look.
             self._read_last = found
             self._read(is_asked=is_asked)
+            self._keep_lost(found, is_asked=is_asked)
         if self._now_s() - self._told_at_s >= DAY_S:
             self._tell_ends()
 
@@ -126,6 +131,33 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
             "event=tls-read path=%r days_left=%d", str(self._files[0].path), self._days_left(first)
         )
         self._tell_ends()
+
+    def _listed(self) -> frozenset[int]:
+        """Return what the list says is revoked. Raises TlsUnusable."""
+        return frozenset() if self._revoked_list is None else revoked.read(self._revoked_list)
+
+    def _keep_lost(self, found: tuple[Signature, ...], *, is_asked: bool) -> None:
+        """Let what the list has lost count as revoked until the next look finds it the same.
+
+        Whoever writes a file anew in its place empties it first, and may be in the middle of that. `_read`
+        has just taken what the list says now.
+        """
+        try:
+            serials = self._listed()
+        except TlsUnusable:
+            return  # it has been told; what counted before counts
+        lost = self._serials - serials
+        if not lost or is_asked or found == self._shorter:
+            self._serials, self._shorter = serials, ()
+            return
+        self._shorter, self._read_last = found, ()
+        self._ready = self._with_revoked(self._ready, self._serials | serials)
+        self._use(self._ready)
+        self._logger.warning(
+            "event=tls-revoked-shorter path=%r lost=%d detail=%r",
+            *(str(self._revoked_list.path if self._revoked_list else ""), len(lost)),
+            "these serial numbers are revoked until the next look, in a minute, finds the list as it is now",
+        )
 
     def _read_revoked(self) -> bool:
         """Read only the list of what is revoked; return whether that could be done."""

@@ -50,7 +50,7 @@ class Call(web.BaseRequest):
         """Return the id of the call: its header's, else its body's `request_id`, else one made here."""
         if not self._id:
             header = self.headers.get(wire.HEADER_REQUEST_ID, "")
-            self._id = call_ids.of_header(header) or self.command_id or call_ids.new()
+            self._id = call_ids.of_header(header) or call_ids.of_command(self.command_id)
         return self._id
 
     @property

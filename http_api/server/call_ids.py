@@ -20,6 +20,11 @@ def of_header(text: str) -> str:
     return text if is_fit else ""
 
 
+def of_command(request_id: str) -> str:
+    """Return the id that a call has as its command, a new one if that is none: it may not be checked yet."""
+    return request_id if 0 < len(request_id) <= wire.HEADER_REQUEST_ID_CHARS_MAX else new()
+
+
 def new() -> str:
     """Return an id for a call that brought none."""
     return f"{_prefix}-{next(_numbers):x}"

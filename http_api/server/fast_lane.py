@@ -149,7 +149,7 @@ class FastLane:
             return None
         if not self._rates.has_taken(caller_of(gateway, connection.place)):
             return None
-        call_id = asked.request_id or request.request_id or ""
+        call_id = asked.request_id or (call_ids.of_command(request.request_id) if request.request_id else "")
         return LaneCall(self, gateway, connection, asked.fit, command, call_id=call_id, started_s=started_s)
 
 

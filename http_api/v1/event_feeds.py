@@ -11,6 +11,7 @@ and has all that happened meanwhile: handing out takes a small part of a node's 
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -44,6 +45,7 @@ class Watcher(Protocol):
 
     topic: Topic
     position: Position
+    caller: str
 
     def feed(self, text: bytes) -> bool:
         """Send news, without waiting; return whether it can take more."""
@@ -68,6 +70,8 @@ class EventFeeds:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._watchers: dict[Watcher, None] = {}
+        self._counts: Counter[str] = Counter()
+        """How many watchers each caller has."""
         self._fed: dict[Topic, dict[Watcher, None]] = {}
         self._lengths: tuple[int, ...] = ()
         self._has_sessions = False
@@ -82,16 +86,17 @@ class EventFeeds:
         self.turn = asyncio.Lock()
         """Held by a watcher that catches up, for one piece of work and its pause: many must not stop us."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there are as many watchers as there may be."""
-        return len(self._watchers) >= WATCHERS_COUNT_MAX
+    def is_full_for(self, caller: str) -> bool:
+        """Whether there are as many watchers as there may be, or half as many of a caller with a name."""
+        is_full = len(self._watchers) >= WATCHERS_COUNT_MAX
+        return is_full or (bool(caller) and self._counts[caller] >= WATCHERS_COUNT_MAX // 2)
 
     def add(self, watcher: Watcher) -> None:
         """Add a watcher, which is cut if this node stops. It is not fed yet."""
         if not self._watchers:
             self._log.follow(self)
         self._watchers[watcher] = None
+        self._counts[watcher.caller] += 1
         self._log.watchers += 1
         if self._look_timer is None and isinstance(watcher.topic, OfSession):
             self._look_timer = self._loop.call_later(LOOK_S, self._look)
@@ -100,6 +105,9 @@ class EventFeeds:
         """Forget a watcher."""
         self.stop_feeding(watcher)
         del self._watchers[watcher]
+        self._counts[watcher.caller] -= 1
+        if not self._counts[watcher.caller]:
+            del self._counts[watcher.caller]
         self._log.watchers -= 1
         if not self._watchers:
             self._log.unfollow(self)

@@ -38,6 +38,7 @@ from api.requests.stream import (
 from cluster.errors import ClusterError, OutcomeUnknown
 from holdfast import wire
 from http_api.server.call import Call, Reply
+from http_api.server.log_budget import LogBudget
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import caller_of
@@ -68,6 +69,10 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of answers that may wait for the client before nothing more is read of what it sends."""
 UNREAD_S: Final = 10.0
 """Seconds that it has to read some of them."""
+CLOSE_BYTES_MAX: Final = 123
+"""Bytes of the reason in the frame that closes a WebSocket (RFC 6455, 5.5)."""
+LINES_A_MINUTE: Final = 10
+"""Lines of the log about streams that were closed with one code."""
 CLOSING_S: Final = 2.0
 """Seconds that a client has to hear why its stream ends."""
 HEARTBEAT_S: Final = 30.0
@@ -119,6 +124,11 @@ class _Closed(Exception):
         self.code, self.reason = code, reason
 
 
+def _fit(reason: str) -> bytes:
+    """Return as much of a reason as the frame that closes a WebSocket has room for."""
+    return reason.encode(errors="replace")[:CLOSE_BYTES_MAX].decode(errors="ignore").encode()
+
+
 class _Leader:
     """Where the leader of one node's cluster is to be reached: looked up once for all streams."""
 
@@ -137,11 +147,11 @@ class _Leader:
 
 def stream_handler(trace: RefusalTrace) -> Handler:
     """Return the handler of /v1/stream, whose streams share what they know of the leader, and `trace`."""
-    leader = _Leader()
+    leader, lines = _Leader(), LogBudget(LINES_A_MINUTE)
 
     async def stream(gateway: Gateway, call: Call) -> Reply:
         """Carry out what a session numbers, over a WebSocket: many commands at a time."""
-        return _Stream(gateway, _protocol_of(call), leader, trace)
+        return _Stream(gateway, _protocol_of(call), leader, trace, lines)
 
     return stream
 
@@ -162,13 +172,15 @@ def _protocol_of(call: Call) -> str:
 class _Stream(Reply):
     """The answer to the call: it lasts as long as the connection."""
 
-    def __init__(self, gateway: Gateway, protocol: str, leader: _Leader, trace: RefusalTrace) -> None:
+    def __init__(
+        self, gateway: Gateway, protocol: str, leader: _Leader, trace: RefusalTrace, lines: LogBudget
+    ) -> None:
         super().__init__(b"")
         self.force_close()
         self._gateway, self._protocol, self._form = gateway, protocol, _FORMS[protocol]
         self._session_id = SessionId("")
         self._epoch = self._unanswered = 0
-        self._leader, self._leader_url, self._trace = leader, "", trace
+        self._leader, self._leader_url, self._trace, self._log_lines = leader, "", trace, lines
         self._waits: set[Any] = set()
         self._is_over = False
         self._end: asyncio.Future[None]
@@ -189,9 +201,11 @@ class _Stream(Reply):
         try:
             await self._talk()
         except _Closed as closed:
-            logger.info("event=stream-closed request_id=%s reason=%r", request.id_text, closed.reason)
+            if self._log_lines.take(str(closed.code)):
+                # The reason is for the client: it may quote what that sent.
+                logger.info("event=stream-closed request_id=%s code=%d", request.id_text, closed.code)
             self._drop_soon()
-            await socket.close(code=closed.code, message=closed.reason.encode()[:123])
+            await socket.close(code=closed.code, message=_fit(closed.reason))
         finally:
             self._is_over = True
             for wait in tuple(self._waits):

@@ -65,8 +65,8 @@ def watch_handlers() -> tuple[Handler, Handler]:
         """Stream what happens, from a place in the history on or from now on."""
         prefix = _prefix(call)
         gateway.check_watch(prefix)
-        node, fed, position = await begin(gateway, call)
-        return EventStream(node, fed, prefix, position)
+        node, fed, position, caller = await begin(gateway, call)
+        return EventStream(node, fed, prefix, position, caller)
 
     async def watch_session(gateway: Gateway, call: Call) -> Reply:
         """Stream what happens to what a session holds and waits for, until it is over."""
@@ -75,10 +75,10 @@ def watch_handlers() -> tuple[Handler, Handler]:
             lambda machine: machine.lives(session_id), session_id, nothing=False, timeout_s=call.timeout_s
         ):
             raise ProblemError("session-expired", "the session has expired or never was")
-        node, fed, position = await begin(gateway, call)
-        return SessionStream(node, fed, OfSession(session_id), position)
+        node, fed, position, caller = await begin(gateway, call)
+        return SessionStream(node, fed, OfSession(session_id), position, caller)
 
-    async def begin(gateway: Gateway, call: Call) -> tuple[NodeState, EventFeeds, Position]:
+    async def begin(gateway: Gateway, call: Call) -> tuple[NodeState, EventFeeds, Position, str]:
         """Return what a stream is made of, if this node has room for it and all that it is to tell."""
         nonlocal feeds
         node = gateway.node
@@ -86,15 +86,19 @@ def watch_handlers() -> tuple[Handler, Handler]:
         feeds = feeds or EventFeeds(node.events)
         if node.is_shutting_down:
             raise ShuttingDown("this node is stopping; ask another")
-        if feeds.is_full:
-            raise Overloaded(f"{WATCHERS_COUNT_MAX} clients watch on this node; try another one")
+        caller = gateway.principal.name
+        if feeds.is_full_for(caller):
+            raise Overloaded(
+                f"{WATCHERS_COUNT_MAX} clients watch on this node, or half as many of this caller;"
+                " try another one"
+            )
         try:
             node.events.check(position)
         except Compacted as gone:
             raise _compacted(
                 f"the events behind {cursors.of_position(position)} are not all there any more", gone.oldest
             ) from None
-        return node, feeds, position
+        return node, feeds, position, caller
 
     return watch, watch_session
 
@@ -149,11 +153,13 @@ def _compacted(detail: str, oldest: int) -> ProblemError:
 class EventStream(Reply):
     """The answer to a watch. It lasts until the client leaves, the node stops, or the client is too slow."""
 
-    def __init__(self, node: NodeState, feeds: EventFeeds, topic: Topic, position: Position) -> None:
-        """Make a stream of what happens to `topic` behind `position`."""
+    def __init__(
+        self, node: NodeState, feeds: EventFeeds, topic: Topic, position: Position, caller: str
+    ) -> None:
+        """Make a stream of what happens to `topic` behind `position`, for a caller."""
         super().__init__(b"", content_type=EVENT_STREAM, headers=_HEADERS)
         self.force_close()
-        self.topic, self.position = topic, position
+        self.topic, self.position, self.caller = topic, position, caller
         self._node, self._feeds = node, feeds
         self._log: EventLog = node.events
         self._news = asyncio.Event()
@@ -308,9 +314,11 @@ class EventStream(Reply):
 class SessionStream(EventStream):
     """The answer to the watch of a session. It ends when the session is over, and all of that is told."""
 
-    def __init__(self, node: NodeState, feeds: EventFeeds, topic: OfSession, position: Position) -> None:
-        """Make a stream of what belongs to the session of `topic` behind `position`."""
-        super().__init__(node, feeds, topic, position)
+    def __init__(
+        self, node: NodeState, feeds: EventFeeds, topic: OfSession, position: Position, caller: str
+    ) -> None:
+        """Make a stream of what belongs to the session of `topic` behind `position`, for a caller."""
+        super().__init__(node, feeds, topic, position, caller)
         self._lease_id = SessionId(topic.lease_id)
         self._last: Position | None = None
         """The place behind everything that the session did, once it is over."""
@@ -332,6 +340,8 @@ class SessionStream(EventStream):
 
     def _check(self, gateway: Gateway) -> None:
         gateway.check_session_watch()
+        if not self._node.machine.is_of(self._lease_id, gateway.principal.name):
+            raise ProblemError("session-expired", "the session has expired or never was")
 
     def _write(self, text: bytes) -> None:
         self._is_end_told = self._is_end_told or _END.search(text) is not None

@@ -19,7 +19,7 @@ async def get_audit(gateway: Gateway, call: Call) -> Reply:
     return await reads.answer(
         gateway,
         call,
-        lambda machine: machine.audit_records(name, limit=limit, behind=behind),
+        lambda machine: sight.links(gateway.rights, machine.audit_records(name, limit=limit, behind=behind)),
         views.audit_of,
         name=name,
         is_large=True,
@@ -33,7 +33,10 @@ async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
     return await reads.answer(
         gateway,
         call,
-        lambda machine: sight.own(machine.audit_records(session_id=session_id, limit=limit), asking),
+        lambda machine: sight.links(
+            gateway.rights,
+            sight.own(machine.audit_records(session_id=session_id, limit=limit), asking),
+        ),
         views.audit_of,
         name=None,  # whoever knows the id of what was theirs may know what was done with it
         is_large=True,

@@ -20,6 +20,9 @@ _SLICES_MAX: Final = 100
 _CONDITIONS: Final = {"owner", "label", "held_longer_than_ms", "no_deadline", "prefix", "after", "limit"}
 """What may be said of the holds that are to be listed, unless it is those of one session."""
 
+_UNCONDITIONAL: Final = {"prefix", "after", "limit", "consistency"}
+"""What may stand in the query of a listing of all there is, the first two empty."""
+
 _ENDED: Final = "nobody waits with this number: it was granted or has given up, or never was"
 
 
@@ -37,13 +40,15 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
             gateway,
             call,
             lambda machine: machine.holdings_of(name),
-            lambda found: _seen(gateway, _of_session(found)),
+            lambda found: _seen(gateway, _of_session(found), tells_hidden=True),
             name=None,
         )
     page = views.HoldPage((), (), after)
+    tells_hidden = not (prefix or after or call.query_values.keys() - _UNCONDITIONAL)
     for _ in range(_SLICES_MAX):
         left = limit - len(page.holds) - len(page.tickets)
-        found = await _slice(gateway, call, whose, (prefix, page.next or "", left))
+        place = (prefix, page.next or "", left)
+        found = await _slice(gateway, call, whose, place, tells_hidden=tells_hidden)
         found.holds, found.tickets = page.holds + found.holds, page.tickets + found.tickets
         if isinstance(page.hidden, int):
             found.hidden = page.hidden + (found.hidden if isinstance(found.hidden, int) else 0)
@@ -54,11 +59,13 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
     return Reply(answers.encode(page))
 
 
-async def _slice(gateway: Gateway, call: Call, whose: Whose, page: tuple[str, str, int]) -> views.HoldPage:
+async def _slice(
+    gateway: Gateway, call: Call, whose: Whose, page: tuple[str, str, int], *, tells_hidden: bool
+) -> views.HoldPage:
     """Return one page as a new read, in its own turn, so that the loop of this node is free before it."""
     view = await gateway.view(
         lambda machine: listings.holdings(machine.state, whose, *page),
-        lambda found: _seen(gateway, views.holds_of(found)),
+        lambda found: _seen(gateway, views.holds_of(found), tells_hidden=tells_hidden),
         call.timeout_s,
         name=None,
         is_stale=schema.is_stale(call),
@@ -68,8 +75,8 @@ async def _slice(gateway: Gateway, call: Call, whose: Whose, page: tuple[str, st
     return view
 
 
-def _seen(gateway: Gateway, page: views.HoldPage) -> views.HoldPage:
-    sight.holdings(gateway.rights, page)
+def _seen(gateway: Gateway, page: views.HoldPage, *, tells_hidden: bool) -> views.HoldPage:
+    sight.holdings(gateway.rights, page, tells_hidden=tells_hidden)
     return page
 
 

@@ -15,7 +15,7 @@ CANARY = "hft_canaryCANARYcanaryCANARYcanaryCANARY"
 
 def one(rest: str) -> Line:
     """Return the only line of a file."""
-    (line,) = token_lines.parse(f"worker {rest}".encode())
+    (line,) = token_lines.parse(f"worker {rest}\n".encode())
     return line
 
 
@@ -39,11 +39,20 @@ def test_a_line_is_a_principal() -> None:
     assert line.ends_at_s is None
 
 
+@pytest.mark.parametrize("cut", [1, 12, 30])
+def test_a_file_that_was_cut_is_refused(cut: int) -> None:
+    """A line that lacks its end lacks exceptions, or its last day: it would give more than the whole one."""
+    whole = f"a {HASH} read,acquire@jobs none@jobs/payroll until=2030-01-01\n"
+    assert len(token_lines.parse(whole.encode())) == 1
+    assert "half written" in wrong(whole[:-cut]) or "until" in wrong(whole[:-cut])
+    assert "half written" in wrong(f"a {HASH} read,acquire")
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_files_of_other_systems_are_read(mark: bytes, end: str) -> None:
-    """With CRLF, with a byte order mark, with empty lines, comments and tabs, without an end of line."""
-    text = end.join(["# who", "", f"a {HASH} read", f"\tb\t{OTHER}  acquire@x%20y%25 "])
+    """With CRLF, with a byte order mark, with empty lines, comments and tabs."""
+    text = end.join(["# who", "", f"a {HASH} read", f"\tb\t{OTHER}  acquire@x%20y%25 ", ""])
     first, second = token_lines.parse(mark + text.encode())
     assert (first.name, second.name) == ("a", "b")
     assert second.rights == {"x y%": {Right.ACQUIRE}}
@@ -158,7 +167,7 @@ ON_NAMES = st.frozensets(st.sampled_from([Right.READ, Right.ACQUIRE, Right.FORCE
 )
 def test_what_is_written_is_read(line: Line) -> None:
     """Whatever stands in names of prefixes and certificates."""
-    assert token_lines.parse(token_lines.written(line).encode()) == (line,)
+    assert token_lines.parse(f"{token_lines.written(line)}\n".encode()) == (line,)
 
 
 def test_a_line_does_not_show_its_hash() -> None:

@@ -57,6 +57,31 @@ def test_new_files_are_taken(certificates: Certificates, caplog: pytest.LogCaptu
     assert "event=tls-read" in caplog.text
 
 
+def test_what_a_list_has_lost_counts_until_the_next_look(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who writes it anew empties it first; one that stays as it is counts, at once if somebody asks."""
+    path = certificates.directory / "revoked"
+    path.write_text("A1\nB2\n")
+    watch = TlsWatch(certificates.files(wants_clients=True)._replace(revoked=path))
+
+    def counts() -> set[int]:
+        return set(watch.door._revoked)
+
+    path.write_text("")
+    watch.look()
+    assert counts() == {0xA1, 0xB2}
+    assert "event=tls-revoked-shorter" in caplog.text
+    path.write_text("A1\nC3\n")
+    watch.look()
+    assert counts() == {0xA1, 0xB2, 0xC3}, "what is new counts at once"
+    watch.look()
+    assert counts() == {0xA1, 0xC3}
+    path.write_text("")
+    watch.look(is_asked=True)
+    assert counts() == set()
+
+
 def test_the_list_of_what_is_revoked_is_read_again(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:

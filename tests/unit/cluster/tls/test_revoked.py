@@ -24,7 +24,7 @@ def test_a_serial_number_is_written_in_many_ways(tmp_path: Path) -> None:
     for line in lines:
         assert listed(tmp_path, b"# those that were lost\n\n" + line + b"\n") == {0xAB1}
     assert listed(tmp_path, b"\xef\xbb\xbf0AB1\r\n") == {0xAB1}, "some editors begin a file with a mark"
-    assert listed(tmp_path, b"1\n2\nserial=" + b"F" * 40) == {1, 2, (1 << 160) - 1}
+    assert listed(tmp_path, b"1\n2\nserial=" + b"F" * 40 + b"\n") == {1, 2, (1 << 160) - 1}
 
 
 def test_nothing_may_be_listed(tmp_path: Path) -> None:
@@ -71,3 +71,10 @@ def test_what_openssl_prints_is_taken(tmp_path: Path) -> None:
         line = subprocess.run(command, capture_output=True, check=True).stdout
         assert listed(tmp_path, line) == {pair.serial}
     assert revoked.serial_of({}) == -1
+
+
+@pytest.mark.parametrize("content", [b"1\n2", b"# none\n1", b"AB1"])
+def test_a_file_that_was_cut_is_no_list(tmp_path: Path, content: bytes) -> None:
+    """A last line without an end may be half of one, and more may be missing: the list before it counts."""
+    with pytest.raises(TlsUnusable, match="half written"):
+        listed(tmp_path, content)

@@ -54,8 +54,8 @@ def ids(text: bytes) -> list[str]:
 class Client:
     """A watcher. `is_slow` means that it cannot take more."""
 
-    def __init__(self, topic: Topic, since: int = 0) -> None:
-        self.topic, self.position = topic, Position.behind(since)
+    def __init__(self, topic: Topic, since: int = 0, caller: str = "") -> None:
+        self.topic, self.position, self.caller = topic, Position.behind(since), caller
         self.got: list[bytes] = []
         self.cuts: list[Cut] = []
         self.is_slow = False
@@ -560,15 +560,27 @@ async def test_a_stopping_node_cuts_everybody() -> None:
 
 
 async def test_there_is_a_largest_number_of_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The feeds say when they are full, and have room again when a watcher leaves."""
-    monkeypatch.setattr(event_feeds, "WATCHERS_COUNT_MAX", 2)
+    """The feeds say when they are full, also for one principal, and have room again when a watcher leaves."""
+    monkeypatch.setattr(event_feeds, "WATCHERS_COUNT_MAX", 4)
     feeds = EventFeeds(EventLog(asyncio.get_running_loop()))
-    one = fed(feeds, "")
-    full = [feeds.is_full]
-    fed(feeds, "")
-    full.append(feeds.is_full)
-    feeds.remove(one)
-    assert [*full, feeds.is_full] == [False, True, False]
+
+    def full() -> list[bool]:
+        return [feeds.is_full_for(caller) for caller in ("bob", "boss", "")]
+
+    bobs = [Client("", caller="bob") for _ in range(2)]
+    for client in bobs:
+        assert full() == [False, False, False]
+        feeds.add(client)
+    assert full() == [True, False, False]
+    others = [Client("") for _ in range(2)]
+    for client in others:
+        feeds.add(client)
+    assert full() == [True, True, True]
+    feeds.remove(bobs[0])
+    assert full() == [False, False, False]
+    for client in (bobs[1], *others):
+        feeds.remove(client)
+    assert not feeds._counts["bob"]
 
 
 async def test_sessions_are_fed_beside_prefixes() -> None:

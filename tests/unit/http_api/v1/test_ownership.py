@@ -6,9 +6,17 @@ from typing import Any
 import aiohttp
 import pytest
 
+from api.gateway import Gateway
+from api.problems import ProblemError
 from api.requests.stream import VERSION
+from api.rights import EVERYTHING, Principal
+from cluster.observing.event_log import Position
 from holdfast import wire
+from http_api.v1.event_feeds import EventFeeds
+from http_api.v1.event_text import OfSession
 from http_api.v1.stream import EXPIRED, JSON
+from http_api.v1.watch import SessionStream
+from lockstate.ids import SessionId
 from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
 
@@ -98,6 +106,22 @@ async def test_the_audit_of_the_session_of_another() -> None:
             events = (await by(served, "ann", "GET", path)).body["events"]
             assert {event["principal"] for event in events} == {"ann"}
             await by(served, "ann", "DELETE", f"/v1/sessions/{session}")
+
+
+async def test_a_watch_of_a_session_ends_when_its_token_is_somebody_elses() -> None:
+    """Also one that is open: what the session does is not told to another principal."""
+    async with serving(tokens=LINES) as served:
+        session_id = SessionId(await opened(served, "ann"))
+        feeds = EventFeeds(served.node.events)
+        stream = SessionStream(served.node, feeds, OfSession(session_id), Position(0), "ann")
+
+        def check(name: str) -> None:
+            principal = Principal(name, EVERYTHING)
+            stream._check(Gateway(served.node, principal))
+
+        check("ann")
+        with pytest.raises(ProblemError, match="never was"):
+            check("carol")
 
 
 async def test_request_ids_are_each_ones_own() -> None:

@@ -63,7 +63,12 @@ def _reads(path: str, body: dict[str, Any] | None = None) -> Case:
 
 
 def _lists(path: str) -> Case:
-    """Return a listing, which leaves out what may not be read, or all that it has found."""
+    """Return a listing of names, which leaves out what may not be read."""
+    return Case(f"{path}?prefix=NAME", None, READ_HERE, READ_ALL)
+
+
+def _lists_holds(path: str) -> Case:
+    """Return a listing that leaves out what may not be read, or all that it has found."""
     return Case(f"{path}?prefix=NAME", None, READ_HERE, READ_HERE)
 
 
@@ -112,7 +117,7 @@ CASES: dict[str, Case] = {
     ),
     f"GET {wire.LOCK}": _reads("/v1/locks/NAME"),
     f"GET {wire.LOCKS}": _lists(wire.LOCKS),
-    f"GET {wire.HOLDS}": _lists(wire.HOLDS),
+    f"GET {wire.HOLDS}": _lists_holds(wire.HOLDS),
     f"GET {wire.TICKET}": Case("/v1/tickets/99", None, READ_HERE, READ_HERE),
     f"POST {wire.SEMAPHORE_ACQUIRE}": _acquires(wire.SEMAPHORE_ACQUIRE, name="NAME", limit=9, ttl_ms=60_000),
     f"POST {wire.SEMAPHORE_RENEW}": _by_id(wire.SEMAPHORE_RENEW, **_HOLD),
@@ -146,7 +151,7 @@ CASES: dict[str, Case] = {
     f"GET {wire.CELLS}": _lists(wire.CELLS),
     f"GET {wire.AUDIT}": _reads(f"{wire.AUDIT}?name=NAME"),
     f"GET {wire.REFUSALS}": Case(wire.REFUSALS, None, _ADMIN, _ADMIN),
-    f"GET {wire.NAMESPACES}": Case(f"{wire.NAMESPACES}?prefix=NAME", None, _SEES, _SEES),
+    f"GET {wire.NAMESPACES}": Case(f"{wire.NAMESPACES}?prefix=NAME", None, _SEES, {*READ_ALL, *_ADMIN}),
     f"PUT {wire.NAMESPACE}": Case("/v1/namespaces/NAME", {"holds": 1}, {*_ADMIN, "tenant"}, _ADMIN),
     f"DELETE {wire.NAMESPACE}": Case("/v1/namespaces/NAME", None, {*_ADMIN, "tenant"}, _ADMIN),
     f"GET {wire.WATCH}": _reads(f"{wire.WATCH}?prefix=NAME&since=x"),

@@ -2,11 +2,17 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from api import rights_needed
+from api.problems import ProblemError
+from api.rights import Rights
 from holdfast import wire
+from holdfast.token_lines import Right
 from lockstate import limits
+from lockstate.commands import DeleteCells
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line, until
 
 ALL, ME = "a" * 40, "m" * 40
@@ -90,6 +96,62 @@ async def test_one_page_counts_what_it_leaves_out() -> None:
             assert got.body["hidden"] == expected, path
             got = await call(served, ME, "GET", f"{path}?prefix=b/")
             assert "hidden" not in got.body, path
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_nothing_tells_whether_a_hidden_name_is_there(path: str) -> None:
+    """Neither a prefix nor a place to begin at: names would be spelled out letter by letter."""
+    async with serving(tokens=LINES) as served:
+        await fill(served)
+
+        async def asked(query: str) -> tuple[int, Any, Any, str]:
+            got = await call(served, ME, "GET", f"{path}?{query}")
+            row = got.body.get(LISTS[path][0])
+            return got.status, row, got.body.get("hidden"), str(got.body.get("detail"))
+
+        for there, nowhere in (("a/1", "a/9"), ("d/1", "d/9")):
+            answers = [await asked(f"prefix={prefix}") for prefix in (there, nowhere)]
+            assert answers[0][:3] == answers[1][:3]
+            assert answers[0][3].replace(there, nowhere) == answers[1][3]
+        for query in ("prefix=d", "after=a/2", "prefix=d&after=a", "prefix=d/e/"):
+            assert (await asked(query))[2] is None, query
+        for query in ("owner=boss", "held_longer_than_ms=0", "label=a:b") if path == wire.HOLDS else ():
+            assert (await asked(query))[2] is None, query
+
+
+async def test_a_prefix_that_ends_within_a_character_is_no_way_around_a_right() -> None:
+    """Neither to read nor to delete what an exception is about: keys are compared as bytes."""
+    key = "b/\u00e9t\u00e9/x"
+    lines = token_line("all", ALL, "read,acquire") + token_line(
+        "me", ME, "read,acquire@b none@b/%C3%A9t%C3%A9"
+    )
+    async with serving(tokens=lines) as served:
+        await call(served, ALL, "PUT", f"/v1/cells/{quote(key)}", {"value": "v"})
+        for start in ("b/", "b/%C3", "b/%C3%A9", "b/%C3%A9t"):
+            got = await call(served, ME, "GET", f"{wire.CELLS}?prefix={start}")
+            assert not got.body.get("cells"), start
+            got = await call(served, ME, "DELETE", f"{wire.CELLS}?prefix={start}")
+            assert got.status == (400 if start == "b/%C3" else 403), start
+        for whole in (b"b/", b"b/\xc3", b"b/\xc3\xa9", b"b/\xc3\xa9t\xc3"):
+            rights = Rights({"": frozenset(), "b": frozenset(Right), "b/\u00e9t\u00e9": frozenset()})
+            with pytest.raises(ProblemError, match="acquire"):
+                rights_needed.check_command(rights, DeleteCells(whole, is_prefix=True))
+        assert (await call(served, ALL, "GET", f"/v1/cells/{quote(key)}")).status == 200
+
+
+async def test_hashes_are_for_who_may_read_everything() -> None:
+    """That of a hidden record stands in the next one, and would tell whether a guess at its name is right."""
+    async with serving(tokens=LINES) as served:
+        await post(served, wire.LOCK_ACQUIRE, name="a/1", ttl_ms=60_000)
+        granted = await post(served, wire.LOCK_ACQUIRE, ME, name="b/1", ttl_ms=60_000)
+        await post(served, wire.LOCK_RELEASE, ME, hold_id=granted.body["hold_id"])
+        paths = (wire.AUDIT, f"{wire.AUDIT}?name=b/1")
+        for path in paths:
+            mine = (await call(served, ME, "GET", path)).body["events"]
+            assert [row.get("name") for row in mine] == ["b/1", "b/1"]
+            assert all(row["number"] and not row.keys() & {"hash", "previous", "chain"} for row in mine)
+            all_of_it = (await call(served, ALL, "GET", path)).body["events"]
+            assert all("hash" in row for row in all_of_it[-1:])
 
 
 async def test_a_page_of_nothing_but_hidden_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,26 @@ async def test_a_wrong_message_ends_the_stream_with_a_reason(
         assert closed.value.code in (stream.INVALID, stream.FLOW_CONTROL)
         async with served.again(client) as again:
             assert (await again.acquire("a"))[0] == GRANTED
+
+
+async def test_what_a_client_sent_does_not_get_into_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a secret in the wrong place, or very long; streams that end so have few lines a minute."""
+    monkeypatch.setattr(stream, "LINES_A_MINUTE", 2)
+    caplog.set_level(logging.INFO)
+    secret = "c" * 32
+    async with streamed(tmp_path) as served:
+        for text in (secret, "x" + "\u00e9" * 5_000, secret, secret):
+            async with served.stream() as client:
+                client.send([2, 1, [], 0, [[4, "a", text, "", "", "", 1]]])
+                with pytest.raises(Closed, match="not a message") as closed:
+                    await client.receive()
+                assert closed.value.code == stream.INVALID
+    lines = [line for line in caplog.text.splitlines() if "event=stream-closed" in line]
+    assert [line.rpartition(" ")[2] for line in lines] == [f"code={stream.INVALID}"] * 2
+    assert secret not in caplog.text
+    assert "\u00e9" not in caplog.text
 
 
 @pytest.mark.parametrize("is_first", [False, True])
