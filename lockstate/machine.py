@@ -81,7 +81,7 @@ from lockstate.owners import order_in
 from lockstate.pleas import Pleas
 from lockstate.principals import NOBODY, lease_id_of
 from lockstate.records import RequestKey, Ticket
-from lockstate.requests import Remembered, content_digest, key_of, request_key
+from lockstate.requests import Remembered, content_digest, key_of, older_form, request_key
 from lockstate.results import (
     BatchOutcome,
     CellsDeleted,
@@ -117,7 +117,7 @@ from lockstate.several import Several
 from lockstate.state import State
 from lockstate.transactions import Transactions
 from lockstate.values import Values
-from lockstate.versions import RULES, RULES_BOUNDED, RULES_EXPLICIT
+from lockstate.versions import RULES, RULES_BOUNDED, RULES_EXPLICIT, RULES_WHOLE
 from lockstate.waits import Waits
 
 _NO_OUTCOME: Final = frozenset(
@@ -508,6 +508,7 @@ class LockMachine:
             key = self._own_key(key, digest)
         remembered = requests.get(key)
         if remembered is not None:
+            digest = self._as_asked_first(remembered, command, digest)
             if self.state.rules >= RULES_EXPLICIT and remembered.digest == digest:
                 self._repeated.append(seq)
             return self._repeat(remembered, digest, command, key)
@@ -519,6 +520,17 @@ class LockMachine:
             if self.state.principals.asking:
                 requests.note_asker(key)
         return result
+
+    def _as_asked_first(self, remembered: Remembered, command: Command, digest: bytes) -> bytes:
+        """Return the digest of a command, by rules 9 that of its older form if that was asked first.
+
+        A client may repeat, through a node that knows more words, what another node has said with older ones.
+        """
+        if digest == remembered.digest or self.state.rules < RULES_WHOLE:
+            return digest
+        older = older_form(command)
+        is_same = older is not None and content_digest(older) == remembered.digest
+        return remembered.digest if is_same else digest
 
     def _is_to_be_tried_again(self, result: Result) -> bool:
         """Whether a repetition of a request is tried, for the first attempt changed nothing.

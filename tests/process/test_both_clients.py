@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from scripts.local_cluster import LocalCluster
+from tests.process.history_checkers import BROKEN
 from tests.process.nodes import DEADLINE_S, bring_all_back, node_ids, slow, urls
 from tests.support.both_clients import KINDS, WAYS, client_of, is_streaming
 
@@ -68,7 +69,7 @@ async def test_tasks_and_threads_exclude_each_other_under_kills(cluster: LocalCl
                 inside.append(worker)
                 tokens.append(hold.token)
                 await asyncio.sleep(0)
-                assert inside == [worker]
+                assert inside == [worker], f"{BROKEN} {inside} at a time"
                 inside.remove(worker)
 
     async def disturb() -> None:
@@ -87,7 +88,7 @@ async def test_tasks_and_threads_exclude_each_other_under_kills(cluster: LocalCl
                 group.create_task(work(worker, client))
             group.create_task(disturb())
     assert len(tokens) == CYCLES * len(workers)
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), f"{BROKEN} tokens do not rise"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ async def test_a_busy_client_does_all_once_while_each_node_fails(
         last = 0
         while not is_over.is_set():
             async with client.lock(name, ttl=60) as hold:
-                assert hold.token > last
+                assert hold.token > last, f"{BROKEN} token {hold.token} came after {last}"
                 last = hold.token
                 await hold.renew()
             cycles[name] += 1

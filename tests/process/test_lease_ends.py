@@ -6,6 +6,7 @@ import statistics
 import pytest
 
 from scripts.local_cluster import LocalCluster
+from tests.process.history_checkers import BROKEN
 from tests.process.nodes import Http, http_to, node_ids
 
 pytestmark = pytest.mark.process
@@ -24,7 +25,7 @@ async def free_after_ms(http: Http, holder_node: str, waiter_node: str, name: st
     waited = await http.acquire(waiter_node, name, wait_ms=10_000)
     took_ms = (loop.time() - began_s) * 1000
     assert waited.status == 200
-    assert waited.body["token"] > held.body["token"]
+    assert waited.body["token"] > held.body["token"], f"{BROKEN} the second token is no higher"
     return took_ms
 
 
@@ -41,7 +42,8 @@ async def ends_after_ms(cluster: LocalCluster) -> list[float]:
 
 async def test_no_lease_ends_early(cluster: LocalCluster) -> None:
     """A lock with a lease of 200 ms is never another's before."""
-    assert min(await ends_after_ms(cluster)) >= TTL_MS
+    took_ms = await ends_after_ms(cluster)
+    assert min(took_ms) >= TTL_MS, f"{BROKEN} a lease ended early: {took_ms}"
 
 
 @pytest.mark.timed

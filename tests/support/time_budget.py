@@ -14,8 +14,6 @@ import pytest
 
 NOT_RUN: Final = pytest.StashKey[Counter[str]]()
 """How many tests of each file were not run."""
-BEGUN: Final = pytest.StashKey[bool]()
-"""Is in the stash of each test that was begun."""
 SHARE_MIN: Final = 1 / 3
 """The share of tests that has to run."""
 
@@ -40,15 +38,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave a test out when the time is over, before anything of it is set up.
-
-    One that failed and is tried again has begun: left out now, it would be none that failed.
-    """
+    """Leave a test out when the time is over, before anything of it is set up."""
     not_after_s = item.config.getoption("--not-after")
-    if BEGUN not in item.stash and not_after_s is not None and time.time() > not_after_s:
+    if not_after_s is not None and time.time() > not_after_s:
         item.config.stash[NOT_RUN][item.location[0]] += 1
         pytest.skip("no time is left")
-    item.stash[BEGUN] = True
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -18,10 +18,11 @@ from lockstate.commands import (
     RenewOf,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.kinds import HoldKind
 from lockstate.modes import Mode
 from lockstate.results import ForceReleased, Granted, Queued, Reason, Refused, Released, Renewed, Result
+from lockstate.versions import RULES_WHOLE
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 LOCK, SEMAPHORE, ELECTION = HoldKind
@@ -107,6 +108,28 @@ def test_what_rules_without_re_entrancy_take_of_it() -> None:
     assert requests.older_form(renews) == Acquire(*asked, ttl_ms=50)
     assert requests.older_form(msgspec.structs.replace(renews, if_held=IfHeld.COUNT)) is None
     assert requests.older_form(AcquireAs(*asked, ttl_ms=50, if_held=IfHeld.RENEW)) is None
+
+
+@pytest.mark.parametrize("moved_to", [RULES_WHOLE, RULES_WHOLE - 1])
+def test_a_renewing_acquire_repeated_after_the_rules_moved(moved_to: int) -> None:
+    """It was asked without that word first: by rules 9 it is the same request, before it was not."""
+    driver = MachineDriver()
+    driver.open("ann", ttl_ms=5000)
+    driver.machine.state.rules = moved_to
+    request_id, first_hold = "r" * 16, HoldId("1" * 32)
+    fields = {"session_id": SessionId("ann"), "request_id": request_id}
+    first = driver.run(Acquire("a", Mode.EXCLUSIVE, first_hold, AttemptId("1" * 32), **fields))
+    again = driver.run(
+        AcquireIf("a", Mode.EXCLUSIVE, HoldId("2" * 32), AttemptId("2" * 32), **fields, if_held=IfHeld.RENEW)
+    )
+    if moved_to == RULES_WHOLE:
+        assert expect(Granted, again).hold_id == expect(Granted, first).hold_id == first_hold
+    else:
+        assert reason(again) is Reason.INVALID_REQUEST
+    counts = driver.run(
+        AcquireIf("a", Mode.EXCLUSIVE, HoldId("3" * 32), AttemptId("3" * 32), **fields, if_held=IfHeld.COUNT)
+    )
+    assert reason(counts) is Reason.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("command", [ForceEnd("a", "why", kind=SEMAPHORE), ForceEnd("a", "why", token=1)])

@@ -4,6 +4,7 @@ A loop shows as the lines of its body, one inside a comprehension as well. What 
 copy a dictionary, to sort) does not show: see `test_effort`.
 """
 
+import gc
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -38,9 +39,14 @@ class Meter:
             return trace
 
         def apply() -> None:
+            # Others may have callbacks of the collector that are Python, too.
+            gc.disable()
             sys.settrace(trace)
-            self._apply(entry)
-            sys.settrace(None)
+            try:
+                self._apply(entry)
+            finally:
+                sys.settrace(None)
+                gc.enable()
 
         # In a thread of its own, so that whoever traces the tests is not disturbed.
         with ThreadPoolExecutor(1) as thread:
