@@ -160,7 +160,7 @@ async def test_holds_and_waits_over_leader_loss(patient: LocalCluster) -> None:
         assert (served.status, served.body["permits"], served.body["available"]) == (200, 4, 1)
         granted = [three, two, several, tree, writer, reader, up.body, after_up.body, served.body]
         tokens = [item["token"] for item in granted]
-        assert tokens == sorted(set(tokens))
+        assert tokens == sorted(set(tokens)), f"{history_checkers.BROKEN} tokens do not rise: {tokens}"
 
         below = await http.acquire(other, "loss/tree/x/y")
         assert (below.status, below.code) == (409, "lock-held")
@@ -208,7 +208,9 @@ async def test_election_over_leader_loss(patient: LocalCluster) -> None:
         is_over.set()
         await keeping
         elected = await next_one
-        assert elected["token"] > won["token"]
+        assert elected["token"] > won["token"], (
+            f"{history_checkers.BROKEN} a later leader has no higher token"
+        )
         assert (await read(http, one, election))["leader"]["value"] == "second"
         gone = await http.call(one, "POST", wire.ELECTION_PROCLAIM, {"hold_id": won["hold_id"], "value": "x"})
         assert (gone.status, gone.code) == (410, "lease-expired")

@@ -1,5 +1,7 @@
 """Commands that name a kind: the wrong one is told, and force ends holds of any kind."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -117,7 +119,7 @@ def test_a_renewing_acquire_repeated_after_the_rules_moved(moved_to: int) -> Non
     driver.open("ann", ttl_ms=5000)
     driver.machine.state.rules = moved_to
     request_id, first_hold = "r" * 16, HoldId("1" * 32)
-    fields = {"session_id": SessionId("ann"), "request_id": request_id}
+    fields: dict[str, Any] = {"session_id": SessionId("ann"), "request_id": request_id}
     first = driver.run(Acquire("a", Mode.EXCLUSIVE, first_hold, AttemptId("1" * 32), **fields))
     again = driver.run(
         AcquireIf("a", Mode.EXCLUSIVE, HoldId("2" * 32), AttemptId("2" * 32), **fields, if_held=IfHeld.RENEW)
