@@ -41,6 +41,7 @@ TRIES_COUNT_MAX: Final = 10
 WARM_UP_COUNT: Final = 20
 """Requests before the first that is counted."""
 TIMEOUT_S: Final = 20.0
+HELD_S: Final = 2.0
 QUIET_S: Final = 0.005
 """The nodes are idle when they have called nothing for so long."""
 LOCK: Final = "traces/of-one-acquire"
@@ -89,15 +90,26 @@ class PausableLoop(uvloop.Loop):
 
     @contextmanager
     def holding_timers(self) -> Iterator[None]:
-        """Let no timer fire here; afterwards those that were due do."""
+        """Let no timer fire here; afterwards those that were due do.
+
+        For `HELD_S` at most: a request may need one, to be sent again to a node that leads by then. Raises
+        DisturbedError if it took as long.
+        """
         self._is_holding = True
+        let_go = super().call_later(HELD_S, self._let_go)
         try:
             yield
+            if not self._is_holding:
+                raise DisturbedError(f"the request took longer than {HELD_S:.0f} s")
         finally:
-            self._is_holding = False
-            held, self._held = self._held, []
-            for fire in held:
-                self.call_soon(fire)
+            let_go.cancel()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._is_holding = False
+        held, self._held = self._held, []
+        for fire in held:
+            self.call_soon(fire)
 
     def call_later(  # type: ignore[override]  # the stub's signature cannot be written on Python 3.11
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None

@@ -85,6 +85,22 @@ async def test_a_request_with_a_heartbeat_in_it_is_not_counted(
             await trace_request.trace_undisturbed(unused, unused, unused)
 
 
+def test_timers_are_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that waits for one is answered a little later, and not counted."""
+    monkeypatch.setattr(trace_request, "HELD_S", 0.05)
+
+    async def wait(seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, trace_request.PausableLoop)
+        with loop.holding_timers():
+            await asyncio.sleep(seconds)
+
+    with asyncio.Runner(loop_factory=trace_request.PausableLoop) as runner:
+        runner.run(wait(0))
+        with pytest.raises(trace_request.DisturbedError, match="took longer"):
+            runner.run(wait(0.01))
+
+
 @pytest.mark.parametrize("flags", [(), ("--http",)], ids=["node", "http"])
 def test_a_whole_run_reports_its_figures(flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """Three nodes start, one acquire is counted, and each of its figures is above zero."""
