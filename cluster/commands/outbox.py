@@ -7,8 +7,8 @@ applied already (see lockstate.commands.Batch).
 
 A command gets its number at once, unless it makes all nodes do much (`loads`) and as much of this node's is
 under way already: then it waits for its turn (`fair_queue`), and so does what comes behind it in its lane.
-If others came meanwhile, it counts as under way for as long again once it has its outcome: they have half of
-all time then, and not only what is left between two such commands.
+If others came meanwhile, it counts as under way for twice as long once it has its outcome: they have two
+thirds of all time then, and not only what is left between two such commands.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ QUEUE_BYTES_MAX: Final = 16 << 20
 """Above either, nothing more may wait for its turn: there must be room for what need not."""
 UNDER_WAY_LOAD_MAX: Final = 2500
 """Load that has numbers and no outcome yet (`loads`); what comes alone may have more. It is one entry's."""
+REST_FACTOR: Final = 2
+"""For so many times as long as it was under way load counts after its outcome."""
 REST_S_MAX: Final = 0.05
 """Seconds for which load counts after its outcome, at most: a command that took longer was disturbed."""
 SEND_BYTES_MAX: Final = 1 << 20
@@ -282,7 +284,7 @@ class Outbox:
 
     def _rest_of(self, pending: Pending) -> None:
         """Count a load no more: at once, or after a rest if others came while it was under way."""
-        rest_s = min(self._loop.time() - pending.since_s, REST_S_MAX)
+        rest_s = min(REST_FACTOR * (self._loop.time() - pending.since_s), REST_S_MAX)
         if rest_s > 0 and pending.light_before < self._light_count:
             self.later(rest_s, lambda: self._rested(pending.load))
         else:

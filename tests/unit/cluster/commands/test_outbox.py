@@ -324,8 +324,8 @@ async def test_what_has_a_load_waits_for_what_is_under_way() -> None:
 
 
 async def test_load_rests_if_others_came_meanwhile() -> None:
-    """For as long as it was under way, and not for ever; who is alone need not wait."""
-    for others, was_s, rest_s in ((0, 0.02, 0), (1, 0.02, 0.02), (1, 2.0, outbox_module.REST_S_MAX)):
+    """For twice as long as it was under way, and not for ever; who is alone need not wait."""
+    for others, was_s, rest_s in ((0, 0.02, 0), (1, 0.02, 0.04), (1, 2.0, outbox_module.REST_S_MAX)):
         outbox, loop = new_outbox()
         told: list[int] = []
         outbox.on_rested = lambda outbox=outbox, told=told: told.append(len(outbox.take().seqs))  # type: ignore[misc]
