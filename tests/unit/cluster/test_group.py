@@ -797,3 +797,22 @@ async def test_the_leader_makes_the_bound_of_the_smallest_node_that_of_the_state
         assert answer.result.reason is Reason.OVERLOADED
         answer = await group.requests.submit(CloseSession(SessionId("s1")), DEADLINE_S)
         assert isinstance(answer.result, SessionClosed)
+
+
+async def test_a_node_says_whether_anybody_waits_for_news(tmp_path: Path) -> None:
+    """A client with a command under way or in a queue, and who watches: for them a commit is told at once."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        assert group._may_wait()
+        pending = group.outbox.submit(codec.encode_command(OPEN), DEADLINE_S)
+        assert not group._may_wait()
+        group.request_flush()
+        await pending.future
+        assert group._may_wait()
+        wait = group.waiters.add(HoldId("h"))
+        assert not group._may_wait()
+        wait.cancel()
+        await settle()
+        assert group._may_wait()
+        group.events.watchers += 1
+        assert not group._may_wait()
