@@ -77,7 +77,7 @@ def _line(arguments: argparse.Namespace, token: str) -> str:
     if any(not word or any(character.isspace() for character in word) for word in words):
         raise ValueError("no word may be empty or have white space in it: %20 stands for a space")
     try:
-        (line,) = token_lines.parse(" ".join(words).encode())
+        (line,) = token_lines.parse(f"{' '.join(words)}\n".encode())
     except LinesWrong as error:
         raise ValueError(str(error).removeprefix("line 1: ")) from None
     return token_lines.written(line)

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from api import answers, cells, cursors, views
 from cluster.observing.event_log import AnyEvent, Block, Position, numbered, revision_of
-from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, Event, EventKind, HoldKind
 
 PIECE_COUNT_MAX: Final = 4_000
@@ -20,7 +19,7 @@ _COMMON: Final = (
     b'event: %b\ndata: {"revision":%%d,"event":"%b","kind":"lock","name":%%b,"mode":"%b","scope":"%b"'
     b',"owner":%%b,"token":%%d,"reason":"","at_ms":%%d,"lasted_ms":%%d}\n\n'
 )
-_TEMPLATES: Final[dict[tuple[EventKind, Mode, Scope], bytes]] = {}
+_TEMPLATES: Final[dict[tuple[str, str, str], bytes]] = {}
 """By kind, mode and scope, how one of those looks, in which the rest is filled in."""
 
 

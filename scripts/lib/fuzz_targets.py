@@ -119,7 +119,7 @@ def _stream_message(message: Message) -> None:
 def _tokens(data: bytes) -> None:
     """Read a tokens file; each line that was read can be written and means the same."""
     for line in token_lines.parse(data):
-        assert token_lines.parse(token_lines.written(line).encode()) == (line,)
+        assert token_lines.parse(f"{token_lines.written(line)}\n".encode()) == (line,)
 
 
 def _histories() -> Iterable[bytes]:
