@@ -158,9 +158,11 @@ def _counted(show: Callable[[Any], R], *, tells_hidden: bool) -> Callable[[tuple
 
 
 def _nothing_seen(looked: int) -> ProblemError:
+    """Return the refusal of a page of `looked` names, none of which may be read; 0 if that is not told."""
+    names = f"{looked} names" if looked else "names"
     return ProblemError(
         "forbidden",
-        f"prefix: the caller may read none of the {looked} names that come next: name a prefix that it may"
+        f"prefix: the caller may read none of the {names} that come next: name a prefix that it may"
         f" read (right {Right.READ})",
     )
 
