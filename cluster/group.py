@@ -521,11 +521,11 @@ class Group:
             self._resend()
             self._wake_observers()
 
-    def peer_down(self, peer_id: str) -> None:
-        """Record that a peer cannot be reached. It will send again what is not proposed yet."""
+    def peer_down(self, peer_id: str, *, is_replaced: bool = False) -> None:
+        """Record that the connection with a peer has ended: it sends again what is not proposed yet."""
         self._batcher.drop_from(peer_id)
         self._abandoned.lost(peer_id)
-        self.loop.peer_down(peer_id)
+        self.loop.peer_down(peer_id, is_replaced=is_replaced)
 
     def _founded(self, founding: Founding) -> None:
         """Take part from now on: the cluster of this node is founded."""

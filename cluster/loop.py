@@ -148,13 +148,17 @@ class Loop:
 
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached."""
-        self.run(self._replica.peer_up, peer_id)
+        self.run(self._peer_up, peer_id)
 
-    def peer_down(self, peer_id: str) -> None:
-        """Record that a peer cannot be reached; promises to it are dropped."""
+    def _peer_up(self, peer_id: str) -> None:
+        if self._replica.peer_up(peer_id):
+            self.request_tick()
+
+    def peer_down(self, peer_id: str, *, is_replaced: bool = False) -> None:
+        """Record that the connection with a peer has ended; promises to it are dropped."""
         self._promises = [promise for promise in self._promises if promise[0] != peer_id]
         self._present_promises = [promise for promise in self._present_promises if promise[0] != peer_id]
-        self.run(self._replica.peer_down, peer_id)
+        self.run(self._replica.peer_down, peer_id, is_replaced=is_replaced)
 
     def request_tick(self) -> None:
         """Tick at the end of this run of the event loop."""

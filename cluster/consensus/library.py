@@ -571,8 +571,13 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         self.observe()
 
     def connect(self, peer_id: str) -> None:
-        """Record that a peer can be reached."""
+        """Record that a peer can be reached. A leader is heard of with the next tick.
+
+        What was on its way when the connection before broke may be lost, an entry or its acknowledgement:
+        until the next heartbeat nobody would find out.
+        """
         self._SyncObj__onNodeConnected(self._peers[peer_id])
+        self._next_heartbeat_s = 0.0
 
     def disconnect(self, peer_id: str) -> None:
         """Record that a peer cannot be reached."""

@@ -79,6 +79,8 @@ class PreVote:
         """Whether this node has not yet made up its mind about the silence of the leader that it hears."""
         self._led_s = float("-inf")
         self._is_leader_cut_off = False
+        self._is_link_replaced = False
+        """Whether the leader was not heard yet on the connection that took the place of another."""
         self.is_unfit = False
         """Whether this node should not lead, if another can. Set by the host."""
         # A node that has just started cannot know whether a leader is alive: it waits as if it had heard one.
@@ -128,7 +130,8 @@ class PreVote:
         now_s = self._engine.now_s()
         self._look_at_clock(now_s)
         pause_s = now_s - self._leader_heard_s - self._stalled_s
-        if self._engine.term != self._heard_term or self._is_leader_cut_off:
+        was_broken = self._is_leader_cut_off or self._is_link_replaced
+        if self._engine.term != self._heard_term or was_broken:
             self._heard_term = self._engine.term
             self._keeps_time_from_s = max(self._keeps_time_from_s, now_s + KEEPS_TIME_S)
         elif pause_s > self._pause_s_max:
@@ -138,7 +141,7 @@ class PreVote:
         self._leader_heard_s = now_s
         self._stalled_s = 0.0
         self._may_hurry = True
-        self._is_leader_cut_off = False
+        self._is_leader_cut_off = self._is_link_replaced = False
         self._granted.clear()
 
     def leader_cut_off(self) -> None:
@@ -149,6 +152,15 @@ class PreVote:
         self._is_leader_cut_off = True
         self._engine.forget_takeover()
         self._engine.election_deadline_s = min(self._engine.election_deadline_s, self._soon_s())
+
+    def link_replaced(self) -> None:
+        """Record that the leader is reached by another connection, and may not be heard until it uses that.
+
+        It is no less alive for it: were it cut off, then two followers that renew their connections at once
+        would depose it between two of its heartbeats.
+        """
+        self._is_link_replaced = True
+        self._engine.forget_takeover()
 
     @property
     def may_stand(self) -> bool:

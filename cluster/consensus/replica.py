@@ -148,18 +148,29 @@ class Replica:
 
     # -- what drives it -------------------------------------------------------------------------------------
 
-    def peer_up(self, peer_id: str) -> None:
-        """Record that a peer can be reached."""
+    def peer_up(self, peer_id: str) -> bool:
+        """Record that a peer can be reached; tell whether to tick soon, because this node leads.
+
+        Its heartbeat asks for what was lost on the connection before.
+        """
         self._connected.add(peer_id)
         self.engine.connected(peer_id)
+        return self.engine.is_leader
 
-    def peer_down(self, peer_id: str) -> None:
-        """Record that a peer cannot be reached. If it led, look for another leader soon."""
+    def peer_down(self, peer_id: str, *, is_replaced: bool = False) -> None:
+        """Record that the connection with a peer has ended. If it led, look for another leader soon.
+
+        Not if `is_replaced`, by another connection with it: then it is there, as far as anybody knows.
+        """
         self._connected.discard(peer_id)
         self.engine.disconnected(peer_id)
         self._transfer.stop_sending_to(peer_id)
         self._gate.forget(peer_id)
-        if peer_id == self.engine.leader_id:
+        if peer_id != self.engine.leader_id:
+            return
+        if is_replaced:
+            self.prevote.link_replaced()
+        else:
             self.prevote.leader_cut_off()
 
     def receive(self, peer_id: str, message: Message) -> Ready:

@@ -80,8 +80,11 @@ class LinksHost(Protocol):
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached."""
 
-    def peer_down(self, peer_id: str) -> None:
-        """Record that a peer cannot be reached."""
+    def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
+        """Record that the connection with a peer has ended, and what was on its way may be lost.
+
+        `is_replaced` if there is another one already: `peer_up` follows at once.
+        """
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Take a frame from a peer. Raises msgspec.DecodeError when it makes no sense."""
@@ -364,7 +367,7 @@ class PeerLinks:
         self._proven[link.peer_id] = link.host
         old = self._open.pop(link.peer_id, None)
         if old is not None:
-            self._host.peer_down(link.peer_id)
+            self._host.peer_down(link.peer_id, is_replaced=True)
             # Who dialed ends the old one when it has the new one, too; sooner, it would be without either.
             reason = "replaced by a new connection"
             if link.is_dialer:
@@ -394,7 +397,7 @@ class PeerLinks:
             if link.peer_id in self._peers:
                 self.absences.left(link.peer_id)
             if not self._is_closing:
-                self._host.peer_down(link.peer_id)
+                self._host.peer_down(link.peer_id, is_replaced=False)
 
     def received(self, link: Link, kind: int, body: msgspec.Raw) -> None:
         """Hand on a frame of the link in use; drop those of one that was replaced."""

@@ -103,8 +103,8 @@ class PeeringHost(Protocol):
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached."""
 
-    def peer_down(self, peer_id: str) -> None:
-        """Record that a peer cannot be reached."""
+    def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
+        """Record that the connection with a peer has ended; `is_replaced` if there is another one already."""
 
     def is_log_empty(self) -> bool:
         """Whether the log of this node holds nothing that came from anybody."""
@@ -399,8 +399,8 @@ class Peering:
         if self.first_start is not None and theirs is not None:
             self.first_start.peer_up(peer_id, theirs.disk_id, theirs.rules)
 
-    def peer_down(self, peer_id: str) -> None:
-        """Pass on that a peer cannot be reached."""
+    def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
+        """Pass on that the connection with a peer has ended. Who comes next may be another run of it."""
         self._up.discard(peer_id)
         self.pings.pop(peer_id, None)
         if self.clocks is not None:
@@ -409,7 +409,7 @@ class Peering:
             self.divergence.lost(peer_id)
         if self.first_start is not None:
             self.first_start.peer_down(peer_id)
-        self._host.peer_down(peer_id)
+        self._host.peer_down(peer_id, is_replaced=is_replaced)
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Pass on that a peer does not let this node in."""

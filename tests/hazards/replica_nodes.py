@@ -119,7 +119,7 @@ class OurNode:
 
     def connect(self, peer_id: str) -> None:
         """Record a connection."""
-        self.replica.peer_up(peer_id)
+        self._is_tick_due |= self.replica.peer_up(peer_id)
 
     def disconnect(self, peer_id: str) -> None:
         """Record its end."""

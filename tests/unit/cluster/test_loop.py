@@ -56,6 +56,7 @@ class _Node:
         self.to_propose: list[bytes] = []
         self.has_members_to_propose = False
         self.takes_part = True
+        self.wants_tick_with_peer = False
         self.sync_times: list[float] = []
         self.syncs = InPlace()
         self.has_work = self.wants_sync = False
@@ -97,11 +98,12 @@ class _Node:
     def news_due_in_s(self) -> float | None:
         return self.news.popleft() if self.news else None
 
-    def peer_up(self, peer_id: str) -> None:
+    def peer_up(self, peer_id: str) -> bool:
         self._note("up", peer_id)
+        return self.wants_tick_with_peer
 
-    def peer_down(self, peer_id: str) -> None:
-        self._note("down", peer_id)
+    def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
+        self._note("replaced" if is_replaced else "down", peer_id)
 
     def write_snapshot(self, due: SnapshotDue, encode_state: Callable[[], bytes]) -> None:
         self._note("snapshot", due, encode_state())
@@ -373,6 +375,24 @@ async def test_promises_of_a_broken_connection_are_dropped() -> None:
     node.loop.peer_up("n2")
     await quiet()
     assert node.log[1:] == [("down", "n2"), ("up", "n2"), "sync", ("send", "n3", VOTE)]
+
+
+async def test_a_replaced_connection_is_told_as_that() -> None:
+    """Whether the leader is lost with it is for the replica to say."""
+    node = _Node(Ready())
+    node.loop.peer_down("n2", is_replaced=True)
+    node.loop.peer_up("n2")
+    await quiet()
+    assert node.log == [("replaced", "n2"), ("up", "n2")]
+
+
+async def test_a_leader_ticks_when_a_peer_is_there() -> None:
+    """What was lost with the connection before is sent again, and not only with the next heartbeat."""
+    node = _Node(Ready())
+    node.wants_tick_with_peer = True
+    node.loop.peer_up("n2")
+    await quiet()
+    assert node.log[:2] == [("up", "n2"), "tick"]
 
 
 async def test_a_failed_sync_lets_no_promise_out() -> None:

@@ -55,10 +55,11 @@ class _Node:
         self.ticks += 1
         return Ready()
 
-    def peer_up(self, _peer_id: str) -> None:
+    def peer_up(self, _peer_id: str) -> bool:
         """Nothing depends on it."""
+        return False
 
-    def peer_down(self, _peer_id: str) -> None:
+    def peer_down(self, _peer_id: str, *, is_replaced: bool) -> None:
         """Nothing depends on it."""
 
     has_members_to_propose = False

@@ -370,6 +370,46 @@ def test_a_connection_that_was_broken_is_no_pause_of_the_leader(follower: Site, 
     assert asks_after(follower, clock, 0.27)
 
 
+def test_a_replaced_link_is_no_loss_of_the_leader(follower: Site, clock: LibraryClock) -> None:
+    """The leader is there, by another connection: nobody asks, and who asks gets no yes."""
+    hear_for(follower, clock, 1.5)
+    follower.replica.peer_down("n1", is_replaced=True)
+    follower.replica.peer_up("n1")
+    clock.now_s += 3 * PRE_VOTE_PAUSE_S
+    assert follower.replica.tick(has_entry=False).messages == []
+    request = PreVoteRequest(term=2, last_log_index=99, last_log_term=1)
+    assert follower.replica.receive("n3", request).messages == []
+
+
+def test_a_leader_that_is_silent_on_a_replaced_link_is_lost(follower: Site, clock: LibraryClock) -> None:
+    """The new connection is no sign of it: another run of it that leads no more may have made that."""
+    hear_for(follower, clock, 1.5)
+    follower.replica.peer_down("n1", is_replaced=True)
+    follower.replica.peer_up("n1")
+    assert asks_after(follower, clock, 0.27)
+
+
+def test_a_replaced_link_is_no_pause_of_the_leader(follower: Site, clock: LibraryClock) -> None:
+    """It had stalled, most likely: what was not heard meanwhile makes patience with the leader no longer."""
+    hear_for(follower, clock, 1.5)
+    assert not tick_for(follower, clock, 0.24)
+    follower.replica.peer_down("n1", is_replaced=True)
+    follower.replica.peer_up("n1")
+    follower.follow("n1")
+    hear_for(follower, clock, 0.6)
+    assert asks_after(follower, clock, 0.27)
+
+
+def test_after_a_replaced_link_the_leader_has_to_keep_time_again(follower: Site, clock: LibraryClock) -> None:
+    """As a new one has."""
+    hear_for(follower, clock, 1.5)
+    follower.replica.peer_down("n1", is_replaced=True)
+    follower.replica.peer_up("n1")
+    follower.follow("n1")
+    hear_for(follower, clock, 0.4)
+    assert not asks_after(follower, clock, 0.45)
+
+
 def test_the_second_in_turn_leaves_the_first_question_to_the_first(
     make: Callable[..., Site], clock: LibraryClock
 ) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from cluster.consensus.messages import AppendEntries, NewerTerm, PreVoteRequest, TakeOver
 from tests.support.replica_parts import LibraryClock
 from tests.unit.cluster.consensus.one_replica import FOUR, Site, entries_for, extend, kinds, members_of
@@ -137,6 +139,26 @@ def test_reachable_is_who_has_answered_lately(leader: Site, clock: LibraryClock)
     assert leader.replica.reachable() == {"n1", "n2"}
     leader.replica.peer_down("n2")
     assert leader.replica.reachable() == {"n1"}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_who_is_connected_again_hears_of_the_leader_at_once(leader: Site, *, is_replaced: bool) -> None:
+    """Once. What was on its way may be lost: until the next heartbeat nobody would find out."""
+    leader.commit(b"one")
+    leader.replica.peer_down("n2", is_replaced=is_replaced)
+    assert leader.replica.peer_up("n2"), "a tick is wanted"
+    ready = leader.replica.tick(has_entry=False)
+    assert kinds(ready.messages) == [("n2", AppendEntries), ("n3", AppendEntries)]
+    assert entries_for("n2", ready.messages) == []
+    assert leader.replica.tick(has_entry=False).messages == []
+
+
+def test_a_follower_ticks_for_no_connection(make: Callable[..., Site]) -> None:
+    """It has nothing to send."""
+    site = make("n2")
+    site.follow("n1")
+    site.replica.peer_down("n1")
+    assert not site.replica.peer_up("n1")
 
 
 def test_caught_up_is_measured_by_what_is_committed(leader: Site) -> None:

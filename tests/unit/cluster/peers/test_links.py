@@ -72,9 +72,9 @@ class Host:
         """Note."""
         self.log.append(("up", peer_id))
 
-    def peer_down(self, peer_id: str) -> None:
+    def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
         """Note."""
-        self.log.append(("down", peer_id))
+        self.log.append(("replaced" if is_replaced else "down", peer_id))
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Note, pings excepted; find fault if told so."""
@@ -576,7 +576,7 @@ async def test_a_new_connection_takes_the_place_of_the_old_one() -> None:
         new.send(msgspec.msgpack.encode((int(FrameKind.RAFT), "new")))
         await old.rest()
         await until(lambda: len(host.log) == 4)
-        assert host.log == [("up", "a"), ("down", "a"), ("up", "a"), ("RAFT", "a", "new")]
+        assert host.log == [("up", "a"), ("replaced", "a"), ("up", "a"), ("RAFT", "a", "new")]
         assert links.is_up("a")
 
 

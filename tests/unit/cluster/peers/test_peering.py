@@ -76,9 +76,9 @@ class Host:
         """Note."""
         self.log.append(("up", peer_id))
 
-    def peer_down(self, peer_id: str) -> None:
+    def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
         """Note."""
-        self.log.append(("down", peer_id))
+        self.log.append(("replaced" if is_replaced else "down", peer_id))
 
     def broke(self, error: BaseException) -> None:
         """Note."""
@@ -243,7 +243,7 @@ def test_a_new_connection_keeps_what_is_known(datadir: DataDir) -> None:
     """The end of the connection that it replaced comes later, and takes nothing away."""
     peering = make(datadir)
     peering.objection("n4", ahead(datadir, "n4", 2), is_known=False)
-    peering.peer_down("n4")
+    peering.peer_down("n4", is_replaced=False)
     peering.set_members(with_voter(THREE, "n4", "disk-n4"), is_first=False)
     assert datadir.known == {"n4": "disk-n4"}
 
@@ -371,7 +371,7 @@ def test_who_belongs_to_this_cluster_says_so(datadir: DataDir) -> None:
     assert not peering.belongs("n2")
     with pytest.raises(msgspec.ValidationError, match="another cluster"):
         send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="bb" * 16))
-    peering.peer_down("n2")
+    peering.peer_down("n2", is_replaced=False)
     peering.objection("n2", disk("n2"), is_known=True)
     send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="aa" * 16))
     assert peering.belongs("n2")
@@ -409,7 +409,7 @@ def test_a_second_process_is_not_let_in_beside_the_first(
     peering.objection("n2", first, is_known=True)
     alive.clear()
     assert peering.objection("n2", second, is_known=True) is None
-    peering.peer_down("n2")
+    peering.peer_down("n2", is_replaced=False)
     alive.add("n2")
     assert peering.objection("n2", first, is_known=True) is None
 
@@ -503,7 +503,7 @@ def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None
     for revision in (5, 6):
         send(peering, "n2", FrameKind.PING, Ping(revision, "leader"))
     assert peering.pings == {"n2": Ping(6, "leader")}
-    peering.peer_down("n2")
+    peering.peer_down("n2", is_replaced=False)
     assert peering.pings == {}
     assert host.log == [("let-in", "n2"), ("let-in", "n2"), ("down", "n2")]
     assert peering.ping() == Ping(7, "follower")
@@ -518,7 +518,7 @@ def test_pings_carry_clocks(datadir: DataDir) -> None:
     send(peering, "n2", FrameKind.PING, Ping(6, "leader", clock=ClockSaid(77, {}, is_off=True)))
     assert peering.ping().clock == ClockSaid(5_000, {"n2": (77, 5_000)})
     assert not clocks.is_fit("n2")
-    peering.peer_down("n2")
+    peering.peer_down("n2", is_replaced=False)
     assert peering.ping().clock == ClockSaid(5_000, {})
 
 
@@ -557,7 +557,7 @@ def test_pings_carry_claims_and_only_those_of_a_disk_that_counts_are_taken(datad
     send(peering, "n3", FrameKind.PING, Ping(6, "follower", claims=claims))
     assert peering.divergence.differing == {"n2"}
     assert not failures
-    peering.peer_down("n2")
+    peering.peer_down("n2", is_replaced=False)
     peering.set_members(without(THREE, "n3"), is_first=False, latest=back)
     send(peering, "n3", FrameKind.PING, Ping(6, "follower", claims=claims))
     assert peering.divergence.differing == {"n3"}
@@ -669,7 +669,7 @@ def test_what_rules_a_node_knows_counts_while_it_is_connected(datadir: DataDir) 
         assert peering.rules_known("n2") == 0
         peering.peer_up("n2")
         assert peering.rules_known("n2") == known
-        peering.peer_down("n2")
+        peering.peer_down("n2", is_replaced=False)
         assert peering.rules_known("n2") == 0
     peering.peer_up("n3")
     assert peering.rules_known("n3") == 0, "it was removed while it was connected"
