@@ -87,7 +87,7 @@ class Opened(asyncio.Transport):
     def _hand_on(self) -> None:
         """Give the protocol what is there, as long as it takes it."""
         protocol = self._protocol
-        while protocol is not None and not self._is_paused and not self.is_closing():
+        while protocol is not None and self._has_more() and not self._is_paused and not self.is_closing():
             chunk, is_over = self._opened()
             if chunk:
                 protocol.data_received(chunk)
@@ -98,12 +98,16 @@ class Opened(asyncio.Transport):
         # A change of keys that the other side asks for has an answer.
         self._flush()
 
+    def _has_more(self) -> bool:
+        """Whether OpenSSL may have anything to give: to ask in vain costs as much as to open what came."""
+        return self._incoming.pending > 0 or self._tls.pending() > 0
+
     def _opened(self) -> tuple[bytes, bool]:
         """Return what can be opened now, and whether the other side sends nothing more."""
         pieces: list[bytes] = []
         size = 0
         with contextlib.suppress(ssl.SSLWantReadError):  # the rest of a record is still to come
-            while size < _CHUNK_BYTES_MAX:
+            while size < _CHUNK_BYTES_MAX and self._has_more():
                 piece = self._tls.read(_PIECE_BYTES)
                 if not piece:
                     return b"".join(pieces), True

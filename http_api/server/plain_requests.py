@@ -35,9 +35,9 @@ _ID_NAME: Final = wire.HEADER_REQUEST_ID.encode()
 _ID_LINE: Final = re.compile(rb"\r\n%b: ([!-~]{1,%d})(?=\r\n)" % (_ID_NAME, wire.HEADER_REQUEST_ID_CHARS_MAX))
 
 
-_CREDENTIALS_NAME: Final = b"Authorization"
+_CREDENTIALS_NAME: Final = b"\r\nAuthorization"
 _CREDENTIALS_LINE: Final = re.compile(
-    rb"\r\nAuthorization: Bearer ([!-~]{%d,%d})(?=\r\n)" % (TOKEN_CHARS_MIN, TOKEN_CHARS_MAX)
+    rb"%b: Bearer ([!-~]{%d,%d})(?=\r\n)" % (_CREDENTIALS_NAME, TOKEN_CHARS_MIN, TOKEN_CHARS_MAX)
 )
 
 
@@ -81,11 +81,12 @@ def split(data: bytes) -> Parts | None:
     found = _PATH_ID.match(head)
     if found is not None:
         head, path_id = head[: found.start(1)] + head[found.end() :], found[1].decode("ascii")
-    if _CREDENTIALS_NAME in head:
-        line = _CREDENTIALS_LINE.search(head)
+    start = head.find(_CREDENTIALS_NAME)
+    if start >= 0:
+        line = _CREDENTIALS_LINE.match(head, start)
         if line is None:
             return None
-        head, token = head[: line.start()] + head[line.end() :], line[1]
+        head, token = head[:start] + head[line.end() :], line[1]
     if _ID_NAME in head:
         line = _ID_LINE.search(head)
         if line is None:
