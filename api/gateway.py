@@ -10,7 +10,7 @@ it may not read is left out of what it is shown.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -42,6 +42,14 @@ _MAY_BE_UNCOMMON: Final = frozenset({AcquireAs, AcquirePermitsAs, Numbered})
 
 R = TypeVar("R", bound=Result)
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Search(Protocol[T_co]):
+    """What is found step by step (see `paging`)."""
+
+    def step(self, machine: LockMachine) -> T_co | None:
+        """Look a bit further; return what was found, None if there is more to do."""
 
 
 class Outcome(NamedTuple, Generic[R]):
@@ -266,8 +274,29 @@ class Gateway:
         """
         if name is not None:
             rights_needed.check_name(self.rights, Right.READ, name)
-        how = self._large_view if is_large else self._view
-        view = await how(query, show, timeout_s, is_stale=is_stale)
+        if is_large:
+            view = await self._large_view(query, show, timeout_s, is_stale=is_stale)
+        else:
+            view = await self._view(query, show, timeout_s, is_stale=is_stale)
+        sight.read(self.rights, view)
+        return view
+
+    async def page(
+        self,
+        search: Search[T],
+        show: Callable[[T], Read],
+        timeout_s: float,
+        *,
+        name: str | None,
+        is_stale: bool,
+    ) -> Read:
+        """Return what `search` finds as `show` shows it, each step in a turn of its own.
+
+        It is about `name`, as in `view`. Raises ProblemError, ClusterError.
+        """
+        if name is not None:
+            rights_needed.check_name(self.rights, Right.READ, name)
+        view = await self._large_view(search.step, show, timeout_s, is_stale=is_stale)
         sight.read(self.rights, view)
         return view
 
@@ -285,19 +314,24 @@ class Gateway:
 
     async def _large_view(
         self,
-        query: Callable[[LockMachine], T],
+        query: Callable[[LockMachine], T | None],
         show: Callable[[T], Read],
         timeout_s: float,
         *,
         is_stale: bool,
     ) -> Read:
-        """Find and show in turns of their own. What is found may be newer than it has to be, never older."""
+        """Find and show in turns of their own. What is found may be newer than it has to be, never older.
+
+        `query` is called again, in another turn, as long as it finds None.
+        """
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         if not is_stale:
             # The reads of many clients are answered at one place in the log: there it would be one pause.
             await self._node.read(_nothing, timeout_s)
-        async with self._turns.turn(deadline_s):
-            found, revision, lag_ms = self._find(query)
+        found: T | None = None
+        while found is None:
+            async with self._turns.turn(deadline_s):
+                found, revision, lag_ms = self._find(query)
         async with self._turns.turn(deadline_s):
             return _aged(show, found, revision, lag_ms) if is_stale else show(found)
 

@@ -5,20 +5,16 @@ Whoever may read everything is shown everything, and nothing here looks at it.
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from api import views
-from api.problems import ProblemError
+from api import paging, views
 from api.rights import Rights
 from api.rights_needed import forbidden
 from holdfast.token_lines import Right
-from lockstate import limits
 from lockstate.audit import Link, Linked
+from lockstate.audit_record import AuditEvent
 from lockstate.machine import LockMachine
 from lockstate.results import Event, HolderView, Refused
-
-_ASKED_MIN: Final = 100
-"""Rows that are looked at together, at least: to find the place to go on costs more than a row."""
 
 
 class Named(Protocol):
@@ -90,59 +86,27 @@ def _count(view: views.Read, hidden: int) -> None:
 
 # -- listings ------------------------------------------------------------------------------------------------
 
-Found = tuple[list[Row], Place | None]
-"""Rows, and the place to go on after if there may be more."""
-
 
 def listing(
     rights: Rights,
     start: str,
     page: tuple[Place, int],
-    find: Callable[[LockMachine, Place, int], Found[Row, Place]],
-    show: Callable[[Found[Row, Place]], views.Read],
+    find: Callable[[LockMachine, Place, int], paging.Found[Row, Place]],
+    show: Callable[[paging.Found[Row, Place]], views.Read],
     *,
-    name_of: Callable[[Row], str],
-    place_of: Callable[[Row], Place],
-    name_of_place: Callable[[Place], str] | None = None,
-) -> tuple[Callable[[LockMachine], tuple[Found[Row, Place], int]], Callable[..., views.Read]]:
+    shape: paging.Shape[Row, Place],
+) -> tuple[paging.Search[Row, Place], Callable[..., views.Read]]:
     """Return how a page of what begins with `start` is found and shown: without what may not be read.
 
-    The place to go on after is always one that may be read, so it gives no name away. Nor does the number of
-    what is left out: it is told of a page that begins with the first of all names, and of no other, for who
-    can choose where to count finds out letter by letter what is there. Raises ProblemError, whatever is
-    there, if nothing that begins with `start` may be read.
+    The number of what is left out is told of a page that begins with the first of all names, and of no other,
+    for who can choose where to count finds out letter by letter what is there. Raises ProblemError, whatever
+    is there, if nothing that begins with `start` may be read.
     """
-    after, limit = page
-    is_whole = rights.gap_behind(Right.READ, start) is None
     if not rights.reaches_behind(Right.READ, start):
         raise forbidden(Right.READ, start)
-
-    def is_seen(row: Row) -> bool:
-        return rights.covers(Right.READ, name_of(row))
-
-    def query(machine: LockMachine) -> tuple[Found[Row, Place], int]:
-        if is_whole:
-            return find(machine, after, limit), 0
-        rows: list[Row] = []
-        looked = 0
-        last: Place | None = after
-        while last is not None:
-            asked = max(limit - len(rows), _ASKED_MIN)
-            found, last = find(machine, last, asked)
-            rows += [row for row in found if is_seen(row)]
-            looked += len(found)
-            if len(rows) > limit:
-                # Some of them are left for the next page; what was hidden between them counts there again.
-                return (rows[:limit], place_of(rows[limit - 1])), looked - len(rows)
-            if len(rows) == limit or len(found) < asked or looked >= limits.LIST_ROWS_MAX:
-                break
-        if last is None or (name_of_place is not None and rights.covers(Right.READ, name_of_place(last))):
-            return (rows, last), looked - len(rows)
-        if not rows:
-            raise _nothing_seen(looked)
-        return (rows, place_of(rows[-1])), looked - len(rows)
-
-    return query, _counted(show, tells_hidden=not (start or after))
+    is_whole = rights.gap_behind(Right.READ, start) is None
+    search = paging.Search(rights, page, find, shape, is_whole=is_whole)
+    return search, _counted(show, tells_hidden=not (start or page[0]))
 
 
 def _counted(show: Callable[[Any], R], *, tells_hidden: bool) -> Callable[[tuple[Any, int]], R]:
@@ -155,16 +119,6 @@ def _counted(show: Callable[[Any], R], *, tells_hidden: bool) -> Callable[[tuple
         return view
 
     return shown
-
-
-def _nothing_seen(looked: int) -> ProblemError:
-    """Return the refusal of a page of `looked` names, none of which may be read; 0 if that is not told."""
-    names = f"{looked} names" if looked else "names"
-    return ProblemError(
-        "forbidden",
-        f"prefix: the caller may read none of the {names} that come next: name a prefix that it may"
-        f" read (right {Right.READ})",
-    )
 
 
 def holdings(rights: Rights, page: views.HoldPage, *, tells_hidden: bool) -> None:
@@ -186,7 +140,7 @@ def end_of_holdings(rights: Rights, page: views.HoldPage) -> None:
         return
     rows: list[views.Held | views.Ticket] = [*page.holds, *page.tickets]
     if not rows:
-        raise _nothing_seen(page.hidden if isinstance(page.hidden, int) else 0)
+        raise paging.nothing_seen(page.hidden if isinstance(page.hidden, int) else 0)
     last = max(rows, key=lambda row: (row.kind, row.name))
     page.next = f"{last.kind} {last.name}"
 
@@ -227,15 +181,18 @@ def own(records: list[Linked], principal: str) -> list[Linked]:
     return [linked for linked in records if not principal or linked[0].principal in ("", principal)]
 
 
-def audit(
-    rights: Rights, limit: int, behind: int | None
-) -> tuple[Callable[[LockMachine], object], Callable[..., views.Audit]]:
-    """Return how the audit of all names is found and shown."""
+def audit(rights: Rights, limit: int, behind: int | None) -> paging.Records:
+    """Return how the audit of all names is found."""
 
-    def query(machine: LockMachine) -> tuple[list[Linked], int]:
+    def find(machine: LockMachine) -> tuple[list[Linked], int]:
         if rights.everywhere(Right.READ):
             return machine.audit_records(limit=limit, behind=behind), 0
         records, hidden = events(rights, machine, limit, behind)
         return links(rights, records), hidden
 
-    return query, _counted(views.audit_of, tells_hidden=True)
+    return paging.Records(find)
+
+
+def audit_of(found: tuple[list[AuditEvent], int]) -> views.Audit:
+    """Show records of the audit, and say how many are left out."""
+    return _counted(views.audit_of, tells_hidden=True)(found)

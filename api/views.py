@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from api import cursors
-from lockstate import audit, results
+from lockstate import results
 from lockstate.audit_record import AuditEvent, shown
 from lockstate.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NamespaceSettings, Quota
 from lockstate.modes import Mode, Scope
@@ -636,9 +636,9 @@ def fence_of(view: FenceView) -> Fence:
     return Fence(view.valid, view.current_token)
 
 
-def audit_of(records: Iterable[audit.Linked]) -> Audit:
+def audit_of(rows: list[AuditEvent]) -> Audit:
     """Return records of the audit as a JSON object."""
-    return Audit(tuple([audit.row(*record) for record in records]))
+    return Audit(tuple(rows))
 
 
 def event_of(event: Event) -> AuditEvent:

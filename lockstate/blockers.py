@@ -10,7 +10,17 @@ from typing import Final
 from lockstate import limits
 from lockstate.claims import Claims, ancestors, claims_of
 from lockstate.ids import NO_HOLD, HoldId
-from lockstate.modes import ALL_INTENTS, CONFLICTING, CONFLICTS, Claim, Scope, claim_of, is_intent, is_tree
+from lockstate.modes import (
+    ALL_INTENTS,
+    CONFLICTING,
+    CONFLICTS,
+    TREES,
+    Claim,
+    Scope,
+    claim_of,
+    is_intent,
+    is_tree,
+)
 from lockstate.records import Hold, Lock
 from lockstate.state import State
 
@@ -78,13 +88,16 @@ def _first_covering(hold: Hold, names: Collection[str]) -> str:
 
 def covering_holds(state: State, name: str) -> Iterator[tuple[str, Hold]]:
     """Yield the holds of `name` and of the subtrees that it lies in, each with the name that is held."""
-    for above in (name, *ancestors(name)):
-        lock = state.locks.get(above)
-        if lock is None:
-            continue
+    lock = state.locks.get(name)
+    if lock is not None:
         for hold in lock.all_holders():
-            if above == name or is_tree(_claim_on(hold, above)):
-                yield above, hold
+            yield name, hold
+    for above in ancestors(name):
+        lock = state.locks.get(above)
+        if lock is not None and lock.held & TREES:
+            for hold in lock.all_holders():
+                if is_tree(_claim_on(hold, above)):
+                    yield above, hold
 
 
 def _records(state: State, lock: Lock, claim: Claim) -> Iterator[Lock]:

@@ -105,6 +105,8 @@ INTENTS: Final = tuple(claim for claim in CLAIMS if is_intent(claim))
 """The claims that are intents."""
 ALL_INTENTS: Final[Counts] = sum(FIELD[claim] for claim in INTENTS)
 """The fields of all intents."""
+TREES: Final[Counts] = sum(FIELD[claim] for claim in CLAIMS if is_tree(claim))
+"""The fields of all claims that cover what lies below."""
 NAMED: Final[Counts] = sum(FIELD[claim] for claim in CLAIMS if not is_intent(claim))
 """The fields of all claims except intents."""
 

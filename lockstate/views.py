@@ -140,22 +140,23 @@ def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
 
 def hold_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOCK) -> HoldView:
     """Return `hold` as reads show it, as a holder of `name`."""
+    # Not by way of `holder_view`: a listing shows a thousand of them in one piece.
     session = state.sessions.get(hold.session_id)
-    shown = holder_view(state, hold, name, kind)
+    part = part_of(state, hold, name, kind)
     return HoldView(
-        shown.owner,
-        shown.mode,
-        shown.token,
-        shown.expires_in_ms,
-        shown.note,
+        shown_owner(hold.owner, hold.hold_id),
+        part.mode,
+        hold.token,
+        remaining_ms(state, hold),
+        hold.note,
         name,
-        shown.scope,
-        shown.kind,
-        shown.permits,
+        part.scope,
+        part.kind,
+        part.permits,
         state.now_ms - hold.since_ms,
         session_name(session) if session is not None else "",
         session.labels if session is not None else NOTHING,
-        revocation_of(state, hold),
+        revocation_of(state, hold) if state.pleas else None,
         told_value(state, hold) if hold.value and hold.kind is not HoldKind.ELECTION else "",
     )
 
@@ -169,13 +170,15 @@ def hold_views(
 
 def lock_view(state: State, name: str) -> LockView:
     """Return the lock `name`, with the holders of subtrees that cover it."""
-    holds = sorted(covering_holds(state, name), key=lambda named: named[1].token)
+    holds = list(covering_holds(state, name))
+    if len(holds) > 1:
+        holds.sort(key=lambda named: named[1].token)
     lock = state.locks.get(name)
-    tickets = lock.queue() if lock is not None else []
-    held_or_not = "delayed" if _delays(state, name) else "free"
+    tickets = lock.queue() if lock is not None else ()
+    condition = "held" if holds else "delayed" if _delays(state, name) else "free"
     return LockView(
         name,
-        "held" if holds else held_or_not,
+        condition,
         hold_views(state, holds),
         tuple([waiter_view(state, ticket, name, place) for place, ticket in enumerate(tickets, 1)]),
     )

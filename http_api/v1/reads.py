@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from api import answers, sight
+from api import answers, paging, sight
 from api.gateway import Gateway
 from api.views import Read
 from http_api.server.call import Call, Reply
@@ -36,27 +36,23 @@ async def answer(
 async def page(
     gateway: Gateway,
     call: Call,
-    find: Callable[[LockMachine, str, str, int], sight.Found[Row, str]],
-    show: Callable[[sight.Found[Row, str]], Read],
-    *,
-    name_of: Callable[[Row], str],
-    place_of: Callable[[Row], str] | None = None,
-    is_filtered: bool = False,
+    find: Callable[[LockMachine, str, str, int], paging.Found[Row, str]],
+    show: Callable[[paging.Found[Row, str]], Read],
+    shape: paging.Shape[Row, str],
 ) -> Reply:
     """Answer with a page of names that begin with the prefix in the query. Raises ProblemError, ClusterError.
 
-    `find` takes prefix, after and limit. The place of a row is its name, unless `place_of` says otherwise;
-    `is_filtered` means that `find` leaves rows out, so that a place is not always that of a row.
+    `find` takes prefix, after and limit. It is called several times for a large page, and other things happen
+    in between: such a page is not what there was at one moment.
     """
     prefix, after, limit = schema.page(call)
-    query, shown = sight.listing(
+    search, shown = sight.listing(
         gateway.rights,
         prefix,
         (after, limit),
         lambda machine, after, limit: find(machine, prefix, after, limit),
         show,
-        name_of=name_of,
-        place_of=place_of or name_of,
-        name_of_place=str if is_filtered else None,
+        shape=shape,
     )
-    return await answer(gateway, call, query, shown, name=None, is_large=True)
+    view = await gateway.page(search, shown, call.timeout_s, name=None, is_stale=schema.is_stale(call))
+    return Reply(answers.encode(view))

@@ -1,12 +1,15 @@
 """The audit: what happened last, to all names, to one, or by one session; and what was refused to whom."""
 
-from api import answers, sight, views
+from api import answers, sight
 from api.gateway import Gateway
+from api.paging import Records
 from http_api.server.call import Call, Reply
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Handler
-from http_api.v1 import reads, schema
+from http_api.v1 import schema
 from lockstate import limits
+from lockstate.audit import Linked
+from lockstate.machine import LockMachine
 
 
 async def get_audit(gateway: Gateway, call: Call) -> Reply:
@@ -14,33 +17,33 @@ async def get_audit(gateway: Gateway, call: Call) -> Reply:
     name, limit = schema.name_in_query(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
     behind = schema.record_behind(call)
     if not name:
-        query, shown = sight.audit(gateway.rights, limit, behind)
-        return await reads.answer(gateway, call, query, shown, name=None, is_large=True)
-    return await reads.answer(
-        gateway,
-        call,
-        lambda machine: sight.links(gateway.rights, machine.audit_records(name, limit=limit, behind=behind)),
-        views.audit_of,
-        name=name,
-        is_large=True,
-    )
+        return await _answer(gateway, call, sight.audit(gateway.rights, limit, behind), None)
+
+    def find(machine: LockMachine) -> tuple[list[Linked], int]:
+        return sight.links(gateway.rights, machine.audit_records(name, limit=limit, behind=behind)), 0
+
+    return await _answer(gateway, call, Records(find), name)
 
 
 async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
     """Return what a session did last, newest first; it may have ended long ago."""
     session_id, limit = schema.session_id(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
     asking = gateway.principal.name
-    return await reads.answer(
-        gateway,
-        call,
-        lambda machine: sight.links(
-            gateway.rights,
-            sight.own(machine.audit_records(session_id=session_id, limit=limit), asking),
-        ),
-        views.audit_of,
-        name=None,  # whoever knows the id of what was theirs may know what was done with it
-        is_large=True,
+
+    def find(machine: LockMachine) -> tuple[list[Linked], int]:
+        records = machine.audit_records(session_id=session_id, limit=limit)
+        return sight.links(gateway.rights, sight.own(records, asking)), 0
+
+    # Whoever knows the id of what was theirs may know what was done with it, whatever the names are.
+    return await _answer(gateway, call, Records(find), None)
+
+
+async def _answer(gateway: Gateway, call: Call, records: Records, name: str | None) -> Reply:
+    """Answer with records, of `name` or of whatever was found. Raises ProblemError, ClusterError."""
+    view = await gateway.page(
+        records, sight.audit_of, call.timeout_s, name=name, is_stale=schema.is_stale(call)
     )
+    return Reply(answers.encode(view))
 
 
 def refusals_handler(trace: RefusalTrace) -> Handler:

@@ -1,6 +1,6 @@
 """Cells: small values beside the locks. Write, read, list, delete, and transactions."""
 
-from api import answers, cells, rights_needed, sight
+from api import answers, cells, paging, rights_needed, sight
 from api.gateway import Gateway
 from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from http_api.server.call import Call, Reply
@@ -55,13 +55,14 @@ async def get_cell(gateway: Gateway, call: Call) -> Reply:
 async def list_cells(gateway: Gateway, call: Call) -> Reply:
     """Return a page of the cells whose keys begin with a prefix."""
     prefix, after, limit = schema.page_of_cells(call)
-    query, shown = sight.listing(
+    search, shown = sight.listing(
         gateway.rights,
         rights_needed.text_of_key(prefix),
         (after, limit),
         lambda machine, after, limit: machine.cells(prefix, after, limit),
         cells.page_of,
-        name_of=lambda cell: rights_needed.text_of_key(cell.key),
-        place_of=lambda cell: cell.key,
+        shape=paging.Shape(
+            name_of=lambda cell: rights_needed.text_of_key(cell.key), place_of=lambda cell: cell.key
+        ),
     )
-    return await reads.answer(gateway, call, query, shown, name=None, is_large=True)
+    return await reads.answer(gateway, call, search.at_once, shown, name=None, is_large=True)

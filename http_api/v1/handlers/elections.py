@@ -1,6 +1,6 @@
 """Elections: campaign, proclaim, resign, look at one, list."""
 
-from api import answers, views
+from api import answers, paging, views
 from api.gateway import Gateway
 from api.requests.locks import DeposeRequest
 from api.requests.primitives import CampaignRequest, ProclaimRequest
@@ -63,5 +63,5 @@ async def list_elections(gateway: Gateway, call: Call) -> Reply:
         call,
         lambda machine, *page: listings.elections(machine.state, *page),
         views.election_page_of,
-        name_of=lambda election: election.name,
+        paging.named(lambda election: election.name),
     )

@@ -1,6 +1,6 @@
 """Fences: is this token still good, which is the highest that a resource has seen."""
 
-from api import answers, views
+from api import answers, paging, views
 from api.gateway import Gateway
 from api.requests.overrides import ForgetFenceRequest
 from api.requests.primitives import AdvanceFenceRequest, CheckFenceRequest
@@ -53,5 +53,5 @@ async def list_fences(gateway: Gateway, call: Call) -> Reply:
         call,
         lambda machine, *page: listings.fences(machine.state, *page),
         views.fence_page_of,
-        name_of=lambda fence: fence.resource,
+        paging.named(lambda fence: fence.resource),
     )

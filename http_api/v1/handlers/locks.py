@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from api import answers, views
+from api import answers, paging, views
 from api.gateway import Gateway
 from api.requests.locks import (
     AcquireRequest,
@@ -158,6 +158,10 @@ async def list_locks(gateway: Gateway, call: Call) -> Reply:
         call,
         lambda machine, *page: machine.locks(*page, longer_than_ms),
         views.page_of,
-        name_of=lambda lock: lock.name,
-        is_filtered=bool(longer_than_ms),
+        paging.Shape(
+            name_of=lambda lock: lock.name,
+            place_of=lambda lock: lock.name,
+            name_of_place=str if longer_than_ms else None,
+            size_of=lambda lock: 1 + len(lock.holders) + len(lock.queue),
+        ),
     )

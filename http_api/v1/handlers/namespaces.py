@@ -1,6 +1,6 @@
 """Namespaces: what holds for the names at and below a prefix, and how much there is."""
 
-from api import answers, rights_needed, sight, views
+from api import answers, paging, rights_needed, sight, views
 from api.gateway import Gateway
 from api.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
 from http_api.server.call import Call, Reply
@@ -11,16 +11,15 @@ from lockstate import listings, results
 async def list_namespaces(gateway: Gateway, call: Call) -> Reply:
     """Return a page of namespaces, by prefix."""
     prefix, after, limit = schema.page(call)
-    query, shown = sight.listing(
+    search, shown = sight.listing(
         rights_needed.of_namespaces(gateway.rights),
         prefix,
         (after, limit),
         lambda machine, after, limit: listings.namespaces(machine.state, prefix, after, limit),
         views.namespace_page_of,
-        name_of=lambda row: row.name,
-        place_of=lambda row: row.name,
+        shape=paging.named(lambda row: row.name),
     )
-    return await reads.answer(gateway, call, query, shown, name=None, is_large=True)
+    return await reads.answer(gateway, call, search.at_once, shown, name=None, is_large=True)
 
 
 async def set_namespace(gateway: Gateway, call: Call) -> Reply:

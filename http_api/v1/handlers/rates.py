@@ -3,7 +3,7 @@
 A client that reserves a later moment gets its answer at that moment.
 """
 
-from api import answers, problems, views
+from api import answers, paging, problems, views
 from api.gateway import Gateway
 from api.requests.primitives import PeekRateRequest, TakeRateRequest
 from holdfast import wire
@@ -45,8 +45,10 @@ async def list_rate_limits(gateway: Gateway, call: Call) -> Reply:
         call,
         lambda machine, *page: listings.rate_limits(machine.state, *page),
         views.rate_page_of,
-        name_of=lambda limit: limit.name,
-        place_of=lambda limit: f"{limit.algorithm} {limit.window_ms} {limit.name}",
+        paging.Shape(
+            name_of=lambda limit: limit.name,
+            place_of=lambda limit: f"{limit.algorithm} {limit.window_ms} {limit.name}",
+        ),
     )
 
 

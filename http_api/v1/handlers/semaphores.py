@@ -1,6 +1,6 @@
 """Semaphores: acquire permits, renew and release them, resize, look at one, list."""
 
-from api import answers, views
+from api import answers, paging, views
 from api.gateway import Gateway
 from api.requests.locks import ForceReleaseRequest
 from api.requests.primitives import AcquirePermitsRequest, ResizeRequest
@@ -72,5 +72,5 @@ async def list_semaphores(gateway: Gateway, call: Call) -> Reply:
         call,
         lambda machine, *page: listings.semaphores(machine.state, *page),
         views.semaphore_page_of,
-        name_of=lambda semaphore: semaphore.name,
+        paging.named(lambda semaphore: semaphore.name),
     )

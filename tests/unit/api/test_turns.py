@@ -7,11 +7,13 @@ import time
 import pytest
 
 from api.gateway import Gateway
-from api.rights import ANYBODY
+from api.problems import ProblemError
+from api.rights import ANYBODY, Principal, Rights
 from api.turns import REST_S_MAX, RESTS, Turns
 from api.views import Lock, LockPage, lock_of, page_of
 from cluster.errors import Overloaded, ShuttingDown
 from lockstate.machine import LockMachine
+from lockstate.results import LockView
 from tests.support.local_node import LocalNode
 
 STEP_S = 0.02
@@ -147,6 +149,50 @@ async def test_many_large_views_leave_the_loop_free_in_between(*, is_stale: bool
     ticking.cancel()
     assert len(seen) == 10
     assert all(after > before for before, after in itertools.pairwise(seen))
+
+
+class Slow:
+    """A search of several steps, each of which stops the loop for a while."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self.machines: list[LockMachine] = []
+        self.is_at_second = asyncio.Event()
+
+    def step(self, machine: LockMachine) -> tuple[list[LockView], None] | None:
+        """Work, and find nothing at the end."""
+        work(0.005)
+        self.machines.append(machine)
+        if len(self.machines) == 2:
+            self.is_at_second.set()
+        return ([], None) if len(self.machines) == self._steps else None
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+async def test_the_loop_is_free_between_the_steps_of_a_search(*, is_stale: bool) -> None:
+    """Each step has a turn of its own, and looks at the state that the node has by then."""
+    node, search = LocalNode(), Slow(4)
+    gateway = Gateway(node)
+    first, other = node.machine, LockMachine()
+
+    async def restore() -> None:
+        await search.is_at_second.wait()
+        node.machine = other
+
+    restoring = asyncio.create_task(restore())
+    view = await gateway.page(search, page_of, FAR_S, name=None, is_stale=is_stale)
+    await restoring
+    assert view.__class__ is LockPage
+    assert search.machines == [first, first, other, other]
+
+
+async def test_a_search_of_a_name_that_may_not_be_read_is_not_begun() -> None:
+    """It is refused before anything is looked at."""
+    search = Slow(1)
+    nobody = Principal("nobody", Rights({}))
+    with pytest.raises(ProblemError):
+        await Gateway(LocalNode()).of(nobody).page(search, page_of, FAR_S, name="a", is_stale=False)
+    assert search.machines == []
 
 
 async def test_a_large_view_is_as_new_as_any_other() -> None:
