@@ -13,6 +13,7 @@ from api.rights_needed import forbidden
 from holdfast.token_lines import Right
 from lockstate.audit import Link, Linked
 from lockstate.audit_record import AuditEvent
+from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
 from lockstate.results import Event, HolderView, Refused
 
@@ -165,7 +166,7 @@ def events(rights: Rights, machine: LockMachine, limit: int, behind: int | None)
     return found, hidden
 
 
-def links(rights: Rights, records: list[Linked]) -> list[Linked]:
+def _links(rights: Rights, records: list[Linked]) -> list[Linked]:
     """Return records as somebody may see them: without hashes, unless all names may be read.
 
     The hash of a record that may not be read stands in the one behind it, and tells whoever guesses its name
@@ -176,7 +177,7 @@ def links(rights: Rights, records: list[Linked]) -> list[Linked]:
     return [(event, link and Link(link.number)) for event, link in records]
 
 
-def own(records: list[Linked], principal: str) -> list[Linked]:
+def _own(records: list[Linked], principal: str) -> list[Linked]:
     """Return the records of what was of a principal or of nobody; "" is told of all."""
     return [linked for linked in records if not principal or linked[0].principal in ("", principal)]
 
@@ -188,7 +189,24 @@ def audit(rights: Rights, limit: int, behind: int | None) -> paging.Records:
         if rights.everywhere(Right.READ):
             return machine.audit_records(limit=limit, behind=behind), 0
         records, hidden = events(rights, machine, limit, behind)
-        return links(rights, records), hidden
+        return _links(rights, records), hidden
+
+    return paging.Records(find)
+
+
+def audit_of_name(rights: Rights, name: str, limit: int, behind: int | None) -> paging.Records:
+    """Return how the audit of one name is found, which the caller may read."""
+    return paging.Records(
+        lambda machine: (_links(rights, machine.audit_records(name, limit=limit, behind=behind)), 0)
+    )
+
+
+def audit_of_session(rights: Rights, asking: str, session_id: SessionId, limit: int) -> paging.Records:
+    """Return how the audit of a session is found: of what was the principal's that is asking."""
+
+    def find(machine: LockMachine) -> tuple[list[Linked], int]:
+        records = machine.audit_records(session_id=session_id, limit=limit)
+        return _links(rights, _own(records, asking)), 0
 
     return paging.Records(find)
 

@@ -8,8 +8,6 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Handler
 from http_api.v1 import schema
 from lockstate import limits
-from lockstate.audit import Linked
-from lockstate.machine import LockMachine
 
 
 async def get_audit(gateway: Gateway, call: Call) -> Reply:
@@ -18,24 +16,16 @@ async def get_audit(gateway: Gateway, call: Call) -> Reply:
     behind = schema.record_behind(call)
     if not name:
         return await _answer(gateway, call, sight.audit(gateway.rights, limit, behind), None)
-
-    def find(machine: LockMachine) -> tuple[list[Linked], int]:
-        return sight.links(gateway.rights, machine.audit_records(name, limit=limit, behind=behind)), 0
-
-    return await _answer(gateway, call, Records(find), name)
+    return await _answer(gateway, call, sight.audit_of_name(gateway.rights, name, limit, behind), name)
 
 
 async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
     """Return what a session did last, newest first; it may have ended long ago."""
     session_id, limit = schema.session_id(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
     asking = gateway.principal.name
-
-    def find(machine: LockMachine) -> tuple[list[Linked], int]:
-        records = machine.audit_records(session_id=session_id, limit=limit)
-        return sight.links(gateway.rights, sight.own(records, asking)), 0
-
+    records = sight.audit_of_session(gateway.rights, asking, session_id, limit)
     # Whoever knows the id of what was theirs may know what was done with it, whatever the names are.
-    return await _answer(gateway, call, Records(find), None)
+    return await _answer(gateway, call, records, None)
 
 
 async def _answer(gateway: Gateway, call: Call, records: Records, name: str | None) -> Reply:

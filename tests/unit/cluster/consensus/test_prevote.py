@@ -382,7 +382,7 @@ def test_a_replaced_link_is_no_loss_of_the_leader(follower: Site, clock: Library
 
 
 def test_a_leader_that_is_silent_on_a_replaced_link_is_lost(follower: Site, clock: LibraryClock) -> None:
-    """The new connection is no sign of it: another run of it that leads no more may have made that."""
+    """A new connection does not say that it still leads: another run of it may have made that."""
     hear_for(follower, clock, 1.5)
     follower.replica.peer_down("n1", is_replaced=True)
     follower.replica.peer_up("n1")
