@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,18 @@ def describe(directory: Path) -> dict[str, Any]:
     """Say what this machine is; `directory` is on the disk that counts."""
     command = ["stat", "--file-system", "--format=%T", str(directory)]
     disk = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return {"cpus": os.cpu_count(), "python": platform.python_version(), "disk": disk}
+    return {"cpus": os.cpu_count(), "python": _interpreter(), "disk": disk}
+
+
+def _interpreter() -> str:
+    """Return the version of Python, and whether it is slower than it could be.
+
+    Those of Linux distributions and of Docker's images are built with optimizations; those that tools compile
+    on the machine itself often are not, and a node takes a tenth to a quarter more time with them.
+    """
+    flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    built = "" if "--enable-optimizations" in flags else ", built without optimizations"
+    return platform.python_version() + built
 
 
 def load() -> float:
