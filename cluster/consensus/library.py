@@ -235,6 +235,8 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         """Up to where each was told last that the log is committed."""
         self._news_due_s = _NEVER
         """When all have to hear of a commit, if any of them has not."""
+        self.is_news_urgent = False
+        """Whether somebody waits for the news of a commit at a follower that was to hear of it later."""
         transport = _Transport(owner)
         transport.library = self
         conf = SyncObjConf(
@@ -305,8 +307,8 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             self._step_down_if_unheard(now_s)
         has_news = self._hand_out()
         if self._SyncObj__raftState != _LEADER:
-            self._news_due_s = _NEVER
-        elif now_s > self._next_heartbeat_s or now_s >= self._news_due_s:
+            self._news_are_told()
+        elif now_s > self._next_heartbeat_s or now_s >= self._news_due_s or self.is_news_urgent:
             self._SyncObj__sendAppendEntries()
         elif has_news:
             self._tell_who_waits(now_s)
@@ -363,12 +365,12 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
 
     def news_due_in_s(self) -> float | None:
         """Return in how many seconds a tick has to come so that all hear of a commit; None if all have."""
-        return None if self._news_due_s == _NEVER else max(self._news_due_s - self.now_s(), 0.0)
+        if self._news_due_s == _NEVER:
+            return None
+        return 0.0 if self.is_news_urgent else max(self._news_due_s - self.now_s(), 0.0)
 
-    @property
-    def is_news_urgent(self) -> bool:
-        """Whether somebody waits for the news of a commit at a follower that was to hear of it later."""
-        return not self._news_due_s
+    def _news_are_told(self) -> None:
+        self._news_due_s, self.is_news_urgent = _NEVER, False
 
     def _tell_who_waits(self, now_s: float) -> None:
         """Tell of a commit at once where somebody waits for it; others hear of it soon, or with an entry."""
@@ -410,7 +412,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         """
         started_s = self.now_s()
         self._next_heartbeat_s = started_s + self._heartbeat_s
-        self._news_due_s = _NEVER
+        self._news_are_told()
         for peer in self._receivers:
             self._send_all(peer, started_s)
 
@@ -527,7 +529,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             return
         self._may_wait.discard(peer)
         if self._told.get(peer, 0) < self._SyncObj__raftCommitIndex and self._news_due_s != _NEVER:
-            self._news_due_s = 0.0
+            self.is_news_urgent = True
 
     def _is_next(self, peer: _Peer, message: AppendEntries) -> bool:
         """Whether the leader that this node follows sends a heartbeat, or entries right behind its log."""
