@@ -29,7 +29,9 @@ LOG_COMPACTIONS: Final = 3
 FILES: Final = 12
 """Files in a data directory besides the segments of the journal, at most."""
 SEGMENTS: Final = 8
-"""Segments of a journal, at most, beside those that the bytes of the log need twice."""
+"""Segments of a journal, at most, beside those that twice the bytes of the log need, and what is beside them."""
+BESIDE_BYTES: Final = 80
+"""Bytes beside those of an entry: it may be in a block of its own, with a head, and with a record of the commit."""
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +174,8 @@ class Liveness:
                 )
             if each.files > FILES:
                 self._report.fail("disk-bounded", f"{each.node_id} keeps {each.files} files")
-            segments_max = SEGMENTS + 2 * (each.log_bytes // self._segment_bytes)
+            needed_bytes = 2 * each.log_bytes + BESIDE_BYTES * each.log_entries
+            segments_max = SEGMENTS + needed_bytes // self._segment_bytes
             if each.segments > segments_max and not each.is_removing:
                 self._report.fail(
                     "disk-bounded",

@@ -121,11 +121,12 @@ def test_what_grows() -> None:
     """A log that is not compacted, segments that are not removed and files that pile up are found."""
     longest = LOG_COMPACTIONS * 100 + LOG_ENTRIES
     bounds().sizes([node(log_entries=longest), node(log_entries=longest + 1, is_compacting=True)])
-    bounds().sizes([node(segments=SEGMENTS + 2, log_bytes=1_500)])
-    bounds().sizes([node(segments=SEGMENTS + 3, log_bytes=1_500, is_removing=True)])
+    bounds().sizes([node(segments=SEGMENTS + 3, log_bytes=1_500)])
+    bounds().sizes([node(segments=SEGMENTS + 4, log_bytes=1_500, is_removing=True)])
+    bounds().sizes([node(segments=SEGMENTS + 11, log_bytes=1_500, log_entries=100)])
     with objects("log-bounded"):
         bounds().sizes([node(log_entries=longest + 1)])
     with objects("disk-bounded"):
-        bounds().sizes([node(segments=SEGMENTS + 3, log_bytes=1_500)])
+        bounds().sizes([node(segments=SEGMENTS + 4, log_bytes=1_500)])
     with objects("disk-bounded"):
         bounds().sizes([node(files=FILES + 1)])
