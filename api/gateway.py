@@ -9,6 +9,7 @@ it may not read is left out of what it is shown.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -320,20 +321,27 @@ class Gateway:
         *,
         is_stale: bool,
     ) -> Read:
-        """Find and show in turns of their own. What is found may be newer than it has to be, never older.
+        """Find and show in steps. What is found may be newer than it has to be, never older.
 
-        `query` is called again, in another turn, as long as it finds None.
+        `query` is called again, in another step, as long as it finds None. Revision and age are those of the
+        first step: nothing that is shown is older.
         """
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         if not is_stale:
             # The reads of many clients are answered at one place in the log: there it would be one pause.
             await self._node.read(_nothing, timeout_s)
-        found: T | None = None
-        while found is None:
-            async with self._turns.turn(deadline_s):
-                found, revision, lag_ms = self._find(query)
-        async with self._turns.turn(deadline_s):
-            return _aged(show, found, revision, lag_ms) if is_stale else show(found)
+        async with self._turns.turn(deadline_s) as turn:
+            found, revision, lag_ms = self._find(query)
+            began_s = time.monotonic()
+            await turn.rest()
+            while found is None:
+                found, _, _ = self._find(query)
+                await turn.rest()
+            if not is_stale:
+                return show(found)
+            if lag_ms is not None:
+                lag_ms += int((time.monotonic() - began_s) * 1000)
+            return _aged(show, found, revision, lag_ms)
 
     def _find(self, query: Callable[[LockMachine], T]) -> tuple[T, int, int | None]:
         """Return what the state of this node has, its revision, and how long ago it heard from a leader."""

@@ -10,16 +10,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from api.problems import ProblemError
 from api.rights import Rights
 from holdfast.token_lines import Right
-from lockstate import limits
-from lockstate.audit import Linked, row
+from lockstate import audit, limits
 from lockstate.audit_record import AuditEvent
 from lockstate.machine import LockMachine
 
 STEP_ROWS: Final = 200
 """Rows that are looked for in one step, which takes a millisecond or two."""
-ASKED_MIN: Final = 100
-"""Rows that are looked at together, at least: to find the place to go on costs more than a row."""
-
 Row = TypeVar("Row")
 Place = TypeVar("Place", str, bytes)
 
@@ -36,7 +32,7 @@ class Shape(NamedTuple, Generic[Row, Place]):
     name_of_place: Callable[[Place], str] | None = None
     """The name that a place says; None if a place is always that of a row."""
     size_of: Callable[[Row], int] = lambda _: 1
-    """How much a row is, of which a page has so much at most (`limits.LIST_ROWS_MAX`)."""
+    """How much a row is: a page that has so much (`limits.LIST_ROWS_MAX`) goes on to no other step."""
 
 
 def named(name_of: Callable[[Row], str]) -> Shape[Row, str]:
@@ -55,16 +51,21 @@ class Search(Generic[Row, Place]):
         shape: Shape[Row, Place],
         *,
         is_whole: bool,
+        tells_hidden: bool = False,
     ) -> None:
-        """Begin behind the first of `page`, for so many rows as it says; `is_whole`: all may be read."""
+        """Begin behind the first of `page`, for so many rows as it says; `is_whole`: all may be read.
+
+        `tells_hidden`: the caller may know how much is left out.
+        """
         self._rights = rights
         self._last: Place | None
         self._last, self._limit = page
         self._find: Callable[[LockMachine, Place, int], Found[Row, Place]] = find
         self._shape: Shape[Row, Place] = shape
         self._is_whole = is_whole
+        self._tells_hidden = tells_hidden
         self._rows: list[Row] = []
-        self._looked = self._size = 0
+        self._hidden = self._size = 0
 
     def step(self, machine: LockMachine, rows_max: int = STEP_ROWS) -> tuple[Found[Row, Place], int] | None:
         """Look a bit further; return the page and how many rows were left out, None if there is more to do.
@@ -72,29 +73,46 @@ class Search(Generic[Row, Place]):
         Raises ProblemError if nothing was found that may be read, and there is more behind it.
         """
         assert self._last is not None, "the page is found"
-        missing = self._limit - len(self._rows)
-        asked = min(missing if self._is_whole else max(missing, ASKED_MIN), rows_max)
-        found, self._last = self._find(machine, self._last, asked)
-        self._rows += found if self._is_whole else [row for row in found if self._is_seen(row)]
-        self._looked += len(found)
-        self._size += sum([self._shape.size_of(row) for row in found])
-        is_full = len(self._rows) >= self._limit or self._size >= limits.LIST_ROWS_MAX
+        # Who may not read everything is looked for as many as there may be in a step: most may be of others.
+        asked = min(self._limit - len(self._rows), rows_max) if self._is_whole else rows_max
+        found, last = self._find(machine, self._last, asked)
+        self._last = self._take(found, last)
         # What is shorter than asked has looked at as much as may be looked at in one piece.
-        return self._page() if is_full or self._last is None or len(found) < asked else None
+        is_over = self._is_full() or self._last is None or len(found) < asked
+        return self._page() if is_over else None
 
-    def _is_seen(self, row: Row) -> bool:
-        return self._rights.covers(Right.READ, self._shape.name_of(row))
+    def _take(self, found: list[Row], last: Place | None) -> Place | None:
+        """Take what may be read and has room; return the place to go on after, None if nothing follows.
+
+        What the caller may not read makes no difference but by its number: from where a page ends, anything
+        else could be found out, such as how many wait for a name.
+        """
+        hidden = 0
+        for row in found:
+            if not (self._is_whole or self._rights.covers(Right.READ, self._shape.name_of(row))):
+                hidden += 1
+            elif len(self._rows) == self._limit:
+                # It is left for the next page, and what was hidden before it counts there.
+                return self._shape.place_of(self._rows[-1])
+            else:
+                self._rows.append(row)
+                self._size += self._shape.size_of(row)
+                self._hidden, hidden = self._hidden + hidden, 0
+        self._hidden += hidden
+        return last
+
+    def _is_full(self) -> bool:
+        rows_count = len(self._rows)
+        is_enough = rows_count + self._hidden >= limits.LIST_ROWS_MAX or self._size >= limits.LIST_ROWS_MAX
+        return is_enough or rows_count == self._limit
 
     def _page(self) -> tuple[Found[Row, Place], int]:
-        rows, last, shape = self._rows, self._last, self._shape
-        if len(rows) > self._limit:
-            # Some of them are left for the next page; what was hidden between them counts there again.
-            return (rows[: self._limit], shape.place_of(rows[self._limit - 1])), self._looked - len(rows)
+        rows, last = self._rows, self._last
         if last is None or self._is_whole or self._may_tell(last):
-            return (rows, last), self._looked - len(rows)
+            return (rows, last), self._hidden
         if not rows:
-            raise nothing_seen(self._looked)
-        return (rows, shape.place_of(rows[-1])), self._looked - len(rows)
+            raise nothing_seen(self._hidden if self._tells_hidden else 0)
+        return (rows, self._shape.place_of(rows[-1])), self._hidden
 
     def _may_tell(self, place: Place) -> bool:
         name_of_place = self._shape.name_of_place
@@ -113,9 +131,9 @@ class Records:
     What happened never changes, so it does not matter when. `find` also says how many were left out.
     """
 
-    def __init__(self, find: Callable[[LockMachine], tuple[list[Linked], int]]) -> None:
+    def __init__(self, find: Callable[[LockMachine], tuple[list[audit.Linked], int]]) -> None:
         self._find = find
-        self._found: tuple[list[Linked], int] | None = None
+        self._found: tuple[list[audit.Linked], int] | None = None
         self._rows: list[AuditEvent] = []
 
     def step(self, machine: LockMachine) -> tuple[list[AuditEvent], int] | None:
@@ -124,7 +142,7 @@ class Records:
             self._found = self._find(machine)
         else:
             records, start = self._found[0], len(self._rows)
-            self._rows += [row(*record) for record in records[start : start + STEP_ROWS]]
+            self._rows += [audit.row(*record) for record in records[start : start + STEP_ROWS]]
         records, hidden = self._found
         return (self._rows, hidden) if len(self._rows) == len(records) else None
 

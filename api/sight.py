@@ -106,8 +106,9 @@ def listing(
     if not rights.reaches_behind(Right.READ, start):
         raise forbidden(Right.READ, start)
     is_whole = rights.gap_behind(Right.READ, start) is None
-    search = paging.Search(rights, page, find, shape, is_whole=is_whole)
-    return search, _counted(show, tells_hidden=not (start or page[0]))
+    tells_hidden = not (start or page[0])
+    search = paging.Search(rights, page, find, shape, is_whole=is_whole, tells_hidden=tells_hidden)
+    return search, _counted(show, tells_hidden=tells_hidden)
 
 
 def _counted(show: Callable[[Any], R], *, tells_hidden: bool) -> Callable[[tuple[Any, int]], R]:

@@ -1,8 +1,9 @@
 """Large answers take turns: however many are asked for at once, a node does everything else in between.
 
-To find and show a thousand locks takes a node some milliseconds, in which it does nothing else. Only one such
-answer is made at a time, and after each step of it the next one rests for twice as long as that took. So all
-of them together get a third of a node's time, and a command that arrives waits for one step and not for all.
+To find and show a thousand locks takes a node some milliseconds, in which it does nothing else. So it does
+that in steps. Only one such answer is made at a time, from its first step to its last: were all made side by
+side, none would be ready in time where there are too many. After each step comes a rest twice as long as that
+took. So all of them together get a third of a node's time, and a command that arrives waits for one step.
 """
 
 import asyncio
@@ -28,22 +29,43 @@ class Turns:
         self._rest_s_min = rest_s_min
 
     @contextlib.asynccontextmanager
-    async def turn(self, deadline_s: float) -> AsyncIterator[None]:
-        """Wait for the turn until `deadline_s` of the loop's clock, and have it for one step without a wait.
+    async def turn(self, deadline_s: float) -> AsyncIterator["Turn"]:
+        """Wait for the turn until `deadline_s` of the loop's clock, and have it until the end of the block.
 
-        Raises Overloaded.
+        The block waits for nothing but the rests between its steps. Raises Overloaded.
         """
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self._lock.acquire()
         except TimeoutError:
-            raise Overloaded(
-                "too many large answers are asked of this node; ask for less, or later"
-            ) from None
-        began_s = time.monotonic()  # the loop's clock stands still while a callback runs
+            raise _overloaded() from None
+        turn = Turn(deadline_s, self._rest_s_min)
         try:
-            yield
+            yield turn
         finally:
-            rest_s = max(RESTS * (time.monotonic() - began_s), self._rest_s_min)
-            loop.call_later(min(rest_s, REST_S_MAX), self._lock.release)
+            loop.call_later(turn.rest_s(), self._lock.release)
+
+
+class Turn:
+    """The turn of one answer, which makes it step by step."""
+
+    def __init__(self, deadline_s: float, rest_s_min: float) -> None:
+        self._deadline_s = deadline_s
+        self._rest_s_min = rest_s_min
+        self._began_s = time.monotonic()  # the loop's clock stands still while a callback runs
+
+    def rest_s(self) -> float:
+        """Return how long the loop is to be free for everything else after the step that ends now."""
+        return min(max(RESTS * (time.monotonic() - self._began_s), self._rest_s_min), REST_S_MAX)
+
+    async def rest(self) -> None:
+        """End a step, and rest before the next one. Raises Overloaded if its time is over then."""
+        await asyncio.sleep(self.rest_s())
+        if asyncio.get_running_loop().time() > self._deadline_s:
+            raise _overloaded()
+        self._began_s = time.monotonic()
+
+
+def _overloaded() -> Overloaded:
+    return Overloaded("too many large answers are asked of this node; ask for less, or later")

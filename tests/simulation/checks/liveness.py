@@ -29,9 +29,9 @@ LOG_COMPACTIONS: Final = 3
 FILES: Final = 12
 """Files in a data directory besides the segments of the journal, at most."""
 SEGMENTS: Final = 8
-"""Segments of a journal, at most, beside those that twice the bytes of the log need, and what is beside them."""
+"""Segments of a journal, at most, beside those that twice the bytes of the log need, and their heads."""
 BESIDE_BYTES: Final = 80
-"""Bytes beside those of an entry: it may be in a block of its own, with a head, and with a record of the commit."""
+"""Bytes beside those of an entry: a block of its own, with a head, and with a record of the commit."""
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):

@@ -100,10 +100,48 @@ def test_what_has_looked_at_enough_ends_the_page(rights: Rights) -> None:
     assert search.step(MACHINE) == ((["open/a"], "open/a"), 0)
 
 
+@pytest.mark.parametrize("waiting", [0, 300])
+def test_who_may_not_read_a_name_finds_nothing_out_about_it(waiting: int) -> None:
+    """Neither what is shown, nor where a page ends, nor a refusal depends on how many wait for it."""
+    rows = [Wide(f"closed/{number:05}", 1 + waiting) for number in range(6_000)]
+
+    def find(_machine: LockMachine, after: str, limit: int) -> paging.Found[Wide, str]:
+        left = [row for row in (*rows, Wide("open/a", 1)) if row.name > after][:limit]
+        return left, None if left[-1].name == "open/a" else left[-1].name
+
+    shape: paging.Shape[Wide, str] = paging.Shape(
+        lambda row: row.name, lambda row: row.name, size_of=lambda row: row.size
+    )
+    search: Search[Wide, str] = Search(OPEN, ("", 100), find, shape, is_whole=False)
+    assert search.at_once(MACHINE) == (([Wide("open/a", 1)], None), 6_000)
+
+
+def test_what_is_hidden_is_counted_up_to_the_end_of_the_page() -> None:
+    """And once: what comes behind the last row of a page counts on the next one."""
+    names = ["closed/1", "open/1", "open2/1", "open/2", "open2/2", "open2/3", "open/3", "open2/4"]
+
+    def find(_machine: LockMachine, after: str, _limit: int) -> paging.Found[str, str]:
+        return names[names.index(after) + 1 if after else 0 :], None
+
+    def page(after: str) -> tuple[paging.Found[str, str], int]:
+        search: Search[str, str] = Search(OPEN, (after, 2), find, named(str), is_whole=False)
+        return search.at_once(MACHINE)
+
+    assert page("") == ((["open/1", "open/2"], "open/2"), 2)
+    assert page("open/2") == ((["open/3"], None), 3)
+
+
+def test_where_nothing_more_may_be_read_a_page_is_the_last() -> None:
+    """Though something follows, which the caller does not learn."""
+    names = ["open/1", "open/2", "open2/1"]
+    search: Search[str, str] = Search(OPEN, ("", 2), lambda *_: (names, None), named(str), is_whole=False)
+    assert search.at_once(MACHINE) == ((["open/1", "open/2"], None), 1)
+
+
 def test_who_may_read_nothing_of_much_is_refused() -> None:
     """There is no place to go on that would give no name away."""
     table = Table([f"closed/{number:05}" for number in range(limits.LIST_ROWS_MAX + 1)])
-    with pytest.raises(ProblemError, match="may read none of the 10000 names"):
+    with pytest.raises(ProblemError, match="may read none of the names"):
         in_steps(table.search(OPEN, 10))
 
 

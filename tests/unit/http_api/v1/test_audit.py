@@ -99,7 +99,8 @@ async def test_an_old_audit_says_so() -> None:
     """A stale read carries revision and lag."""
     async with serving() as served:
         got = await served.call("GET", f"{wire.AUDIT}?consistency=stale")
-        assert got.body == {"events": [], "revision": served.node.machine.revision, "lag_ms": 7}
+        assert got.body.pop("lag_ms") >= 7
+        assert got.body == {"events": [], "revision": served.node.machine.revision}
 
 
 async def test_what_came_behind_a_record_is_asked_for() -> None:

@@ -119,7 +119,8 @@ async def test_holdings_are_looked_through_in_slices(monkeypatch: pytest.MonkeyP
         found = [hold["name"] async for hold in _pages(served, wire.HOLDS, "holds", "&owner=ann")]
         assert found == ["job/1", "job/8"]
         stale = await served.call("GET", f"{wire.HOLDS}?owner=ann&consistency=stale")
-        assert (len(stale.body["holds"]), stale.body["lag_ms"]) == (2, 7)
+        assert len(stale.body["holds"]) == 2
+        assert stale.body["lag_ms"] >= 7
 
 
 async def test_what_is_held_for_long_is_found() -> None:

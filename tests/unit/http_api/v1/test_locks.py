@@ -247,7 +247,7 @@ async def test_stale_reads_say_how_old_they_are() -> None:
         for path in ("/v1/locks/a", "/v1/locks"):
             stale = await served.call("GET", f"{path}?consistency=stale")
             assert stale.body["revision"] == served.node.machine.revision
-            assert stale.body["lag_ms"] == 7
+            assert stale.body["lag_ms"] >= 7
         assert len(served.node.timeouts_s) == reads_count
         fresh = await served.call("GET", "/v1/locks/a?consistency=linearizable")
         assert "lag_ms" not in fresh.body
