@@ -84,7 +84,7 @@ class BareNode(SyncObj):  # type: ignore[misc]
         """Record a connection."""
         self._wire._onNodeConnected(LibraryNode(peer_id))
 
-    def disconnect(self, peer_id: str) -> None:
+    def disconnect(self, peer_id: str, *, is_replaced: bool = False) -> None:  # noqa: ARG002
         """Record its end."""
         self._wire._onNodeDisconnected(LibraryNode(peer_id))
 

@@ -121,13 +121,13 @@ class OurNode:
         """Record a connection."""
         self._is_tick_due |= self.replica.peer_up(peer_id)
 
-    def disconnect(self, peer_id: str) -> None:
+    def disconnect(self, peer_id: str, *, is_replaced: bool = False) -> None:
         """Record its end."""
         self._promises = [promise for promise in self._promises if promise[0] != peer_id]
         if self._present is not None:
             sync, promises = self._present
             self._present = sync, [promise for promise in promises if promise[0] != peer_id]
-        self.replica.peer_down(peer_id)
+        self.replica.peer_down(peer_id, is_replaced=is_replaced)
 
     def take(self, peer_id: str, message: WireMessage) -> None:
         """Take a message as it comes from the wire."""

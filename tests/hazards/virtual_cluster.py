@@ -58,8 +58,8 @@ class Node(Protocol):
     def connect(self, peer_id: str) -> None:
         """Record a connection."""
 
-    def disconnect(self, peer_id: str) -> None:
-        """Record its end."""
+    def disconnect(self, peer_id: str, *, is_replaced: bool = False) -> None:
+        """Record its end; `is_replaced` if there is another one already."""
 
     def take(self, peer_id: str, message: WireMessage) -> None:
         """Take a message."""
@@ -103,13 +103,13 @@ class Cluster:
                 self.disconnect(node_id, peer_id)
         self.nodes.pop(node_id).crash()
 
-    def disconnect(self, one: str, other: str) -> None:
+    def disconnect(self, one: str, other: str, *, is_replaced: bool = False) -> None:
         """Break a connection with what is on its way in both directions."""
         for source, target in ((one, other), (other, one)):
             self.network.queues[source, target].clear()
             if (source, target) in self.network.connected:
                 self.network.connected.discard((source, target))
-                self.nodes[source].disconnect(target)
+                self.nodes[source].disconnect(target, is_replaced=is_replaced)
 
     def lose_sight(self, node_id: str, peer_id: str) -> None:
         """Let one side find its connection broken.
@@ -123,7 +123,7 @@ class Cluster:
 
     def connect(self, one: str, other: str) -> None:
         """Connect two nodes if both are up; a connection that one side still believes in is replaced."""
-        self.disconnect(one, other)
+        self.disconnect(one, other, is_replaced=True)
         for source, target in ((one, other), (other, one)):
             if source in self.nodes and target in self.nodes:
                 self.network.connected.add((source, target))

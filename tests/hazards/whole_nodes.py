@@ -140,9 +140,9 @@ class WholeNode:
         """Record a connection."""
         self.loop.call(self.group.peer_up, peer_id)
 
-    def disconnect(self, peer_id: str) -> None:
+    def disconnect(self, peer_id: str, *, is_replaced: bool = False) -> None:
         """Record its end."""
-        self.loop.call(self.group.peer_down, peer_id)
+        self.loop.call(self.group.peer_down, peer_id, is_replaced=is_replaced)
 
     def take(self, peer_id: str, message: dict[str, Any]) -> None:
         """Take a frame."""
