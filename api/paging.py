@@ -32,12 +32,16 @@ class Shape(NamedTuple, Generic[Row, Place]):
     name_of_place: Callable[[Place], str] | None = None
     """The name that a place says; None if a place is always that of a row."""
     size_of: Callable[[Row], int] = lambda _: 1
-    """How much a row is: a page that has so much (`limits.LIST_ROWS_MAX`) goes on to no other step."""
+    """How much a row is."""
+    size_max: int = limits.LIST_ROWS_MAX
+    """A page that has so much in all goes on to no other step."""
+    is_of_one_moment: bool = False
+    """Whether a page is found in one step, if all of it may be read."""
 
 
-def named(name_of: Callable[[Row], str]) -> Shape[Row, str]:
+def named(name_of: Callable[[Row], str], *, is_of_one_moment: bool = False) -> Shape[Row, str]:
     """Return the shape of rows whose name is their place."""
-    return Shape(name_of, name_of)
+    return Shape(name_of, name_of, is_of_one_moment=is_of_one_moment)
 
 
 class Search(Generic[Row, Place]):
@@ -65,64 +69,65 @@ class Search(Generic[Row, Place]):
         self._is_whole = is_whole
         self._tells_hidden = tells_hidden
         self._rows: list[Row] = []
-        self._hidden = self._size = 0
+        self._hidden = self._pending = self._size = 0
 
-    def step(self, machine: LockMachine, rows_max: int = STEP_ROWS) -> tuple[Found[Row, Place], int] | None:
+    def step(self, machine: LockMachine) -> tuple[Found[Row, Place], int] | None:
         """Look a bit further; return the page and how many rows were left out, None if there is more to do.
 
         Raises ProblemError if nothing was found that may be read, and there is more behind it.
         """
         assert self._last is not None, "the page is found"
-        # Who may not read everything is looked for as many as there may be in a step: most may be of others.
-        asked = min(self._limit - len(self._rows), rows_max) if self._is_whole else rows_max
+        asked = STEP_ROWS
+        if self._is_whole:
+            missing = self._limit - len(self._rows)
+            asked = missing if self._shape.is_of_one_moment else min(missing, STEP_ROWS)
         found, last = self._find(machine, self._last, asked)
-        self._last = self._take(found, last)
-        # What is shorter than asked has looked at as much as may be looked at in one piece.
-        is_over = self._is_full() or self._last is None or len(found) < asked
-        return self._page() if is_over else None
+        return self._page() if self._take(found, last) or self._is_over(is_short=len(found) < asked) else None
 
-    def _take(self, found: list[Row], last: Place | None) -> Place | None:
-        """Take what may be read and has room; return the place to go on after, None if nothing follows.
-
-        What the caller may not read makes no difference but by its number: from where a page ends, anything
-        else could be found out, such as how many wait for a name.
-        """
-        hidden = 0
+    def _take(self, found: list[Row], last: Place | None) -> bool:
+        """Take what may be read and has room; return whether there was something for the next page."""
+        self._last = last
         for row in found:
             if not (self._is_whole or self._rights.covers(Right.READ, self._shape.name_of(row))):
-                hidden += 1
+                self._pending += 1
             elif len(self._rows) == self._limit:
-                # It is left for the next page, and what was hidden before it counts there.
-                return self._shape.place_of(self._rows[-1])
+                self._last = self._shape.place_of(self._rows[-1])
+                return True
             else:
                 self._rows.append(row)
                 self._size += self._shape.size_of(row)
-                self._hidden, hidden = self._hidden + hidden, 0
-        self._hidden += hidden
-        return last
+                self._hidden, self._pending = self._hidden + self._pending, 0
+        return False
 
-    def _is_full(self) -> bool:
-        rows_count = len(self._rows)
-        is_enough = rows_count + self._hidden >= limits.LIST_ROWS_MAX or self._size >= limits.LIST_ROWS_MAX
-        return is_enough or rows_count == self._limit
+    def _is_over(self, *, is_short: bool) -> bool:
+        """Whether nothing more is looked for, `is_short` if less was found than asked for.
+
+        What the caller may not read makes no difference but by its number: from where a page ends anything
+        else could be found out, such as how many wait for a name. So a page that is full ends when something
+        was found for the next one, or nothing more is there.
+        """
+        looked = len(self._rows) + self._hidden + self._pending
+        if self._last is None or looked >= limits.LIST_ROWS_MAX or self._size >= self._shape.size_max:
+            return True
+        if self._is_whole or self._shape.name_of_place is not None:
+            # What is short has looked at as much as may be looked at in one piece, for a page as well.
+            return is_short or len(self._rows) == self._limit
+        return False
 
     def _page(self) -> tuple[Found[Row, Place], int]:
+        """Return what was found. What is hidden behind the last row of a page counts on the next one."""
         rows, last = self._rows, self._last
-        if last is None or self._is_whole or self._may_tell(last):
+        if last is None:
+            return (rows, None), self._hidden + self._pending
+        if self._is_whole or self._may_tell(last):
             return (rows, last), self._hidden
         if not rows:
-            raise nothing_seen(self._hidden if self._tells_hidden else 0)
+            raise nothing_seen(self._pending if self._tells_hidden else 0)
         return (rows, self._shape.place_of(rows[-1])), self._hidden
 
     def _may_tell(self, place: Place) -> bool:
         name_of_place = self._shape.name_of_place
         return name_of_place is not None and self._rights.covers(Right.READ, name_of_place(place))
-
-    def at_once(self, machine: LockMachine) -> tuple[Found[Row, Place], int]:
-        """Return the page as it is at one moment. Raises ProblemError, as `step` does."""
-        while (page := self.step(machine, limits.LIST_LIMIT_MAX)) is None:
-            pass
-        return page
 
 
 class Records:

@@ -99,14 +99,14 @@ def listing(
 ) -> tuple[paging.Search[Row, Place], Callable[..., views.Read]]:
     """Return how a page of what begins with `start` is found and shown: without what may not be read.
 
-    The number of what is left out is told of a page that begins with the first of all names, and of no other,
+    The number of what is left out is told of a page of all there is, from the first name on, and of no other,
     for who can choose where to count finds out letter by letter what is there. Raises ProblemError, whatever
     is there, if nothing that begins with `start` may be read.
     """
     if not rights.reaches_behind(Right.READ, start):
         raise forbidden(Right.READ, start)
     is_whole = rights.gap_behind(Right.READ, start) is None
-    tells_hidden = not (start or page[0])
+    tells_hidden = not (start or page[0] or shape.name_of_place)
     search = paging.Search(rights, page, find, shape, is_whole=is_whole, tells_hidden=tells_hidden)
     return search, _counted(show, tells_hidden=tells_hidden)
 

@@ -2,11 +2,10 @@
 
 from api import answers, sight
 from api.gateway import Gateway
-from api.paging import Records
 from http_api.server.call import Call, Reply
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Handler
-from http_api.v1 import schema
+from http_api.v1 import reads, schema
 from lockstate import limits
 
 
@@ -15,8 +14,9 @@ async def get_audit(gateway: Gateway, call: Call) -> Reply:
     name, limit = schema.name_in_query(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
     behind = schema.record_behind(call)
     if not name:
-        return await _answer(gateway, call, sight.audit(gateway.rights, limit, behind), None)
-    return await _answer(gateway, call, sight.audit_of_name(gateway.rights, name, limit, behind), name)
+        return await reads.found(gateway, call, sight.audit(gateway.rights, limit, behind), sight.audit_of)
+    records = sight.audit_of_name(gateway.rights, name, limit, behind)
+    return await reads.found(gateway, call, records, sight.audit_of, name=name)
 
 
 async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
@@ -25,15 +25,7 @@ async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
     asking = gateway.principal.name
     records = sight.audit_of_session(gateway.rights, asking, session_id, limit)
     # Whoever knows the id of what was theirs may know what was done with it, whatever the names are.
-    return await _answer(gateway, call, records, None)
-
-
-async def _answer(gateway: Gateway, call: Call, records: Records, name: str | None) -> Reply:
-    """Answer with records, of `name` or of whatever was found. Raises ProblemError, ClusterError."""
-    view = await gateway.page(
-        records, sight.audit_of, call.timeout_s, name=name, is_stale=schema.is_stale(call)
-    )
-    return Reply(answers.encode(view))
+    return await reads.found(gateway, call, records, sight.audit_of)
 
 
 def refusals_handler(trace: RefusalTrace) -> Handler:

@@ -5,7 +5,7 @@ from api.gateway import Gateway
 from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
-from lockstate import results
+from lockstate import limits, results
 
 
 async def put_cell(gateway: Gateway, call: Call) -> Reply:
@@ -62,7 +62,11 @@ async def list_cells(gateway: Gateway, call: Call) -> Reply:
         lambda machine, after, limit: machine.cells(prefix, after, limit),
         cells.page_of,
         shape=paging.Shape(
-            name_of=lambda cell: rights_needed.text_of_key(cell.key), place_of=lambda cell: cell.key
+            name_of=lambda cell: rights_needed.text_of_key(cell.key),
+            place_of=lambda cell: cell.key,
+            size_of=lambda cell: len(cell.key) + len(cell.value),
+            size_max=limits.LIST_CELL_BYTES_MAX,
+            is_of_one_moment=True,
         ),
     )
-    return await reads.answer(gateway, call, search.at_once, shown, name=None, is_large=True)
+    return await reads.found(gateway, call, search, shown)

@@ -1,5 +1,6 @@
 """Holds and waits of all kinds: what somebody has and waits for, and how far one waiter is."""
 
+import time
 from typing import Final
 
 from api import answers, sight, views
@@ -44,12 +45,17 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
             name=None,
         )
     page = views.HoldPage((), (), after)
+    began_s = time.monotonic()
     tells_hidden = not (prefix or after or call.query_values.keys() - _UNCONDITIONAL)
     for _ in range(_SLICES_MAX):
         left = limit - len(page.holds) - len(page.tickets)
         place = (prefix, page.next or "", left)
         found = await _slice(gateway, call, whose, place, tells_hidden=tells_hidden)
         found.holds, found.tickets = page.holds + found.holds, page.tickets + found.tickets
+        if isinstance(page.revision, int):
+            # Nothing in a stale answer is older than it says: so it says what is true of the first slice.
+            found.revision, found.lag_ms = page.revision, _older(page.lag_ms, time.monotonic() - began_s)
+        began_s = time.monotonic()
         if isinstance(page.hidden, int):
             found.hidden = page.hidden + (found.hidden if isinstance(found.hidden, int) else 0)
         page = found
@@ -57,6 +63,11 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
             break
     sight.end_of_holdings(gateway.rights, page)
     return Reply(answers.encode(page))
+
+
+def _older(lag_ms: int | views.Unset | None, by_s: float) -> int | views.Unset | None:
+    """Return the age of what was found so long ago."""
+    return lag_ms + int(by_s * 1000) if isinstance(lag_ms, int) else lag_ms
 
 
 async def _slice(

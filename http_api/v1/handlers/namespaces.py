@@ -17,9 +17,9 @@ async def list_namespaces(gateway: Gateway, call: Call) -> Reply:
         (after, limit),
         lambda machine, after, limit: listings.namespaces(machine.state, prefix, after, limit),
         views.namespace_page_of,
-        shape=paging.named(lambda row: row.name),
+        shape=paging.named(lambda row: row.name, is_of_one_moment=True),
     )
-    return await reads.answer(gateway, call, search.at_once, shown, name=None, is_large=True)
+    return await reads.found(gateway, call, search, shown)
 
 
 async def set_namespace(gateway: Gateway, call: Call) -> Reply:

@@ -1,5 +1,6 @@
 """Large answers are found step by step: the same as at once, as long as nothing changes in between."""
 
+import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ class Table:
         return Search(rights, (after, limit), self.find, named(str), is_whole=rights is EVERYTHING)
 
 
-def in_steps(search: Search[str, str]) -> tuple[paging.Found[str, str], int]:
+def in_steps(search: Search[paging.Row, str]) -> tuple[paging.Found[paging.Row, str], int]:
     """Return what the steps of a search find."""
     while (page := search.step(MACHINE)) is None:
         pass
@@ -58,10 +59,15 @@ def test_a_large_page_is_found_in_steps() -> None:
 
 
 def test_a_page_of_one_moment_is_asked_for_once() -> None:
-    """What has to be of one moment is found in one piece."""
-    table = Table([f"{number:04}" for number in range(1500)])
-    assert table.search(EVERYTHING, 1000).at_once(MACHINE) == ((table.names[:1000], "0999"), 0)
+    """What has to be of one moment is found in one piece, by who may read all of it."""
+    table = Table([f"open/{number:04}" for number in range(1500)])
+    shape: paging.Shape[str, str] = named(str, is_of_one_moment=True)
+    search: Search[str, str] = Search(EVERYTHING, ("", 1000), table.find, shape, is_whole=True)
+    assert search.step(MACHINE) == ((table.names[:1000], "open/0999"), 0)
     assert table.asked == [1000]
+    search = Search(OPEN, ("", 1000), table.find, shape, is_whole=False)
+    assert in_steps(search) == ((table.names[:1000], "open/0999"), 0)
+    assert table.asked[1:] == [STEP_ROWS] * 6, "also whether there is a next page"
 
 
 class Wide(NamedTuple):
@@ -83,37 +89,41 @@ def test_a_page_is_not_too_large_in_all() -> None:
         lambda row: row.name, lambda row: row.name, size_of=lambda row: row.size
     )
     search: Search[Wide, str] = Search(EVERYTHING, ("", 1000), find, shape, is_whole=True)
-    while (page := search.step(MACHINE)) is None:
-        pass
-    assert len(page[0][0]) == 2 * STEP_ROWS
+    assert len(in_steps(search)[0][0]) == 2 * STEP_ROWS
     assert 30 * (2 * STEP_ROWS) >= limits.LIST_ROWS_MAX > 30 * STEP_ROWS
 
 
-@pytest.mark.parametrize("rights", [EVERYTHING, OPEN])
-def test_what_has_looked_at_enough_ends_the_page(rights: Rights) -> None:
+def test_what_has_looked_at_enough_ends_the_page() -> None:
     """`find` returns less than was asked for when it has looked at as much as it may in one piece."""
 
     def find(_machine: LockMachine, after: str, _limit: int) -> paging.Found[str, str]:
         return [after + "a"], after + "a"
 
-    search: Search[str, str] = Search(rights, ("open/", 100), find, named(str), is_whole=rights is EVERYTHING)
-    assert search.step(MACHINE) == ((["open/a"], "open/a"), 0)
+    search: Search[str, str] = Search(EVERYTHING, ("b", 100), find, named(str), is_whole=True)
+    assert search.step(MACHINE) == ((["ba"], "ba"), 0)
 
 
 @pytest.mark.parametrize("waiting", [0, 300])
 def test_who_may_not_read_a_name_finds_nothing_out_about_it(waiting: int) -> None:
     """Neither what is shown, nor where a page ends, nor a refusal depends on how many wait for it."""
-    rows = [Wide(f"closed/{number:05}", 1 + waiting) for number in range(6_000)]
+    rows = [*[Wide(f"closed/{number:05}", 1 + waiting) for number in range(6_000)], Wide("open/a", 1)]
 
     def find(_machine: LockMachine, after: str, limit: int) -> paging.Found[Wide, str]:
-        left = [row for row in (*rows, Wide("open/a", 1)) if row.name > after][:limit]
-        return left, None if left[-1].name == "open/a" else left[-1].name
+        """Look at so much in one piece as may be, as the state machine does."""
+        left: list[Wide] = []
+        size = 0
+        for row in rows[bisect.bisect_right(rows, after, key=lambda row: row.name) :]:
+            if len(left) == limit or size >= limits.LIST_ROWS_MAX:
+                return left, left[-1].name
+            left.append(row)
+            size += row.size
+        return left, None
 
     shape: paging.Shape[Wide, str] = paging.Shape(
         lambda row: row.name, lambda row: row.name, size_of=lambda row: row.size
     )
     search: Search[Wide, str] = Search(OPEN, ("", 100), find, shape, is_whole=False)
-    assert search.at_once(MACHINE) == (([Wide("open/a", 1)], None), 6_000)
+    assert in_steps(search) == (([Wide("open/a", 1)], None), 6_000)
 
 
 def test_what_is_hidden_is_counted_up_to_the_end_of_the_page() -> None:
@@ -125,17 +135,22 @@ def test_what_is_hidden_is_counted_up_to_the_end_of_the_page() -> None:
 
     def page(after: str) -> tuple[paging.Found[str, str], int]:
         search: Search[str, str] = Search(OPEN, (after, 2), find, named(str), is_whole=False)
-        return search.at_once(MACHINE)
+        return in_steps(search)
 
     assert page("") == ((["open/1", "open/2"], "open/2"), 2)
     assert page("open/2") == ((["open/3"], None), 3)
 
 
-def test_where_nothing_more_may_be_read_a_page_is_the_last() -> None:
-    """Though something follows, which the caller does not learn."""
-    names = ["open/1", "open/2", "open2/1"]
-    search: Search[str, str] = Search(OPEN, ("", 2), lambda *_: (names, None), named(str), is_whole=False)
-    assert search.at_once(MACHINE) == ((["open/1", "open/2"], None), 1)
+@pytest.mark.parametrize("hidden", [0, 1, STEP_ROWS - 2, STEP_ROWS, 5 * STEP_ROWS])
+@pytest.mark.parametrize("has_next", [False, True])
+def test_whether_a_page_is_the_last_says_nothing_of_what_is_hidden(hidden: int, *, has_next: bool) -> None:
+    """A full page has a next one if there is more that the caller may read, however far away."""
+    names = ["open/1", "open/2", *[f"open2/{number:04}" for number in range(hidden)]]
+    table = Table([*names, "open3"] if has_next else names)
+    rights = Rights({"open": frozenset({Right.READ}), "open3": frozenset({Right.READ})})
+    page, counted = in_steps(table.search(rights, 2))
+    assert page == (["open/1", "open/2"], "open/2" if has_next else None)
+    assert counted == (0 if has_next else hidden)
 
 
 def test_who_may_read_nothing_of_much_is_refused() -> None:
@@ -152,17 +167,16 @@ def test_who_may_read_nothing_of_much_is_refused() -> None:
     st.sampled_from([EVERYTHING, OPEN]),
 )
 def test_pages_show_everything_that_may_be_read_once(
-    names: set[str], limit: int, rows_max: int, rights: Rights
+    names: set[str], limit: int, step_rows: int, rights: Rights
 ) -> None:
     """In order, however many rows a step looks for; and what was left out is counted."""
     table = Table(list(names))
     seen: list[str] = []
     after: str | None = ""
     while after is not None:
-        search = table.search(rights, limit, after)
-        while (page := search.step(MACHINE, rows_max)) is None:
-            pass
-        (rows, place), hidden = page
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(paging, "STEP_ROWS", step_rows)
+            (rows, place), hidden = in_steps(table.search(rights, limit, after))
         assert len(rows) <= limit
         assert hidden >= 0
         assert place is None or rights.covers(Right.READ, place)

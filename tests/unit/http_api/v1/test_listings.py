@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockstate import limits
+from lockstate import limits, listings
 from tests.support import http_contract
 from tests.unit.http_api.serving import Served, check_problem, serving, until
 
@@ -121,6 +121,30 @@ async def test_holdings_are_looked_through_in_slices(monkeypatch: pytest.MonkeyP
         stale = await served.call("GET", f"{wire.HOLDS}?owner=ann&consistency=stale")
         assert len(stale.body["holds"]) == 2
         assert stale.body["lag_ms"] >= 7
+
+
+async def test_a_stale_answer_of_several_slices_says_how_old_the_first_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is taken while others are looked at may be missing, and is behind the revision that is said."""
+    monkeypatch.setattr(limits, "LIST_ROWS_MAX", 2)
+    async with serving() as served:
+        for number in range(9):
+            await served.acquire(f"job/{number}", owner="ann")
+        before, find = served.node.machine.revision, listings.holdings
+        taken: list[asyncio.Task[Any]] = []
+
+        def holdings(*asked: Any) -> Any:
+            found = find(*asked)
+            if not taken:
+                taken.append(asyncio.get_running_loop().create_task(served.acquire("a", owner="ann")))
+            return found
+
+        monkeypatch.setattr(listings, "holdings", holdings)
+        stale = await served.call("GET", f"{wire.HOLDS}?owner=ann&consistency=stale")
+        await taken[0]
+        assert served.node.machine.revision > before
+        assert (stale.body["revision"], len(stale.body["holds"])) == (before, 9)
 
 
 async def test_what_is_held_for_long_is_found() -> None:

@@ -96,6 +96,8 @@ async def test_one_page_counts_what_it_leaves_out() -> None:
             assert got.body["hidden"] == expected, path
             got = await call(served, ME, "GET", f"{path}?prefix=b/")
             assert "hidden" not in got.body, path
+        got = await call(served, ME, "GET", f"{wire.LOCKS}?held_longer_than_ms=1")
+        assert "hidden" not in got.body, "by other conditions it could be found out when one was taken"
 
 
 @pytest.mark.parametrize("path", LISTS)
