@@ -11,6 +11,7 @@ from api import paging, views
 from api.rights import Rights
 from api.rights_needed import forbidden
 from holdfast.token_lines import Right
+from lockstate import limits
 from lockstate.audit import Link, Linked
 from lockstate.audit_record import AuditEvent
 from lockstate.ids import SessionId
@@ -134,6 +135,27 @@ def holdings(rights: Rights, page: views.HoldPage, *, tells_hidden: bool) -> Non
     if tells_hidden:
         _count(page, len(page.holds) - len(holds) + len(page.tickets) - len(tickets))
     page.holds, page.tickets = holds, tickets
+
+
+def holdings_to_ask_for(rights: Rights, left: int) -> int:
+    """Return how many holdings to look for, if so many are missing on a page.
+
+    Who may not read everything is looked for as many as possible: a page that ended where enough that is
+    hidden was found would tell where that is.
+    """
+    return left if rights.everywhere(Right.READ) else limits.LIST_LIMIT_MAX
+
+
+def cut_holdings(page: views.HoldPage, limit: int) -> None:
+    """Leave what comes behind the name that fills a page for the next one."""
+    rows: list[views.Held | views.Ticket] = [*page.holds, *page.tickets]
+    places = sorted([(row.kind, row.name) for row in rows])
+    if len(places) <= limit or places[limit - 1] == places[-1]:
+        return
+    last = places[limit - 1]
+    page.holds = tuple([row for row in page.holds if (row.kind, row.name) <= last])
+    page.tickets = tuple([row for row in page.tickets if (row.kind, row.name) <= last])
+    page.next = " ".join(last)
 
 
 def end_of_holdings(rights: Rights, page: views.HoldPage) -> None:

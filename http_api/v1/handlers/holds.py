@@ -48,7 +48,7 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
     began_s = time.monotonic()
     tells_hidden = not (prefix or after or call.query_values.keys() - _UNCONDITIONAL)
     for _ in range(_SLICES_MAX):
-        left = limit - len(page.holds) - len(page.tickets)
+        left = sight.holdings_to_ask_for(gateway.rights, limit - len(page.holds) - len(page.tickets))
         place = (prefix, page.next or "", left)
         found = await _slice(gateway, call, whose, place, tells_hidden=tells_hidden)
         found.holds, found.tickets = page.holds + found.holds, page.tickets + found.tickets
@@ -59,6 +59,7 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
         if isinstance(page.hidden, int):
             found.hidden = page.hidden + (found.hidden if isinstance(found.hidden, int) else 0)
         page = found
+        sight.cut_holdings(page, limit)
         if page.next is None or len(page.holds) + len(page.tickets) >= limit:
             break
     sight.end_of_holdings(gateway.rights, page)

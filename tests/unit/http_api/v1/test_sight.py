@@ -100,6 +100,23 @@ async def test_one_page_counts_what_it_leaves_out() -> None:
         assert "hidden" not in got.body, "by other conditions it could be found out when one was taken"
 
 
+@pytest.mark.parametrize("path", [wire.LOCKS, wire.HOLDS])
+@pytest.mark.parametrize("count", [0, 99, 100, 150, 250])
+async def test_nothing_tells_how_many_hidden_names_come_first(path: str, count: int) -> None:
+    """From any place, and for one row: the first that may be read is found, however far away."""
+    async with serving(tokens=LINES) as served:
+        for name in [*[f"c/{number:03}" for number in range(count)], "d/e/1", "d/e/2", "e/1"]:
+            await post(served, wire.LOCK_ACQUIRE, name=name, ttl_ms=60_000)
+        kind = "lock " if path == wire.HOLDS else ""
+
+        async def page(after: str) -> tuple[list[str], str | None]:
+            got = await call(served, ME, "GET", f"{path}?limit=1&after={quote(kind + after)}")
+            return [row["name"] for row in got.body[LISTS[path][0]]], got.body["next"]
+
+        assert await page("c") == (["d/e/1"], f"{kind}d/e/1")
+        assert await page("d/e/1") == (["d/e/2"], None)
+
+
 @pytest.mark.parametrize("path", LISTS)
 async def test_nothing_tells_whether_a_hidden_name_is_there(path: str) -> None:
     """Neither a prefix nor a place to begin at: names would be spelled out letter by letter."""
