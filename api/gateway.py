@@ -46,8 +46,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Search(Protocol[T_co]):
-    """What is found step by step (see `paging`)."""
+class Steps(Protocol[T_co]):
+    """What finds something step by step (see `paging`)."""
 
     def step(self, machine: LockMachine) -> T_co | None:
         """Look a bit further; return what was found, None if there is more to do."""
@@ -284,7 +284,7 @@ class Gateway:
 
     async def page(
         self,
-        search: Search[T],
+        search: Steps[T],
         show: Callable[[T], Read],
         timeout_s: float,
         *,

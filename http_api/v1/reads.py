@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from api import answers, paging, sight
-from api.gateway import Gateway, Search
+from api.gateway import Gateway, Steps
 from api.views import Read
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
@@ -58,7 +58,7 @@ async def page(
 
 
 async def found(
-    gateway: Gateway, call: Call, search: Search[T], show: Callable[[T], Read], *, name: str | None = None
+    gateway: Gateway, call: Call, search: Steps[T], show: Callable[[T], Read], *, name: str | None = None
 ) -> Reply:
     """Answer with what `search` finds about `name`, in steps. Raises ProblemError, ClusterError."""
     view = await gateway.page(search, show, call.timeout_s, name=name, is_stale=schema.is_stale(call))
