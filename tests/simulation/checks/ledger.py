@@ -73,6 +73,8 @@ class Ledger:
         self._highest_token = 0
         self._drawn_by: tuple[object, ...] = ()
         """The revision and the holder for whom the highest token was drawn."""
+        self._resizes: set[str] = set()
+        """The requests for a resize that were carried out: repeated, they change nothing."""
         self._limits: dict[str, int] = {}
         self._allowed: dict[str, int] = {}
         """The largest limit that each semaphore had during the entry."""
@@ -141,8 +143,10 @@ class Ledger:
                 case AcquirePermits(hold_id=asked) as command, Granted(hold_id=got) | Queued(hold_id=got):
                     if asked == got:
                         self._limit(command.name, command.limit)
-                case ResizeSemaphore() as command, Resized():
+                case ResizeSemaphore() as command, Resized() if command.request_id not in self._resizes:
                     self._limit(command.name, command.limit)
+                    if command.request_id:
+                        self._resizes.add(command.request_id)
                 case ForceRelease() as command, ForceReleased(released=released):
                     for view in released:
                         self._forced_ms[view.token] = command.lock_delay_ms

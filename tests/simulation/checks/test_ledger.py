@@ -115,6 +115,18 @@ def test_more_permits_than_there_are() -> None:
         told.apply(told.event(GRANTED, 3, "s", of=of, count=1))
 
 
+def test_a_resize_that_is_repeated_changes_nothing() -> None:
+    """It is told what it was told, however the limit has changed since."""
+    told, of = Told(), HoldKind.SEMAPHORE
+    first, second = ResizeSemaphore("s", 1, request_id="a"), ResizeSemaphore("s", 2, request_id="b")
+    told.apply(answers=(Answer("a", first, Resized(1, 1)),))
+    told.apply(answers=(Answer("a", second, Resized(2, 2)),))
+    told.apply(answers=(Answer("a", first, Resized(1, 1)),))
+    told.apply(told.event(GRANTED, 1, "s", of=of, count=2))
+    with objects("permits-limit"):
+        told.apply(told.event(GRANTED, 2, "s", of=of, count=1))
+
+
 def test_two_leaders() -> None:
     """A second leader is found; what the first one says later is not an election."""
     told = Told()

@@ -357,6 +357,16 @@ def test_what_belongs_to_another_principal_is_not_used(command: Command, done: R
         owners.replied(called(command, principal="bob"), done)
 
 
+def test_a_conversion_says_nothing_of_whose_a_hold_is() -> None:
+    """It names no session: the hold may be in one that was opened when nodes were told of nobody."""
+    owned = Owned()
+    convert = Convert(HoldId("h"), Mode.SHARED, HoldId("t"), AttemptId("a"))
+    owned.note("ann", convert, Granted(HoldId("h"), 1, "x", Mode.SHARED, 1000))
+    assert owned.holds_of_others("bob") == []
+    owned.note("ann", acquire("own"), Granted(HoldId("own"), 2, "x", Mode.SHARED, 1000))
+    assert owned.holds_of_others("bob") == ["own"]
+
+
 def test_what_nobody_is_known_to_own_may_be_anybodys() -> None:
     """Who made it may have been told by nobody, or long ago."""
     owners = Owners(Report(), Owned())

@@ -24,8 +24,9 @@ class Owned:
             case SessionOpened() if result.session_id == getattr(command, "session_id", ""):
                 self.sessions[result.session_id] = principal
             case Granted() if result.hold_id == getattr(command, "hold_id", ""):
-                session_id: SessionId = getattr(command, "session_id", SessionId(""))
-                if not session_id or self.sessions.get(session_id) == principal:
+                # A conversion names none: its hold may be in a session that was opened for nobody.
+                session_id: SessionId | None = getattr(command, "session_id", None)
+                if session_id == "" or self.sessions.get(session_id or SessionId("")) == principal:
                     self.holds[result.hold_id] = principal
         for known in (self.sessions, self.holds):
             while len(known) > KNOWN_MAX:
