@@ -187,12 +187,15 @@ class FirstStartFaults:
 
 def disk_id_of(disk: Disk) -> str:
     """Return the id of the directory on a disk, "" if it has none yet."""
-    identity = checked_json(disk.record()[0])
+    identity = checked_json(disk.record_seen()[0])
     return str(identity["disk_id"]) if identity is not None else ""
 
 
 def disk_id_in(disk: Disk, node_id: str) -> str:
-    """Return the disk that a node has in the founding which is stored on this disk, "" if there is none."""
-    record = checked_json(disk.record()[1])
+    """Return the disk that a node has in the founding which is stored on this disk, "" if there is none.
+
+    Also one that is not synced yet: the nodes were killed, and their machines have power.
+    """
+    record = checked_json(disk.record_seen()[1])
     founding = record["founding"] if record is not None else None
     return str(founding["nodes"].get(node_id, {}).get("disk_id", "")) if founding is not None else ""

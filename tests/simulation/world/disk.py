@@ -102,6 +102,11 @@ class Disk:
         files = {path.name: inode.as_written() for path, inode in self._durable.items()}
         return files.get("identity.json", b""), files.get("cluster.json", b"")
 
+    def record_seen(self) -> tuple[bytes, bytes]:
+        """Return what programs see as identity.json and cluster.json, synced or not."""
+        files = {path.name: bytes(inode.data) for path, inode in self.names.items()}
+        return files.get("identity.json", b""), files.get("cluster.json", b"")
+
     def _tell_record(self) -> None:
         record = self.record()
         if record != self._record:

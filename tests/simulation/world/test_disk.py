@@ -63,6 +63,18 @@ def test_power_takes_names_that_were_not_synced() -> None:
     assert found == {True, False}
 
 
+def test_a_record_is_seen_before_it_is_on_the_platter() -> None:
+    """A kill leaves what programs saw; who looks at a disk then sees it, too."""
+    disk = new_disk()
+    files = process(disk)
+    fd = files.create(ROOT / "cluster.json")
+    files.write(fd, b"{}")
+    assert (disk.record_seen(), disk.record()) == ((b"", b"{}"), (b"", b""))
+    files.fdatasync(fd)
+    files.fsync_dir(ROOT)
+    assert disk.record_seen() == disk.record() == (b"", b"{}")
+
+
 def test_power_takes_any_sectors_that_were_not_synced() -> None:
     """Of unsynced sectors any are kept, each as a whole; synced ones are always there."""
     old, new = b"a" * (3 * SECTOR_BYTES), b"b" * (3 * SECTOR_BYTES)
