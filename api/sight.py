@@ -138,24 +138,25 @@ def holdings(rights: Rights, page: views.HoldPage, *, tells_hidden: bool) -> Non
 
 
 def holdings_to_ask_for(rights: Rights, left: int) -> int:
-    """Return how many holdings to look for, if so many are missing on a page.
+    """Return how many holdings to look for, if so many are missing on a page; 0 if the page is over.
 
-    Who may not read everything is looked for as many as possible: a page that ended where enough that is
-    hidden was found would tell where that is.
+    Who may not read everything is looked for as many as possible, also when the page is full, until something
+    is found for the next one: a page that ended where enough that is hidden was found would tell of it.
     """
-    return left if rights.everywhere(Right.READ) else limits.LIST_LIMIT_MAX
+    return max(left, 0) if rights.everywhere(Right.READ) else limits.LIST_LIMIT_MAX
 
 
-def cut_holdings(page: views.HoldPage, limit: int) -> None:
-    """Leave what comes behind the name that fills a page for the next one."""
+def cut_holdings(page: views.HoldPage, limit: int) -> bool:
+    """Leave what comes behind the name that fills a page for the next one; return whether anything does."""
     rows: list[views.Held | views.Ticket] = [*page.holds, *page.tickets]
     places = sorted([(row.kind, row.name) for row in rows])
     if len(places) <= limit or places[limit - 1] == places[-1]:
-        return
+        return False
     last = places[limit - 1]
     page.holds = tuple([row for row in page.holds if (row.kind, row.name) <= last])
     page.tickets = tuple([row for row in page.tickets if (row.kind, row.name) <= last])
     page.next = " ".join(last)
+    return True
 
 
 def end_of_holdings(rights: Rights, page: views.HoldPage) -> None:

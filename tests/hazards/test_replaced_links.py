@@ -38,29 +38,25 @@ def test_a_leader_whose_links_are_all_replaced_goes_on(
     assert [len(cluster[node_id].values) for node_id in cluster.ids] == [10, 10, 10]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_leader_that_dies_behind_a_new_link_is_lost_as_soon_as_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+@pytest.fixture(params=range(5))
+def replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Cluster:
+    """A cluster whose leader a has been heard for a while, and has new links with all others."""
+    cluster, _ = our_cluster(tmp_path, monkeypatch, request.param)
+    cluster.elect("a")
+    cluster.run_ms(1000)
+    replace_all_links(cluster, "a")
+    return cluster
+
+
+def test_a_leader_that_dies_behind_a_new_link_is_lost_as_soon_as_any_other(replaced: Cluster) -> None:
     """A link says that a process is there, and not that it leads."""
-    cluster, _ = our_cluster(tmp_path, monkeypatch, seed)
-    cluster.elect("a")
-    cluster.run_ms(1000)
-    replace_all_links(cluster, "a")
-    cluster.network.held |= {("a", "b"), ("a", "c"), ("b", "a"), ("c", "a")}
-    cluster.run_ms(LONGEST_MS)
-    assert {cluster[node_id].leader_id for node_id in "bc"} < {"b", "c"}
+    replaced.network.held |= {("a", "b"), ("a", "c"), ("b", "a"), ("c", "a")}
+    replaced.run_ms(LONGEST_MS)
+    assert {replaced[node_id].leader_id for node_id in "bc"} < {"b", "c"}
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_link_that_is_lost_after_it_was_replaced_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_a_link_that_is_lost_after_it_was_replaced_is_lost(replaced: Cluster) -> None:
     """The others look for another leader at once."""
-    cluster, _ = our_cluster(tmp_path, monkeypatch, seed)
-    cluster.elect("a")
-    cluster.run_ms(1000)
-    replace_all_links(cluster, "a")
-    cluster.crash("a")
-    cluster.run_ms(300)
-    assert {cluster[node_id].leader_id for node_id in "bc"} < {"b", "c"}
+    replaced.crash("a")
+    replaced.run_ms(300)
+    assert {replaced[node_id].leader_id for node_id in "bc"} < {"b", "c"}

@@ -47,8 +47,8 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
     page = views.HoldPage((), (), after)
     began_s = time.monotonic()
     tells_hidden = not (prefix or after or call.query_values.keys() - _UNCONDITIONAL)
+    left = sight.holdings_to_ask_for(gateway.rights, limit)
     for _ in range(_SLICES_MAX):
-        left = sight.holdings_to_ask_for(gateway.rights, limit - len(page.holds) - len(page.tickets))
         place = (prefix, page.next or "", left)
         found = await _slice(gateway, call, whose, place, tells_hidden=tells_hidden)
         found.holds, found.tickets = page.holds + found.holds, page.tickets + found.tickets
@@ -59,8 +59,8 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
         if isinstance(page.hidden, int):
             found.hidden = page.hidden + (found.hidden if isinstance(found.hidden, int) else 0)
         page = found
-        sight.cut_holdings(page, limit)
-        if page.next is None or len(page.holds) + len(page.tickets) >= limit:
+        left = sight.holdings_to_ask_for(gateway.rights, limit - len(page.holds) - len(page.tickets))
+        if sight.cut_holdings(page, limit) or page.next is None or not left:
             break
     sight.end_of_holdings(gateway.rights, page)
     return Reply(answers.encode(page))

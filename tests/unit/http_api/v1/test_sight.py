@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from api import rights_needed
+from api import paging, rights_needed
 from api.problems import ProblemError
 from api.rights import Rights
 from holdfast import wire
@@ -102,10 +102,15 @@ async def test_one_page_counts_what_it_leaves_out() -> None:
 
 @pytest.mark.parametrize("path", [wire.LOCKS, wire.HOLDS])
 @pytest.mark.parametrize("count", [0, 99, 100, 150, 250])
-async def test_nothing_tells_how_many_hidden_names_come_first(path: str, count: int) -> None:
-    """From any place, and for one row: the first that may be read is found, however far away."""
+async def test_nothing_tells_how_many_hidden_names_there_are(
+    path: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From any place, for one row: what may be read is found, however far, and behind it no other page."""
+    monkeypatch.setattr(limits, "LIST_LIMIT_MAX", 3)
+    monkeypatch.setattr(paging, "STEP_ROWS", 3)
     async with serving(tokens=LINES) as served:
-        for name in [*[f"c/{number:03}" for number in range(count)], "d/e/1", "d/e/2", "e/1"]:
+        hidden = [f"{part}/{number:03}" for part in "ce" for number in range(count)]
+        for name in [*hidden, "d/e/1", "d/e/2"]:
             await post(served, wire.LOCK_ACQUIRE, name=name, ttl_ms=60_000)
         kind = "lock " if path == wire.HOLDS else ""
 
