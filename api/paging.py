@@ -109,10 +109,11 @@ class Search(Generic[Row, Place]):
         looked = len(self._rows) + self._hidden + self._pending
         if self._last is None or looked >= limits.LIST_ROWS_MAX or self._size >= self._shape.size_max:
             return True
-        if self._is_whole or self._shape.name_of_place is not None:
-            # What is short has looked at as much as may be looked at in one piece, for a page as well.
-            return is_short or len(self._rows) == self._limit
-        return False
+        if self._is_whole and len(self._rows) == self._limit:
+            return True
+        # What is short ends the page with a filter, and for who may read everything: as much was looked at as
+        # may be for one.
+        return is_short and (self._is_whole or self._shape.name_of_place is not None)
 
     def _page(self) -> tuple[Found[Row, Place], int]:
         """Return what was found. What is hidden behind the last row of a page counts on the next one."""

@@ -143,12 +143,16 @@ def test_what_is_hidden_is_counted_up_to_the_end_of_the_page() -> None:
 
 @pytest.mark.parametrize("hidden", [0, 1, STEP_ROWS - 2, STEP_ROWS, 5 * STEP_ROWS])
 @pytest.mark.parametrize("has_next", [False, True])
-def test_whether_a_page_is_the_last_says_nothing_of_what_is_hidden(hidden: int, *, has_next: bool) -> None:
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_whether_a_page_is_the_last_says_nothing_of_what_is_hidden(
+    hidden: int, *, has_next: bool, is_filtered: bool
+) -> None:
     """A full page has a next one if there is more that the caller may read, however far away."""
     names = ["open/1", "open/2", *[f"open2/{number:04}" for number in range(hidden)]]
     table = Table([*names, "open3"] if has_next else names)
     rights = Rights({"open": frozenset({Right.READ}), "open3": frozenset({Right.READ})})
-    page, counted = in_steps(table.search(rights, 2))
+    shape: paging.Shape[str, str] = paging.Shape(str, str, name_of_place=str if is_filtered else None)
+    page, counted = in_steps(Search(rights, ("", 2), table.find, shape, is_whole=False))
     assert page == (["open/1", "open/2"], "open/2" if has_next else None)
     assert counted == (0 if has_next else hidden)
 
