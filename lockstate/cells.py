@@ -122,7 +122,7 @@ class CellTable:
         if key in self._young:
             del self._young[key]
         else:
-            self._sorted.remove(key)
+            self._sorted.remove((key,))
         self._ledger.remove(cell)
         self.content_bytes -= size_of(cell)
         if cell.ttl_ms:
@@ -152,8 +152,7 @@ class CellTable:
             yield self._cells[key]
 
     def _sort_in(self) -> None:
-        for key in self._young:
-            self._sorted.add(key)
+        self._sorted.add(self._young)
         self._young = {}
 
     def all(self) -> list[Cell]:

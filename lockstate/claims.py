@@ -125,16 +125,18 @@ _together: Final = ClaimsKept(_TOGETHER_KEPT_MAX)
 
 def _claims_together(locks: Sequence[Wanted]) -> Claims:
     """Return what each of several locks claims, in their order, without what one before it has claimed."""
-    found: dict[tuple[str, Claim], None] = {}
+    found: list[tuple[str, Claim]] = []
+    above: dict[Claim, set[str]] = {}
     for lock in locks:
         name, intent = lock.name, intent_of(lock.mode)
-        found[name, claim_of(lock.mode, lock.scope)] = None
+        found.append((name, claim_of(lock.mode, lock.scope)))
+        known = above.setdefault(intent, set())
         while (slash := name.rfind("/")) > 0:
             name = name[:slash]
-            count = len(found)
-            found[name, intent] = None
-            if len(found) == count:
+            if name in known:
                 break  # then all those above are there as well
+            known.add(name)
+            found.append((name, intent))
     return tuple(found)
 
 

@@ -6,8 +6,8 @@ from typing import Final
 from lockstate.records import Lock
 from lockstate.sorted_runs import SortedRuns
 
-YOUNG_MAX: Final = 1024
-"""Records that may be young before `settle` lets them age."""
+WAITING_MAX: Final = 1024
+"""Records that may be young before `settle` lets them age, and names that may wait to be sorted out."""
 
 
 class NameIndex:
@@ -16,35 +16,48 @@ class NameIndex:
     A new record is first put into `young`, by the code that makes it. When a thousand others are there too,
     all of them are aged, and those before them are sorted in, as when somebody lists. Most records are gone
     by then, and cost no more than a place in those lists; also those of a hold that has a thousand itself.
-    `settle` is called once for each entry, so that no single command pays for all.
+    What was sorted in and is not active any more is in `gone` until there are a thousand of those: names that
+    come or go together are mostly neighbours, and cost far less together. `settle` is called once for each
+    entry, so that no single command pays for all.
     """
 
     def __init__(self, locks: dict[str, Lock]) -> None:
         self._locks = locks
         self.young: list[Lock] = []
+        self.gone: dict[str, None] = {}
         self._aged: list[Lock] = []
         self._sorted = SortedRuns[str]()
 
     def settle(self) -> None:
-        """If many records are young, let them age, and sort in those that have aged and are still there."""
-        if len(self.young) > YOUNG_MAX:
+        """If many names came or went, let the young ones age, and sort in or out those before them."""
+        if len(self.young) > WAITING_MAX:
             self._sort_in(self._aged)
             self._aged, self.young = self.young, []
-
-    def remove(self, name: str) -> None:
-        """Take out a name that was sorted in."""
-        self._sorted.remove(name)
+        if len(self.gone) > WAITING_MAX:
+            self._sort_out()
 
     def after(self, name: str, *, inclusive: bool) -> Iterator[str]:
         """Return the names after `name` in order; if `inclusive`, `name` comes first if it is there."""
         self._sort_in(self._aged)
         self._sort_in(self.young)
         self._aged, self.young = [], []
+        self._sort_out()
         return self._sorted.after(name, inclusive=inclusive)
 
     def _sort_in(self, records: list[Lock]) -> None:
-        locks = self._locks
+        """Sort in the records that are still there. A name that went, and is still among the others, stays."""
+        locks, gone = self._locks, self.gone
+        came: list[str] = []
         for lock in records:
-            if locks.get(lock.name) is lock:
+            name = lock.name
+            if locks.get(name) is lock:
                 lock.is_sorted = True
-                self._sorted.add(lock.name)
+                if name in gone:
+                    del gone[name]
+                else:
+                    came.append(name)
+        self._sorted.add(came)
+
+    def _sort_out(self) -> None:
+        self._sorted.remove(self.gone)
+        self.gone.clear()

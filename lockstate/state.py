@@ -170,7 +170,7 @@ class State:
             if not lock.held and not lock.waiting:
                 del locks[name]
                 if lock.is_sorted:
-                    self.names.remove(name)
+                    self.names.gone[name] = None
                 continue
             if hold is not None and (claim < INTENT or claim % ROLES_END < INTENT):
                 if lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX:
@@ -515,7 +515,7 @@ class State:
         if not lock.held:
             del self.locks[name]
             if lock.is_sorted:
-                self.names.remove(name)
+                self.names.gone[name] = None
         return None
 
     # -- semaphores and delays ------------------------------------------------------------------------------

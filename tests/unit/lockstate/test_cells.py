@@ -267,12 +267,12 @@ def test_runs_that_empty_go_away() -> None:
     runs = SortedRuns[str]()
     keys = [f"{number:04}" for number in range(2000)]
     for key in keys:
-        runs.add(key)
+        runs.add([key])
     for key in reversed(keys):
-        runs.remove(key)
+        runs.remove([key])
     assert list(runs.after("", inclusive=True)) == []
-    runs.add("b")
-    runs.add("a")
+    runs.add(["b"])
+    runs.add(["a"])
     assert list(runs.after("a", inclusive=False)) == ["b"]
 
 

@@ -103,7 +103,7 @@ def _lost_conversion(state: State) -> None:
 
 def _lost_name(state: State) -> None:
     list(state.names.after("", inclusive=True))
-    state.names.remove("a")
+    state.names.gone["a"] = None
 
 
 def _idle_name(state: State) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lockstate.commands import Acquire, Cancel, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode, Scope
-from lockstate.names import YOUNG_MAX
+from lockstate.names import WAITING_MAX
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
 from tests.unit.lockstate.work_meter import Meter
 
@@ -138,8 +138,8 @@ def test_names_that_were_only_wanted_are_forgotten() -> None:
     """Waits for ever new names leave nothing in the index, also when nobody gets anything meanwhile."""
     driver = MachineDriver()
     driver.granted("held")
-    for number in range(3 * YOUNG_MAX):
+    for number in range(3 * WAITING_MAX):
         ticket = driver.queued(locks=wanted("held", f"name-{number}"))
         driver.run(Cancel(ticket.hold_id, AttemptId(ticket.hold_id.replace("h", "a"))))
     assert driver.machine.counts()["tickets"] == 0
-    assert len(driver.machine.state.names.young) <= YOUNG_MAX
+    assert len(driver.machine.state.names.young) <= WAITING_MAX
