@@ -16,6 +16,7 @@ from lockstate.modes import (
     CONFLICTS,
     TREES,
     Claim,
+    Counts,
     Scope,
     claim_of,
     is_intent,
@@ -31,10 +32,7 @@ _SHOWN: Final = limits.HOLDERS_SHOWN_MAX
 def conflicting_holds(state: State, claims: Claims, but: HoldId = NO_HOLD) -> Iterator[tuple[str, Hold]]:
     """Yield the holds that conflict with `claims`, except `but`, each with the name where it does."""
     for name, claim in claims:
-        lock = state.locks.get(name)
-        if lock is None or not lock.held & CONFLICTS[claim]:
-            continue
-        for record in _records(state, lock, claim):
+        for record in _records(state, name, state.held_on(name) & CONFLICTS[claim]):
             for hold in record.all_holders():
                 if hold.hold_id != but and _claim_on(hold, record.name) in CONFLICTING[claim]:
                     yield record.name, hold
@@ -100,18 +98,53 @@ def covering_holds(state: State, name: str) -> Iterator[tuple[str, Hold]]:
                     yield above, hold
 
 
-def _records(state: State, lock: Lock, claim: Claim) -> Iterator[Lock]:
-    """Yield the records with the holds that a claim on `lock` may conflict with."""
-    yield lock
-    if lock.held & CONFLICTS[claim] & ALL_INTENTS:
-        for name in islice(names_below(state, lock.name), limits.LIST_ROWS_MAX):
-            yield state.locks[name]
+def _records(state: State, name: str, conflicting: Counts) -> Iterator[Lock]:
+    """Yield the records with the holds that have these claims on a name."""
+    lock = state.locks.get(name)
+    if lock is not None and conflicting:
+        yield lock
+    if conflicting & ALL_INTENTS:
+        for below in names_below(state, name):
+            yield state.locks[below]
 
 
 def names_below(state: State, name: str) -> Iterator[str]:
-    """Yield the active names below `name`, in order."""
-    prefix = name + "/"
-    return takewhile(lambda below: below.startswith(prefix), state.names.after(prefix, inclusive=False))
+    """Yield the names below `name` that have records, in order, but for those that are too far behind.
+
+    Of all active names below, those that have only intents among them, the first LIST_ROWS_MAX count. Which
+    these are is part of the rules: what a refusal tells, and which deadlocks are found, depends on it.
+    """
+    prefix, rows_max = name + "/", limits.LIST_ROWS_MAX
+    before, count = prefix, 0
+    for below in takewhile(lambda name: name.startswith(prefix), state.names.after(prefix, inclusive=False)):
+        count += 1 + _ancestors_since(state, before, below, len(prefix))
+        if count + len(below) > rows_max and count + _ancestors_ahead(state, below, len(prefix)) > rows_max:
+            return
+        yield below
+        before = below
+
+
+def _ancestors_since(state: State, before: str, name: str, start: int) -> int:
+    """Return how many ancestors of `name` have no record and are none of `before`, the name before it.
+
+    Only those count that are longer than `start` characters. All names below an ancestor are neighbours, so
+    one that is none of `before` has not been counted yet.
+    """
+    count = 0
+    slash = name.find("/", start)
+    while slash > 0:
+        count += not before.startswith(name[: slash + 1]) and name[:slash] not in state.locks
+        slash = name.find("/", slash + 1)
+    return count
+
+
+def _ancestors_ahead(state: State, name: str, start: int) -> int:
+    """Return how many names without records come before `name`, though all below them come after it.
+
+    Some characters come before the slash: `a` is before `a-b`, and that is before `a/b`.
+    """
+    ends = [place for place in range(start + 1, len(name)) if name[place] < "/"]
+    return sum([name[:end] in state.intents and name[:end] not in state.locks for end in ends])
 
 
 def _claim_on(hold: Hold, name: str) -> Claim:

@@ -126,17 +126,18 @@ _together: Final = ClaimsKept(_TOGETHER_KEPT_MAX)
 def _claims_together(locks: Sequence[Wanted]) -> Claims:
     """Return what each of several locks claims, in their order, without what one before it has claimed."""
     found: list[tuple[str, Claim]] = []
+    own: set[tuple[str, Claim]] = set()
     above: dict[Claim, set[str]] = {}
     for lock in locks:
         name, intent = lock.name, intent_of(lock.mode)
-        found.append((name, claim_of(lock.mode, lock.scope)))
+        claim = name, claim_of(lock.mode, lock.scope)
+        if claim not in own:
+            own.add(claim)
+            found.append(claim)
         known = above.setdefault(intent, set())
-        while (slash := name.rfind("/")) > 0:
-            name = name[:slash]
-            if name in known:
-                break  # then all those above are there as well
+        while (slash := name.rfind("/")) > 0 and (name := name[:slash]) not in known:
             known.add(name)
-            found.append((name, intent))
+            found.append((name, intent))  # if it is known, all those above are
     return tuple(found)
 
 

@@ -104,7 +104,8 @@ def _blocks_anybody(state: State, ticket: Ticket) -> bool:
 def _is_wanted(state: State, hold: Hold) -> bool:
     if any(state.semaphores[name].queue for name, _ in state.permits_in(hold)):
         return True
-    return any(state.locks[name].waiting for name, _ in claims_of_hold(hold))
+    locks = state.locks
+    return any((lock := locks.get(name)) is not None and lock.waiting for name, _ in claims_of_hold(hold))
 
 
 def _blocks_itself(state: State, ticket: Ticket) -> bool:

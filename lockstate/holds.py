@@ -143,7 +143,7 @@ class Holds:
         if (
             (session is None or session.claims_count + claims_count <= limits.SESSION_CLAIMS_MAX)
             and len(state.holds) < limits.HOLDS_COUNT_MAX
-            and len(state.locks) < limits.RECORDS_COUNT_MAX
+            and len(state.locks) + len(state.intents) < limits.RECORDS_COUNT_MAX
             and not state.is_tight
             and not state.principals.quotas
             and not state.spaces
@@ -156,7 +156,7 @@ class Holds:
             )
         return (
             check_count(len(state.holds), limits.HOLDS_COUNT_MAX, "holds")
-            or check_count(len(state.locks), limits.RECORDS_COUNT_MAX, "names")
+            or check_count(state.active_count, limits.RECORDS_COUNT_MAX, "names")
             or budget.check_room(state)
             or (None if new is None else self._check_quotas(new))
         )
@@ -403,7 +403,7 @@ class Holds:
             return refused_for(cycle)
         refused = (
             check_count(len(state.tickets), limits.TICKETS_COUNT_MAX, "waiters")
-            or check_count(len(state.locks), limits.RECORDS_COUNT_MAX, "names")
+            or check_count(state.active_count, limits.RECORDS_COUNT_MAX, "names")
             or state.principals.check("waits")
             or (state.namespaces.check("waits", state.namespaces.names_of(ticket)) if state.spaces else None)
         )

@@ -13,7 +13,7 @@ from lockstate.commands import PRIORITY_DEFAULT
 from lockstate.deadlines import Timed
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
-from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
+from lockstate.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent
 from lockstate.namespaces import NamespaceUsage
 from lockstate.owners import wish_of
 from lockstate.principals import Usage, bytes_of_texts
@@ -208,12 +208,21 @@ def claims_are_counted(state: State) -> None:
     for lock in state.locks.values():
         for claim in CLAIMS:
             pair = lock.name, claim
-            assert count(lock.held, claim) == held[pair], f"{pair}: counted {count(lock.held, claim)} held"
+            held_count = 0 if is_intent(claim) else held[pair]
+            assert count(lock.held, claim) == held_count, f"{pair}: counted {count(lock.held, claim)} held"
             assert count(lock.waiting, claim) == waiting[pair], (
                 f"{pair}: counted {count(lock.waiting, claim)} waiting"
             )
         assert lock.held or lock.waiting, f"{lock.name}: idle and remembered"
-    assert {name for name, _ in held | waiting} == set(state.locks), "a claim has no record"
+    for name, counts in state.intents.items():
+        intents = {claim: count(counts, claim) for claim in CLAIMS if count(counts, claim)}
+        assert intents == {claim: held[name, claim] for claim in INTENTS if held[name, claim]}, (
+            f"{name}: counted {intents} intents"
+        )
+        assert intents, f"{name}: nothing is below and it is remembered"
+    names = {name for name, _ in held | waiting}
+    assert names == state.locks.keys() | state.intents.keys(), "a claim has no record"
+    assert len(names) == state.active_count, f"counted {state.active_count} names, {len(names)} are active"
     for session in state.sessions.values():
         owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]
         counted = sum([len(claims_of_hold(record)) or 1 for record in owned])

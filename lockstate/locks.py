@@ -82,14 +82,15 @@ class Locks:
                 held = held_already(session, owner, lock.all_holders(), lambda hold: _is_same(hold, command))
             if held is not None:
                 return holds.held_again(held, command, key)
-        if command.scope is _NODE and not command.locks:
+        is_plain = command.scope is _NODE and not command.locks
+        if is_plain:
             claims = claims_of_one(command.name, command.mode)
         else:
             claims = claims_of(command.name, command.mode, command.scope, command.locks)
         refused = holds.check_room(session, len(claims), command)
         if refused is not None:
             return refused
-        if (lock is None and len(claims) == 1) or is_free(state, claims):
+        if (lock is None and is_plain and len(claims) == 1) or is_free(state, claims):
             return holds.begin(self._record(Hold, command, owner, key), claims, 0)
         return self._in_turn(command, owner, key, claims)
 

@@ -295,7 +295,7 @@ class LockMachine:
         """Return the sizes of the tables. Locks are counted with the ancestors of their names."""
         state = self.state
         return {
-            "locks": len(state.locks),
+            "locks": state.active_count,
             "holds": len(state.holds),
             "tickets": len(state.tickets),
             "sessions": len(state.sessions),

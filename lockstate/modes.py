@@ -2,7 +2,7 @@
 
 A lock takes a claim on its own name, and on every ancestor of it an intent: "somebody below holds this mode".
 A lock of a subtree claims the whole tree under its name. So every conflict, even one across levels, shows on
-a single record (Gray et al. 1976, Granularity of Locks, section 3). Unlike there, an intent stands for
+a single name (Gray et al. 1976, Granularity of Locks, section 3). Unlike there, an intent stands for
 exactly one mode, so a subtree conflicts with what lies in it by the same rule as two locks of one name.
 """
 
@@ -76,8 +76,8 @@ UNIT: Final[tuple[Counts, ...]] = tuple(1 << _FIELD_BITS * claim for claim in ra
 FIELD: Final[tuple[Counts, ...]] = tuple(unit * ((1 << _FIELD_BITS) - 1) for unit in UNIT)
 """For each claim, the bits of its field."""
 
-_IS_TREE: Final = tuple(_TREE <= claim % ROLES_END < INTENT for claim in range(CLAIMS_END))
-_IS_INTENT: Final = tuple(claim % ROLES_END >= INTENT for claim in range(CLAIMS_END))
+IS_TREE: Final = tuple(_TREE <= claim % ROLES_END < INTENT for claim in range(CLAIMS_END))
+IS_INTENT: Final = tuple(claim % ROLES_END >= INTENT for claim in range(CLAIMS_END))
 """For each claim, whether it is of this role: to look it up is quicker than to compute it."""
 
 
@@ -93,12 +93,12 @@ def intent_of(mode: Mode) -> Claim:
 
 def is_tree(claim: Claim) -> bool:
     """Whether the claim covers what lies below."""
-    return _IS_TREE[claim]
+    return IS_TREE[claim]
 
 
 def is_intent(claim: Claim) -> bool:
     """Whether the claim stands for a lock below."""
-    return _IS_INTENT[claim]
+    return IS_INTENT[claim]
 
 
 INTENTS: Final = tuple(claim for claim in CLAIMS if is_intent(claim))

@@ -45,7 +45,7 @@ class NameIndex:
         return self._sorted.after(name, inclusive=inclusive)
 
     def _sort_in(self, records: list[Lock]) -> None:
-        """Sort in the records that are still there. A name that went, and is still among the others, stays."""
+        """Sort in the records that are still there. Names that went and came back have stayed."""
         locks, gone = self._locks, self.gone
         came: list[str] = []
         for lock in records:

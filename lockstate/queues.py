@@ -19,6 +19,7 @@ from lockstate.modes import (
     FIELD,
     INTENT,
     INTENTS,
+    IS_TREE,
     ROLES_END,
     UNIT,
     Claim,
@@ -37,6 +38,8 @@ def is_free(state: State, claims: Claims) -> bool:
     locks = state.locks
     for name, claim in claims:
         lock = locks.get(name)
+        if IS_TREE[claim] and state.intents.get(name, 0) & CONFLICTS[claim]:
+            return False
         if lock is None:
             continue
         if (lock.held | lock.waiting) & CONFLICTS[claim] or (claim % ROLES_END < INTENT and _is_full(lock)):
@@ -55,11 +58,11 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
         for name, claim in claims_of_hold(state.holds[ticket.changes]):
             own[name] = own.get(name, 0) + UNIT[claim]
     for name, claim in claims:
+        if (state.held_on(name) - own.get(name, 0)) & CONFLICTS[claim]:
+            return False
         lock = state.locks.get(name)
         if lock is None:
-            continue  # nobody claims it yet, and neither does the ticket, which is not queued
-        if (lock.held - own.get(name, 0)) & CONFLICTS[claim]:
-            return False
+            continue  # nobody waits for it yet, and neither does the ticket, which is not queued
         if not own and claim % ROLES_END < INTENT and _is_full(lock):
             return False
         if lock.waiting & CONFLICTS[claim] and is_behind(lock, claim, ticket):
@@ -150,7 +153,7 @@ def _fronts(state: State, name: str, claim: Claim) -> Iterator[Iterator[Ticket]]
         yield _fitting(state, semaphore)
     lock = state.locks.get(name)
     if lock is not None and lock.waiting & CONFLICTS[claim]:
-        yield from _at(lock, conflicting_among(lock.waiting, claim))
+        yield from _at(state, lock, conflicting_among(lock.waiting, claim))
         if is_tree(claim):
             yield from _below(state, lock)
 
@@ -172,14 +175,15 @@ def _fitting(state: State, semaphore: Semaphore) -> Iterator[Ticket]:
             return
 
 
-def _at(lock: Lock, claims: Container[Claim]) -> Iterator[Iterator[Ticket]]:
+def _at(state: State, lock: Lock, claims: Container[Claim]) -> Iterator[Iterator[Ticket]]:
     """Yield the tickets for this very name with one of `claims`, as far as this record lets them through."""
     queues = lock.queues
     assert queues is not None, "somebody waits"
+    held = state.held_on(lock.name)
     for slot, queue in queues.items():
         claim = slot % CONVERSION
         # A conversion whatever is held: the hold that is to be converted is itself among what is held.
-        is_let = slot - claim == CONVERSION or not lock.held & CONFLICTS[claim]
+        is_let = slot - claim == CONVERSION or not held & CONFLICTS[claim]
         if is_let and claim in claims and not is_intent(claim):
             yield _front(lock, claim, queue)
 
@@ -230,5 +234,5 @@ def _below(state: State, lock: Lock) -> Iterator[Iterator[Ticket]]:
     while names:
         below = state.locks[names.pop()]
         if below.waiting & wanted:
-            yield from _at(below, CLAIMS)
+            yield from _at(state, below, CLAIMS)
             names += below.below or ()

@@ -243,9 +243,10 @@ class Plea(Timed, eq=False, gc=False, array_like=True):
 
 
 class Lock(msgspec.Struct, eq=False, gc=False):
-    """One active name, or an ancestor of one: what is held and wanted of it.
+    """A name that is held or wanted itself, or an ancestor of one that is wanted: what there is of it.
 
-    `held` counts the claims of holds and delays, `waiting` those of tickets. A single holder of the name
+    `held` counts the claims of holds and delays but for their intents, which stand in `State.intents`, and
+    `waiting` all those of tickets. A single holder of the name
     itself is `holder`; several are in `holders`, in order of their tokens. `queues` has the tickets by claim,
     and of each claim conversions and each priority apart, in order of arrival, and `below` the names one
     level down that have tickets; both exist only while somebody waits. `is_sorted` says that the index of

@@ -7,13 +7,13 @@ from typing import Final, Generic, TypeVar
 _RUN_MAX: Final = 512
 """Keys in one run; a longer one is split."""
 _FEW: Final = 8
-"""Neighbours up to which each finds its own place in a run. With more of them the run is put in order as a whole."""
+"""Neighbours that find their places in a run one by one; with more, the run is put in order as a whole."""
 
 Key = TypeVar("Key", str, bytes)
 
 
 class SortedRuns(Generic[Key]):
-    """A sorted set of texts or of bytes. Neighbours that come or go together cost little more than one of them."""
+    """A sorted set of texts or of bytes. Neighbours that come or go together cost little more than one."""
 
     __slots__ = ("_firsts", "_runs")
 
@@ -65,7 +65,7 @@ class SortedRuns(Generic[Key]):
         return max(bisect.bisect_right(self._firsts, key) - 1, 0)
 
     def _groups(self, keys: Iterable[Key]) -> Iterator[tuple[int, list[Key]]]:
-        """Yield the keys by the run that they belong to, the last ones first: so runs may come and go meanwhile."""
+        """Yield the keys by run. The last ones are first, so that runs may come and go meanwhile."""
         ordered = sorted(keys)
         if ordered and not self._runs:
             self._runs.append([])

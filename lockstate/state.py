@@ -14,7 +14,17 @@ from lockstate.deadlines import Deadlines, Lease
 from lockstate.extras import Extras
 from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.ledger import Ledger, NamedValues
-from lockstate.modes import CONFLICTS, INTENT, ROLES_END, UNIT, Claim, Mode, Scope, claim_of, is_intent
+from lockstate.modes import (
+    CONFLICTS,
+    IS_INTENT,
+    UNIT,
+    Claim,
+    Counts,
+    Mode,
+    Scope,
+    claim_of,
+    is_intent,
+)
 from lockstate.names import NameIndex
 from lockstate.namespaces import Namespaces
 from lockstate.owners import Party, Wish, party_of, wish_of
@@ -84,7 +94,12 @@ class State:
         self.holds: dict[HoldId, Hold] = {}
         self.tickets: dict[HoldId, Ticket] = {}
         self.locks: dict[str, Lock] = {}
+        """Records of what is held, delayed or wanted itself, and of ancestors of what is wanted."""
         self.names = NameIndex(self.locks)
+        self.intents: dict[str, Counts] = {}
+        """By ancestor, the intents of what is held or delayed below it."""
+        self._both_count = 0
+        """How many names are in both tables."""
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
@@ -146,40 +161,83 @@ class State:
 
     # -- claims ---------------------------------------------------------------------------------------------
 
+    @property
+    def active_count(self) -> int:
+        """How many names are active, ancestors among them."""
+        return len(self.locks) + len(self.intents) - self._both_count
+
+    def held_on(self, name: str) -> Counts:
+        """Return the counts of all that holds and delays claim on a name, intents among it."""
+        lock = self.locks.get(name)
+        intents = self.intents.get(name, 0)
+        return intents if lock is None else lock.held + intents
+
     def _add_claims(self, claims: Claims, hold: Hold | None) -> None:
         """Count the claims of `hold`, or of a delay."""
-        locks, young = self.locks, self.names.young
+        locks, intents, young = self.locks, self.intents, self.names.young
         for name, claim in claims:
-            holder = hold if claim < INTENT or claim % ROLES_END < INTENT else None
+            if IS_INTENT[claim]:
+                known = intents.get(name, 0)
+                if not known and name in locks:
+                    self._both_count += 1
+                intents[name] = known + UNIT[claim]
+                continue
             lock = locks.get(name)
             if lock is None:
-                locks[name] = lock = Lock(name, UNIT[claim], 0, holder, NOTHING)  # quicker than the default
+                # As `_enter` does, without the call. Not to give NOTHING would take longer.
+                locks[name] = lock = Lock(name, UNIT[claim], 0, hold, NOTHING)
                 young.append(lock)
+                if name in intents:
+                    self._both_count += 1
             else:
                 lock.held += UNIT[claim]
-                if holder is not None:
-                    lock.add_holder(holder)
+                if hold is not None:
+                    lock.add_holder(hold)
 
     def _remove_claims(self, claims: Claims, hold: Hold | None) -> Freed:
         """Take the claims back; return those that somebody waits for."""
-        locks = self.locks
+        locks, intents = self.locks, self.intents
         freed: Freed = []
         for name, claim in claims:
-            lock = locks[name]
-            lock.held -= UNIT[claim]
-            if not lock.held and not lock.waiting:
-                del locks[name]
-                if lock.is_sorted:
-                    self.names.gone[name] = None
-                continue
-            if hold is not None and (claim < INTENT or claim % ROLES_END < INTENT):
-                if lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX:
-                    # The name was full: now even waiters that never conflicted may go.
-                    freed.append((name, WHOLE))
-                lock.remove_holder(hold)
-            if lock.waiting & CONFLICTS[claim]:
+            lock = locks.get(name)
+            if IS_INTENT[claim]:
+                left = intents[name] - UNIT[claim]
+                if left:
+                    intents[name] = left
+                else:
+                    del intents[name]
+                    if lock is not None:
+                        self._both_count -= 1
+            else:
+                assert lock is not None, "what is claimed has a record"
+                lock.held -= UNIT[claim]
+                if not lock.held and not lock.waiting:
+                    del locks[name]  # as `_drop` does, without the call
+                    if lock.is_sorted:
+                        self.names.gone[name] = None
+                    if name in intents:
+                        self._both_count -= 1
+                    continue
+                if hold is not None:
+                    freed += _leave_lock(lock, hold)
+            if lock is not None and lock.waiting & CONFLICTS[claim]:
                 freed.append((name, claim))
         return freed
+
+    def _enter(self, lock: Lock) -> None:
+        """Add the record of a name that has none."""
+        self.locks[lock.name] = lock
+        self.names.young.append(lock)
+        if lock.name in self.intents:
+            self._both_count += 1
+
+    def _drop(self, lock: Lock) -> None:
+        """Forget a record that nothing is held or wanted of."""
+        del self.locks[lock.name]
+        if lock.is_sorted:
+            self.names.gone[lock.name] = None
+        if lock.name in self.intents:
+            self._both_count -= 1
 
     # -- sessions -------------------------------------------------------------------------------------------
 
@@ -442,8 +500,8 @@ class State:
     def _lock_for(self, name: str) -> Lock:
         lock = self.locks.get(name)
         if lock is None:
-            lock = self.locks[name] = Lock(name)
-            self.names.young.append(lock)
+            lock = Lock(name)
+            self._enter(lock)
         return lock
 
     def remove_ticket(self, ticket: Ticket, claims: Claims) -> Freed:
@@ -513,9 +571,7 @@ class State:
         if upper is not None and upper.below is not None:
             del upper.below[name]
         if not lock.held:
-            del self.locks[name]
-            if lock.is_sorted:
-                self.names.gone[name] = None
+            self._drop(lock)
         return None
 
     # -- semaphores and delays ------------------------------------------------------------------------------
@@ -677,6 +733,14 @@ def number_of_fence(token: int) -> int:
 def number_of_origin(origin: Origin) -> int:
     """Return the number that stands for an origin."""
     return (origin.last_seq << _SEEN_BITS) + origin.seen_ms + 1
+
+
+def _leave_lock(lock: Lock, hold: Hold) -> Freed:
+    """Take a holder out of a record that stays; return what became free beside its claim."""
+    # If the name was full, now even waiters that never conflicted may go.
+    was_full = lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX
+    lock.remove_holder(hold)
+    return [(lock.name, WHOLE)] if was_full else []
 
 
 def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket) -> None:

@@ -417,7 +417,7 @@ def _delays(state: State, name: str) -> list[Delay]:
 
 def _delays_below(state: State, name: str) -> Iterator[Delay]:
     """Yield the delays of the names below `name`, looking at a limited number of names."""
-    for below in islice(names_below(state, name), limits.LIST_ROWS_MAX) if state.delays else ():
+    for below in names_below(state, name) if state.delays else ():
         for scope in Scope:
             if delay := state.delays.get((below, scope)):
                 yield delay

@@ -8,7 +8,7 @@ from lockstate import invariants
 from lockstate.deadlines import Deadlines, Timed
 from lockstate.ids import NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import UNIT, Mode, Scope
+from lockstate.modes import INTENT, UNIT, Mode, Scope
 from lockstate.principals import Usage
 from lockstate.records import Lock, Semaphore
 from lockstate.results import HoldKind
@@ -40,6 +40,7 @@ def _state() -> State:
     driver.granted("d", ttl_ms=100, lock_delay_ms=5000)
     driver.permitted("p", 1, ttl_ms=100, lock_delay_ms=5000)
     driver.pass_to(101)
+    driver.granted("u/v", ttl_ms=5000)
     return driver.machine.state
 
 
@@ -122,6 +123,22 @@ def _miscounted_holder(state: State) -> None:
 
 def _miscounted_waiter(state: State) -> None:
     state.locks["a"].waiting += UNIT[0]
+
+
+def _miscounted_intent(state: State) -> None:
+    state.intents["u"] += UNIT[INTENT]
+
+
+def _lost_intent(state: State) -> None:
+    del state.intents["u"]
+
+
+def _intent_of_nobody(state: State) -> None:
+    state.intents["z"] = 0
+
+
+def _miscounted_names(state: State) -> None:
+    state._both_count += 1
 
 
 def _miscounted_claims(state: State) -> None:
@@ -212,6 +229,10 @@ BREAKS: list[tuple[Callable[[State], None], str]] = [
     (_record_of_nobody, "counted 1 held"),
     (_miscounted_holder, "counted 3 held"),
     (_miscounted_waiter, "counted 2 waiting"),
+    (_miscounted_intent, "u: counted {6: 2} intents"),
+    (_lost_intent, "a claim has no record"),
+    (_intent_of_nobody, "z: nothing is below"),
+    (_miscounted_names, "counted 7 names, 8 are active"),
     (_miscounted_claims, "counted 3 claims, there are 2"),
     (_empty_queue, "an empty queue"),
     (_disorderly_queue, "out of order"),

@@ -40,11 +40,37 @@ def test_a_name_has_a_record_only_while_it_is_active() -> None:
     driver = MachineDriver()
     driver.granted("a/b/c", mode=SHARED)
     driver.granted("a/b/d", mode=SHARED)
-    assert set(driver.machine.state.locks) == {"a", "a/b", "a/b/c", "a/b/d"}
+    assert _active(driver) == {"a", "a/b", "a/b/c", "a/b/d"}
     driver.release("h1")
-    assert set(driver.machine.state.locks) == {"a", "a/b", "a/b/d"}
+    assert _active(driver) == {"a", "a/b", "a/b/d"}
     driver.release("h2")
-    assert driver.machine.state.locks == {}
+    assert _active(driver) == set()
+
+
+def _active(driver: MachineDriver) -> set[str]:
+    state = driver.machine.state
+    return set(state.locks) | set(state.intents)
+
+
+def test_a_name_is_counted_once() -> None:
+    """What is held, wanted and has something held below it is one active name, whatever ends first."""
+    driver = MachineDriver()
+    state = driver.machine.state
+    counts = [state.active_count]
+    driver.granted("a", mode=SHARED)
+    driver.granted("a/b", mode=SHARED)
+    counts.append(state.active_count)
+    ticket = driver.queued("a", scope=SUBTREE)
+    driver.release("h1")
+    driver.release("h2")
+    counts.append(state.active_count)
+    driver.release(ticket.hold_id)
+    driver.granted("a/b")
+    driver.granted("a")
+    counts.append(state.active_count)
+    driver.release("h4")
+    counts.append(state.active_count)
+    assert counts == [0, 2, 1, 2, 1]
 
 
 def test_a_delay_keeps_its_record() -> None:
@@ -52,9 +78,9 @@ def test_a_delay_keeps_its_record() -> None:
     driver = MachineDriver()
     driver.granted("a/b", ttl_ms=100, lock_delay_ms=300)
     driver.pass_to(101)
-    assert set(driver.machine.state.locks) == {"a", "a/b"}
+    assert _active(driver) == {"a", "a/b"}
     driver.pass_to(402)
-    assert driver.machine.state.locks == {}
+    assert _active(driver) == set()
 
 
 def test_a_ticket_keeps_its_records() -> None:
