@@ -73,7 +73,7 @@ class Gate:
                     self._contradicted(peer_id, error)
                     raise
             case Acknowledgement():
-                return Admission(self._acknowledgement(peer_id, message))
+                return self._acknowledgement(peer_id, message)
             case VoteRequest():
                 is_alive = self._prevote.leader_is_alive
                 return Admission(guards.admit_vote_request(message, leader_is_alive=is_alive))
@@ -138,20 +138,22 @@ class Gate:
                 " a node with a new id (see 'A node lost its disk' in docs/operating.md)"
             ) from error
 
-    def _acknowledgement(self, peer_id: str, message: Acknowledgement) -> Acknowledgement | None:
+    def _acknowledgement(self, peer_id: str, message: Acknowledgement) -> Admission:
         if peer_id not in self._membership.latest.nodes:
-            return None
+            return Admission(None)
         engine = self._engine
         admitted = guards.admit_acknowledgement(message, self._log, engine.term)
         if admitted is None or not admitted.reset or not engine.is_leader:
-            return admitted
+            return Admission(admitted)
         index, now_s = admitted.next_index, engine.now_s()
         last_index, last_s = self._rewinds.get(peer_id, (0, float("-inf")))
         is_old_news = index == last_index or index <= engine.match_index(peer_id)
-        if is_old_news and now_s - last_s < self._rewind_pause_s:
-            return guards.without_rewind(admitted)
+        is_first = now_s - last_s >= self._rewind_pause_s
+        if is_old_news and not is_first:
+            return Admission(guards.without_rewind(admitted))
         self._rewinds[peer_id] = (index, now_s)
-        return admitted
+        # What a broken link lost does not wait for a heartbeat; who asks again and again does.
+        return Admission(admitted, is_send_due=is_first)
 
     def _vote(self, peer_id: str, message: Vote) -> Vote | None:
         if self._voters_term != self._engine.term:

@@ -45,12 +45,14 @@ class LogView(Protocol):
 class Admission(NamedTuple):
     """What becomes of a message: `message` goes to the library, `reply` goes back to the sender.
 
-    With a `difference` neither is there: the sender has another history.
+    With a `difference` neither is there: the sender has another history. With `is_send_due` it lacks entries
+    that are to be sent at once.
     """
 
     message: Message | None
     reply: Message | None = None
     difference: Difference | None = None
+    is_send_due: bool = False
 
 
 class GuardViolationError(PeerContradicts):

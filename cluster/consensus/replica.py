@@ -217,6 +217,8 @@ class Replica:
             if type(admission.message) is AppendEntries:
                 self.prevote.leader_heard()
                 self._follow(admission.message, ready)
+        if admission.is_send_due:
+            self._is_send_due = ready.wants_tick = True
         reply = admission.reply
         if reply is not None:
             if type(reply) is Acknowledgement and self.engine.may_wait():

@@ -38,6 +38,22 @@ def test_a_leader_whose_links_are_all_replaced_goes_on(
     assert [len(cluster[node_id].values) for node_id in cluster.ids] == [10, 10, 10]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_an_entry_that_a_replaced_link_lost_is_sent_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Who waits for it does not wait until a heartbeat is due."""
+    cluster, _ = our_cluster(tmp_path, monkeypatch, seed)
+    cluster.elect("a")
+    cluster.run_ms(1000 + 17 * seed)
+    leader = cluster["a"]
+    leader.propose(b"lost")
+    leader.work()
+    replace_all_links(cluster, "a")
+    cluster.settle()  # no time passes
+    assert [len(cluster[node_id].values) for node_id in "abc"] == [1, 1, 1]
+
+
 @pytest.fixture(params=range(5))
 def replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Cluster:
     """A cluster whose leader a has been heard for a while, and has new links with all others."""

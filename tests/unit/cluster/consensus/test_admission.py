@@ -40,11 +40,24 @@ def test_the_same_wish_is_granted_once_in_a_while(leader: Site, clock: LibraryCl
     """Each message under way is answered by one; a lost answer is made up for after the pause."""
     gate = gate_of(leader)
     sign_of_life = Acknowledgement(next_index=1, reset=False, success=False, term=1)
-    assert gate.admit("n2", wish(1)) == Admission(wish(1))
+    assert gate.admit("n2", wish(1)) == Admission(wish(1), is_send_due=True)
     assert gate.admit("n2", wish(1)) == Admission(sign_of_life)
-    assert gate.admit("n3", wish(1)) == Admission(wish(1)), "another follower has its own turn"
+    assert gate.admit("n3", wish(1)) == Admission(wish(1), is_send_due=True), "it has its own turn"
     clock.now_s += REWIND_PAUSE_S + 0.001
-    assert gate.admit("n2", wish(1)) == Admission(wish(1))
+    assert gate.admit("n2", wish(1)) == Admission(wish(1), is_send_due=True)
+
+
+def test_only_the_first_wish_in_a_while_is_granted_at_once(leader: Site, clock: LibraryClock) -> None:
+    """A follower that wishes for one place after the other gets what it lacks with the heartbeats."""
+    gate = gate_of(leader)
+    matched = leader.replica.engine.match_index("n2")
+    leader.propose(b"one", b"two", b"three")
+    wishes = [wish(matched + ahead) for ahead in (3, 2, 1)]
+    admitted = [gate.admit("n2", one) for one in wishes]
+    assert [one.message for one in admitted] == wishes
+    assert [one.is_send_due for one in admitted] == [True, False, False]
+    clock.now_s += REWIND_PAUSE_S + 0.001
+    assert gate.admit("n2", wishes[0]).is_send_due
 
 
 def test_a_wish_for_what_was_acknowledged_since_is_old_news(leader: Site) -> None:
@@ -54,7 +67,7 @@ def test_a_wish_for_what_was_acknowledged_since_is_old_news(leader: Site) -> Non
     matched = leader.replica.engine.match_index("n2")
     leader.propose(b"two", b"three")
     for next_index in (matched + 1, matched + 2):
-        assert gate.admit("n2", wish(next_index)) == Admission(wish(next_index))
+        assert gate.admit("n2", wish(next_index)).message == wish(next_index)
     old = gate.admit("n2", wish(matched)).message
     assert isinstance(old, Acknowledgement)
     assert not old.reset
