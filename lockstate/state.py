@@ -177,10 +177,12 @@ class State:
         locks, intents, young = self.locks, self.intents, self.names.young
         for name, claim in claims:
             if IS_INTENT[claim]:
-                known = intents.get(name, 0)
-                if not known and name in locks:
-                    self._both_count += 1
-                intents[name] = known + UNIT[claim]
+                if name in intents:
+                    intents[name] += UNIT[claim]
+                else:
+                    intents[name] = UNIT[claim]
+                    if name in locks:
+                        self._both_count += 1
                 continue
             lock = locks.get(name)
             if lock is None:
