@@ -228,9 +228,12 @@ class Checkers:
         self.durability.in_term(node_id, term)
         self.terms.stored(node_id, term, voted_for)
 
-    def synced(self, node_id: str, index: int) -> None:
-        """Tell up to where a node's log is on disk in truth; again when it is cut. May be left out."""
-        self.durability.synced(node_id, index)
+    def synced(self, node_id: str, index: int, term: int | None = None) -> None:
+        """Tell up to where a node's log is on disk in truth; again when it is cut. May be left out.
+
+        `term` is the node's, if that may be newer than the one on its disk.
+        """
+        self.durability.synced(node_id, index, term)
 
     def acknowledged(self, node_id: str, index: int, term: int | None = None) -> None:
         """Tell that a node counts its own log as durable up to `index`: the *leader*, after each sync.

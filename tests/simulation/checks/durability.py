@@ -35,12 +35,14 @@ class Durability:
         """Record in which term a running node knows of a leader."""
         self._follows[node_id] = term
 
-    def synced(self, node_id: str, index: int) -> None:
+    def synced(self, node_id: str, index: int, term: int | None = None) -> None:
         """Record up to where a log is on disk, in truth: perhaps less than before, never than promised.
 
-        A leader only appends: nothing that was promised in its term is cut in it.
+        A leader only appends: nothing that was promised in its term is cut in it. `term` is that in which the
+        node is, which may be newer than the one on its disk: then the log may have been cut in it already.
         """
-        promised = self._promises.get(node_id, {}).get(self._terms.get(node_id, 0), 0)
+        term = self._terms.get(node_id, 0) if term is None else term
+        promised = self._promises.get(node_id, {}).get(term, 0)
         if index < promised:
             self._report.fail(
                 "promise-kept",

@@ -171,10 +171,10 @@ class NodeObserver:
         journal = group.journal
         self._checkers.stored(node_id, term, voted_for)
         self.raft.stored(node_id, term, voted_for, journal.synced_index)
-        if journal.synced_index and group.replica.engine.term == term:
-            # Else a snapshot was installed, or the log was cut for a newer leader, meanwhile: what was there
-            # before is still on the disk, and the newer term and log are yet to be synced.
-            self._checkers.synced(node_id, journal.synced_index)
+        if journal.synced_index:
+            # Else a snapshot was installed meanwhile: the log before it is still on the disk, the new one is
+            # yet to be synced.
+            self._checkers.synced(node_id, journal.synced_index, group.replica.engine.term)
         # A node that is alone leads and commits in one tick, before anybody is told of its role.
         if voted_for == node_id and len(journal) and journal[-1][2] == term:
             self._checkers.acknowledged(node_id, journal.synced_index)
