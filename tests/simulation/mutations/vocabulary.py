@@ -25,7 +25,7 @@ from lockstate.commands import (
 from lockstate.holds import Holds
 from lockstate.kinded import Kinds
 from lockstate.locks import Locks
-from lockstate.modes import Mode, is_intent, is_tree
+from lockstate.modes import Counts, Mode, is_intent, is_tree
 from lockstate.owners import shown_owner
 from lockstate.queues import is_free
 from lockstate.rate_algorithms import FixedWindow, Gcra, SlidingWindow
@@ -50,6 +50,12 @@ def _always(*_what: object) -> bool:
 def _is_free_above(state: State, claims: Claims) -> bool:
     """Do not look at what lies below."""
     return is_free(state, tuple([(name, claim - 3 if is_tree(claim) else claim) for name, claim in claims]))
+
+
+def _held_but_for_intents(state: State, name: str) -> Counts:
+    """Do not look at what lies below, either, when somebody waits."""
+    lock = state.locks.get(name)
+    return 0 if lock is None else lock.held
 
 
 def _is_free_but_for_the_last(state: State, claims: Claims) -> bool:
@@ -284,6 +290,13 @@ VOCABULARY: Final = (
         sentence="A subtree is granted although somebody holds a name in it.",
         found_by=("holds-exclude", "delay-kept", "exclusion", "model-state"),
         apply=replaced(lockstate.locks, "is_free", _is_free_above),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="waiter-for-subtree-ignores-descendants",
+        sentence="Who waits for a subtree is let through although somebody holds a name in it.",
+        found_by=("reply", "holds-exclude", "delay-kept", "exclusion", "model-state", "model-events"),
+        apply=replaced(State, "held_on", _held_but_for_intents),
         surroundings=_VARIED,
     ),
     Mutation(
