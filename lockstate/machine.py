@@ -74,7 +74,7 @@ from lockstate.ids import NO_SESSION, HoldId, SessionId
 from lockstate.kinded import Kinds
 from lockstate.ledger import NO_ROOM, NOTED_MAX
 from lockstate.locks import Locks
-from lockstate.names import WAITING_MAX
+from lockstate.names import GONE_MAX, YOUNG_MAX
 from lockstate.namespace_rules import set_namespace
 from lockstate.on_behalf import OnBehalfOf
 from lockstate.owners import order_in
@@ -439,7 +439,7 @@ class LockMachine:
         self._advance_time(entry.now_ms)
         budget.begin_entry(state)
         batches = tuple([self._apply_batch(batch) for batch in entry.batches])
-        if len(state.names.young) > WAITING_MAX or len(state.names.gone) > WAITING_MAX:
+        if len(state.names.young) > YOUNG_MAX or len(state.names.gone) > GONE_MAX:
             state.names.settle()
         if len(state.ledger.noted) > NOTED_MAX or len(state.deadlines.noted) > NOTED_MAX:
             state.make_up()

@@ -6,8 +6,10 @@ from typing import Final
 from lockstate.records import Lock
 from lockstate.sorted_runs import SortedRuns
 
-WAITING_MAX: Final = 1024
-"""Records that may be young before `settle` lets them age, and names that may wait to be sorted out."""
+YOUNG_MAX: Final = 1024
+"""Records that may be young before `settle` lets them age."""
+GONE_MAX: Final = 256
+"""Names that may wait to be sorted out: to do that takes less than a millisecond, wherever they are."""
 
 
 class NameIndex:
@@ -16,9 +18,9 @@ class NameIndex:
     A new record is first put into `young`, by the code that makes it. When a thousand others are there too,
     all of them are aged, and those before them are sorted in, as when somebody lists. Most records are gone
     by then, and cost no more than a place in those lists; also those of a hold that has a thousand itself.
-    What was sorted in and is not active any more is in `gone` until there are a thousand of those: names that
-    come or go together are mostly neighbours, and cost far less together. `settle` is called once for each
-    entry, so that no single command pays for all.
+    What was sorted in and is not there any more is in `gone` until there are some hundreds: names that come
+    or go together are mostly neighbours, and cost far less together. `settle` is called once for each entry,
+    so that no single command pays for all.
     """
 
     def __init__(self, locks: dict[str, Lock]) -> None:
@@ -30,10 +32,10 @@ class NameIndex:
 
     def settle(self) -> None:
         """If many names came or went, let the young ones age, and sort in or out those before them."""
-        if len(self.young) > WAITING_MAX:
+        if len(self.young) > YOUNG_MAX:
             self._sort_in(self._aged)
             self._aged, self.young = self.young, []
-        if len(self.gone) > WAITING_MAX:
+        if len(self.gone) > GONE_MAX:
             self._sort_out()
 
     def after(self, name: str, *, inclusive: bool) -> Iterator[str]:

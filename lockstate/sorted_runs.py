@@ -6,8 +6,8 @@ from typing import Final, Generic, TypeVar
 
 _RUN_MAX: Final = 512
 """Keys in one run; a longer one is split."""
-_FEW: Final = 8
-"""Neighbours that find their places in a run one by one; with more, the run is put in order as a whole."""
+_FEW: Final = 24
+"""Neighbours that find their places in a run one by one; with more, it is quicker to go through all of it."""
 
 Key = TypeVar("Key", str, bytes)
 
@@ -42,6 +42,9 @@ class SortedRuns(Generic[Key]):
             start = bisect.bisect_left(run, group[0])
             if run[start : start + len(group)] == group:
                 del run[start : start + len(group)]
+            elif len(group) <= _FEW:
+                for key in group:
+                    del run[bisect.bisect_left(run, key)]
             else:
                 gone = set(group)
                 run[:] = [key for key in run if key not in gone]

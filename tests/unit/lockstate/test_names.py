@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstate import sorted_runs
 from lockstate.commands import Acquire, Cancel, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode, Scope
-from lockstate.names import WAITING_MAX
+from lockstate.names import GONE_MAX, YOUNG_MAX
+from lockstate.sorted_runs import SortedRuns
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
 from tests.unit.lockstate.work_meter import Meter
 
@@ -138,8 +140,40 @@ def test_names_that_were_only_wanted_are_forgotten() -> None:
     """Waits for ever new names leave nothing in the index, also when nobody gets anything meanwhile."""
     driver = MachineDriver()
     driver.granted("held")
-    for number in range(3 * WAITING_MAX):
+    for number in range(3 * YOUNG_MAX):
         ticket = driver.queued(locks=wanted("held", f"name-{number}"))
         driver.run(Cancel(ticket.hold_id, AttemptId(ticket.hold_id.replace("h", "a"))))
     assert driver.machine.counts()["tickets"] == 0
-    assert len(driver.machine.state.names.young) <= WAITING_MAX
+    assert len(driver.machine.state.names.young) <= YOUNG_MAX
+
+
+def test_names_that_went_do_not_stay() -> None:
+    """Names that were sorted in and went are forgotten when there are some hundreds, though nobody lists."""
+    index = Names()
+    names = [f"{number:04}" for number in range(GONE_MAX + 2)]
+    index.add(*names)
+    assert index.all() == names
+    index.remove(*names[:GONE_MAX])
+    assert len(index.machine.state.names.gone) == GONE_MAX
+    index.add(names[0])
+    index.remove(names[GONE_MAX])
+    assert not index.machine.state.names.gone
+    assert index.all() == [names[0], names[-1]]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sets(st.text("ab/", min_size=1, max_size=6))), max_size=12))
+def test_keys_that_come_and_go_together(steps: list[tuple[bool, set[str]]]) -> None:
+    """Runs have what was added and not removed, in order, however short they are and many come at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_runs, "_RUN_MAX", 6)
+        patch.setattr(sorted_runs, "_FEW", 2)
+        runs, expected = SortedRuns[str](), set[str]()
+        for is_added, keys in steps:
+            if is_added:
+                runs.add(keys - expected)
+                expected |= keys
+            else:
+                runs.remove(keys & expected)
+                expected -= keys
+            assert list(runs.after("", inclusive=True)) == sorted(expected)
+            assert list(runs.after("ab", inclusive=False)) == sorted(key for key in expected if key > "ab")
