@@ -115,36 +115,57 @@ def names_below(state: State, name: str) -> Iterator[str]:
     these are is part of the rules: what a refusal tells, and which deadlocks are found, depends on it.
     """
     prefix, rows_max = name + "/", limits.LIST_ROWS_MAX
-    before, count = prefix, 0
+    before = known = prefix
+    ahead: list[int] = []
+    count = 0
     for below in takewhile(lambda name: name.startswith(prefix), state.names.after(prefix, inclusive=False)):
-        count += 1 + _ancestors_since(state, before, below, len(prefix))
-        if count + len(below) > rows_max and count + _ancestors_ahead(state, below, len(prefix)) > rows_max:
-            return
+        count += 1 + _ancestors_since(state, before, below)
+        if count + len(below) > rows_max:
+            ahead, known = _ancestors_ahead(state, known, ahead, below), below
+            if count + len(ahead) > rows_max:
+                return
         yield below
         before = below
 
 
-def _ancestors_since(state: State, before: str, name: str, start: int) -> int:
+def _ancestors_since(state: State, before: str, name: str) -> int:
     """Return how many ancestors of `name` have no record and are none of `before`, the name before it.
 
-    Only those count that are longer than `start` characters. All names below an ancestor are neighbours, so
-    one that is none of `before` has not been counted yet.
+    All names below an ancestor are neighbours, so one that is none of `before` has not been counted yet; and
+    all above one that is are as well.
     """
     count = 0
-    slash = name.find("/", start)
-    while slash > 0:
-        count += not before.startswith(name[: slash + 1]) and name[:slash] not in state.locks
-        slash = name.find("/", slash + 1)
+    slash = name.rfind("/")
+    while not before.startswith(name[: slash + 1]):
+        count += name[:slash] not in state.locks
+        slash = name.rfind("/", 0, slash)
     return count
 
 
-def _ancestors_ahead(state: State, name: str, start: int) -> int:
-    """Return how many names without records come before `name`, though all below them come after it.
+def _ancestors_ahead(state: State, before: str, ahead: list[int], name: str) -> list[int]:
+    """Return where names without records end that come before `name`, though all below them come after it.
 
-    Some characters come before the slash: `a` is before `a-b`, and that is before `a/b`.
+    Some characters come before the slash: `a` is before `a-b`, and that is before `a/b`. `ahead` is the same
+    of `before`, a name that comes before.
     """
-    ends = [place for place in range(start + 1, len(name)) if name[place] < "/"]
-    return sum([name[:end] in state.intents and name[:end] not in state.locks for end in ends])
+    shared = _shared_length(before, name)
+    return [end for end in ahead if end < shared] + [
+        end
+        for end in range(shared, len(name))
+        if name[end] < "/" and name[:end] in state.intents and name[:end] not in state.locks
+    ]
+
+
+def _shared_length(one: str, other: str) -> int:
+    """Return how many characters two names have in common at their beginnings."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.startswith(other[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _claim_on(hold: Hold, name: str) -> Claim:

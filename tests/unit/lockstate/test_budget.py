@@ -261,6 +261,30 @@ def test_the_count_is_near_the_truth(commands: Callable[[int], Command]) -> None
     assert taken / 1.5 < driver.machine.bytes_count < most * taken
 
 
+@pytest.mark.parametrize(
+    ("names", "records_count"),
+    [
+        (("a-b-c", "d-e-f"), 2),
+        (("d/e/f", "a-b-c"), 4),
+        (("d/e/f", "d/e/g"), 4),
+        (("d/e/f", "x-y", "d/e"), 4),
+        (("d/e", "x-y", "d/e/f"), 4),
+    ],
+)
+def test_each_ancestor_counts_once(names: tuple[str, ...], records_count: int) -> None:
+    """A name counts with its ancestors, and an ancestor counts once, whether it is held itself or not."""
+    driver, flat = MachineDriver(), MachineDriver()
+    for name in names:
+        driver.granted(name)
+        flat.granted(name.replace("/", "+"))
+    record_bytes = 220
+    flat_count = len({name.replace("/", "+") for name in names})
+    assert driver.machine.counts()["locks"] == records_count
+    more_bytes = driver.machine.bytes_count - flat.machine.bytes_count
+    assert more_bytes // record_bytes == records_count - flat_count
+    assert more_bytes % record_bytes < 2 * len(names), "what the rest says is as long, but for a digit or so"
+
+
 @pytest.mark.parametrize("session_id", ["", "s"])
 def test_long_texts_count_as_short_ones_do(session_id: str) -> None:
     """The note of a hold counts twice, with a lease of its own or in a session, as long as it is held."""

@@ -61,6 +61,16 @@ def test_two_sessions_that_wait_for_each_other() -> None:
     assert driver.served() == ["h3"]
 
 
+def test_a_subtree_that_nobody_has_yet_is_waited_for() -> None:
+    """Who holds something below it keeps the waiter waiting, though the subtree itself has no holder."""
+    driver = _driver("ann", "bob")
+    driver.granted("a/b", session_id="ann")
+    driver.granted("x", session_id="bob")
+    driver.queued("a", scope=SUBTREE, session_id="bob")
+    refused = driver.acquire("x", session_id="ann", wait_ms=500)
+    assert _cycle(refused) == [("ann", "x"), ("bob", "a/b")]
+
+
 def test_three_sessions_in_a_cycle() -> None:
     """However long the cycle, its steps come in order, beginning with the refused request."""
     driver = _driver("ann", "bob", "eve")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from lockstate import snapshot
+from lockstate import limits, snapshot
 from lockstate.audit import Audit
 from lockstate.commands import (
     Acquire,
@@ -354,6 +354,21 @@ def test_nothing_is_left_when_all_is_over() -> None:
     meter.machine.state.audit = Audit()
     meter.machine.state.origins.clear()
     assert len(snapshot.encode(meter.machine)) <= len(begin) + 4 * 8
+
+
+def test_what_is_in_the_way_of_a_subtree_is_found_whatever_the_names() -> None:
+    """To go through names with hundreds of ancestors, or of such as come before them, takes a few lines."""
+    costs = []
+    for above in ("", "a/" * 200, "!/" * 200, "!" * 400):
+        meter = Meter()
+        meter.run(*[_ask(f"t/{above}{number:03}", f"h{number}", SHARED) for number in range(FEW * FEW)])
+        meter.run(_ask("t/z", "z"))
+        costs.append(meter.cost(_ask("t", "x", SHARED, SUBTREE)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "LIST_ROWS_MAX", FEW * FEW + FEW)
+        costs.append(meter.cost(_ask("t", "y", SHARED, SUBTREE)))
+    assert max(costs[:-1]) < 1.5 * costs[0]
+    assert costs[-1] < 4 * costs[0], "where it counts what comes first"
 
 
 def test_each_ancestor_of_deep_names_costs_little() -> None:

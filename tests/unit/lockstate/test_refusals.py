@@ -298,6 +298,17 @@ def test_full_tables_refuse_every_kind_of_hold(monkeypatch: pytest.MonkeyPatch, 
     driver.granted("b")
 
 
+def test_a_name_takes_one_place_whatever_is_done_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held, and has something held below it, is one name among those that there may be."""
+    driver = MachineDriver()
+    driver.granted("a", mode=SHARED)
+    driver.granted("a/b", mode=SHARED)
+    monkeypatch.setattr(limits, "RECORDS_COUNT_MAX", 3)
+    driver.granted("c")
+    refused = expect(Refused, driver.acquire("d"))
+    assert refused.detail == "the cluster has 3 names; no more are allowed"
+
+
 def test_names_that_are_only_waited_for_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait makes its names active."""
     driver = MachineDriver()
