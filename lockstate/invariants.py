@@ -58,7 +58,7 @@ def permits_are_counted(state: State) -> None:
 
 def tokens_are_unique_and_given_out(state: State) -> None:
     """Every hold has a token of its own, below the next one; holds stand in order of their tokens."""
-    tables = [state.holds, *[lock.holders for lock in state.locks.values() if lock.holders]]
+    tables = [state.holds, *[lock.holders for lock in state.records() if lock.holders]]
     for table in tables:
         tokens = [hold.token for hold in table.values()]
         assert all(a < b for a, b in pairwise(tokens)), "tokens do not rise"
@@ -81,7 +81,7 @@ def nobody_waits_in_vain(state: State) -> None:
 
 def tables_agree(state: State) -> None:
     """Holds, tickets, locks, semaphores and sessions tell the same story from every side."""
-    held = {hold.hold_id for lock in state.locks.values() for hold in lock.all_holders()}
+    held = {hold.hold_id for lock in state.records() for hold in lock.all_holders()}
     held |= {hold_id for semaphore in state.semaphores.values() for hold_id in semaphore.holders}
     assert held == set(state.holds), "holds and what they are of disagree"
     of_sessions = {hold_id for session in state.sessions.values() for hold_id in session.holds}
@@ -112,7 +112,9 @@ def tables_agree(state: State) -> None:
         "something is left of what is gone"
     )
     assert not extras or state.rules >= RULES_EXTRAS, "older rules cannot write it"
-    assert list(state.names.after("", inclusive=True)) == sorted(state.locks), "the index of names is wrong"
+    assert list(state.names.after("", inclusive=True)) == sorted(lock.name for lock in state.records()), (
+        "the index of names is wrong"
+    )
 
 
 def principals_are_counted(state: State) -> None:
@@ -205,7 +207,7 @@ def claims_are_counted(state: State) -> None:
     for delay in state.delays.values():
         held.update(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope))
     waiting = Counter(claim for ticket in state.tickets.values() for claim in claims_of_hold(ticket))
-    for lock in state.locks.values():
+    for lock in state.records():
         for claim in CLAIMS:
             pair = lock.name, claim
             held_count = 0 if is_intent(claim) else held[pair]
@@ -221,7 +223,7 @@ def claims_are_counted(state: State) -> None:
         )
         assert intents, f"{name}: nothing is below and it is remembered"
     names = {name for name, _ in held | waiting}
-    assert names == state.locks.keys() | state.intents.keys(), "a claim has no record"
+    assert names == {lock.name for lock in state.records()} | state.intents.keys(), "a claim has no record"
     assert len(names) == state.active_count, f"counted {state.active_count} names, {len(names)} are active"
     for session in state.sessions.values():
         owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]
@@ -233,7 +235,7 @@ def claims_are_counted(state: State) -> None:
 def queues_are_right(state: State) -> None:
     """Every ticket stands once in the queue of each of its claims, in order, and can be found from above."""
     queued = Counter[tuple[str, int, str]]()
-    for lock in state.locks.values():
+    for lock in state.records():
         for slot, queue in (lock.queues or {}).items():
             places = [precedence(ticket) for ticket in queue.values()]
             assert places, f"{lock.name}: an empty queue is remembered"

@@ -440,7 +440,7 @@ class LockMachine:
         budget.begin_entry(state)
         batches = tuple([self._apply_batch(batch) for batch in entry.batches])
         if len(state.names.young) > YOUNG_MAX or len(state.names.gone) > GONE_MAX:
-            state.names.settle()
+            state.settle_names()
         if len(state.ledger.noted) > NOTED_MAX or len(state.deadlines.noted) > NOTED_MAX:
             state.make_up()
         return Outcome(state.revision, state.now_ms, batches, *self._effects.take())

@@ -1,9 +1,15 @@
 """The tables together: what the moves of the state keep consistent."""
 
+import sys
+from collections import Counter
+
 import pytest
 
-from lockstate import limits
-from lockstate.ids import NO_OWNER, OwnerName, SessionId
+from lockstate import invariants, limits, snapshot
+from lockstate import state as state_module
+from lockstate.commands import Acquire, Batch, Entry
+from lockstate.ids import NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.machine import LockMachine
 from lockstate.owners import public_name, shown_owner
 from lockstate.results import Granted
 from lockstate.state import State
@@ -159,3 +165,33 @@ def test_the_meter_counts_what_is_executed() -> None:
     one, other = Meter(), Meter()
     assert one.cost() == other.cost() > 0
     assert one.cost() > 0
+
+
+def test_large_tables_do_not_grow_in_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many locks the holds and the records stand in tables that are made anew at different times."""
+    monkeypatch.setattr(state_module, "APART_FROM", 5_000)
+    machine, grown = LockMachine(), Counter[bool]()
+    for first in range(0, 30_000, 50):
+        before = _sizes(machine.state)
+        commands = tuple(
+            [
+                Acquire(f"n{number}", EXCLUSIVE, HoldId(f"h{number}"), AttemptId("a"), ttl_ms=1000)
+                for number in range(first, first + 50)
+            ]
+        )
+        machine.apply(Entry(0, (Batch("n1", tuple(range(first + 1, first + 51)), commands),)))
+        both = [one != other for one, other in zip(before, _sizes(machine.state), strict=True)]
+        if any(both) and first > 8_000:
+            grown[all(both)] += 1
+    assert grown[False] >= 2
+    assert not grown[True]
+    assert machine.counts()["locks"] == machine.counts()["holds"] == 30_000
+    assert len(list(machine.state.records())) == 30_000
+    assert len(machine.locks("", "", 1000)[0]) == 1000
+    restored = snapshot.decode(snapshot.encode(machine))
+    assert (restored.bytes_count, restored.counts()) == (machine.bytes_count, machine.counts())
+    invariants.check(restored)
+
+
+def _sizes(state: State) -> tuple[int, int]:
+    return sys.getsizeof(state.holds), sys.getsizeof(state.locks)
