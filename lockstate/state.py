@@ -70,8 +70,8 @@ APART_FROM: Final = 40_000
 _APART: Final = {f"\x03{number}": Lock(f"\x03{number}") for number in range(4_096)}
 """What stands in the table of records then, and is of no name: as much as an entry has commands.
 
-Both tables get a row for each lock, and Python makes a table that is full anew: in 30 ms if it has 700,000 rows,
-and in 50 if it has a million.
+Both tables get a row for each lock, and Python makes a table that is full anew: in 30 ms if it has 700,000
+rows, and in 50 if it has a million.
 """
 
 WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
