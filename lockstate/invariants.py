@@ -216,14 +216,15 @@ def claims_are_counted(state: State) -> None:
                 f"{pair}: counted {count(lock.waiting, claim)} waiting"
             )
         assert lock.held or lock.waiting, f"{lock.name}: idle and remembered"
-    for name, counts in state.intents.items():
+    for name, counts in state.all_intents():
         intents = {claim: count(counts, claim) for claim in CLAIMS if count(counts, claim)}
         assert intents == {claim: held[name, claim] for claim in INTENTS if held[name, claim]}, (
             f"{name}: counted {intents} intents"
         )
         assert intents, f"{name}: nothing is below and it is remembered"
     names = {name for name, _ in held | waiting}
-    assert names == {lock.name for lock in state.records()} | state.intents.keys(), "a claim has no record"
+    active = {lock.name for lock in state.records()} | {name for name, _ in state.all_intents()}
+    assert names == active, "a claim has no record"
     assert len(names) == state.active_count, f"counted {state.active_count} names, {len(names)} are active"
     for session in state.sessions.values():
         owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]

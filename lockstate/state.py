@@ -66,13 +66,16 @@ _SEEN_BITS: Final = 43
 """Bits in which the milliseconds at which an origin was seen stand, below its last sequence number."""
 
 APART_FROM: Final = 40_000
-"""Records from which on the tables of holds and of records are kept from growing in one entry."""
-_APART: Final = {f"\x03{number}": Lock(f"\x03{number}") for number in range(4_096)}
-"""What stands in the table of records then, and is of no name: as much as an entry has commands.
+"""Rows from which on the tables of holds, records and intents are kept from growing in one entry."""
+_APART_ROWS: Final = 4_096
+"""As much as an entry has commands. The records have so many rows of no name then, the intents twice.
 
-Both tables get a row for each lock, and Python makes a table that is full anew: in 30 ms if it has 700,000
-rows, and in 50 if it has a million.
+Each of these tables may get a row for each lock, and Python makes a table that is full anew: in 30 ms if it
+has 700,000 rows, and in 50 if it has a million.
 """
+_NO_NAMES: Final = tuple([f"\x03{number}" for number in range(2 * _APART_ROWS)])
+"""What stands in these rows. No name of a lock, an election or a semaphore begins so."""
+_NOBODY: Final = Lock("")
 
 WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
 """The claim that conflicts with every other."""
@@ -111,7 +114,7 @@ class State:
         self._both_count = 0
         """How many names are in both tables."""
         self._apart_count = 0
-        """How many rows of the table of records are of no name."""
+        """How many rows of both tables are of no name."""
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
@@ -180,14 +183,21 @@ class State:
 
     def records(self) -> Iterator[Lock]:
         """Yield the records of all names, in no particular order."""
-        return (lock for lock in self.locks.values() if lock.name not in _APART)
+        return (lock for lock in self.locks.values() if lock is not _NOBODY)
+
+    def all_intents(self) -> Iterator[tuple[str, Counts]]:
+        """Yield the names below which something is held or delayed, with the intents of that, in no order."""
+        return (named for named in self.intents.items() if named[0][0] != _NO_NAMES[0][0])
 
     def settle_names(self) -> None:
-        """Sort names in and out, if there are many, and keep two large tables from growing in one entry."""
+        """Sort names in and out, if there are many, and keep large tables from growing in one entry."""
         self.names.settle()
-        if len(self.locks) > APART_FROM and not self._apart_count:
-            self.locks.update(_APART)
-            self._apart_count = len(_APART)
+        if len(self.locks) > APART_FROM and _NO_NAMES[0] not in self.locks:
+            self.locks.update(dict.fromkeys(_NO_NAMES[:_APART_ROWS], _NOBODY))
+            self._apart_count += _APART_ROWS
+        if len(self.intents) > APART_FROM and _NO_NAMES[0] not in self.intents:
+            self.intents.update(dict.fromkeys(_NO_NAMES, 0))
+            self._apart_count += len(_NO_NAMES)
 
     def held_on(self, name: str) -> Counts:
         """Return the counts of all that holds and delays claim on a name, intents among it."""

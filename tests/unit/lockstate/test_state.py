@@ -167,25 +167,27 @@ def test_the_meter_counts_what_is_executed() -> None:
     assert one.cost() > 0
 
 
-def test_large_tables_do_not_grow_in_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many locks the holds and the records stand in tables that are made anew at different times."""
+@pytest.mark.parametrize(("name", "names_count"), [("n{}", 30_000), ("n{}/lock", 60_000)])
+def test_large_tables_do_not_grow_in_one_entry(
+    monkeypatch: pytest.MonkeyPatch, name: str, names_count: int
+) -> None:
+    """Of many locks the holds, the records and the intents stand in tables that are made anew one by one."""
     monkeypatch.setattr(state_module, "APART_FROM", 5_000)
-    machine, grown = LockMachine(), Counter[bool]()
+    machine, grown = LockMachine(), Counter[int]()
     for first in range(0, 30_000, 50):
         before = _sizes(machine.state)
-        commands = tuple(
-            [
-                Acquire(f"n{number}", EXCLUSIVE, HoldId(f"h{number}"), AttemptId("a"), ttl_ms=1000)
-                for number in range(first, first + 50)
-            ]
-        )
-        machine.apply(Entry(0, (Batch("n1", tuple(range(first + 1, first + 51)), commands),)))
-        both = [one != other for one, other in zip(before, _sizes(machine.state), strict=True)]
-        if any(both) and first > 8_000:
-            grown[all(both)] += 1
-    assert grown[False] >= 2
-    assert not grown[True]
-    assert machine.counts()["locks"] == machine.counts()["holds"] == 30_000
+        numbers = range(first + 1, first + 51)
+        commands = [
+            Acquire(name.format(number), EXCLUSIVE, HoldId(f"h{number}"), AttemptId("a"), ttl_ms=1000)
+            for number in numbers
+        ]
+        machine.apply(Entry(0, (Batch("n1", tuple(numbers), tuple(commands)),)))
+        if first > 10_000:
+            after = _sizes(machine.state)
+            grown[sum(old != new for old, new in zip(before, after, strict=True))] += 1
+    assert grown[1] >= 2
+    assert set(grown) == {0, 1}
+    assert (machine.counts()["holds"], machine.counts()["locks"]) == (30_000, names_count)
     assert len(list(machine.state.records())) == 30_000
     assert len(machine.locks("", "", 1000)[0]) == 1000
     restored = snapshot.decode(snapshot.encode(machine))
@@ -193,5 +195,5 @@ def test_large_tables_do_not_grow_in_one_entry(monkeypatch: pytest.MonkeyPatch) 
     invariants.check(restored)
 
 
-def _sizes(state: State) -> tuple[int, int]:
-    return sys.getsizeof(state.holds), sys.getsizeof(state.locks)
+def _sizes(state: State) -> list[int]:
+    return [sys.getsizeof(table) for table in (state.holds, state.locks, state.intents)]
