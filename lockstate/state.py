@@ -73,9 +73,9 @@ _APART_ROWS: Final = 4_096
 Each of these tables may get a row for each lock, and Python makes a table that is full anew: in 30 ms if it
 has 700,000 rows, and in 50 if it has a million.
 """
-_NO_NAMES: Final = tuple([f"\x03{number}" for number in range(2 * _APART_ROWS)])
-"""What stands in these rows. No name of a lock, an election or a semaphore begins so."""
-_NOBODY: Final = Lock("")
+_NO_NAME: Final = "\x03"
+"""What the keys of these rows begin with, as no name of a lock, an election or a semaphore does."""
+_NOBODY: Final = Lock(_NO_NAME)
 
 WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
 """The claim that conflicts with every other."""
@@ -187,17 +187,17 @@ class State:
 
     def all_intents(self) -> Iterator[tuple[str, Counts]]:
         """Yield the names below which something is held or delayed, with the intents of that, in no order."""
-        return (named for named in self.intents.items() if named[0][0] != _NO_NAMES[0][0])
+        return (named for named in self.intents.items() if named[0][0] != _NO_NAME)
 
     def settle_names(self) -> None:
         """Sort names in and out, if there are many, and keep large tables from growing in one entry."""
         self.names.settle()
-        if len(self.locks) > APART_FROM and _NO_NAMES[0] not in self.locks:
-            self.locks.update(dict.fromkeys(_NO_NAMES[:_APART_ROWS], _NOBODY))
+        if len(self.locks) > APART_FROM and _NO_NAME not in self.locks:
+            self.locks.update(dict.fromkeys(_no_names(_APART_ROWS), _NOBODY))
             self._apart_count += _APART_ROWS
-        if len(self.intents) > APART_FROM and _NO_NAMES[0] not in self.intents:
-            self.intents.update(dict.fromkeys(_NO_NAMES, 0))
-            self._apart_count += len(_NO_NAMES)
+        if len(self.intents) > APART_FROM and _NO_NAME not in self.intents:
+            self.intents.update(dict.fromkeys(_no_names(2 * _APART_ROWS), 0))
+            self._apart_count += 2 * _APART_ROWS
 
     def held_on(self, name: str) -> Counts:
         """Return the counts of all that holds and delays claim on a name, intents among it."""
@@ -768,6 +768,12 @@ def number_of_fence(token: int) -> int:
 def number_of_origin(origin: Origin) -> int:
     """Return the number that stands for an origin."""
     return (origin.last_seq << _SEEN_BITS) + origin.seen_ms + 1
+
+
+def _no_names(count: int) -> Iterator[str]:
+    """Yield so many keys of rows that are of no name: _NO_NAME itself, and others that begin so."""
+    yield _NO_NAME
+    yield from (f"{_NO_NAME}{number}" for number in range(1, count))
 
 
 def _leave_lock(lock: Lock, hold: Hold) -> Freed:

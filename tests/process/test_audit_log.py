@@ -24,7 +24,10 @@ async def test_one_line_in_the_whole_cluster(cluster: LocalCluster) -> None:
         held = await http.acquire(first, "told/forced", owner="worker 7")
         body = {"name": "told/forced", "reason": "it's stuck, ask ann"}
         assert (await http.call(second, "POST", wire.LOCK_FORCE_RELEASE, body)).status == 200
-        await until(lambda: told("event=session-expired"), "the line of the session")
+        await until(
+            lambda: told("event=session-expired") and told("event=expired"),
+            "the lines of the session and its lock",
+        )
         (forced,) = told("event=forced")
         assert f"name='told/forced' mode=exclusive token={held.body['token']} owner='worker 7'" in forced
         assert forced.endswith('''reason="it's stuck, ask ann"''')
