@@ -120,6 +120,8 @@ from lockstate.values import Values
 from lockstate.versions import RULES, RULES_BOUNDED, RULES_EXPLICIT, RULES_WHOLE
 from lockstate.waits import Waits
 
+_TRIED_AGAIN: Final = frozenset({Refused, RateTaken})
+"""The classes of results that may tell of a first attempt that changed nothing."""
 _NO_OUTCOME: Final = frozenset(
     {
         Reason.INVALID_REQUEST,
@@ -515,7 +517,7 @@ class LockMachine:
         if requests.is_full or (self.state.is_tight and budget.is_full(self.state)):
             return self._apply_without_room(command, key, digest)
         result = self._apply(command, key)
-        if not self._is_to_be_tried_again(result):
+        if result.__class__ not in _TRIED_AGAIN or not self._is_to_be_tried_again(result):
             requests.remember(key, digest, self.state.now_ms, result)
             if self.state.principals.asking:
                 requests.note_asker(key)

@@ -31,14 +31,18 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _crc32: Final = zlib.crc32
 
 
-def of_content(content: Any) -> int:
-    """Return the mark of a record or a tuple, from all that it says."""
+def of_content(content: Any, more_bytes: int = 0) -> int:
+    """Return the mark of a record or a tuple, from all that it says.
+
+    `more_bytes` belong to it, and show only in its length: something that it says implies them.
+    """
     data = _encode(content)
     crc = _crc32(data)
+    size = len(data) + more_bytes
     try:
-        return crc * crc + _LENGTHS[len(data)]
+        return crc * crc + _LENGTHS[size]
     except IndexError:
-        return crc * crc + of_length(len(data))
+        return crc * crc + of_length(size)
 
 
 def of_record(record: Timed) -> int:

@@ -58,8 +58,7 @@ _DIGEST_BYTES = 12
 """Bytes of a digest of what a request asks."""
 _new_digest = hashlib.blake2b(digest_size=_DIGEST_BYTES).copy
 """A copy of an empty digest takes half as long as a new one."""
-_mark = marks.of_content
-
+_mark_of = marks.of_content
 
 _of_session = operator.attrgetter("session_id")
 _of_hold = operator.attrgetter("hold_id")
@@ -212,9 +211,9 @@ def brief(result: Result) -> Result:
     return result
 
 
-def _key_mark(key: RequestKey) -> int:
-    """Return the mark of a key: only its length, for the digest of what was asked implies the rest."""
-    return marks.of_length(len(key[0]) + len(str(key[1])))
+def _mark(key: RequestKey, remembered: Remembered) -> int:
+    """Return the mark of an outcome. Of its key it has the length: the digest of what was asked implies it."""
+    return _mark_of(remembered, len(key[0]) + len(str(key[1])))
 
 
 def _parts(key: RequestKey) -> tuple[RequestKey, str]:
@@ -231,6 +230,8 @@ class RequestMemory:
         self.askers: dict[RequestKey, set[str]] = {}
         """The principals that have a request under each key, as it would be of nobody. It is derived."""
         self._ledger = Ledger() if ledger is None else ledger
+        self.get: Callable[[RequestKey], Remembered | None] = self._requests.get
+        """Return what is remembered under a key. It is the table's own: every request with an id asks."""
 
     def __len__(self) -> int:
         """Return how many requests are remembered."""
@@ -264,11 +265,7 @@ class RequestMemory:
         """Whether another request would push out one that must still be remembered."""
         return len(self._requests) >= limits.REQUESTS_COUNT_MAX
 
-    def get(self, key: RequestKey) -> Remembered | None:
-        """Return what is remembered under `key`."""
-        return self._requests.get(key)
-
-    def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
+    def remember(self, key: tuple[str, str], digest: bytes, now_ms: int, result: Result) -> None:
         """Remember the first outcome of a request; if that is `Queued`, it is settled later.
 
         Whoever remembers that of a principal says so (`note_asker`).
@@ -276,17 +273,17 @@ class RequestMemory:
         if result.__class__ is Refused or result.__class__ is Transacted:
             result = brief(result)
         self._requests[key] = remembered = Remembered(digest, now_ms, result)
-        self._ledger.settled_sum += _mark(remembered) + _key_mark(key)
+        self._ledger.settled_sum += _mark_of(remembered, len(key[0]) + len(key[1]))
 
     def settle(self, key: RequestKey | None, now_ms: int, result: Result) -> None:
         """Replace the outcome of a request that waited. Its age counts from now."""
         remembered = None if key is None else self._requests.get(key)
         if key is None or remembered is None:
             return
-        self._ledger.settled_sum -= _mark(remembered)
+        self._ledger.settled_sum -= _mark_of(remembered)
         remembered.result = brief(result)
         remembered.at_ms = now_ms
-        self._ledger.settled_sum += _mark(remembered)
+        self._ledger.settled_sum += _mark_of(remembered)
         self._requests.move_to_end(key)
 
     def forget(self, key: RequestKey | None, hold_id: HoldId) -> None:
@@ -296,7 +293,7 @@ class RequestMemory:
             del self._requests[key]
             if self.askers:
                 self._leave(key)
-            self._ledger.settled_sum -= _mark(remembered) + _key_mark(key)
+            self._ledger.settled_sum -= _mark(key, remembered)
 
     def next_ms(self) -> int | None:
         """Return the last millisecond for which the oldest outcome is remembered; None if there is none."""
@@ -311,16 +308,15 @@ class RequestMemory:
             key, oldest = next(iter(self._requests.items()))
             if oldest.at_ms + limits.REQUEST_AGE_MS >= now_ms:
                 return
-            self._ledger.settled_sum -= _mark(oldest)
+            self._ledger.settled_sum -= _mark(key, oldest)
             if isinstance(oldest.result, Queued):
                 oldest.at_ms = now_ms
-                self._ledger.settled_sum += _mark(oldest)
+                self._ledger.settled_sum += _mark(key, oldest)
                 self._requests.move_to_end(key)
             else:
                 del self._requests[key]
                 if self.askers:
                     self._leave(key)
-                self._ledger.settled_sum -= _key_mark(key)
 
     def dump(self) -> list[tuple[RequestKey, Remembered]]:
         """Return everything, oldest first, for a snapshot."""
@@ -331,8 +327,8 @@ class RequestMemory:
         self._requests.update(items)
         for key, _ in items:
             self.note_asker(key)
-        self._ledger.settled_sum += sum([_mark(remembered) + _key_mark(key) for key, remembered in items])
+        self._ledger.settled_sum += sum([_mark(key, remembered) for key, remembered in items])
 
     def recomputed_sum(self) -> int:
         """Return the sum of the marks of all outcomes, and of the lengths of their keys (see `marks`)."""
-        return sum([_mark(remembered) + _key_mark(key) for key, remembered in self._requests.items()])
+        return sum([_mark(key, remembered) for key, remembered in self._requests.items()])
