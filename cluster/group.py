@@ -58,6 +58,7 @@ from lockstate import codec, limits, snapshot
 from lockstate.commands import Command
 from lockstate.machine import LockMachine
 from lockstate.results import Done, NumberedDone, Queued, Result
+from lockstate.versions import RULES_NEWEST
 
 logger = logging.getLogger(__name__)
 
@@ -333,11 +334,14 @@ class Group:
 
     def has_entry(self) -> bool:
         """Whether anything waits to be proposed, and may be."""
-        self._batcher.holds_named = self._rare.awaits_principals()
-        is_waiting = bool(self.outbox.unsent) or not self._batcher.is_empty
-        is_urgent = self.outbox.is_urgent or self._batcher.is_urgent
+        outbox, batcher = self.outbox, self._batcher
+        if not outbox.unsent and batcher.is_idle:
+            return False
+        batcher.holds_named = self._rare.awaits_principals()
+        is_waiting = bool(outbox.unsent) or not batcher.is_empty
+        is_urgent = outbox.is_urgent or batcher.is_urgent
         is_due = is_waiting and (is_urgent or self._patience.is_over or self._ends_soon())
-        return is_due and self.log_room() is not LogRoom.NOTHING
+        return is_due and self.replica.engine.log_room is not LogRoom.NOTHING
 
     def _ends_soon(self) -> bool:
         """Whether anything ends so soon that a keepalive of it must not wait for company."""
@@ -346,7 +350,7 @@ class Group:
 
     def entries(self) -> Iterator[bytes]:
         """Yield the next batches, each stamped now: our own clients' commands join those of the followers."""
-        while self.log_room() is not LogRoom.NOTHING:
+        while self.replica.engine.log_room is not LogRoom.NOTHING:
             while self.outbox.unsent:
                 self._batcher.add(self.outbox.origin, *self.outbox.take())
             entry = self._batcher.next_entry(self._clock.now_ms(), self.machine.rules)
@@ -358,7 +362,8 @@ class Group:
 
     def apply(self, index: int, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
-        outcome = self.machine.apply(decode_entry(entry, self.machine.rules))
+        machine = self.machine
+        outcome = machine.apply(decode_entry(entry, machine.state.rules))
         self.divergence.applied(outcome.revision)
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
@@ -464,7 +469,8 @@ class Group:
         """Go on with a handover, with changes of the members, and with an advance of the rules."""
         self.handovers.step()
         self.changes.step()
-        if self._rare.rules_advance.step(self.machine.rules):
+        rules = self.machine.state.rules
+        if rules < RULES_NEWEST and self._rare.rules_advance.step(rules):
             self.loop.request_tick()
 
     def time_passed(self) -> None:

@@ -244,7 +244,7 @@ class Loop:
         if owner.has_entry() or replica.has_members_to_propose:
             self.act(replica.propose(owner.entries()))
         owner.ticked()
-        if self._news_timer is None:
+        if self._news_timer is None and replica.role.is_leader:
             self._await_news()
 
     def _await_news(self) -> None:

@@ -120,7 +120,7 @@ from lockstate.values import Values
 from lockstate.versions import RULES, RULES_BOUNDED, RULES_EXPLICIT, RULES_WHOLE
 from lockstate.waits import Waits
 
-_TRIED_AGAIN: Final = frozenset({Refused, RateTaken})
+_TRIED_AGAIN: Final[frozenset[type]] = frozenset({Refused, RateTaken})
 """The classes of results that may tell of a first attempt that changed nothing."""
 _NO_OUTCOME: Final = frozenset(
     {
@@ -291,7 +291,7 @@ class LockMachine:
 
     def waiting_origins(self) -> list[str]:
         """Return the node processes that keep the connections of waiting clients; those of streams go."""
-        return [origin for origin in self.state.origin_tickets if origin]
+        return list(filter(None, self.state.origin_tickets))
 
     def counts(self) -> dict[str, int]:
         """Return the sizes of the tables. Locks are counted with the ancestors of their names."""
@@ -543,7 +543,7 @@ class LockMachine:
             return isinstance(result, Refused) or (isinstance(result, RateTaken) and not result.allowed)
         return isinstance(result, Refused) and result.reason in _NO_OUTCOME
 
-    def _apply_without_room(self, command: Command, key: RequestKey, digest: bytes) -> Result:
+    def _apply_without_room(self, command: Command, key: tuple[str, str], digest: bytes) -> Result:
         """Refuse a command whose outcome could not be remembered; not if it frees something, by rules 3.
 
         What it freed took more than the memory of its outcome does. An outcome that freed nothing is not

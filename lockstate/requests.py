@@ -212,7 +212,7 @@ def brief(result: Result) -> Result:
 
 
 def _mark(key: RequestKey, remembered: Remembered) -> int:
-    """Return the mark of an outcome. Of its key it has the length: the digest of what was asked implies it."""
+    """Return the mark of an outcome. Of its key it has the length: the digest implies the rest."""
     return _mark_of(remembered, len(key[0]) + len(str(key[1])))
 
 

@@ -83,8 +83,8 @@ class AbandonedWaits:
         """Find out who is missed; end the waits of those who have been for too long. Cheap if nobody is."""
         if not self._leads:
             return
-        present = self._present.values()
-        missed = [origin for origin in self._waiting() if origin not in present]
+        waiting, present = self._waiting(), self._present.values()
+        missed = [origin for origin in waiting if origin not in present] if waiting else []
         if not missed:
             self._missed_since_ms.clear()
             return

@@ -36,6 +36,11 @@ class Batcher:
         """Whether commands wait whose askers the active rules do not know, and all behind them."""
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits here, not even for something else."""
+        return not (self._queue or self._tick_is_due or self._advance_to or self._bytes_max)
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to propose now."""
         has_commands = bool(self._queue) and not (self.holds_named and self._queue[0][3])

@@ -17,7 +17,6 @@ from cluster.consensus.messages import (
     Acknowledgement,
     AppendEntries,
     Guarded,
-    Message,
     TakeOver,
     Vote,
     VoteRequest,
@@ -83,9 +82,9 @@ class Gate:
                 # To take over is for those who count.
                 return Admission(message if self._prevote.is_voter else None)
 
-    def sending(self, peer_id: str, message: Message) -> None:
-        """Record what a peer will know. Called for each message that leaves, or will after the sync."""
-        if type(message) is Acknowledgement and message.success:
+    def acknowledging(self, peer_id: str, message: Acknowledgement) -> None:
+        """Record what a peer will know. Called for each one that leaves, or will after the sync."""
+        if message.success:
             self._acknowledged = (peer_id, message.term, message.next_index)
 
     def forget(self, peer_id: str) -> None:

@@ -139,8 +139,12 @@ class Engine:
     def hand_out(self, entries: list[LogEntry]) -> bool:
         """Collect what is committed, to be applied; tell whether all of it are commands."""
         self.committed += entries
-        self._compaction.applied(len(entries), sum([len(content) for content, _, _ in entries]))
-        return all(content[:1] == _COMMAND for content, _, _ in entries)
+        size_bytes, are_commands = 0, True
+        for content, _, _ in entries:
+            size_bytes += len(content)
+            are_commands = are_commands and content[:1] == _COMMAND
+        self._compaction.applied(len(entries), size_bytes)
+        return are_commands
 
     def take_sent(self) -> list[tuple[str, Message]]:
         """Return what is to be sent, and begin anew."""

@@ -345,8 +345,8 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         commit_index = self._SyncObj__raftCommitIndex
         if journal.last_index == commit_index:
             return commit_index
-        matched = self._SyncObj__raftMatchIndex
-        index = majority_index(journal.synced_index, [matched[peer] for peer in self._SyncObj__otherNodes])
+        matched = map(self._SyncObj__raftMatchIndex.__getitem__, self._SyncObj__otherNodes)
+        index = majority_index(journal.synced_index, matched)
         if index <= commit_index:
             return commit_index
         is_of_this_term = journal.entries[index - journal.first_index][2] == self._SyncObj__raftCurrentTerm

@@ -217,6 +217,7 @@ class Replica:
             if type(admission.message) is AppendEntries:
                 self.prevote.leader_heard()
                 self._follow(admission.message, ready)
+                ready.wants_tick |= self._transfer.is_checking
         if admission.is_send_due:
             self._is_send_due = ready.wants_tick = True
         reply = admission.reply
@@ -238,6 +239,7 @@ class Replica:
         if self._is_send_due and engine.is_leader:
             engine.send_entries()
         self._is_send_due = False
+        ready.wants_tick |= self._transfer.is_checking
         return self._finish(ready)
 
     def propose(self, entries: Iterator[bytes]) -> Ready:
@@ -298,7 +300,8 @@ class Replica:
             for peer_id, message in engine.take_sent():
                 if peer_id not in self._connected:
                     continue
-                self._gate.sending(peer_id, message)
+                if type(message) is Acknowledgement:
+                    self._gate.acknowledging(peer_id, message)
                 if is_dirty and (type(message) in guards.PROMISES or self.membership.is_alone):
                     # Who votes alone leads by a vote that nobody has heard of: it is on disk before a learner
                     # hears of the term, or a restart could lead in the same term with another log.
@@ -306,8 +309,6 @@ class Replica:
                 else:
                     ready.messages.append((peer_id, message))
         ready.needs_sync = bool(ready.promises) or self._journal.wants_sync
-        if self._transfer.is_checking:
-            ready.wants_tick = True
         return ready
 
     def _hand_out(self, ready: Ready) -> None:

@@ -44,6 +44,7 @@ _BOUNDS_S: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf")
 
 _ELECTED: Final = EventKind.ELECTED
 _LEFT: Final = EventKind.LEFT
+_MAY_TELL_OF_DEADLOCKS: Final = frozenset({Refused, NumberedDone})
 _ENDS: Final = frozenset({EventKind.RELEASED, EventKind.RESIGNED, EventKind.EXPIRED, EventKind.FORCED})
 
 
@@ -158,7 +159,8 @@ class Contention:
             elif kind is _ELECTED and not self._is_election(event):
                 series.repeats += 1
         for batch in outcome.batches:
-            self._count_deadlocks(batch.results)
+            if not _MAY_TELL_OF_DEADLOCKS.isdisjoint(map(type, batch.results)):
+                self._count_deadlocks(batch.results)
 
     def _count_deadlocks(self, results: Sequence[Result]) -> None:
         """Count what was refused for a deadlock, also within frames of streams. Mostly there is none."""

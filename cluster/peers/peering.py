@@ -444,7 +444,10 @@ class Peering:
             message = messages.decode(body)
             if isinstance(message, str):
                 logger.warning("event=message-dropped peer=%s type=%r reason=unknown", peer_id, message)
-            elif self.is_established and self._may_say(peer_id, message):
+                return
+            # Nearly always this node knows its cluster, and nobody is let in for less than all.
+            is_settled = not self._limited and self._datadir.cluster.cluster_id
+            if self.is_established and (is_settled or self._may_say(peer_id, message)):
                 handlers.raft(peer_id, message)
             return
         decoder = _DECODERS.get(kind)

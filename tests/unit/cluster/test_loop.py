@@ -10,7 +10,7 @@ import pytest
 from cluster.consensus.log_digest import Difference
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm, Vote
 from cluster.consensus.ready import Ready, SnapshotDue
-from cluster.consensus.replica import Replica
+from cluster.consensus.replica import Replica, Role
 from cluster.errors import IdentityRefused, LogDiverged, NodeFailed, PeerContradicts
 from cluster.loop import Loop
 from cluster.peers.link import FrameKind
@@ -55,6 +55,7 @@ class _Node:
         self.faults: list[Exception] = []
         self.to_propose: list[bytes] = []
         self.has_members_to_propose = False
+        self.role = Role("n1", 1, is_leader=True, is_candidate=False)
         self.takes_part = True
         self.wants_tick_with_peer = False
         self.sync_times: list[float] = []

@@ -143,11 +143,10 @@ def test_a_commit_notice_is_answered_until_the_leader_knows(follower: Site) -> N
         ("n1", acknowledged(2)),
         ("n1", acknowledged(3, term=0)),
         ("n1", Acknowledgement(next_index=4, reset=False, success=False, term=1)),
-        ("n1", Vote(term=1)),
     ):
-        gate.sending(peer_id, told)
+        gate.acknowledging(peer_id, told)
         assert gate.admit("n1", notice).reply == answer
-    gate.sending("n1", acknowledged(3))
+    gate.acknowledging("n1", acknowledged(3))
     admission = gate.admit("n1", notice)
     assert admission == Admission(AppendEntries(term=1, commit_index=2)), "the library hears of the commit"
     gate.forget("n3")
@@ -162,6 +161,6 @@ def test_entries_and_heartbeats_are_always_answered(follower: Site) -> None:
     entries = follower.append([1, 1])
     follower.replica.receive("n1", entries)
     gate = gate_of(follower)
-    gate.sending("n1", acknowledged(3))
+    gate.acknowledging("n1", acknowledged(3))
     for message in (entries, follower.append()):
         assert gate.admit("n1", message).reply == acknowledged(3)
