@@ -32,7 +32,7 @@ _SHOWN: Final = limits.HOLDERS_SHOWN_MAX
 def conflicting_holds(state: State, claims: Claims, but: HoldId = NO_HOLD) -> Iterator[tuple[str, Hold]]:
     """Yield the holds that conflict with `claims`, except `but`, each with the name where it does."""
     for name, claim in claims:
-        for record in _records(state, name, state.held_on(name) & CONFLICTS[claim]):
+        for record in _records(state, name, state.claimed.held_on(name) & CONFLICTS[claim]):
             for hold in record.all_holders():
                 if hold.hold_id != but and _claim_on(hold, record.name) in CONFLICTING[claim]:
                     yield record.name, hold

@@ -79,7 +79,7 @@ def _with_records(state: State, sums: int) -> int:
         + _SESSION * len(state.sessions)
         + _HOLD * len(state.holds)
         + _TICKET * len(state.tickets)
-        + _LOCK * state.active_count
+        + _LOCK * len(state.claimed)
         + _SEMAPHORE * len(state.semaphores)
         + _DELAY * (len(state.delays) + len(state.permit_delays))
         + _PLEA * len(state.pleas)

@@ -57,6 +57,7 @@ import msgspec
 from lockstate import budget, deadlocks, limits, views
 from lockstate.attempts import Others
 from lockstate.blockers import shown_conflicts, shown_covering
+from lockstate.claim_table import Freed
 from lockstate.claims import Claims, claims_of, permits_of, semaphore_of, shown_name
 from lockstate.commands import (
     PRIORITY_DEFAULT,
@@ -95,7 +96,7 @@ from lockstate.results import (
     Refused,
     ReleasedOnce,
 )
-from lockstate.state import Freed, Permits, State, claims_of_hold
+from lockstate.state import Permits, State, claims_of_hold
 from lockstate.values import is_secret, texts_of, value_of
 from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED
 from lockstate.wait_graph import Cycle
@@ -156,7 +157,7 @@ class Holds:
             )
         return (
             check_count(len(state.holds), limits.HOLDS_COUNT_MAX, "holds")
-            or check_count(state.active_count, limits.RECORDS_COUNT_MAX, "names")
+            or check_count(len(state.claimed), limits.RECORDS_COUNT_MAX, "names")
             or budget.check_room(state)
             or (None if new is None else self._check_quotas(new))
         )
@@ -403,7 +404,7 @@ class Holds:
             return refused_for(cycle)
         refused = (
             check_count(len(state.tickets), limits.TICKETS_COUNT_MAX, "waiters")
-            or check_count(state.active_count, limits.RECORDS_COUNT_MAX, "names")
+            or check_count(len(state.claimed), limits.RECORDS_COUNT_MAX, "names")
             or state.principals.check("waits")
             or (state.namespaces.check("waits", state.namespaces.names_of(ticket)) if state.spaces else None)
         )

@@ -58,7 +58,7 @@ def permits_are_counted(state: State) -> None:
 
 def tokens_are_unique_and_given_out(state: State) -> None:
     """Every hold has a token of its own, below the next one; holds stand in order of their tokens."""
-    tables = [state.holds, *[lock.holders for lock in state.records() if lock.holders]]
+    tables = [state.holds, *[lock.holders for lock in state.claimed.records() if lock.holders]]
     for table in tables:
         tokens = [hold.token for hold in table.values()]
         assert all(a < b for a, b in pairwise(tokens)), "tokens do not rise"
@@ -81,7 +81,7 @@ def nobody_waits_in_vain(state: State) -> None:
 
 def tables_agree(state: State) -> None:
     """Holds, tickets, locks, semaphores and sessions tell the same story from every side."""
-    held = {hold.hold_id for lock in state.records() for hold in lock.all_holders()}
+    held = {hold.hold_id for lock in state.claimed.records() for hold in lock.all_holders()}
     held |= {hold_id for semaphore in state.semaphores.values() for hold_id in semaphore.holders}
     assert held == set(state.holds), "holds and what they are of disagree"
     of_sessions = {hold_id for session in state.sessions.values() for hold_id in session.holds}
@@ -112,9 +112,9 @@ def tables_agree(state: State) -> None:
         "something is left of what is gone"
     )
     assert not extras or state.rules >= RULES_EXTRAS, "older rules cannot write it"
-    assert list(state.names.after("", inclusive=True)) == sorted(lock.name for lock in state.records()), (
-        "the index of names is wrong"
-    )
+    assert list(state.names.after("", inclusive=True)) == sorted(
+        lock.name for lock in state.claimed.records()
+    ), "the index of names is wrong"
 
 
 def principals_are_counted(state: State) -> None:
@@ -207,7 +207,7 @@ def claims_are_counted(state: State) -> None:
     for delay in state.delays.values():
         held.update(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope))
     waiting = Counter(claim for ticket in state.tickets.values() for claim in claims_of_hold(ticket))
-    for lock in state.records():
+    for lock in state.claimed.records():
         for claim in CLAIMS:
             pair = lock.name, claim
             held_count = 0 if is_intent(claim) else held[pair]
@@ -216,16 +216,18 @@ def claims_are_counted(state: State) -> None:
                 f"{pair}: counted {count(lock.waiting, claim)} waiting"
             )
         assert lock.held or lock.waiting, f"{lock.name}: idle and remembered"
-    for name, counts in state.all_intents():
+    for name, counts in state.claimed.all_intents():
         intents = {claim: count(counts, claim) for claim in CLAIMS if count(counts, claim)}
         assert intents == {claim: held[name, claim] for claim in INTENTS if held[name, claim]}, (
             f"{name}: counted {intents} intents"
         )
         assert intents, f"{name}: nothing is below and it is remembered"
     names = {name for name, _ in held | waiting}
-    active = {lock.name for lock in state.records()} | {name for name, _ in state.all_intents()}
+    active = {lock.name for lock in state.claimed.records()} | {
+        name for name, _ in state.claimed.all_intents()
+    }
     assert names == active, "a claim has no record"
-    assert len(names) == state.active_count, f"counted {state.active_count} names, {len(names)} are active"
+    assert len(names) == len(state.claimed), f"counted {len(state.claimed)} names, {len(names)} are active"
     for session in state.sessions.values():
         owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]
         counted = sum([len(claims_of_hold(record)) or 1 for record in owned])
@@ -236,7 +238,7 @@ def claims_are_counted(state: State) -> None:
 def queues_are_right(state: State) -> None:
     """Every ticket stands once in the queue of each of its claims, in order, and can be found from above."""
     queued = Counter[tuple[str, int, str]]()
-    for lock in state.records():
+    for lock in state.claimed.records():
         for slot, queue in (lock.queues or {}).items():
             places = [precedence(ticket) for ticket in queue.values()]
             assert places, f"{lock.name}: an empty queue is remembered"

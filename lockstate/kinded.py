@@ -11,11 +11,11 @@ from itertools import islice
 
 from lockstate import limits
 from lockstate.checks import invalid
+from lockstate.claim_table import Freed
 from lockstate.commands import ForceEnd, LiftDelay, PutOff, ReleaseOf, RenewOf
 from lockstate.holds import Holds
 from lockstate.kinds import HoldKind
 from lockstate.results import DelaysLifted, EventKind, ForceReleased, HolderView, Reason, Refused, Result
-from lockstate.state import Freed
 from lockstate.views import holder_view, holders_of, parts_of
 
 

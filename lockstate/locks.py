@@ -5,6 +5,7 @@ from typing import Final
 from lockstate import limits
 from lockstate.changes import check_unchanging
 from lockstate.checks import check_acquire, check_uncommon
+from lockstate.claim_table import Freed
 from lockstate.claims import Claims, claims_of, claims_of_one
 from lockstate.commands import (
     PRIORITY_DEFAULT,
@@ -34,7 +35,6 @@ from lockstate.results import (
     Released,
     Result,
 )
-from lockstate.state import Freed
 from lockstate.values import is_secret, mark
 from lockstate.views import holder_view
 

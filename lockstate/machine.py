@@ -297,7 +297,7 @@ class LockMachine:
         """Return the sizes of the tables. Locks are counted with the ancestors of their names."""
         state = self.state
         return {
-            "locks": state.active_count,
+            "locks": len(state.claimed),
             "holds": len(state.holds),
             "tickets": len(state.tickets),
             "sessions": len(state.sessions),
@@ -442,7 +442,7 @@ class LockMachine:
         budget.begin_entry(state)
         batches = tuple([self._apply_batch(batch) for batch in entry.batches])
         if len(state.names.young) > YOUNG_MAX or len(state.names.gone) > GONE_MAX:
-            state.settle_names()
+            state.claimed.settle()
         if len(state.ledger.noted) > NOTED_MAX or len(state.deadlines.noted) > NOTED_MAX:
             state.make_up()
         return Outcome(state.revision, state.now_ms, batches, *self._effects.take())

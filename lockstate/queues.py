@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Container, Iterator
 
 from lockstate import limits
+from lockstate.claim_table import Freed
 from lockstate.claims import Claims, semaphore_of
 from lockstate.ids import HoldId
 from lockstate.modes import (
@@ -30,7 +31,7 @@ from lockstate.modes import (
 )
 from lockstate.records import CONVERSION, RANKED, Lock, Place, Semaphore, Ticket, last_of, precedence
 from lockstate.results import HoldKind
-from lockstate.state import Freed, State, claims_of_hold
+from lockstate.state import State, claims_of_hold
 
 
 def is_free(state: State, claims: Claims) -> bool:
@@ -58,7 +59,7 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
         for name, claim in claims_of_hold(state.holds[ticket.changes]):
             own[name] = own.get(name, 0) + UNIT[claim]
     for name, claim in claims:
-        if (state.held_on(name) - own.get(name, 0)) & CONFLICTS[claim]:
+        if (state.claimed.held_on(name) - own.get(name, 0)) & CONFLICTS[claim]:
             return False
         lock = state.locks.get(name)
         if lock is None:
@@ -179,7 +180,7 @@ def _at(state: State, lock: Lock, claims: Container[Claim]) -> Iterator[Iterator
     """Yield the tickets for this very name with one of `claims`, as far as this record lets them through."""
     queues = lock.queues
     assert queues is not None, "somebody waits"
-    held = state.held_on(lock.name)
+    held = state.claimed.held_on(lock.name)
     for slot, queue in queues.items():
         claim = slot % CONVERSION
         # A conversion whatever is held: the hold that is to be converted is itself among what is held.

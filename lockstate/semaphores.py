@@ -4,6 +4,7 @@ from typing import Final
 
 from lockstate import limits
 from lockstate.checks import check_attempt, check_lease, check_limit, check_uncommon
+from lockstate.claim_table import Freed
 from lockstate.claims import permits_of
 from lockstate.commands import (
     PRIORITY_DEFAULT,
@@ -20,7 +21,6 @@ from lockstate.namespace_rules import check_rare, check_ttl
 from lockstate.priorities import check_priority, class_of
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
 from lockstate.results import HoldKind, Left, Queued, Reason, Refused, Resized, Result
-from lockstate.state import Freed
 from lockstate.values import is_secret, mark
 from lockstate.versions import RULES_EXPLICIT
 from lockstate.views import available

@@ -4,6 +4,7 @@ from typing import Final
 
 from lockstate import budget, limits
 from lockstate.cells import Cell
+from lockstate.claim_table import Freed
 from lockstate.commands import CloseSession, ForceCloseSession, KeepAlive, KeepAliveFor, OpenSession, Renew
 from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
@@ -29,7 +30,7 @@ from lockstate.results import (
     SessionKeptToEnd,
     SessionOpened,
 )
-from lockstate.state import Freed, weight_of
+from lockstate.state import weight_of
 from lockstate.transactions import Transactions
 from lockstate.versions import RULES_WHOLE
 from lockstate.views import parts_of, remaining_ms, revocation_of, revoked_of

@@ -382,7 +382,7 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachin
         state, tables = _begin(data)
         for table, rows in _rows(tables, state.rules):
             table.load(state, rows)
-            state.settle_names()
+            state.claimed.settle()
             state.make_up()
             yield
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,7 +1,6 @@
 """The tables together, and the moves that keep them consistent with each other. Rules are elsewhere."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -10,6 +9,7 @@ import msgspec
 from lockstate import limits, marks
 from lockstate.audit import Audit
 from lockstate.cells import CellTable
+from lockstate.claim_table import ClaimTable, Freed
 from lockstate.claims import Claims, claims_of, claims_of_one, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
 from lockstate.extras import Extras
@@ -17,16 +17,12 @@ from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.ledger import Ledger, NamedValues
 from lockstate.modes import (
     CONFLICTS,
-    IS_INTENT,
     UNIT,
     Claim,
-    Counts,
     Mode,
     Scope,
-    claim_of,
     is_intent,
 )
-from lockstate.names import NameIndex
 from lockstate.namespaces import Namespaces
 from lockstate.owners import Party, Wish, party_of, wish_of
 from lockstate.principals import Principals
@@ -38,7 +34,6 @@ from lockstate.records import (
     Claimant,
     Delay,
     Hold,
-    Lock,
     Plea,
     RequestKey,
     Semaphore,
@@ -55,30 +50,12 @@ from lockstate.versions import RULES_EXPLICIT, RULES_FIRST
 Permits = tuple[tuple[str, int], ...]
 """Names of semaphores, each with a number of permits."""
 
-Freed = list[tuple[str, Claim]]
-"""Claims that ended and that somebody waits for. `Holds.serve` finds out who can go."""
-
 _LOCK: Final = HoldKind.LOCK
 _SEMAPHORE: Final = HoldKind.SEMAPHORE
 _NODE: Final = Scope.NODE
 
 _SEEN_BITS: Final = 43
 """Bits in which the milliseconds at which an origin was seen stand, below its last sequence number."""
-
-APART_FROM: Final = 40_000
-"""Rows from which on the tables of holds, records and intents are kept from growing in one entry."""
-_APART_ROWS: Final = 4_096
-"""As much as an entry has commands. The records have so many rows of no name then, the intents twice.
-
-Each of these tables may get a row for each lock, and Python makes a table that is full anew: in 30 ms if it
-has 700,000 rows, and in 50 if it has a million.
-"""
-_NO_NAME: Final = "\x03"
-"""What the keys of these rows begin with, as no name of a lock, an election or a semaphore does."""
-_NOBODY: Final = Lock(_NO_NAME)
-
-WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
-"""The claim that conflicts with every other."""
 
 
 _Key = TypeVar("_Key")
@@ -106,15 +83,10 @@ class State:
         self.sessions: dict[SessionId, Session] = {}
         self.holds: dict[HoldId, Hold] = {}
         self.tickets: dict[HoldId, Ticket] = {}
-        self.locks: dict[str, Lock] = {}
-        """Records of what is held, delayed or wanted itself, and of ancestors of what is wanted."""
-        self.names = NameIndex(self.locks)
-        self.intents: dict[str, Counts] = {}
-        """By ancestor, the intents of what is held or delayed below it."""
-        self._both_count = 0
-        """How many names are in both tables."""
-        self._apart_count = 0
-        """How many rows of both tables are of no name."""
+        self.claimed = ClaimTable()
+        self.locks, self.intents = self.claimed.locks, self.claimed.intents
+        self.names = self.claimed.names
+        """The same tables once more: every command looks into them."""
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
@@ -173,106 +145,6 @@ class State:
         """Make up the sums of marks, so that nothing is noted any more (see `ledger`)."""
         self.ledger.settle()
         self.deadlines.settle()
-
-    # -- claims ---------------------------------------------------------------------------------------------
-
-    @property
-    def active_count(self) -> int:
-        """How many names are active, ancestors among them."""
-        return len(self.locks) + len(self.intents) - self._both_count - self._apart_count
-
-    def records(self) -> Iterator[Lock]:
-        """Yield the records of all names, in no particular order."""
-        return (lock for lock in self.locks.values() if lock is not _NOBODY)
-
-    def all_intents(self) -> Iterator[tuple[str, Counts]]:
-        """Yield the names below which something is held or delayed, with the intents of that, in no order."""
-        return (named for named in self.intents.items() if named[0][0] != _NO_NAME)
-
-    def settle_names(self) -> None:
-        """Sort names in and out, if there are many, and keep large tables from growing in one entry."""
-        self.names.settle()
-        if len(self.locks) > APART_FROM and _NO_NAME not in self.locks:
-            self.locks.update(dict.fromkeys(_no_names(_APART_ROWS), _NOBODY))
-            self._apart_count += _APART_ROWS
-        if len(self.intents) > APART_FROM and _NO_NAME not in self.intents:
-            self.intents.update(dict.fromkeys(_no_names(2 * _APART_ROWS), 0))
-            self._apart_count += 2 * _APART_ROWS
-
-    def held_on(self, name: str) -> Counts:
-        """Return the counts of all that holds and delays claim on a name, intents among it."""
-        lock = self.locks.get(name)
-        intents = self.intents.get(name, 0)
-        return intents if lock is None else lock.held + intents
-
-    def _add_claims(self, claims: Claims, hold: Hold | None) -> None:
-        """Count the claims of `hold`, or of a delay."""
-        locks, intents, young = self.locks, self.intents, self.names.young
-        for name, claim in claims:
-            if IS_INTENT[claim]:
-                if name in intents:
-                    intents[name] += UNIT[claim]
-                else:
-                    intents[name] = UNIT[claim]
-                    if name in locks:
-                        self._both_count += 1
-                continue
-            lock = locks.get(name)
-            if lock is None:
-                # As `_enter` does, without the call. Not to give NOTHING would take longer.
-                locks[name] = lock = Lock(name, UNIT[claim], 0, hold, NOTHING)
-                young.append(lock)
-                if name in intents:
-                    self._both_count += 1
-            else:
-                lock.held += UNIT[claim]
-                if hold is not None:
-                    lock.add_holder(hold)
-
-    def _remove_claims(self, claims: Claims, hold: Hold | None) -> Freed:
-        """Take the claims back; return those that somebody waits for."""
-        locks, intents = self.locks, self.intents
-        freed: Freed = []
-        for name, claim in claims:
-            lock = locks.get(name)
-            if IS_INTENT[claim]:
-                left = intents[name] - UNIT[claim]
-                if left:
-                    intents[name] = left
-                else:
-                    del intents[name]
-                    if lock is not None:
-                        self._both_count -= 1
-            else:
-                assert lock is not None, "what is claimed has a record"
-                lock.held -= UNIT[claim]
-                if not lock.held and not lock.waiting:
-                    del locks[name]  # as `_drop` does, without the call
-                    if lock.is_sorted:
-                        self.names.gone[name] = None
-                    if name in intents:
-                        self._both_count -= 1
-                    continue
-                if hold is not None:
-                    freed += _leave_lock(lock, hold)
-            if lock is not None and lock.waiting & CONFLICTS[claim]:
-                freed.append((name, claim))
-        return freed
-
-    def _enter(self, lock: Lock) -> None:
-        """Add the record of a name that has none."""
-        self.locks[lock.name] = lock
-        self.names.young.append(lock)
-        if lock.name in self.intents:
-            self._both_count += 1
-
-    def _drop(self, lock: Lock) -> None:
-        """Forget a record that nothing is held or wanted of."""
-        del self.locks[lock.name]
-        if lock.is_sorted:
-            self.names.gone[lock.name] = None
-        if lock.name in self.intents:
-            self._both_count -= 1
 
     # -- sessions -------------------------------------------------------------------------------------------
 
@@ -383,7 +255,7 @@ class State:
         if self.spaces:
             self.namespaces.count_hold(hold, 1)
         if claims:
-            self._add_claims(claims, hold)
+            self.claimed.add(claims, hold)
         if hold.permits:
             self._add_permits(hold)
         if hold.ttl_ms:
@@ -431,7 +303,7 @@ class State:
             session.claims_count -= len(claims) or 1
         elif not hold.session_id:
             self.endless_count -= 1
-        return self._remove_claims(claims, hold) + freed if freed else self._remove_claims(claims, hold)
+        return self.claimed.remove(claims, hold) + freed if freed else self.claimed.remove(claims, hold)
 
     def reclaim(self, hold: Hold, claims: Claims, token: int) -> Freed:
         """Give a hold other claims, which its fields are about to match, and `token`, which may be a new one.
@@ -442,9 +314,9 @@ class State:
         names = [name for name, claim in claims if not is_intent(claim)]
         gone = tuple([(name, claim) for name, claim in old if not is_intent(claim) and name not in names])
         # The new ones first, so that no record goes away in between.
-        self._add_claims(claims, None)
-        freed = self._remove_claims(gone, hold)
-        freed += self._remove_claims(tuple([pair for pair in old if pair not in gone]), None)
+        self.claimed.add(claims, None)
+        freed = self.claimed.remove(gone, hold)
+        freed += self.claimed.remove(tuple([pair for pair in old if pair not in gone]), None)
         session = self.sessions.get(hold.session_id)
         if session is not None:
             session.claims_count += len(claims) - len(old)
@@ -461,7 +333,7 @@ class State:
         more = tuple([pair for pair in claims if pair not in old])
         session = self.sessions.get(hold.session_id)
         self._move_behind(hold, session, [name for name, claim in old if not is_intent(claim)], token)
-        self._add_claims(more, hold)
+        self.claimed.add(more, hold)
         if session is not None:
             session.claims_count += len(more)
 
@@ -518,12 +390,12 @@ class State:
         self.namespaces.count_ticket(ticket, self.holds.get(ticket.changes), by)
 
     def _queue_up(self, name: str, claim: Claim, lane: int, ticket: Ticket) -> None:
-        lock = self._lock_for(name)
+        lock = self.claimed.record_of(name)
         lock.waiting += UNIT[claim]
         if lock.queues is None:
             lock.queues = {}
             if above := parent(name):
-                upper = self._lock_for(above)
+                upper = self.claimed.record_of(above)
                 upper.below = upper.below or {}
                 upper.below[name] = None
         slot = claim + lane
@@ -531,13 +403,6 @@ class State:
         if queue is None:
             queue = lock.queues[slot] = OrderedDict()
         queue[ticket.hold_id] = ticket
-
-    def _lock_for(self, name: str) -> Lock:
-        lock = self.locks.get(name)
-        if lock is None:
-            lock = Lock(name)
-            self._enter(lock)
-        return lock
 
     def remove_ticket(self, ticket: Ticket, claims: Claims) -> Freed:
         """Take a waiter out of its queues; return what became free.
@@ -606,7 +471,7 @@ class State:
         if upper is not None and upper.below is not None:
             del upper.below[name]
         if not lock.held:
-            self._drop(lock)
+            self.claimed.drop(lock)
         return None
 
     # -- semaphores and delays ------------------------------------------------------------------------------
@@ -662,7 +527,7 @@ class State:
             semaphore.used += delay.permits
         else:
             self.delays[delay.name, delay.scope] = delay
-            self._add_claims(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
+            self.claimed.add(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
 
     def delays_of(self, kind: HoldKind, name: str) -> list[Delay]:
         """Return the delays of this very name, in order of creation."""
@@ -683,7 +548,7 @@ class State:
             semaphore.used -= delay.permits
             return [permits_of(delay.name)]
         del self.delays[delay.name, delay.scope]
-        return self._remove_claims(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
+        return self.claimed.remove(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
 
     # -- pleas ----------------------------------------------------------------------------------------------
 
@@ -768,20 +633,6 @@ def number_of_fence(token: int) -> int:
 def number_of_origin(origin: Origin) -> int:
     """Return the number that stands for an origin."""
     return (origin.last_seq << _SEEN_BITS) + origin.seen_ms + 1
-
-
-def _no_names(count: int) -> Iterator[str]:
-    """Yield so many keys of rows that are of no name: _NO_NAME itself, and others that begin so."""
-    yield _NO_NAME
-    yield from (f"{_NO_NAME}{number}" for number in range(1, count))
-
-
-def _leave_lock(lock: Lock, hold: Hold) -> Freed:
-    """Take a holder out of a record that stays; return what became free beside its claim."""
-    # If the name was full, now even waiters that never conflicted may go.
-    was_full = lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX
-    lock.remove_holder(hold)
-    return [(lock.name, WHOLE)] if was_full else []
 
 
 def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket) -> None:

@@ -3,12 +3,13 @@
 import heapq
 
 from lockstate import attempts, limits
+from lockstate.claim_table import Freed
 from lockstate.commands import AbandonWaits, Cancel
 from lockstate.holds import Holds
 from lockstate.ids import HoldId
 from lockstate.records import NOTHING, Ticket
 from lockstate.results import Cancelled, EventKind, Left, Result, WaitsAbandoned
-from lockstate.state import Freed, weight_of
+from lockstate.state import weight_of
 from lockstate.versions import RULES_WHOLE
 
 

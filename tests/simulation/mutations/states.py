@@ -8,6 +8,7 @@ from unittest import mock
 import cluster.commands.clock
 import lockstate.holds
 from lockstate import limits, queues
+from lockstate.claim_table import Freed
 from lockstate.claims import Claims
 from lockstate.commands import Batch, Cancel, Command, Renew, Undecodable
 from lockstate.machine import LockMachine
@@ -16,7 +17,7 @@ from lockstate.records import Hold, Session, Ticket
 from lockstate.requests import RequestMemory
 from lockstate.results import BatchOutcome, Cancelled, EventKind, HoldKind, Reason, Refused, Renewed, Result
 from lockstate.sessions import Sessions
-from lockstate.state import Freed, State
+from lockstate.state import State
 from lockstate.waits import Waits
 from tests.simulation.mutations.mutation import (
     Apply,

@@ -12,6 +12,7 @@ import lockstate.locks
 import lockstate.machine
 from cluster.commands.abandoned_waits import AbandonedWaits
 from lockstate import deadlocks
+from lockstate.claim_table import ClaimTable, Freed
 from lockstate.claims import Claims, claims_of, shown_name
 from lockstate.commands import (
     AcquirePermits,
@@ -32,7 +33,7 @@ from lockstate.rate_algorithms import FixedWindow, Gcra, SlidingWindow
 from lockstate.records import Addition, Hold, RequestKey, Ticket, each_lock
 from lockstate.results import CycleView, EventKind, FenceAdvanced, Released, Result
 from lockstate.semaphores import Semaphores
-from lockstate.state import Freed, State
+from lockstate.state import State
 from lockstate.wait_graph import Cycle
 from lockstate.waits import Waits
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
@@ -296,7 +297,7 @@ VOCABULARY: Final = (
         name="waiter-for-subtree-ignores-descendants",
         sentence="Who waits for a subtree is let through although somebody holds a name in it.",
         found_by=("reply", "holds-exclude", "delay-kept", "exclusion", "model-state", "model-events"),
-        apply=replaced(State, "held_on", _held_but_for_intents),
+        apply=replaced(ClaimTable, "held_on", _held_but_for_intents),
         surroundings=_VARIED,
     ),
     Mutation(

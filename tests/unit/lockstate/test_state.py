@@ -5,8 +5,7 @@ from collections import Counter
 
 import pytest
 
-from lockstate import invariants, limits, snapshot
-from lockstate import state as state_module
+from lockstate import claim_table, invariants, limits, snapshot
 from lockstate.commands import Acquire, Batch, Entry
 from lockstate.ids import NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
@@ -62,20 +61,20 @@ def test_a_name_is_counted_once() -> None:
     """What is held, wanted and has something held below it is one active name, whatever ends first."""
     driver = MachineDriver()
     state = driver.machine.state
-    counts = [state.active_count]
+    counts = [len(state.claimed)]
     driver.granted("a", mode=SHARED)
     driver.granted("a/b", mode=SHARED)
-    counts.append(state.active_count)
+    counts.append(len(state.claimed))
     ticket = driver.queued("a", scope=SUBTREE)
     driver.release("h1")
     driver.release("h2")
-    counts.append(state.active_count)
+    counts.append(len(state.claimed))
     driver.release(ticket.hold_id)
     driver.granted("a/b")
     driver.granted("a")
-    counts.append(state.active_count)
+    counts.append(len(state.claimed))
     driver.release("h4")
-    counts.append(state.active_count)
+    counts.append(len(state.claimed))
     assert counts == [0, 2, 1, 2, 1]
 
 
@@ -172,7 +171,7 @@ def test_large_tables_do_not_grow_in_one_entry(
     monkeypatch: pytest.MonkeyPatch, name: str, names_count: int
 ) -> None:
     """Of many locks the holds, the records and the intents stand in tables that are made anew one by one."""
-    monkeypatch.setattr(state_module, "APART_FROM", 5_000)
+    monkeypatch.setattr(claim_table, "APART_FROM", 5_000)
     machine, grown = LockMachine(), Counter[int]()
     for first in range(0, 30_000, 50):
         before = _sizes(machine.state)
@@ -188,7 +187,7 @@ def test_large_tables_do_not_grow_in_one_entry(
     assert grown[1] >= 2
     assert set(grown) == {0, 1}
     assert (machine.counts()["holds"], machine.counts()["locks"]) == (30_000, names_count)
-    assert len(list(machine.state.records())) == 30_000
+    assert len(list(machine.state.claimed.records())) == 30_000
     assert len(machine.locks("", "", 1000)[0]) == 1000
     restored = snapshot.decode(snapshot.encode(machine))
     assert (restored.bytes_count, restored.counts()) == (machine.bytes_count, machine.counts())
