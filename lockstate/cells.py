@@ -50,6 +50,8 @@ class CellTable:
         self._of_sessions: dict[SessionId, dict[bytes, Cell]] = {}
         self._sorted = SortedRuns[bytes]()
         self._young: dict[bytes, None] = {}
+        self._coming: dict[bytes, None] = {}
+        """Keys that are being sorted in, or were when memory was short: some of them are, others are not."""
         self.revision = 0
         """How often any cell has been changed."""
         self.content_bytes = 0
@@ -122,6 +124,7 @@ class CellTable:
         if key in self._young:
             del self._young[key]
         else:
+            self._coming.pop(key, None)
             self._sorted.remove((key,))
         self._ledger.remove(cell)
         self.content_bytes -= size_of(cell)
@@ -152,8 +155,12 @@ class CellTable:
             yield self._cells[key]
 
     def _sort_in(self) -> None:
-        self._sorted.add(self._young)
-        self._young = {}
+        if self._young:
+            self._coming |= self._young
+            self._young = {}
+        if self._coming:
+            self._sorted.add(self._coming)
+            self._coming = {}
 
     def all(self) -> list[Cell]:
         """Return all of them in the order of the table, which is the same on every node."""

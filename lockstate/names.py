@@ -47,18 +47,19 @@ class NameIndex:
         return self._sorted.after(name, inclusive=inclusive)
 
     def _sort_in(self, records: list[Lock]) -> None:
-        """Sort in the records that are still there. Names that went and came back have stayed."""
+        """Sort in the records that are still there. Names that went and came back have stayed.
+
+        Memory may be short in the middle, and a read that fails for it must not leave a wrong order behind,
+        for commands are decided by it. So whoever goes from now on is sorted out, wherever this stops; what
+        has gone counts as gone until all have come; and what is done again changes nothing.
+        """
         locks, gone = self._locks, self.gone
-        came: list[str] = []
-        for lock in records:
-            name = lock.name
-            if locks.get(name) is lock:
-                lock.is_sorted = True
-                if name in gone:
-                    del gone[name]
-                else:
-                    came.append(name)
-        self._sorted.add(came)
+        there = [lock for lock in records if locks.get(lock.name) is lock]
+        for lock in there:
+            lock.is_sorted = True
+        self._sorted.add([lock.name for lock in there])
+        for lock in there:
+            gone.pop(lock.name, None)
 
     def _sort_out(self) -> None:
         self._sorted.remove(self.gone)

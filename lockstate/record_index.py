@@ -26,7 +26,7 @@ class RecordIndex(Generic[R]):
         self._key = key
         self._young: dict[R, None] = {}
         self._runs: list[list[R]] = []
-        self._firsts: list[Any] = []
+        """None of them is empty, so each is found by its first record."""
 
     def add(self, record: R) -> None:
         """Add a record whose key is not there."""
@@ -42,12 +42,10 @@ class RecordIndex(Generic[R]):
         key = self._key(record)
         index = self._run_of(key)
         run = self._runs[index]
-        del run[bisect.bisect_left(run, key, key=self._key)]
-        if run:
-            self._firsts[index] = self._key(run[0])
+        if len(run) > 1:
+            del run[bisect.bisect_left(run, key, key=self._key)]
         else:
             del self._runs[index]
-            del self._firsts[index]
 
     def get(self, key: Any) -> R | None:
         """Return the record of a key, or None."""
@@ -66,25 +64,29 @@ class RecordIndex(Generic[R]):
 
     def _run_of(self, key: Any) -> int:
         """Return the place of the run in which `key` is, or would be."""
-        return max(bisect.bisect_right(self._firsts, key) - 1, 0)
+        return max(bisect.bisect_right(self._runs, key, key=self._first) - 1, 0)
+
+    def _first(self, run: list[R]) -> Any:
+        return self._key(run[0])
 
     def _sort_in(self) -> None:
-        if self._young:
-            for record in sorted(self._young, key=self._key):
-                self._insert(record)
-            self._young = {}
+        """Sort in the young ones. Each is young or in its run, never both, also if memory ends the work."""
+        for record in sorted(self._young, key=self._key):
+            index = self._insert(record)
+            del self._young[record]
+            if len(self._runs[index]) > _RUN_MAX:
+                self._split(index)
 
-    def _insert(self, record: R) -> None:
-        key = self._key(record)
-        if not self._runs:
+    def _insert(self, record: R) -> int:
+        """Put a record into its run, and return the place of that."""
+        index = self._run_of(self._key(record))
+        if self._runs:
+            bisect.insort(self._runs[index], record, key=self._key)
+        else:
             self._runs.append([record])
-            self._firsts.append(key)
-            return
-        index = self._run_of(key)
+        return index
+
+    def _split(self, index: int) -> None:
         run = self._runs[index]
-        bisect.insort(run, record, key=self._key)
-        self._firsts[index] = self._key(run[0])
-        if len(run) > _RUN_MAX:
-            half = len(run) // 2
-            self._runs[index : index + 1] = [run[:half], run[half:]]
-            self._firsts[index : index + 1] = [self._key(run[0]), self._key(run[half])]
+        half = len(run) // 2
+        self._runs[index : index + 1] = [run[:half], run[half:]]

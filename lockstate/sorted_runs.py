@@ -2,6 +2,7 @@
 
 import bisect
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Final, Generic, TypeVar
 
 _RUN_MAX: Final = 512
@@ -12,47 +13,52 @@ _FEW: Final = 24
 Key = TypeVar("Key", str, bytes)
 
 
-class SortedRuns(Generic[Key]):
-    """A sorted set of texts or of bytes. Neighbours that come or go together cost little more than one."""
+_first = itemgetter(0)
 
-    __slots__ = ("_firsts", "_runs")
+
+class SortedRuns(Generic[Key]):
+    """A sorted set of texts or of bytes. Neighbours that come or go together cost little more than one.
+
+    If memory is short in the middle of a change, some of its keys have come or gone and others have not. Who
+    does it again has done all of it.
+    """
+
+    __slots__ = ("_runs",)
 
     def __init__(self) -> None:
         self._runs: list[list[Key]] = []
-        self._firsts: list[Key] = []
+        """None of them is empty, so each is found by its first key."""
 
     def add(self, keys: Iterable[Key]) -> None:
-        """Add keys, each once, which must not be there yet."""
+        """Add keys, each once, and pass over those that are there."""
         for index, group in self._groups(keys):
-            run = self._runs[index]
-            if len(group) <= _FEW:
-                for key in group:
-                    bisect.insort(run, key)
+            if index == len(self._runs):
+                self._runs.append(group)
+            elif len(group) <= _FEW:
+                _insert(self._runs[index], group)
             else:
-                run += group
-                run.sort()
-            self._firsts[index] = run[0]
-            if len(run) > _RUN_MAX:
+                run = self._runs[index]
+                present = set(run)
+                run[:] = sorted(run + [key for key in group if key not in present])
+            if len(self._runs[index]) > _RUN_MAX:
                 self._split(index)
 
     def remove(self, keys: Iterable[Key]) -> None:
-        """Remove keys, each once, which must be there."""
+        """Remove keys, each once, and pass over those that are not there."""
         for index, group in self._groups(keys):
+            if index == len(self._runs):
+                return
             run = self._runs[index]
             start = bisect.bisect_left(run, group[0])
             if run[start : start + len(group)] == group:
                 del run[start : start + len(group)]
             elif len(group) <= _FEW:
-                for key in group:
-                    del run[bisect.bisect_left(run, key)]
+                _remove(run, group)
             else:
                 gone = set(group)
                 run[:] = [key for key in run if key not in gone]
-            if run:
-                self._firsts[index] = run[0]
-            else:
+            if not run:
                 del self._runs[index]
-                del self._firsts[index]
 
     def after(self, key: Key, *, inclusive: bool) -> Iterator[Key]:
         """Yield the keys after `key` in order; if `inclusive`, `key` itself comes first if it is there."""
@@ -65,18 +71,15 @@ class SortedRuns(Generic[Key]):
 
     def _run_of(self, key: Key) -> int:
         """Return the place of the run in which `key` is, or would be."""
-        return max(bisect.bisect_right(self._firsts, key) - 1, 0)
+        return max(bisect.bisect_right(self._runs, key, key=_first) - 1, 0)
 
     def _groups(self, keys: Iterable[Key]) -> Iterator[tuple[int, list[Key]]]:
         """Yield the keys by run. The last ones are first, so that runs may come and go meanwhile."""
         ordered = sorted(keys)
-        if ordered and not self._runs:
-            self._runs.append([])
-            self._firsts.append(ordered[0])
         while ordered:
             index = self._run_of(ordered[-1])
             # What comes before the first run belongs to it as well.
-            start = bisect.bisect_left(ordered, self._firsts[index]) if index else 0
+            start = bisect.bisect_left(ordered, self._runs[index][0]) if index else 0
             yield index, ordered[start:]
             del ordered[start:]
 
@@ -84,6 +87,20 @@ class SortedRuns(Generic[Key]):
         """Put several runs of about half the length into the place of one that is too long."""
         run = self._runs[index]
         size = -(-len(run) // (2 * len(run) // _RUN_MAX))
-        runs = [run[start : start + size] for start in range(0, len(run), size)]
-        self._runs[index : index + 1] = runs
-        self._firsts[index : index + 1] = [part[0] for part in runs]
+        self._runs[index : index + 1] = [run[start : start + size] for start in range(0, len(run), size)]
+
+
+def _insert(run: list[Key], keys: Iterable[Key]) -> None:
+    """Insert a few keys one by one."""
+    for key in keys:
+        place = bisect.bisect_left(run, key)
+        if place == len(run) or run[place] != key:
+            run.insert(place, key)
+
+
+def _remove(run: list[Key], keys: Iterable[Key]) -> None:
+    """Remove a few keys one by one."""
+    for key in keys:
+        place = bisect.bisect_left(run, key)
+        if place < len(run) and run[place] == key:
+            del run[place]

@@ -2,13 +2,17 @@
 
 import pytest
 
-from lockstate import cells, invariants, limits, snapshot
+from lockstate import cells, invariants, limits, snapshot, sorted_runs
+from lockstate.cells import Cell, CellTable
 from lockstate.commands import DeleteCells, PutCell
-from lockstate.ids import SessionId
+from lockstate.deadlines import Deadlines
+from lockstate.ids import NO_SESSION, SessionId
+from lockstate.ledger import Ledger
 from lockstate.results import CellView, CellWritten, Reason, Refused
 from lockstate.sorted_runs import SortedRuns
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import expect, reason
+from tests.unit.lockstate.short_of_memory import ShortOfMemoryBytes, short_of_memory
 
 
 def test_a_cell_has_what_was_written_last() -> None:
@@ -345,3 +349,25 @@ def test_a_cell_takes_at_most_400_bytes_beside_its_content() -> None:
     before = driver.machine.bytes_count
     driver.run_all([PutCell(f"app/{number:012}".encode(), b"v" * 100) for number in range(100)])
     assert (driver.machine.bytes_count - before) / 100 - 116 <= 400
+
+
+@pytest.mark.parametrize("comparisons", range(1, 40))
+def test_a_listing_that_fails_for_want_of_memory_leaves_the_keys_in_order(
+    monkeypatch: pytest.MonkeyPatch, comparisons: int
+) -> None:
+    """Wherever it stops, each cell is listed once, and no longer than it is there."""
+    monkeypatch.setattr(sorted_runs, "_RUN_MAX", 6)
+    table, keys = CellTable(Deadlines(), Ledger()), [ShortOfMemoryBytes([number]) for number in range(20)]
+    made = {key: Cell(0, 0, 0, key, b"", 1, 1, 1, NO_SESSION) for key in keys}
+    for key in keys[:8]:
+        table.enter(made[key])
+    assert [cell.key for cell in table.below(b"", b"")] == keys[:8]
+    for key in keys[8:16]:
+        table.enter(made[key])
+    with short_of_memory(comparisons):
+        list(table.below(b"", b""))
+    for key in keys[3:12]:
+        table.remove(made[key])
+    for key in keys[5:6] + keys[10:11] + keys[16:]:
+        table.enter(made[key])
+    assert [cell.key for cell in table.below(b"", b"")] == [*keys[:3], keys[5], keys[10], *keys[12:]]

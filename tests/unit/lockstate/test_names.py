@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstate import sorted_runs
+from lockstate.claim_table import ClaimTable
 from lockstate.commands import Acquire, Cancel, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode, Scope
 from lockstate.names import GONE_MAX, YOUNG_MAX
 from lockstate.sorted_runs import SortedRuns
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
+from tests.unit.lockstate.short_of_memory import ShortOfMemory, short_of_memory
 from tests.unit.lockstate.work_meter import Meter
 
 
@@ -163,17 +165,45 @@ def test_names_that_went_do_not_stay() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.sets(st.text("ab/", min_size=1, max_size=6))), max_size=12))
 def test_keys_that_come_and_go_together(steps: list[tuple[bool, set[str]]]) -> None:
-    """Runs have what was added and not removed, in order, however short they are and many come at once."""
+    """Runs have what was added and not removed, in order, however short they are and many come at once.
+
+    What is there already, or is not there, is passed over.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_runs, "_RUN_MAX", 6)
         patch.setattr(sorted_runs, "_FEW", 2)
         runs, expected = SortedRuns[str](), set[str]()
         for is_added, keys in steps:
             if is_added:
-                runs.add(keys - expected)
+                runs.add(keys)
                 expected |= keys
             else:
-                runs.remove(keys & expected)
+                runs.remove(keys)
                 expected -= keys
             assert list(runs.after("", inclusive=True)) == sorted(expected)
             assert list(runs.after("ab", inclusive=False)) == sorted(key for key in expected if key > "ab")
+
+
+@pytest.mark.parametrize("comparisons", range(1, 60))
+def test_a_listing_that_fails_for_want_of_memory_leaves_the_names_in_order(
+    monkeypatch: pytest.MonkeyPatch, comparisons: int
+) -> None:
+    """Wherever it stops: names that came, went or came back before it and after it are listed as they are."""
+    monkeypatch.setattr(sorted_runs, "_RUN_MAX", 6)
+    monkeypatch.setattr(sorted_runs, "_FEW", 2)
+    table, names = ClaimTable(), [ShortOfMemory(f"{number:02}") for number in range(24)]
+    for name in names[:12]:
+        table.record_of(name)
+    assert list(table.names.after("", inclusive=True)) == names[:12]
+    for name in names[2:9]:
+        table.drop(table.locks[name])
+    for name in names[3:5] + names[12:20]:
+        table.record_of(name)
+    with short_of_memory(comparisons):
+        table.names.after("", inclusive=True)
+    for name in names[4:5] + names[10:16]:
+        table.drop(table.locks[name])
+    for name in names[4:7] + names[14:15] + names[20:]:
+        table.record_of(name)
+    left = [*names[:2], *names[3:7], *names[9:10], *names[14:15], *names[16:]]
+    assert list(table.names.after("", inclusive=True)) == left == sorted(table.locks)

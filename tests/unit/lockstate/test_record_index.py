@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstate import record_index
 from lockstate.record_index import RecordIndex
+from tests.unit.lockstate.short_of_memory import ShortOfMemoryNumber, short_of_memory
 
 
 class Record:
@@ -85,3 +87,22 @@ def test_an_index_agrees_with_a_table(steps: list[tuple[bool, int]]) -> None:
             assert _keys(index, key, inclusive=False) == sorted(other for other in table if other > key)
             assert index.get(key) is table.get(key)
     assert _keys(index) == sorted(table)
+
+
+@pytest.mark.parametrize("comparisons", range(1, 60))
+def test_a_listing_that_fails_for_want_of_memory_leaves_all_in_order(
+    monkeypatch: pytest.MonkeyPatch, comparisons: int
+) -> None:
+    """Wherever it stops, each record is there once, and goes when it goes."""
+    monkeypatch.setattr(record_index, "_RUN_MAX", 4)
+    index, records = _index(), [Record(ShortOfMemoryNumber(key)) for key in range(20)]
+    for record in records[:10]:
+        index.add(record)
+    assert _keys(index) == list(range(10))
+    for record in records[10:]:
+        index.add(record)
+    with short_of_memory(comparisons):
+        _keys(index)
+    for record in records[::3]:
+        index.remove(record)
+    assert _keys(index) == [key for key in range(20) if key % 3]
