@@ -116,6 +116,8 @@ class Load:
     """
 
     per_entry = COMMANDS_PER_ENTRY
+    weight = 1
+    """As how many cycles one counts, and as how many commands each of its commands."""
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class Load:
         """
         steps = len(self.expects)
         size = max(self.per_entry // steps, 1)
-        left = cycles = max(commands_count // steps, 1)
+        left = cycles = max(commands_count // steps // self.weight, 1)
         under_way: deque[list[tuple[Command, ...]]] = deque(maxlen=steps)
         entries, expected = [], []
         while left or any(under_way):
@@ -157,7 +159,7 @@ class Load:
                 expected += [self.expects[step]] * len(under_way[step])
             if commands:
                 entries.append(feed.entry(commands))
-        return entries, expected, cycles
+        return entries, expected, cycles * self.weight
 
 
 def check_results(name: str, expected: Sequence[type], batches: Iterable[BatchOutcome]) -> None:

@@ -25,7 +25,7 @@ from lockstate.commands import (
     TransactCells,
     Wanted,
 )
-from lockstate.limits import REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
+from lockstate.limits import LOCKS_COUNT_MAX, REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
     CellWritten,
@@ -46,6 +46,10 @@ from scripts.lib.machine_feed import Feed, Load
 FLAT_SESSION: Final = "exclusive, in a session"
 FLAT_LEASE: Final = "exclusive, own lease"
 """The loads that have to meet bars."""
+DEEP_PARTS: Final = 30
+DEEP_CLIENTS: Final = 16
+"""Parts of each name of the heaviest request, and how many clients take turns with such."""
+DEEP: Final = f"{LOCKS_COUNT_MAX} deep locks at once, each"
 CELLS: Final = "cell, put and get"
 TRANSACTION: Final = "cell, put after two compares"
 """The loads of cells. A get is a transaction that only reads, in the log as the others are."""
@@ -156,6 +160,22 @@ class QueueLoad(Load):
         return list(feed.entries(commands)), [Released, Queued] * cycles, cycles
 
 
+class DeepLoad(Load):
+    """Many locks at once whose names have many parts, counted lock by lock: the heaviest of all requests."""
+
+    per_entry = 2
+    """An entry of a cluster has room for one such acquire, and a release is as heavy."""
+    weight = LOCKS_COUNT_MAX
+
+    def __init__(self) -> None:
+        super().__init__(DEEP, (Granted, Released), self._deep_pair)
+
+    def _deep_pair(self, feed: Feed) -> tuple[Command, ...]:
+        name, below = f"deep/{feed.next_number() % DEEP_CLIENTS}", "/p" * (DEEP_PARTS - 3)
+        locks = tuple(Wanted(f"{name}/{lock}{below}") for lock in range(LOCKS_COUNT_MAX))
+        return _pair(_acquire(feed, "", ttl_ms=10_000, locks=locks))
+
+
 def _acquire(feed: Feed, name: str, **options: Any) -> Acquire:
     """Return an acquire for one of the sessions, unless it has a lease of its own."""
     if "ttl_ms" not in options:
@@ -254,6 +274,7 @@ def all_loads() -> list[Load]:
         Load("shared, 10 at a time", pair, _shared_pair),
         Load("exclusive, with request_id", pair, _request_pair, pause_ms=REQUEST_AGE_MS + 1),
         Load("three locks at once", pair, _several_pair),
+        DeepLoad(),
         Load("subtree, name tree/x", pair, _subtree_pair),
         Load("handover, one waits", (Granted, Queued, Released, Released), _handover),
         QueueLoad(),
