@@ -1,11 +1,18 @@
 """Requests about namespaces: what holds for the names at and below a prefix."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from api.requests.fields import UNSET, LockDelay, Maybe, Ttl, Write, check, invalid
 from api.requests.quotas import Amount
 from lockstate import limits, namespace_rules
 from lockstate.commands import IfHeld, NamespaceSettings, SetNamespace
+
+_IfHeldOfAll = Annotated[
+    IfHeld, msgspec.Meta(extra_json_schema={"enum": sorted(set(IfHeld) - {IfHeld.COUNT})})
+]
+"""What may hold for all: who has to release as often as it acquired has to know that."""
 
 
 class SetNamespaceRequest(Write, kw_only=True):
@@ -21,7 +28,7 @@ class SetNamespaceRequest(Write, kw_only=True):
     cells: Amount | Maybe = UNSET
     fences: Amount | Maybe = UNSET
     bytes: Amount | Maybe = UNSET
-    if_held: IfHeld | Maybe = UNSET
+    if_held: _IfHeldOfAll | Maybe = UNSET
 
     def command(self, prefix: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""

@@ -197,3 +197,13 @@ def test_what_a_call_needs_of_its_caller_is_described() -> None:
         assert operation.get("x-right") == (route.need.right.value if route.need.right else None)
         assert operation.get("security") == ([] if route.need.is_open else None)
         assert ("401" in operation["responses"]) is not route.need.is_open
+
+
+def test_a_namespace_cannot_have_acquires_counted() -> None:
+    """Its `if_held` has the words that are taken there: fewer than an acquire has."""
+    schemas = DOCUMENT["components"]["schemas"]
+    of_all = schemas["SetNamespaceRequest"]["properties"]["if_held"]
+    of_one = schemas["AcquireRequest"]["properties"]["if_held"]
+    assert (of_all["enum"], set(_references(of_all))) == (["refuse", "renew"], set(_references(of_one)))
+    assert "enum" not in of_one
+    assert set(schemas["IfHeld"]["enum"]) == {"count", "refuse", "renew"}
