@@ -76,6 +76,8 @@ class Ids:
         for fields in (case.path_parameters, case.body):
             if isinstance(fields, dict) and "session_id" in fields:
                 fields["session_id"] = self.session()
+            if isinstance(fields, dict) and "request_id" in fields:
+                fields["request_id"] = f"request-{next(self._numbers):08}"  # of plain letters few are left
         path, body = case.operation.path, case.body
         if isinstance(body, dict) and ("hold_id" in body or path.endswith(BY_HOLD)):
             body["hold_id"] = self.hold(path)
