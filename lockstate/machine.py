@@ -103,6 +103,7 @@ from lockstate.results import (
     RateTaken,
     Reason,
     Refused,
+    Released,
     Renewed,
     Result,
     SemaphoreView,
@@ -120,8 +121,8 @@ from lockstate.values import Values
 from lockstate.versions import RULES, RULES_BOUNDED, RULES_EXPLICIT, RULES_WHOLE
 from lockstate.waits import Waits
 
-_TRIED_AGAIN: Final[frozenset[type]] = frozenset({Refused, RateTaken})
-"""The classes of results that may tell of a first attempt that changed nothing."""
+_DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
+"""The results of nearly all requests. To look one up is quicker than to ask what it is."""
 _NO_OUTCOME: Final = frozenset(
     {
         Reason.INVALID_REQUEST,
@@ -517,7 +518,7 @@ class LockMachine:
         if requests.is_full or (self.state.is_tight and budget.is_full(self.state)):
             return self._apply_without_room(command, key, digest)
         result = self._apply(command, key)
-        if result.__class__ not in _TRIED_AGAIN or not self._is_to_be_tried_again(result):
+        if result.__class__ in _DONE_AT_ONCE or not self._is_to_be_tried_again(result):
             requests.remember(key, digest, self.state.now_ms, result)
             if self.state.principals.asking:
                 requests.note_asker(key)
