@@ -52,6 +52,20 @@ def refusal(result: Result) -> tuple[str, dict[str, int]]:
     return refused.quota, refused.facts
 
 
+def test_what_a_quota_refused_is_tried_again_when_it_is_repeated() -> None:
+    """A refusal is no outcome: the same request, under its id, is granted once there is room."""
+    driver = Driver()
+    quota(driver, holds=0)
+    first, second = (
+        Acquire("a", EXCLUSIVE, HoldId(attempt), AttemptId(attempt), ttl_ms=1000, request_id="r1")
+        for attempt in ("h1", "h2")
+    )
+    assert refusal(driver.by("ann", first))[0] == "holds"
+    assert driver.machine.counts()["requests"] == 0
+    quota(driver, holds=1)
+    assert expect(Granted, driver.by("ann", second)).hold_id == "h2"
+
+
 def test_sessions_up_to_the_quota() -> None:
     """One more is refused, until one has ended."""
     driver = Driver()
