@@ -51,7 +51,10 @@ class CellTable:
         self._sorted = SortedRuns[bytes]()
         self._young: dict[bytes, None] = {}
         self._coming: dict[bytes, None] = {}
-        """Keys that are being sorted in, or were when memory was short: some of them are, others are not."""
+        """Keys that are being sorted in, or were when memory was short: some of them are, others are not.
+
+        Then some may be among the young ones as well.
+        """
         self.revision = 0
         """How often any cell has been changed."""
         self.content_bytes = 0
@@ -121,11 +124,10 @@ class CellTable:
         """Take a cell out."""
         key = cell.key
         del self._cells[key]
-        if key in self._young:
-            del self._young[key]
-        else:
-            self._coming.pop(key, None)
+        if key in self._coming or key not in self._young:
             self._sorted.remove((key,))
+        self._coming.pop(key, None)
+        self._young.pop(key, None)
         self._ledger.remove(cell)
         self.content_bytes -= size_of(cell)
         if cell.ttl_ms:
@@ -155,12 +157,10 @@ class CellTable:
             yield self._cells[key]
 
     def _sort_in(self) -> None:
-        if self._young:
-            self._coming |= self._young
-            self._young = {}
-        if self._coming:
-            self._sorted.add(self._coming)
-            self._coming = {}
+        self._coming |= self._young
+        self._young = {}
+        self._sorted.add(self._coming)
+        self._coming = {}
 
     def all(self) -> list[Cell]:
         """Return all of them in the order of the table, which is the same on every node."""

@@ -50,16 +50,15 @@ class NameIndex:
         """Sort in the records that are still there. Names that went and came back have stayed.
 
         Memory may be short in the middle, and a read that fails for it must not leave a wrong order behind,
-        for commands are decided by it. So whoever goes from now on is sorted out, wherever this stops; what
-        has gone counts as gone until all have come; and what is done again changes nothing.
+        for commands are decided by it. So whoever goes from now on is sorted out, wherever this stops, and
+        what is done again changes nothing.
         """
-        locks, gone = self._locks, self.gone
+        locks = self._locks
         there = [lock for lock in records if locks.get(lock.name) is lock]
         for lock in there:
             lock.is_sorted = True
+            self.gone.pop(lock.name, None)
         self._sorted.add([lock.name for lock in there])
-        for lock in there:
-            gone.pop(lock.name, None)
 
     def _sort_out(self) -> None:
         self._sorted.remove(self.gone)

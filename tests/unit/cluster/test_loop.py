@@ -579,6 +579,17 @@ async def test_stop_ends_the_timer() -> None:
     assert not node.loop.failure.done()
 
 
+async def test_only_a_leader_has_news() -> None:
+    """Who follows is not even asked."""
+    node = _Node()
+    node.role = node.role._replace(is_leader=False)
+    node.news.append(0.001)
+    node.loop.request_tick()
+    await quiet()
+    assert (node.log, node.loop._news_timer, len(node.news)) == (["tick", "ticked"], None, 1)
+    node.loop.stop()
+
+
 @pytest.mark.parametrize(
     ("due_in_s", "ticks"),
     [

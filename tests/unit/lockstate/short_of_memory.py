@@ -1,8 +1,14 @@
-"""Keys that run out of memory while they are compared: what is being sorted stops there, half done."""
+"""Want of memory: keys that run out of it while they are compared, and allocations that fail.
+
+What is being sorted stops there, half done.
+"""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
+
+import pytest
 
 
 class _Compared:
@@ -39,3 +45,17 @@ def short_of_memory(comparisons: int) -> Iterator[None]:
     with contextlib.suppress(MemoryError):
         yield
     _Compared.left = -1
+
+
+@contextlib.contextmanager
+def failing_allocation(number: int) -> Iterator[None]:
+    """Let the allocation with this number fail, if it comes, and everything that it is done for."""
+    testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let an allocation fail")
+    hook, sys.unraisablehook = sys.unraisablehook, lambda *_: None
+    try:
+        with contextlib.suppress(MemoryError):
+            testcapi.set_nomemory(number, number + 1)
+            yield
+    finally:
+        testcapi.remove_mem_hooks()
+        sys.unraisablehook = hook

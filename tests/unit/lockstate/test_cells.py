@@ -12,7 +12,7 @@ from lockstate.results import CellView, CellWritten, Reason, Refused
 from lockstate.sorted_runs import SortedRuns
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import expect, reason
-from tests.unit.lockstate.short_of_memory import ShortOfMemoryBytes, short_of_memory
+from tests.unit.lockstate.short_of_memory import ShortOfMemoryBytes, failing_allocation, short_of_memory
 
 
 def test_a_cell_has_what_was_written_last() -> None:
@@ -371,3 +371,18 @@ def test_a_listing_that_fails_for_want_of_memory_leaves_the_keys_in_order(
     for key in keys[5:6] + keys[10:11] + keys[16:]:
         table.enter(made[key])
     assert [cell.key for cell in table.below(b"", b"")] == [*keys[:3], keys[5], keys[10], *keys[12:]]
+
+
+@pytest.mark.parametrize("first", range(1, 16))
+@pytest.mark.parametrize("second", range(1, 16))
+def test_two_listings_that_fail_one_after_the_other(first: int, second: int) -> None:
+    """No key stays behind that has come while others waited to be sorted in, and has gone since."""
+    table = CellTable(Deadlines(), Ledger())
+    for failing, prefix, count in ((first, b"a", 700), (second, b"b", 1000)):
+        for number in range(count):
+            table.enter(Cell(0, 0, 0, b"%b%04d" % (prefix, number), b"", 1, 1, 1, NO_SESSION))
+        with failing_allocation(failing):
+            list(table.below(b"", b""))
+    for cell in table.all()[::2]:
+        table.remove(cell)
+    assert [cell.key for cell in table.below(b"", b"")] == sorted(cell.key for cell in table.all())

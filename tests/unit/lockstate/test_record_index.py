@@ -106,3 +106,14 @@ def test_a_listing_that_fails_for_want_of_memory_leaves_all_in_order(
     for record in records[::3]:
         index.remove(record)
     assert _keys(index) == [key for key in range(20) if key % 3]
+
+
+def test_no_run_gets_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many records come, a change touches few of them."""
+    monkeypatch.setattr(record_index, "_RUN_MAX", 8)
+    index = _index()
+    for key in Random(1).sample(range(500), 500):
+        index.add(Record(key))
+    assert _keys(index) == list(range(500))
+    assert max(map(len, index._runs)) <= 8
+    assert len(index._runs) < 200

@@ -301,6 +301,25 @@ def test_a_change_of_members_is_news_for_all(leader: Site) -> None:
     assert told(leader) == ["n2", "n3"]
 
 
+@pytest.mark.parametrize("is_list_first", [True, False])
+def test_a_change_of_members_is_news_beside_commands(leader: Site, *, is_list_first: bool) -> None:
+    """Also if it is committed together with what those who do not wait may hear of later."""
+    engine = leader.replica.engine
+    committed(leader, ("n2", True), ("n3", True))
+    if is_list_first:
+        engine.append_members(b"list")
+    engine.append(b"two")
+    if not is_list_first:
+        engine.append_members(b"list")
+    engine.send_entries()
+    leader.journal.sync()
+    message = msgspec.structs.replace(acknowledged(leader.journal.last_index), may_wait=True)
+    engine.receive("n2", message)
+    engine.take_sent()
+    engine.tick()
+    assert told(leader) == ["n2", "n3"]
+
+
 def test_nothing_is_due_any_more_when_another_leads(leader: Site) -> None:
     """The news are the next leader's."""
     engine = leader.replica.engine

@@ -291,7 +291,8 @@ def test_no_list_of_a_peer_switches_off_the_check_of_its_disk(datadir: DataDir) 
     assert datadir.known == {"n3": "disk-n3"}
 
 
-def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir) -> None:
+@pytest.mark.parametrize("cluster_id", ["", "aa" * 16])
+def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir, cluster_id: str) -> None:
     """Of a node that was added again without our knowing, the log is taken, and no vote is."""
     host = Host()
     peering = make(datadir, host=host)
@@ -300,6 +301,7 @@ def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir) 
     gone = without(THREE, "n3")
     back = with_voter(gone, "n3", "disk-new")
     assert peering.objection("n3", ahead(datadir, "new", back.version), is_known=True) is None
+    datadir.store_cluster(replace(datadir.cluster, cluster_id=cluster_id))
     heartbeat = AppendEntries(term=1, commit_index=1)
     counted = [
         Vote(term=1),
