@@ -53,7 +53,7 @@ def refusal(result: Result) -> tuple[str, dict[str, int]]:
 
 
 def test_what_a_quota_refused_is_tried_again_when_it_is_repeated() -> None:
-    """A refusal is no outcome: the same request, under its id, is granted once there is room."""
+    """A refusal is not remembered: the same request, under its id, is granted once there is room."""
     driver = Driver()
     quota(driver, holds=0)
     first, second = (
