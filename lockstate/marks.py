@@ -57,8 +57,11 @@ def of_record(record: Timed) -> int:
             return crc * crc + of_length(len(data))
     # A renewal, which nearly every command is that keeps something alive, then changes one number.
     record.expires_at_ms = 0
-    data = _encode(record)
-    record.expires_at_ms = expires_at_ms
+    try:
+        data = _encode(record)
+    finally:
+        # Reads count marks, too: one that fails for want of memory must not take the deadline away.
+        record.expires_at_ms = expires_at_ms
     crc = _crc32(data)
     try:
         return crc * crc + _LENGTHS[len(data)]

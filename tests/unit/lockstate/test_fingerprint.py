@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate import fingerprint, limits, snapshot
-from lockstate.commands import AdvanceFence, Algorithm, OpenSession, TakeRate
+from lockstate import fingerprint, invariants, limits, marks, snapshot
+from lockstate.commands import Acquire, AdvanceFence, Algorithm, Batch, Entry, OpenSession, TakeRate
 from lockstate.deadlines import Deadlines, Timed
-from lockstate.ids import HoldId, SessionId
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.ledger import Ledger
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
@@ -241,3 +241,23 @@ def test_a_log_of_a_sliding_window_shows_what_is_in_it() -> None:
         ((10, 1), (20, 2), (1_015, 1)),
     ]
     assert len({told(*history) for history in histories}) == len(histories)
+
+
+def test_a_mark_that_fails_for_want_of_memory_leaves_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a read makes up the sum of marks: whatever becomes of it, the hold ends when it was to end."""
+    machine = LockMachine()
+    acquire = Acquire("a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("a1"), ttl_ms=1000)
+    machine.apply(Entry(0, (Batch("n1", (1,), (acquire,)),)))
+    with monkeypatch.context() as patch:
+        patch.setattr(marks, "_encode", _out_of_memory)
+        with pytest.raises(MemoryError):
+            _ = machine.fingerprint
+    assert machine.state.holds[HoldId("h1")].expires_at_ms == machine.next_deadline_ms() == 1000
+    assert machine.is_sound
+    invariants.check(machine)
+    machine.apply(Entry(1001))
+    assert not machine.state.holds
+
+
+def _out_of_memory(_: object) -> bytes:
+    raise MemoryError

@@ -1,6 +1,6 @@
 """The library behind typed words: what it says is collected, what it would ask for is told beforehand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -287,30 +287,16 @@ def test_who_begins_to_wait_is_told_at_once(leader: Site) -> None:
     assert not engine.has_work
 
 
-def test_a_change_of_members_is_news_for_all(leader: Site) -> None:
-    """Whoever is told nothing more afterwards must have heard of it."""
+@pytest.mark.parametrize("appended", [("list",), ("list", "command"), ("command", "list")], ids="-".join)
+def test_a_change_of_members_is_news_for_all(leader: Site, appended: Sequence[str]) -> None:
+    """Whoever is told nothing more afterwards must have heard of it, whatever is committed beside it."""
     engine = leader.replica.engine
     committed(leader, ("n2", True), ("n3", True))
-    engine.append_members(b"list")
-    engine.send_entries()
-    leader.journal.sync()
-    message = msgspec.structs.replace(acknowledged(leader.journal.last_index), may_wait=True)
-    engine.receive("n2", message)
-    engine.take_sent()
-    engine.tick()
-    assert told(leader) == ["n2", "n3"]
-
-
-@pytest.mark.parametrize("is_list_first", [True, False])
-def test_a_change_of_members_is_news_beside_commands(leader: Site, *, is_list_first: bool) -> None:
-    """Also if it is committed together with what those who do not wait may hear of later."""
-    engine = leader.replica.engine
-    committed(leader, ("n2", True), ("n3", True))
-    if is_list_first:
-        engine.append_members(b"list")
-    engine.append(b"two")
-    if not is_list_first:
-        engine.append_members(b"list")
+    for what in appended:
+        if what == "list":
+            engine.append_members(b"list")
+        else:
+            engine.append(b"two")
     engine.send_entries()
     leader.journal.sync()
     message = msgspec.structs.replace(acknowledged(leader.journal.last_index), may_wait=True)
