@@ -37,14 +37,14 @@ class ClaimTable:
         self.names = NameIndex(self.locks)
         self.intents: dict[str, Counts] = {}
         """By ancestor, the intents of what is held or delayed below it."""
-        self._both_count = 0
+        self.both_count = 0
         """How many names are in both tables."""
         self._apart_count = 0
         """How many rows of both tables are of no name."""
 
     def __len__(self) -> int:
         """Return how many names are active, ancestors among them."""
-        return len(self.locks) + len(self.intents) - self._both_count - self._apart_count
+        return len(self.locks) + len(self.intents) - self.both_count - self._apart_count
 
     def records(self) -> Iterator[Lock]:
         """Yield the records of all names, in no particular order."""
@@ -80,7 +80,7 @@ class ClaimTable:
                 else:
                     intents[name] = UNIT[claim]
                     if name in locks:
-                        self._both_count += 1
+                        self.both_count += 1
                 continue
             lock = locks.get(name)
             if lock is None:
@@ -88,7 +88,7 @@ class ClaimTable:
                 locks[name] = lock = Lock(name, UNIT[claim], 0, hold, NOTHING)
                 young.append(lock)
                 if name in intents:
-                    self._both_count += 1
+                    self.both_count += 1
             else:
                 lock.held += UNIT[claim]
                 if hold is not None:
@@ -107,7 +107,7 @@ class ClaimTable:
                 else:
                     del intents[name]
                     if lock is not None:
-                        self._both_count -= 1
+                        self.both_count -= 1
             else:
                 assert lock is not None, "what is claimed has a record"
                 lock.held -= UNIT[claim]
@@ -116,7 +116,7 @@ class ClaimTable:
                     if lock.is_sorted:
                         self.names.gone[name] = None
                     if name in intents:
-                        self._both_count -= 1
+                        self.both_count -= 1
                     continue
                 if hold is not None:
                     freed += _leave_lock(lock, hold)
@@ -131,7 +131,7 @@ class ClaimTable:
             lock = self.locks[name] = Lock(name)
             self.names.young.append(lock)
             if name in self.intents:
-                self._both_count += 1
+                self.both_count += 1
         return lock
 
     def drop(self, lock: Lock) -> None:
@@ -140,7 +140,7 @@ class ClaimTable:
         if lock.is_sorted:
             self.names.gone[lock.name] = None
         if lock.name in self.intents:
-            self._both_count -= 1
+            self.both_count -= 1
 
 
 def _no_names(count: int) -> Iterator[str]:

@@ -114,12 +114,13 @@ class Frames:
         state, acts, now_ms = self._state, self._acts, self._state.now_ms
         keep, session_id = state.streams.keep, stream.session_id
         count_max, bytes_max = limits.STREAM_KEPT_MAX, limits.STREAM_KEPT_BYTES_MAX
+        release, kept = acts[Release], stream.kept
         results: list[Result] = []
         for number, command in enumerate(frame.commands, frame.first):
             if number <= stream.last:
                 results.append(self._repeat(stream, number, command))
                 continue
-            if len(stream.kept) >= count_max or stream.kept_bytes >= bytes_max:
+            if len(kept) >= count_max or stream.kept_bytes >= bytes_max:
                 return NumberedDone(tuple(results), _WINDOW_FULL)
             if state.is_tight and not isinstance(command, _FREES):
                 refused = budget.check_room(state)
@@ -128,6 +129,8 @@ class Frames:
             kind = command.__class__
             if is_owned and kind is not EndWait:
                 result = self._apply_owned(command, (session_id, number))
+            elif kind is Release:
+                result = release(command)
             elif kind in _WAITING:
                 result = acts[kind](command, (session_id, number))
             elif isinstance(command, EndWait):

@@ -78,6 +78,7 @@ from lockstate.names import GONE_MAX, YOUNG_MAX
 from lockstate.namespace_rules import set_namespace
 from lockstate.on_behalf import OnBehalfOf
 from lockstate.owners import order_in
+from lockstate.plain_locks import PlainLocks
 from lockstate.pleas import Pleas
 from lockstate.principals import NOBODY, lease_id_of
 from lockstate.records import RequestKey, Ticket
@@ -170,13 +171,14 @@ class LockMachine:
         pleas = Pleas(holds, kinds)
         self._sessions = sessions = Sessions(holds, transactions, pleas)
         locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
+        plain = PlainLocks(state, self._effects, locks)
         values = Values(state, locks.release, sessions.renew)
         waits = Waits(holds)
         self._behalf = OnBehalfOf(state)
         self._acts: dict[type, Callable[..., Result]] = {}
         frames = Frames(holds, self._acts, self._apply_owned, self._as_it_is_now)
         self._acts |= {
-            Acquire: locks.acquire,
+            Acquire: plain.acquire,
             AcquireIf: locks.acquire,
             AcquirePermits: semaphores.acquire,
             Campaign: elections.campaign,
@@ -190,7 +192,7 @@ class LockMachine:
             ResumeStream: frames.resume,
             Numbered: frames.apply,
             Renew: sessions.renew,
-            Release: locks.release,
+            Release: plain.release,
             ForceRelease: locks.force_release,
             ResizeSemaphore: semaphores.resize,
             Proclaim: elections.proclaim,

@@ -18,6 +18,7 @@ from lockstate.requests import brief
 from lockstate.results import Queued, Refused, Released, Result, Transacted
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+RELEASED: Final = Released()
 _RELEASED_BYTES: Final = len(_encode(Released()))
 """What the outcome of nearly every other command takes: it says nothing."""
 _LONG: Final = frozenset({Refused, Transacted})
@@ -30,6 +31,7 @@ class Streams:
     def __init__(self, ledger: Ledger) -> None:
         self._streams: dict[SessionId, Stream] = {}
         self._ledger = ledger
+        self._noted = ledger.noted
         self.kept_count = 0
         """How many outcomes are kept."""
 
@@ -54,14 +56,13 @@ class Streams:
 
     def keep(self, stream: Stream, number: int, now_ms: int, result: Result) -> None:
         """Record a number as applied, and keep its outcome; if that is `Queued`, it is settled later."""
-        kind = result.__class__
-        if kind is Released and not result.locks:  # type: ignore[union-attr]
+        if result is RELEASED:
             size_bytes = _RELEASED_BYTES
         else:
-            if kind in _LONG:
+            if result.__class__ in _LONG:
                 result = brief(result)
             size_bytes = len(_encode(result))
-        if stream not in self._ledger.noted:
+        if stream not in self._noted:
             self._ledger.change(stream)
         stream.last = number
         stream.kept[number] = Kept(result, now_ms, size_bytes)

@@ -1,0 +1,208 @@
+"""What nearly all commands are: one free lock is acquired, or released while nobody waits for it.
+
+Each of the two is one function here, and does to every table what `Locks` and all that it calls would do. What
+is not plain, for what it asks or for what there is, is left to `Locks` before anything is changed.
+"""
+
+from typing import Final
+
+from lockstate import limits
+from lockstate.claims import claims_of_one
+from lockstate.commands import Acquire, Release
+from lockstate.effects import Effects
+from lockstate.ids import NO_OWNER, AttemptId
+from lockstate.limits import ID_CHARS_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
+from lockstate.locks import Locks
+from lockstate.modes import UNIT, Mode, Scope, intent_of
+from lockstate.records import NOTHING, Hold, Lock, RequestKey, Session
+from lockstate.results import Event, EventKind, Granted, HoldKind, Released, Result
+from lockstate.state import State
+
+_EXCLUSIVE: Final = Mode.EXCLUSIVE
+_NODE: Final = Scope.NODE
+_LOCK: Final = HoldKind.LOCK
+_GRANTED: Final = EventKind.GRANTED
+_RELEASED: Final = EventKind.RELEASED
+from lockstate.streams import RELEASED as _DONE
+_OWN: Final = UNIT[_EXCLUSIVE.place]
+_INTENT: Final = UNIT[intent_of(_EXCLUSIVE)]
+"""What a lock counts as on its own name, and on each name above it."""
+
+_NAMES_KEPT_MAX: Final = 4096
+_KEPT_CHARS_MAX: Final = 64
+"""Names whose ancestors are kept, 13 MB at most: who acquires a name releases it, and acquires it again."""
+
+
+class PlainLocks:
+    """The plain commands about locks of one state. `Locks` is for all others."""
+
+    __slots__ = ("_above", "_effects", "_holds", "_intents", "_locks", "_records", "_sessions", "_state")
+
+    def __init__(self, state: State, effects: Effects, locks: Locks) -> None:
+        self._state = state
+        self._effects = effects
+        self._locks = locks
+        self._holds, self._sessions = state.holds, state.sessions
+        self._records, self._intents = state.locks, state.intents
+        self._above: dict[str, tuple[str, ...]] = {}
+        """The names above a valid name, the nearest first. What is kept changes no result."""
+
+    def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
+        """Do what `Locks.acquire` does."""
+        name, hold_id, session_id = command.name, command.hold_id, command.session_id
+        state, holds, records, intents = self._state, self._holds, self._records, self._intents
+        above = self._above.get(name)
+        if above is None:
+            above = self._names_above(name)
+        if (
+            name in records
+            or above is None
+            or command.mode is not _EXCLUSIVE
+            or command.scope is not _NODE
+            or command.locks
+            or command.owner
+            or command.note
+            or command.lock_delay_ms
+            or not 0 < len(hold_id) <= ID_CHARS_MAX
+            or not 0 <= command.wait_ms <= WAIT_MS_MAX
+            or hold_id in holds
+            or hold_id in state.tickets
+            or hold_id in self._sessions
+            or len(holds) >= limits.HOLDS_COUNT_MAX
+            or len(records) + len(intents) >= limits.RECORDS_COUNT_MAX
+            or state.is_tight
+            or state.spaces
+            or state.owners
+            or state.principals.quotas
+        ):
+            return self._locks.acquire(command, key)
+        for name_above in above:
+            if name_above in records:
+                return self._locks.acquire(command, key)
+        attempt_id, ttl_ms, now_ms, owner = command.attempt_id, command.ttl_ms, state.now_ms, NO_OWNER
+        if attempt_id == hold_id:
+            attempt_id = AttemptId(hold_id)  # one string for both
+        elif not 0 < len(attempt_id) <= ID_CHARS_MAX:
+            return self._locks.acquire(command, key)
+        session = None
+        if session_id:
+            session = self._sessions.get(session_id)
+            if session is None or ttl_ms or session.claims_count + len(above) >= limits.SESSION_CLAIMS_MAX:
+                return self._locks.acquire(command, key)
+            owner = session.owner
+        elif not TTL_MS_MIN <= ttl_ms <= TTL_MS_MAX:
+            return self._locks.acquire(command, key)
+
+        token = state.next_token
+        state.next_token = token + 1
+        hold = Hold(
+            0, 0, ttl_ms, hold_id, name, _EXCLUSIVE, owner, "", session_id, 0, now_ms, attempt_id, key,
+            _NODE, (), _LOCK, 0, "", token,
+        )  # fmt: skip
+        holds[hold_id] = hold
+        state.ledger.noted[hold] = 0
+        lock = records[name] = Lock(name, _OWN, 0, hold, NOTHING)
+        state.names.young.append(lock)
+        if name in intents:
+            state.claimed.both_count += 1
+        for name_above in above:
+            intents[name_above] = intents.get(name_above, 0) + _INTENT
+        if session is None:
+            hold.order = state.take_order()
+            state.start(hold)
+            state.deadlines.add(hold)
+            expires_at_ms = hold.expires_at_ms
+        else:
+            session.claims_count += 1 + len(above)
+            if session.holds is NOTHING or session.by_owner is not None:
+                session.add_hold(hold)
+            else:
+                session.holds[hold_id] = hold
+            expires_at_ms = session.expires_at_ms
+        self._effects.events.append(
+            Event(state.revision, now_ms, _GRANTED, name, _EXCLUSIVE, owner, token, session_id or hold_id, 0)
+        )
+        return Granted(
+            hold_id, token, name, _EXCLUSIVE, expires_at_ms - now_ms if expires_at_ms > now_ms else 0
+        )
+
+    def release(self, command: Release) -> Result:
+        """Do what `Locks.release` does."""
+        hold_id = command.hold_id
+        state, holds, records = self._state, self._holds, self._records
+        hold = holds.get(hold_id)
+        if (
+            hold is None
+            or hold.mode is not _EXCLUSIVE
+            or hold.scope is not _NODE
+            or hold.kind is not _LOCK
+            or hold.locks
+            or hold.permits
+            or hold.value
+            or hold.changing
+            or command.names
+            or state.extras.rows
+            or state.pleas
+            or state.spaces
+            or state.owners
+        ):
+            return self._locks.release(command)
+        name = hold.name
+        lock, above = records[name], self._above.get(name)
+        if above is None:
+            above = self._names_above(name)
+        if lock.held != _OWN or lock.waiting or above is None:
+            return self._locks.release(command)
+        for name_above in above:
+            if name_above in records:
+                return self._locks.release(command)
+
+        del holds[hold_id]
+        noted = state.ledger.noted
+        if hold in noted:
+            state.ledger.settled_sum -= noted.pop(hold)
+        else:
+            state.ledger.remove(hold)
+        session_id = hold.session_id
+        if session_id:
+            session = self._sessions[session_id]
+            if session.by_owner is not None:
+                session.remove_hold(hold)
+            else:
+                del session.holds[hold_id]
+            session.claims_count -= 1 + len(above)
+        elif hold.ttl_ms:
+            state.deadlines.remove(hold)
+        else:
+            state.endless_count -= 1
+        intents = self._intents
+        del records[name]
+        if lock.is_sorted:
+            state.names.gone[name] = None
+        if name in intents:
+            state.claimed.both_count -= 1
+        for name_above in above:
+            left = intents[name_above] - _INTENT
+            if left:
+                intents[name_above] = left
+            else:
+                del intents[name_above]
+        now_ms = state.now_ms
+        self._effects.events.append(
+            Event(
+                state.revision, now_ms, _RELEASED, name, _EXCLUSIVE, hold.owner, hold.token,
+                session_id or hold_id, now_ms - hold.since_ms,
+            )  # fmt: skip
+        )
+        return _DONE
+
+    def _names_above(self, name: str) -> tuple[str, ...] | None:
+        """Return the names above a name, or None if no lock can have it."""
+        if limits.check_name(name) is not None:
+            return None
+        above = tuple([name_above for name_above, _ in claims_of_one(name, _EXCLUSIVE)[1:]])
+        if len(name) <= _KEPT_CHARS_MAX:
+            if len(self._above) >= _NAMES_KEPT_MAX:
+                self._above.clear()
+            self._above[name] = above
+        return above
