@@ -120,7 +120,7 @@ async def _run(config: NodeConfig) -> int:
         watches = [watch for watch in (tls, tokens) if watch is not None]
         for watch in watches:
             watch.start()
-        _calm_collector()
+        calm_collector()
         pages = HugePages(child)
         pages.begin()
         freed = FreedMemory()
@@ -237,7 +237,7 @@ def _backlog() -> int:
     return min(_BACKLOG_MAX, max(_BACKLOG_MIN, hard // _BACKLOG_SHARE))
 
 
-def _calm_collector() -> None:
+def calm_collector() -> None:
     """Make full garbage collections rare and cheap: what a node keeps has no cycles, and pauses hurt."""
     gc.collect()
     gc.freeze()

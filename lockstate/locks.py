@@ -26,6 +26,7 @@ from lockstate.priorities import check_priority, class_of
 from lockstate.queues import can_go, is_free
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
 from lockstate.results import (
+    RELEASED,
     EventKind,
     ForceReleased,
     HoldKind,
@@ -38,8 +39,6 @@ from lockstate.results import (
 from lockstate.values import is_secret, mark
 from lockstate.views import holder_view
 
-_RELEASED: Final = Released()
-"""The answer to a release of a whole hold."""
 _BY_CLIENT: Final = EventKind.RELEASED
 """The event of a hold that its client ends."""
 _NODE: Final = Scope.NODE
@@ -175,7 +174,7 @@ class Locks:
         freed = self._holds.end(hold, _BY_CLIENT)
         if freed:
             self._holds.serve(freed)
-        return _RELEASED
+        return RELEASED
 
     def _release_part(self, hold: Hold, names: tuple[str, ...], depth: int) -> Result:
         if hold.is_of_kinds:
@@ -189,7 +188,7 @@ class Locks:
             return Refused(Reason.INVALID_REQUEST, f"names: the hold was acquired {depth} times")
         if len(names) == len(held):
             self._holds.serve(self._holds.end(hold, _BY_CLIENT))
-            return _RELEASED
+            return RELEASED
         refused = check_unchanging(self._state, hold, "names: the hold is")
         if refused is not None:
             return refused

@@ -1,7 +1,7 @@
 """What nearly all commands are: one free lock is acquired, or released while nobody waits for it.
 
-Each of the two is one function here, and does to every table what `Locks` and all that it calls would do. What
-is not plain, for what it asks or for what there is, is left to `Locks` before anything is changed.
+Each of the two is one function here, and does to every table what `Locks`, and all that it calls, would do.
+What is not plain, for what it asks or for what there is, is left to `Locks` before anything has changed.
 """
 
 from typing import Final
@@ -10,98 +10,111 @@ from lockstate import limits
 from lockstate.claims import claims_of_one
 from lockstate.commands import Acquire, Release
 from lockstate.effects import Effects
-from lockstate.ids import NO_OWNER, AttemptId
+from lockstate.ids import NO_OWNER
 from lockstate.limits import ID_CHARS_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.locks import Locks
 from lockstate.modes import UNIT, Mode, Scope, intent_of
-from lockstate.records import NOTHING, Hold, Lock, RequestKey, Session
-from lockstate.results import Event, EventKind, Granted, HoldKind, Released, Result
+from lockstate.records import NOTHING, Hold, Lock, RequestKey
+from lockstate.results import RELEASED, Event, EventKind, Granted, HoldKind, Result
 from lockstate.state import State
 
 _EXCLUSIVE: Final = Mode.EXCLUSIVE
 _NODE: Final = Scope.NODE
 _LOCK: Final = HoldKind.LOCK
 _GRANTED: Final = EventKind.GRANTED
-_RELEASED: Final = EventKind.RELEASED
-from lockstate.streams import RELEASED as _DONE
+_ENDED: Final = EventKind.RELEASED
+"""Members under names of this module: looking one up in its enumeration takes longer."""
 _OWN: Final = UNIT[_EXCLUSIVE.place]
+"""What a plain lock counts on its own name."""
 _INTENT: Final = UNIT[intent_of(_EXCLUSIVE)]
-"""What a lock counts as on its own name, and on each name above it."""
+"""What it counts on each name above."""
 
 _NAMES_KEPT_MAX: Final = 4096
 _KEPT_CHARS_MAX: Final = 64
-"""Names whose ancestors are kept, 13 MB at most: who acquires a name releases it, and acquires it again."""
+"""Names that are known to be valid, with those above them, 13 MB at most: who acquires a name releases it,
+and comes again."""
 
 
 class PlainLocks:
-    """The plain commands about locks of one state. `Locks` is for all others."""
+    """The plain commands about locks of one state."""
 
-    __slots__ = ("_above", "_effects", "_holds", "_intents", "_locks", "_records", "_sessions", "_state")
+    __slots__ = ("_above", "_effects", "_holds", "_intents", "_records", "_sessions", "_state", "others")
 
     def __init__(self, state: State, effects: Effects, locks: Locks) -> None:
         self._state = state
         self._effects = effects
-        self._locks = locks
+        self.others = locks
+        """What is not plain is for these."""
         self._holds, self._sessions = state.holds, state.sessions
         self._records, self._intents = state.locks, state.intents
         self._above: dict[str, tuple[str, ...]] = {}
-        """The names above a valid name, the nearest first. What is kept changes no result."""
+        """By name, the names above it. What is kept changes no result."""
 
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Do what `Locks.acquire` does."""
-        name, hold_id, session_id = command.name, command.hold_id, command.session_id
         state, holds, records, intents = self._state, self._holds, self._records, self._intents
+        name, hold_id, session_id, ttl_ms = command.name, command.hold_id, command.session_id, command.ttl_ms
+        session = self._sessions.get(session_id) if session_id else None
         above = self._above.get(name)
         if above is None:
             above = self._names_above(name)
         if (
-            name in records
-            or above is None
+            above is None
+            or name in records
+            or (above and not records.keys().isdisjoint(above))
             or command.mode is not _EXCLUSIVE
             or command.scope is not _NODE
             or command.locks
             or command.owner
             or command.note
             or command.lock_delay_ms
+            or command.attempt_id != hold_id  # type: ignore[comparison-overlap]
             or not 0 < len(hold_id) <= ID_CHARS_MAX
             or not 0 <= command.wait_ms <= WAIT_MS_MAX
             or hold_id in holds
             or hold_id in state.tickets
-            or hold_id in self._sessions
+            or hold_id in self._sessions  # type: ignore[comparison-overlap]
             or len(holds) >= limits.HOLDS_COUNT_MAX
             or len(records) + len(intents) >= limits.RECORDS_COUNT_MAX
             or state.is_tight
             or state.spaces
             or state.owners
             or state.principals.quotas
+            or (
+                session is None or ttl_ms or session.claims_count + len(above) >= limits.SESSION_CLAIMS_MAX
+                if session_id
+                else not TTL_MS_MIN <= ttl_ms <= TTL_MS_MAX
+            )
         ):
-            return self._locks.acquire(command, key)
-        for name_above in above:
-            if name_above in records:
-                return self._locks.acquire(command, key)
-        attempt_id, ttl_ms, now_ms, owner = command.attempt_id, command.ttl_ms, state.now_ms, NO_OWNER
-        if attempt_id == hold_id:
-            attempt_id = AttemptId(hold_id)  # one string for both
-        elif not 0 < len(attempt_id) <= ID_CHARS_MAX:
-            return self._locks.acquire(command, key)
-        session = None
-        if session_id:
-            session = self._sessions.get(session_id)
-            if session is None or ttl_ms or session.claims_count + len(above) >= limits.SESSION_CLAIMS_MAX:
-                return self._locks.acquire(command, key)
-            owner = session.owner
-        elif not TTL_MS_MIN <= ttl_ms <= TTL_MS_MAX:
-            return self._locks.acquire(command, key)
+            return self.others.acquire(command, key)
 
-        token = state.next_token
+        owner = NO_OWNER if session is None else session.owner
+        now_ms, token = state.now_ms, state.next_token
         state.next_token = token + 1
         hold = Hold(
-            0, 0, ttl_ms, hold_id, name, _EXCLUSIVE, owner, "", session_id, 0, now_ms, attempt_id, key,
-            _NODE, (), _LOCK, 0, "", token,
-        )  # fmt: skip
+            0,
+            0,
+            ttl_ms,
+            hold_id,
+            name,
+            _EXCLUSIVE,
+            owner,
+            "",
+            session_id,
+            0,
+            now_ms,
+            hold_id,  # type: ignore[arg-type] # the attempt has the same, so it is one string
+            key,
+            _NODE,
+            (),
+            _LOCK,
+            0,
+            "",
+            token,
+        )
         holds[hold_id] = hold
         state.ledger.noted[hold] = 0
-        lock = records[name] = Lock(name, _OWN, 0, hold, NOTHING)
+        records[name] = lock = Lock(name, _OWN, 0, hold, NOTHING)
         state.names.young.append(lock)
         if name in intents:
             state.claimed.both_count += 1
@@ -119,18 +132,17 @@ class PlainLocks:
             else:
                 session.holds[hold_id] = hold
             expires_at_ms = session.expires_at_ms
+        lease_id = session_id or hold_id
         self._effects.events.append(
-            Event(state.revision, now_ms, _GRANTED, name, _EXCLUSIVE, owner, token, session_id or hold_id, 0)
+            Event(state.revision, now_ms, _GRANTED, name, _EXCLUSIVE, owner, token, lease_id, 0)
         )
-        return Granted(
-            hold_id, token, name, _EXCLUSIVE, expires_at_ms - now_ms if expires_at_ms > now_ms else 0
-        )
+        expires_in_ms = expires_at_ms - now_ms if expires_at_ms > now_ms else 0
+        return Granted(hold_id, token, name, _EXCLUSIVE, expires_in_ms)
 
     def release(self, command: Release) -> Result:
         """Do what `Locks.release` does."""
-        hold_id = command.hold_id
-        state, holds, records = self._state, self._holds, self._records
-        hold = holds.get(hold_id)
+        state, records, hold_id = self._state, self._records, command.hold_id
+        hold = self._holds.get(hold_id)
         if (
             hold is None
             or hold.mode is not _EXCLUSIVE
@@ -146,55 +158,60 @@ class PlainLocks:
             or state.spaces
             or state.owners
         ):
-            return self._locks.release(command)
+            return self.others.release(command)
         name = hold.name
         lock, above = records[name], self._above.get(name)
         if above is None:
             above = self._names_above(name)
-        if lock.held != _OWN or lock.waiting or above is None:
-            return self._locks.release(command)
-        for name_above in above:
-            if name_above in records:
-                return self._locks.release(command)
+        if (
+            above is None
+            or lock.held != _OWN
+            or lock.waiting
+            or (above and not records.keys().isdisjoint(above))
+        ):
+            return self.others.release(command)
 
-        del holds[hold_id]
+        del self._holds[hold_id]
         noted = state.ledger.noted
         if hold in noted:
             state.ledger.settled_sum -= noted.pop(hold)
         else:
             state.ledger.remove(hold)
-        session_id = hold.session_id
+        session_id, now_ms = hold.session_id, state.now_ms
         if session_id:
             session = self._sessions[session_id]
+            session.claims_count -= 1 + len(above)
             if session.by_owner is not None:
                 session.remove_hold(hold)
             else:
                 del session.holds[hold_id]
-            session.claims_count -= 1 + len(above)
         elif hold.ttl_ms:
             state.deadlines.remove(hold)
         else:
             state.endless_count -= 1
-        intents = self._intents
-        del records[name]
+        self._unclaim(lock, above)
+        lease_id, lasted_ms = session_id or hold_id, now_ms - hold.since_ms
+        self._effects.events.append(
+            Event(
+                state.revision, now_ms, _ENDED, name, _EXCLUSIVE, hold.owner, hold.token, lease_id, lasted_ms
+            )
+        )
+        return RELEASED
+
+    def _unclaim(self, lock: Lock, above: tuple[str, ...]) -> None:
+        """Take back what a plain lock claims, which nothing else does."""
+        name, intents = lock.name, self._intents
+        del self._records[name]
         if lock.is_sorted:
-            state.names.gone[name] = None
+            self._state.names.gone[name] = None
         if name in intents:
-            state.claimed.both_count -= 1
+            self._state.claimed.both_count -= 1
         for name_above in above:
             left = intents[name_above] - _INTENT
             if left:
                 intents[name_above] = left
             else:
                 del intents[name_above]
-        now_ms = state.now_ms
-        self._effects.events.append(
-            Event(
-                state.revision, now_ms, _RELEASED, name, _EXCLUSIVE, hold.owner, hold.token,
-                session_id or hold_id, now_ms - hold.since_ms,
-            )  # fmt: skip
-        )
-        return _DONE
 
     def _names_above(self, name: str) -> tuple[str, ...] | None:
         """Return the names above a name, or None if no lock can have it."""

@@ -4,6 +4,7 @@ Refusals are results, never exceptions: they are as deterministic and as replica
 """
 
 import enum
+from typing import Final
 
 import msgspec
 
@@ -333,6 +334,10 @@ class Released(_Value, frozen=True, tag=7):
     """The hold is over; if only a part of it was given back, `locks` are still held."""
 
     locks: tuple[Wanted, ...] = ()
+
+
+RELEASED: Final = Released()
+"""The outcome of nearly every release: the whole hold has ended."""
 
 
 class ReleasedOnce(Released, frozen=True, tag=20):

@@ -15,11 +15,10 @@ from lockstate.ids import HoldId, SessionId
 from lockstate.ledger import Ledger, mark_of_stream
 from lockstate.records import Kept, RequestKey, Stream
 from lockstate.requests import brief
-from lockstate.results import Queued, Refused, Released, Result, Transacted
+from lockstate.results import RELEASED, Queued, Refused, Result, Transacted
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-RELEASED: Final = Released()
-_RELEASED_BYTES: Final = len(_encode(Released()))
+_RELEASED_BYTES: Final = len(_encode(RELEASED))
 """What the outcome of nearly every other command takes: it says nothing."""
 _LONG: Final = frozenset({Refused, Transacted})
 """The classes of outcomes of which less is kept than was told."""
@@ -59,7 +58,8 @@ class Streams:
         if result is RELEASED:
             size_bytes = _RELEASED_BYTES
         else:
-            if result.__class__ in _LONG:
+            kind = result.__class__
+            if kind in _LONG:
                 result = brief(result)
             size_bytes = len(_encode(result))
         if stream not in self._noted:
@@ -89,16 +89,21 @@ class Streams:
 
     def acknowledge(self, stream: Stream, ranges: Iterable[tuple[int, int]]) -> None:
         """Forget outcomes that the client has seen. One that waits is not final: it stays."""
+        kept = stream.kept
         for first, last in ranges:
-            kept = stream.kept
-            if last - first < len(kept):
-                known = [number for number in range(first, last + 1) if number in kept]
-                seen = [number for number in known if kept[number].result.__class__ is not Queued]
+            # Mostly it is all up to some number, of which only the latest are still kept.
+            begin, end = max(first, next(iter(kept), first)), min(last, stream.last)
+            if end - begin < 2 * len(kept):
+                seen = [
+                    number
+                    for number in range(begin, end + 1)
+                    if number in kept and kept[number].result.__class__ is not Queued
+                ]
             else:
                 seen = [
                     number
                     for number, one in kept.items()
-                    if first <= number <= last and one.result.__class__ is not Queued
+                    if begin <= number <= end and one.result.__class__ is not Queued
                 ]
             if not seen:
                 continue

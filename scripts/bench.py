@@ -13,6 +13,7 @@ from typing import Any
 
 import uvloop
 
+from http_api.__main__ import calm_collector
 from scripts import (
     bench_events,
     bench_failover,
@@ -263,6 +264,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # So that a terminated run cleans up like an interrupted one. Not by raising KeyboardInterrupt here: a
     # callback of the event loop could swallow that, and its runner knows what to do about SIGINT.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    if arguments.command != "sdk":  # whose clients are ours, in programs that leave the collector alone
+        calm_collector()
     try:
         if arguments.command == "smoke":
             return bench_smoke.run(main)

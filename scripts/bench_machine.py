@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from http_api.__main__ import _calm_collector
+from http_api.__main__ import calm_collector
 from lockstate.codec import decode_entry
 from lockstate.commands import Acquire, CloseSession, Command, OpenSession, Tick
 from lockstate.ids import SessionId
@@ -245,7 +245,7 @@ def _close_session(feed: Feed, clock: Clock) -> float:
 def measure(plan: Plan) -> dict[str, Any]:
     """Return all figures."""
     feed = Feed()
-    _calm_collector()
+    calm_collector()
     figures: dict[str, dict[int, Figure]] = {load.name: {} for load in plan.loads}
     fixed: list[float] = []
     fill_ms: list[float] = []

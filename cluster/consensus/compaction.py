@@ -12,13 +12,13 @@ from typing import Final
 
 LOG_BYTES_MAX: Final = 128 << 20
 """The memory, in bytes, that the log may take before it is compacted whatever its count."""
-REPLAYED_BYTES: Final = 4 << 20
+REPLAYED_BYTES: Final = 8 << 20
 """The bytes of entries that a start may have to apply before it serves, if the snapshot is not larger.
 
-That is 25,000 to 40,000 commands in large batches, under a second of work. What takes longer to load than to
+That is 50,000 to 80,000 commands in large batches, under a second of work. What takes longer to load than to
 bring up to date is not written more often than its own size of log comes in."""
 ENTRY_BYTES: Final = 1 << 10
-"""What an entry counts beside its content, so that small ones come to a snapshot sooner: after 3,000 to 4,000
+"""What an entry counts beside its content, so that small ones come to a snapshot sooner: after 6,000 to 8,000
 with a few commands each. That is more than their share of the work, on purpose. Whoever sends few commands at
 a time loads no node, which can well afford the snapshot; and the longest starts are those of all nodes at
 once, on processors that their clients keep busy."""

@@ -42,6 +42,11 @@ BOUNDS_MS: Final = (3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 
 """From one round trip to a quarter of an hour, for waits and holds alike: the two are compared."""
 _BOUNDS_S: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf")
 
+_NAMES_KEPT_MAX: Final = 4096
+_KEPT_CHARS_MAX: Final = 64
+"""Names of locks whose series need not be looked for: half a megabyte."""
+
+_LOCK: Final = HoldKind.LOCK
 _ELECTED: Final = EventKind.ELECTED
 _LEFT: Final = EventKind.LEFT
 _MAY_TELL_OF_DEADLOCKS: Final = frozenset({Refused, NumberedDone})
@@ -125,6 +130,8 @@ class Contention:
         self._paths_count_max = paths_count_max
         self._paths: dict[str, None] = {}
         self._series = {kind: {OTHER: _Series(kind, OTHER)} for kind in HoldKind}
+        self._of_locks: dict[str, _Series] = {}
+        """The series of the latest names of locks: who is granted one gives it back, and comes again."""
         self._newest_elected = 0
 
     @property
@@ -142,11 +149,12 @@ class Contention:
         """Count what applying one entry did."""
         if outcome.settled:
             self._leave_queues(outcome.settled)
-        all_series, bounds_ms = self._series, BOUNDS_MS
+        of_locks, bounds_ms = self._of_locks, BOUNDS_MS
         for event in outcome.events:
-            kind, name, of = event.kind, event.name, event.of
-            path = name.partition("/")[0] if "/" in name else name
-            series = all_series[of].get(path) or self._find(of, path)
+            kind = event.kind
+            series = of_locks.get(event.name) if event.of is _LOCK else None
+            if series is None:
+                series = self._at(event.of, event.name)
             series.events[kind] += 1
             if kind in _ENDS:
                 # As `add` does it: nearly every other event is the end of a hold.
@@ -208,7 +216,12 @@ class Contention:
 
     def _at(self, kind: HoldKind, name: str) -> _Series:
         path = name.partition("/")[0]
-        return self._series[kind].get(path) or self._find(kind, path)
+        series = self._series[kind].get(path) or self._find(kind, path)
+        if kind is _LOCK and len(name) <= _KEPT_CHARS_MAX:
+            if len(self._of_locks) >= _NAMES_KEPT_MAX:
+                self._of_locks.clear()
+            self._of_locks[name] = series
+        return series
 
     def _find(self, kind: HoldKind, path: str) -> _Series:
         """Return the series of what is counted for the first time, or came too late to have its own."""

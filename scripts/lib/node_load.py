@@ -14,7 +14,7 @@ from cluster.config import Address, NodeConfig
 from cluster.node import Node
 from cluster.storage.forked_child import Child
 from cluster.storage.huge_pages import HugePages
-from http_api.__main__ import _calm_collector
+from http_api.__main__ import calm_collector
 from lockstate.commands import Acquire, Release
 from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.limits import TTL_MS_MAX, TTL_MS_MIN
@@ -55,7 +55,7 @@ async def leading_node(config: NodeConfig) -> AsyncIterator[tuple[Node, Child]]:
     try:
         await node.start()
         await until(lambda: node.group.replica.role.is_leader)
-        _calm_collector()
+        calm_collector()
         yield node, child
     finally:
         pages.stop()

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from http_api.__main__ import _calm_collector
+from http_api.__main__ import calm_collector
 from lockstate.commands import Acquire, Command
 from lockstate.limits import TTL_MS_MAX
 from lockstate.modes import Mode
@@ -35,7 +35,7 @@ _KINDS: Final[dict[str, Callable[[Feed, int], Iterator[Command]]]] = {PLAIN: _pl
 def bytes_per_lock(kind: str, count: int) -> float:
     """Hold so many locks, and return what the process has grown by for each."""
     feed = Feed()
-    _calm_collector()
+    calm_collector()
     gc.collect()
     before_bytes = processes.resident_bytes(os.getpid())
     feed.apply_all(_KINDS[kind](feed, count))

@@ -11,6 +11,7 @@ import pytest
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry, entry_format
 from lockstate.commands import (
+    Acquire,
     Acquisition,
     AdvanceVersion,
     Change,
@@ -20,11 +21,13 @@ from lockstate.commands import (
     OfSomebody,
     OnBehalf,
     OpenSession,
+    Release,
     ResumeStream,
 )
 from lockstate.ids import NO_SESSION, HoldId
 from lockstate.machine import LockMachine
 from lockstate.owners import session_name
+from lockstate.plain_locks import PlainLocks
 from lockstate.results import Outcome, Queued, Result
 from lockstate.versions import (
     ENTRY_FORMATS,
@@ -48,8 +51,24 @@ COMMANDS_MAX = 4
 """Commands in one batch, at most: enough that they meet each other in it."""
 
 
+def plain_of(machine: LockMachine) -> PlainLocks:
+    """Return what carries out the plain commands of a machine."""
+    plain: PlainLocks = machine._acts[Acquire].__self__  # type: ignore[attr-defined]
+    return plain
+
+
+def without_short_ways() -> LockMachine:
+    """Return a machine to which no command is plain."""
+    machine = LockMachine()
+    others = plain_of(machine).others
+    machine._acts |= {Acquire: others.acquire, Release: others.release}
+    return machine
+
+
 class MachineWithModel:
     """Feeds the same bytes to two machines and the same commands to the model; they must always agree.
+
+    One of the two restarts at times, the other one knows no short ways.
 
     Each method is something that may happen, by the chance of `rng`.
     """
@@ -58,7 +77,7 @@ class MachineWithModel:
         """Follow these rules from the beginning; who asks is one of `principals`, "" for nobody known."""
         self.principals = principals
         self.machine = LockMachine()
-        self.twin = LockMachine()
+        self.twin = without_short_ways()
         self.state = ModelState()
         self.referee = Referee()
         self.now_ms = 1_000

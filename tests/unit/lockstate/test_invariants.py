@@ -138,7 +138,7 @@ def _intent_of_nobody(state: State) -> None:
 
 
 def _miscounted_names(state: State) -> None:
-    state.claimed._both_count += 1
+    state.claimed.both_count += 1
 
 
 def _miscounted_claims(state: State) -> None:

@@ -1,0 +1,298 @@
+"""The short way of plain locks does what the long way and the model do, whatever stands beside them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from lockstate import invariants, limits, plain_locks, records, snapshot
+from lockstate.commands import (
+    Acquire,
+    AcquireAs,
+    Batch,
+    Command,
+    Convert,
+    Entry,
+    ForceRelease,
+    Numbered,
+    OnBehalf,
+    OpenSession,
+    Quota,
+    Release,
+    Revoke,
+    SetNamespace,
+    SetQuota,
+    Wanted,
+)
+from lockstate.commands import NamespaceSettings as Settings
+from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.locks import Locks
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode, Scope
+from lockstate.results import Granted, Outcome, Reason, Refused, Result
+from lockstate.versions import RULES_NEWEST
+from tests.property import random_commands
+from tests.property.machine_with_model import MachineWithModel, plain_of, without_short_ways
+
+SEEDS: Final = range(40)
+STEPS: Final = 80
+LONG: Final = "k" * 70
+NAMES: Final = ["e", "f", "a", "a/b", "a/b/c", "a/b/d", "a/d", "h/i", "h/i/j", "h/é", LONG, f"h/{LONG}"]
+"""Some below others, and some that are too long to be kept."""
+
+
+# -- histories ----------------------------------------------------------------------------------------------
+
+
+class Plain(MachineWithModel):
+    """Mostly asks for one lock, or gives it back."""
+
+    def acquire(self, rng: Random) -> Any:
+        """Ask for a lock as nearly everybody does."""
+        hold_id = self._new_hold_id("h")
+        session_id, ttl_ms = random_commands.lease(rng)
+        wait_ms = rng.choice([0, 0, 300])
+        return Acquire(
+            rng.choice(NAMES),
+            Mode.EXCLUSIVE,
+            hold_id,
+            AttemptId(hold_id),
+            session_id,
+            ttl_ms,
+            wait_ms=wait_ms,
+        )
+
+    def release(self, rng: Random) -> Any:
+        """Give back what is held."""
+        return Release(rng.choice([hold.hold_id for hold in self.state.holds] or [HoldId("h-missing")]))
+
+    def plain(self, rng: Random) -> None:
+        """Some acquire, some release, in one entry or in one frame of a stream."""
+        self._pause(rng)
+        makes: list[Callable[[Random], Any]] = [self.acquire, self.acquire, self.release]
+        commands = [rng.choice(makes)(rng) for _ in range(rng.randint(1, 5))]
+        session_id = rng.choice(random_commands.SESSION_IDS)
+        stream = self.state.streams.get(session_id)
+        if stream is not None and rng.randrange(2):
+            first, acked = stream.last + 1, ((1, stream.last),) if stream.last and rng.randrange(2) else ()
+            commands = [Numbered(len(commands), session_id, stream.epoch, first, acked, tuple(commands))]
+        elif rng.randrange(4) == 0:
+            commands[0] = msgspec.structs.replace(commands[0], request_id=f"r{len(self.ids)}")
+        self._apply([(rng.choice(random_commands.ORIGINS), commands)])
+
+
+@cache
+def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
+    """Let a machine with the short way, one without it and the model follow a history; much in it is plain.
+
+    Return how many acquires and releases there were (`asked`), how many of them the machine with the short
+    way left to `Locks` (`left`), and how they differ if they do.
+    """
+    rng, counts = Random(seed), Counter[str]()
+    with counted(counts) as pairs, patch.object(records, "_SEARCHED_MAX", 1 if seed % 2 else 64):
+        pair = Plain(principals=("", "ann") if seed % 8 == 0 else ("",))
+        pairs.append(pair)
+        try:
+            pair.come_back(rng)
+            pair.resume(rng)
+            for _ in range(STEPS):
+                (pair.plain if rng.randrange(8) else pair.step)(rng)
+        except AssertionError as error:
+            error.add_note("\n".join(pair.applied))
+            return counts, error
+    return counts, None
+
+
+@contextmanager
+def counted(counts: Counter[str]) -> Iterator[list[Plain]]:
+    """Count into `counts` what `Locks` carries out for the pair that is put into the list."""
+    pairs: list[Plain] = []
+
+    def counting(what: str, act: Callable[..., Result]) -> Callable[..., Result]:
+        def count(locks: Locks, *arguments: Any) -> Result:
+            of_twin = bool(pairs) and locks._state is pairs[0].twin.state
+            counts[f"{what} {'asked' if of_twin else 'left'}"] += 1
+            return act(locks, *arguments)
+
+        return count
+
+    with (
+        patch.object(Locks, "acquire", counting("acquire", Locks.acquire)),
+        patch.object(Locks, "release", counting("release", Locks.release)),
+    ):
+        yield pairs
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_short_way_is_the_long_way(seed: int) -> None:
+    """Whatever else happens in between, and whether or not a session has many holds."""
+    _, error = run(seed)
+    if error is not None:
+        raise error
+
+
+def test_both_ways_are_taken_often() -> None:
+    """Of what the histories above ask for, a good part is plain, and a good part is not."""
+    counts = sum([run(seed)[0] for seed in SEEDS], Counter[str]())
+    for what in ("acquire", "release"):
+        assert 0.4 < counts[f"{what} left"] / counts[f"{what} asked"] < 0.8, counts
+
+
+# -- what is left to others ---------------------------------------------------------------------------------
+
+H: Final = HoldId("h1")
+S: Final = SessionId("s1")
+PLAIN: Final = Acquire("a/b", Mode.EXCLUSIVE, H, AttemptId(H), S)
+LEASED: Final = Acquire("a/b", Mode.EXCLUSIVE, H, AttemptId(H), ttl_ms=5000)
+OTHER: Final = Acquire("a", Mode.EXCLUSIVE, HoldId("h0"), AttemptId("h0"), S)
+RELEASE: Final = Release(H)
+BEGIN: Final[tuple[Command, ...]] = (OpenSession(S, 60_000), OpenSession(SessionId("s2"), 60_000))
+
+
+def asked(of: Acquire, **fields: Any) -> tuple[Command, ...]:
+    """Return an acquire that is changed a little, and the release of what it may have got."""
+    changed = msgspec.structs.replace(of, **fields)
+    return changed, Release(changed.hold_id)
+
+
+def granted_as(**fields: Any) -> AcquireAs:
+    """Return an acquire with what only few holds have."""
+    return AcquireAs(**msgspec.structs.asdict(LEASED) | {"ttl_ms": 5000} | fields)
+
+
+NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
+    "owner": asked(PLAIN, owner=OwnerName("ann")),
+    "owner too long": asked(PLAIN, owner=OwnerName("x" * 2000)),
+    "note": asked(PLAIN, note="n"),
+    "delay": asked(PLAIN, lock_delay_ms=50),
+    "wrong delay": asked(PLAIN, lock_delay_ms=-1),
+    "shared": asked(PLAIN, mode=Mode.SHARED),
+    "concurrent": asked(PLAIN, mode=Mode.CONCURRENT_WRITE),
+    "subtree": asked(PLAIN, scope=Scope.SUBTREE),
+    "attempt": asked(PLAIN, attempt_id=AttemptId("a1")),
+    "no attempt": asked(PLAIN, attempt_id=AttemptId("")),
+    "no id": asked(PLAIN, hold_id=HoldId(""), attempt_id=AttemptId("")),
+    "long id": asked(PLAIN, hold_id=HoldId("h" * 65), attempt_id=AttemptId("h" * 65)),
+    "longest id": asked(PLAIN, hold_id=HoldId("h" * 64), attempt_id=AttemptId("h" * 64)),
+    "id of a session": asked(PLAIN, hold_id=HoldId("s2"), attempt_id=AttemptId("s2")),
+    "id of a hold": (OTHER, *asked(PLAIN, name="b", hold_id=OTHER.hold_id, attempt_id=AttemptId("h0"))),
+    "id of a wait": (
+        LEASED,
+        msgspec.structs.replace(OTHER, name="a/b", wait_ms=1000),
+        *asked(PLAIN, name="b", hold_id=OTHER.hold_id, attempt_id=AttemptId("h0")),
+    ),
+    "negative wait": asked(PLAIN, wait_ms=-1),
+    "long wait": asked(PLAIN, wait_ms=limits.WAIT_MS_MAX + 1),
+    "longest wait": asked(PLAIN, wait_ms=limits.WAIT_MS_MAX),
+    "two leases": asked(PLAIN, ttl_ms=5000),
+    "no lease": asked(PLAIN, session_id=NO_SESSION),
+    "short ttl": asked(LEASED, ttl_ms=limits.TTL_MS_MIN - 1),
+    "shortest ttl": asked(LEASED, ttl_ms=limits.TTL_MS_MIN),
+    "long ttl": asked(LEASED, ttl_ms=limits.TTL_MS_MAX + 1),
+    "longest ttl": asked(LEASED, ttl_ms=limits.TTL_MS_MAX),
+    "no such session": asked(PLAIN, session_id=SessionId("none")),
+    "no name": asked(PLAIN, name=""),
+    "slash": asked(PLAIN, name="/a"),
+    "empty part": asked(PLAIN, name="a//b"),
+    "dot": asked(PLAIN, name="a/."),
+    "unprintable": asked(PLAIN, name="a\x00"),
+    "long name": asked(PLAIN, name="x" * 513),
+    "longest name": asked(PLAIN, name="x" * 512),
+    "name and locks": asked(PLAIN, locks=(Wanted("f", Mode.EXCLUSIVE),)),
+    "locks": asked(PLAIN, name="", locks=(Wanted("f", Mode.EXCLUSIVE),)),
+    "held": (OTHER, *asked(PLAIN, name="a")),
+    "held, waits": (OTHER, *asked(PLAIN, name="a", wait_ms=1000), Release(OTHER.hold_id), RELEASE),
+    "parent held": (OTHER, PLAIN, Release(OTHER.hold_id), RELEASE),
+    "child held": (PLAIN, OTHER, RELEASE, Release(OTHER.hold_id)),
+    "subtree above": (msgspec.structs.replace(OTHER, scope=Scope.SUBTREE), PLAIN, RELEASE),
+    "subtree waits": (PLAIN, msgspec.structs.replace(OTHER, scope=Scope.SUBTREE, wait_ms=1000), RELEASE),
+    "delayed": (PLAIN, ForceRelease("a/b", "why", 1000), *asked(PLAIN, hold_id=HoldId("h2"))),
+    "value": (granted_as(value="v"), RELEASE),
+    "secret": (granted_as(value="v", is_secret=True), RELEASE),
+    "endless": (granted_as(ttl_ms=0, is_endless=True), RELEASE),
+    "again": (PLAIN, msgspec.structs.replace(PLAIN, hold_id=HoldId("h2")), RELEASE, Release(HoldId("h2"))),
+    "other names": (PLAIN, Release(H, names=("a/b",)), Release(H, names=("x",))),
+    "not held": (Release(HoldId("h9")),),
+    "converted": (PLAIN, Convert(H, Mode.SHARED, HoldId("t1"), AttemptId("a1")), RELEASE),
+    "converting": (
+        msgspec.structs.replace(PLAIN, mode=Mode.SHARED),
+        msgspec.structs.replace(PLAIN, mode=Mode.SHARED, hold_id=HoldId("h2"), session_id=SessionId("s2")),
+        Convert(H, Mode.EXCLUSIVE, HoldId("t1"), AttemptId("a1"), 1000),
+        RELEASE,
+        Release(HoldId("h2")),
+    ),
+    "to be given up": (PLAIN, Revoke("a/b", "why", 1000), RELEASE),
+    "namespace": (
+        SetNamespace("a", Settings(holds=1)),
+        PLAIN,
+        *asked(PLAIN, hold_id=HoldId("h2"), name="a/c"),
+    ),
+    "namespace ends": (PLAIN, SetNamespace("a", Settings(holds=1)), RELEASE, SetNamespace("a"), PLAIN),
+    "quota": (SetQuota("*", Quota(holds=0)), PLAIN, OnBehalf("ann", LEASED), RELEASE),
+    "somebody's": (
+        OnBehalf("ann", LEASED),
+        OnBehalf("bob", RELEASE),
+        OnBehalf("ann", RELEASE),
+        PLAIN,
+        RELEASE,
+    ),
+}
+BOUNDS: Final = {"HOLDS_COUNT_MAX": 2, "RECORDS_COUNT_MAX": 3, "SESSION_CLAIMS_MAX": 3}
+FOUR: Final = tuple(
+    Acquire(f"{name}/x", Mode.EXCLUSIVE, HoldId(name), AttemptId(name), S) for name in ("e", "f", "g", "h")
+)
+
+
+def both(commands: tuple[Command, ...]) -> list[Outcome]:
+    """Apply commands by the short and by the long way, an entry for each; return what came of them."""
+    short, long = LockMachine(), without_short_ways()
+    outcomes = []
+    for machine in (short, long):
+        machine.state.rules = RULES_NEWEST
+    for seq, command in enumerate((*BEGIN, *commands), 1):
+        entry = Entry(1000 + seq, (Batch("n1", (seq,), (command,)),))
+        outcomes.append(short.apply(entry))
+        assert long.apply(entry) == outcomes[-1], command
+        assert snapshot.encode(long) == snapshot.encode(short)
+        assert long.fingerprint == short.fingerprint
+        invariants.check(short)
+    return outcomes[len(BEGIN) :]
+
+
+@pytest.mark.parametrize("what", NOT_PLAIN)
+def test_what_is_not_plain_comes_to_the_same(what: str) -> None:
+    """What asks for something else, what is wrong, and what finds something in its way."""
+    assert len(both(NOT_PLAIN[what])) == len(NOT_PLAIN[what])
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_full_tables_refuse_the_same(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holds, names and the claims of a session have bounds, for the short way too."""
+    monkeypatch.setattr(limits, bound, BOUNDS[bound])
+    results = [outcome.batches[0].results[0] for outcome in both(FOUR)]
+    assert {type(result) for result in results} == {Granted, Refused}
+
+
+def test_a_state_without_room_refuses_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes of a state have a bound, for the short way too."""
+    monkeypatch.setattr(limits, "STATE_BYTES_MAX", 100)
+    results = [outcome.batches[0].results[0] for outcome in both((LEASED,))]
+    assert [result.reason for result in results if isinstance(result, Refused)] == [Reason.OVERLOADED]
+
+
+def test_names_that_are_kept_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many names there were, only the latest few thousand are kept."""
+    monkeypatch.setattr(plain_locks, "_NAMES_KEPT_MAX", 3)
+    machine = LockMachine()
+    for number in range(10):
+        command = msgspec.structs.replace(LEASED, name=f"n{number}", hold_id=HoldId(f"h{number}"))
+        command = msgspec.structs.replace(command, attempt_id=AttemptId(f"h{number}"))
+        machine.apply(Entry(1000, (Batch("n1", (number + 1,), (command,)),)))
+        assert len(plain_of(machine)._above) <= 3
+    assert len(machine.state.holds) == 10
