@@ -203,7 +203,7 @@ class LockMachine:
             PutCell: transactions.put,
             DeleteCells: transactions.delete,
             TransactCells: transactions.transact,
-            ReleaseOf: lambda command: kinds.check(command) or locks.release(command),
+            ReleaseOf: lambda command: kinds.check(command) or plain.release(command),
             RenewOf: lambda command: kinds.check(command) or sessions.renew(command),
             ForceEnd: kinds.force_end,
             ForceCloseSession: sessions.force_close,

@@ -31,14 +31,15 @@ _INTENT: Final = UNIT[intent_of(_EXCLUSIVE)]
 
 _NAMES_KEPT_MAX: Final = 4096
 _KEPT_CHARS_MAX: Final = 64
-"""Names that are known to be valid, with those above them, 13 MB at most: who acquires a name releases it,
-and comes again."""
+"""Names that are kept, 13 MB at most: who acquires a name releases it, and comes again."""
+_Named = tuple[str, tuple[str, ...]]
+"""A valid name, and those above it, the nearest first."""
 
 
 class PlainLocks:
     """The plain commands about locks of one state."""
 
-    __slots__ = ("_above", "_effects", "_holds", "_intents", "_records", "_sessions", "_state", "others")
+    __slots__ = ("_effects", "_holds", "_intents", "_known", "_records", "_sessions", "_state", "others")
 
     def __init__(self, state: State, effects: Effects, locks: Locks) -> None:
         self._state = state
@@ -47,20 +48,20 @@ class PlainLocks:
         """What is not plain is for these."""
         self._holds, self._sessions = state.holds, state.sessions
         self._records, self._intents = state.locks, state.intents
-        self._above: dict[str, tuple[str, ...]] = {}
-        """By name, the names above it. What is kept changes no result."""
+        self._known: dict[str, _Named] = {}
+        """The valid names that came last. What is kept changes no result."""
 
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Do what `Locks.acquire` does."""
         state, holds, records, intents = self._state, self._holds, self._records, self._intents
-        name, hold_id, session_id, ttl_ms = command.name, command.hold_id, command.session_id, command.ttl_ms
+        hold_id, session_id, ttl_ms = command.hold_id, command.session_id, command.ttl_ms
         session = self._sessions.get(session_id) if session_id else None
-        above = self._above.get(name)
-        if above is None:
-            above = self._names_above(name)
+        named = self._known.get(command.name) or self._named(command.name)
+        if named is None:
+            return self.others.acquire(command, key)
+        name, above = named
         if (
-            above is None
-            or name in records
+            name in records
             or (above and not records.keys().isdisjoint(above))
             or command.mode is not _EXCLUSIVE
             or command.scope is not _NODE
@@ -79,7 +80,7 @@ class PlainLocks:
             or state.is_tight
             or state.spaces
             or state.owners
-            or state.principals.quotas
+            or state.principals.asking
             or (
                 session is None or ttl_ms or session.claims_count + len(above) >= limits.SESSION_CLAIMS_MAX
                 if session_id
@@ -88,7 +89,9 @@ class PlainLocks:
         ):
             return self.others.acquire(command, key)
 
-        owner = NO_OWNER if session is None else session.owner
+        owner = NO_OWNER
+        if session is not None:
+            owner, session_id = session.owner, session.session_id  # its own strings, not those of the command
         now_ms, token = state.now_ms, state.next_token
         state.next_token = token + 1
         hold = Hold(
@@ -145,8 +148,6 @@ class PlainLocks:
         hold = self._holds.get(hold_id)
         if (
             hold is None
-            or hold.mode is not _EXCLUSIVE
-            or hold.scope is not _NODE
             or hold.kind is not _LOCK
             or hold.locks
             or hold.permits
@@ -159,16 +160,13 @@ class PlainLocks:
             or state.owners
         ):
             return self.others.release(command)
-        name = hold.name
-        lock, above = records[name], self._above.get(name)
-        if above is None:
-            above = self._names_above(name)
-        if (
-            above is None
-            or lock.held != _OWN
-            or lock.waiting
-            or (above and not records.keys().isdisjoint(above))
-        ):
+        named = self._known.get(hold.name) or self._named(hold.name)
+        if named is None:
+            return self.others.release(command)
+        name, above = named
+        lock = records[name]
+        # If no more than that is held of the name, it is this hold that has it, and as a plain lock.
+        if lock.held != _OWN or lock.waiting or (above and not records.keys().isdisjoint(above)):
             return self.others.release(command)
 
         del self._holds[hold_id]
@@ -213,13 +211,13 @@ class PlainLocks:
             else:
                 del intents[name_above]
 
-    def _names_above(self, name: str) -> tuple[str, ...] | None:
-        """Return the names above a name, or None if no lock can have it."""
+    def _named(self, name: str) -> _Named | None:
+        """Return a name with those above it, None if no lock can have it. Keep it, if it is short."""
         if limits.check_name(name) is not None:
             return None
-        above = tuple([name_above for name_above, _ in claims_of_one(name, _EXCLUSIVE)[1:]])
+        named = name, tuple([above for above, _ in claims_of_one(name, _EXCLUSIVE)[1:]])
         if len(name) <= _KEPT_CHARS_MAX:
-            if len(self._above) >= _NAMES_KEPT_MAX:
-                self._above.clear()
-            self._above[name] = above
-        return above
+            if len(self._known) >= _NAMES_KEPT_MAX:
+                self._known.clear()
+            self._known[name] = named
+        return named

@@ -235,6 +235,7 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     ),
     "namespace ends": (PLAIN, SetNamespace("a", Settings(holds=1)), RELEASE, SetNamespace("a"), PLAIN),
     "quota": (SetQuota("*", Quota(holds=0)), PLAIN, OnBehalf("ann", LEASED), RELEASE),
+    "quota in a session of nobody": (SetQuota("*", Quota(holds=0)), OnBehalf("ann", PLAIN), RELEASE),
     "somebody's": (
         OnBehalf("ann", LEASED),
         OnBehalf("bob", RELEASE),
@@ -294,5 +295,5 @@ def test_names_that_are_kept_are_forgotten_again(monkeypatch: pytest.MonkeyPatch
         command = msgspec.structs.replace(LEASED, name=f"n{number}", hold_id=HoldId(f"h{number}"))
         command = msgspec.structs.replace(command, attempt_id=AttemptId(f"h{number}"))
         machine.apply(Entry(1000, (Batch("n1", (number + 1,), (command,)),)))
-        assert len(plain_of(machine)._above) <= 3
+        assert len(plain_of(machine)._known) <= 3
     assert len(machine.state.holds) == 10
