@@ -15,7 +15,7 @@ from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.limits import TTL_MS_MAX
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from lockstate.results import BatchOutcome, Result
+from lockstate.results import BatchOutcome, NumberedDone, Result
 from lockstate.versions import RULES_NEWEST
 
 COMMANDS_PER_ENTRY: Final = 500
@@ -164,7 +164,9 @@ class Load:
 
 def check_results(name: str, expected: Sequence[type], batches: Iterable[BatchOutcome]) -> None:
     """Raise if a load did something else than it is for: its figures would mean nothing."""
-    found: list[Result] = [result for batch in batches for result in batch.results]
+    found: list[Result] = []
+    for result in [result for batch in batches for result in batch.results]:
+        found += result.results if isinstance(result, NumberedDone) else [result]
     if len(found) != len(expected):
         raise RuntimeError(f"{name}: {len(found)} results of {len(expected)} commands")
     for result, kind in zip(found, expected, strict=True):

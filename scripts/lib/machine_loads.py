@@ -13,18 +13,24 @@ from lockstate.commands import (
     Algorithm,
     Campaign,
     Cancel,
+    CloseSession,
     Command,
     Convert,
     DeleteCells,
     KeepAlive,
+    Numbered,
+    NumberedCommand,
+    OpenSession,
     PutCell,
     Release,
     Renew,
+    ResumeStream,
     TakeRate,
     Tick,
     TransactCells,
     Wanted,
 )
+from lockstate.ids import NO_SESSION, SessionId
 from lockstate.limits import LOCKS_COUNT_MAX, REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
@@ -46,6 +52,7 @@ from scripts.lib.machine_feed import Feed, Load
 FLAT_SESSION: Final = "exclusive, in a session"
 FLAT_LEASE: Final = "exclusive, own lease"
 """The loads that have to meet bars."""
+STREAM: Final = "exclusive, on a stream"
 DEEP_PARTS: Final = 30
 DEEP_CLIENTS: Final = 16
 """Parts of each name of the heaviest request, and how many clients take turns with such."""
@@ -106,6 +113,49 @@ class CellLoad(Load):
     def end(self) -> Iterable[Command]:
         """Delete them."""
         return [DeleteCells(b"app/", is_prefix=True)]
+
+
+class StreamLoad(Load):
+    """Locks of one client, the same again and again, in frames of a stream.
+
+    A frame says that the one before it was answered, and releases what that acquired.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(STREAM, (Granted, Released), lambda _: ())
+        self._session_id = NO_SESSION
+        self._first = 1
+
+    def begin(self, feed: Feed) -> Iterable[Command]:
+        """Open a session with a stream."""
+        self._session_id, self._first = SessionId(feed.new_id()), 1
+        return [OpenSession(self._session_id, TTL_MS_MAX), ResumeStream(self._session_id)]
+
+    def end(self) -> Iterable[Command]:
+        """Close it."""
+        return [CloseSession(self._session_id)]
+
+    def round(self, feed: Feed, commands_count: int) -> tuple[list[bytes], list[type], int]:
+        """Return the entries of a round, each with one frame, their results, and how many cycles they are."""
+        left = cycles = max(commands_count // 2, 1)
+        held: list[Acquire] = []
+        entries: list[bytes] = []
+        expected: list[type] = []
+        while left or held:
+            releases = [Release(acquire.hold_id) for acquire in held]
+            held = [
+                Acquire(f"jobs/{number}", Mode.EXCLUSIVE, *feed.new_hold_ids(), session_id=self._session_id)
+                for number in range(min(self.per_entry // 2, left))
+            ]
+            left -= len(held)
+            entries.append(feed.entry([self._frame((*releases, *held))]))
+            expected += [Released] * len(releases) + [Granted] * len(held)
+        return entries, expected, cycles
+
+    def _frame(self, commands: tuple[NumberedCommand, ...]) -> Numbered:
+        first, self._first = self._first, self._first + len(commands)
+        acked = ((1, first - 1),) if first > 1 else ()
+        return Numbered(len(commands), self._session_id, 1, first, acked, commands)
 
 
 def _key(number: int) -> bytes:
@@ -271,6 +321,7 @@ def all_loads() -> list[Load]:
         Load(FLAT_SESSION, pair, _session_pair),
         Load(FLAT_LEASE, pair, _lease_pair),
         Load("exclusive, name db/x", pair, _path_pair),
+        StreamLoad(),
         Load("shared, 10 at a time", pair, _shared_pair),
         Load("exclusive, with request_id", pair, _request_pair, pause_ms=REQUEST_AGE_MS + 1),
         Load("three locks at once", pair, _several_pair),
