@@ -10,8 +10,7 @@ from lockstate import limits
 from lockstate.claims import claims_of_one
 from lockstate.commands import Acquire, Release
 from lockstate.effects import Effects
-from lockstate.ids import NO_OWNER
-from lockstate.limits import ID_CHARS_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
+from lockstate.limits import ID_CHARS_MAX, OWNER_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.locks import Locks
 from lockstate.modes import UNIT, Mode, Scope, intent_of
 from lockstate.records import NOTHING, Hold, Lock, RequestKey
@@ -54,7 +53,8 @@ class PlainLocks:
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Do what `Locks.acquire` does."""
         state, holds, records, intents = self._state, self._holds, self._records, self._intents
-        hold_id, session_id, ttl_ms = command.hold_id, command.session_id, command.ttl_ms
+        hold_id, attempt_id, owner = command.hold_id, command.attempt_id, command.owner
+        session_id, ttl_ms = command.session_id, command.ttl_ms
         session = self._sessions.get(session_id) if session_id else None
         named = self._known.get(command.name) or self._named(command.name)
         if named is None:
@@ -66,11 +66,11 @@ class PlainLocks:
             or command.mode is not _EXCLUSIVE
             or command.scope is not _NODE
             or command.locks
-            or command.owner
             or command.note
             or command.lock_delay_ms
-            or command.attempt_id != hold_id  # type: ignore[comparison-overlap]
+            or (owner and not (owner.isascii() and owner.isprintable() and len(owner) <= OWNER_BYTES_MAX))
             or not 0 < len(hold_id) <= ID_CHARS_MAX
+            or not 0 < len(attempt_id) <= ID_CHARS_MAX
             or not 0 <= command.wait_ms <= WAIT_MS_MAX
             or hold_id in holds
             or hold_id in state.tickets
@@ -89,9 +89,8 @@ class PlainLocks:
         ):
             return self.others.acquire(command, key)
 
-        owner = NO_OWNER
         if session is not None:
-            owner, session_id = session.owner, session.session_id  # its own strings, not those of the command
+            owner, session_id = owner or session.owner, session.session_id  # its own strings
         now_ms, token = state.now_ms, state.next_token
         state.next_token = token + 1
         hold = Hold(
@@ -106,7 +105,7 @@ class PlainLocks:
             session_id,
             0,
             now_ms,
-            hold_id,  # type: ignore[arg-type] # the attempt has the same, so it is one string
+            hold_id if attempt_id == hold_id else attempt_id,  # type: ignore[comparison-overlap, arg-type]
             key,
             _NODE,
             (),

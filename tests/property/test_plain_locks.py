@@ -58,14 +58,10 @@ class Plain(MachineWithModel):
         hold_id = self._new_hold_id("h")
         session_id, ttl_ms = random_commands.lease(rng)
         wait_ms = rng.choice([0, 0, 300])
+        attempt_id = AttemptId(rng.choice([hold_id, hold_id, "a1"]))
+        owner = rng.choice(random_commands.OWNERS)
         return Acquire(
-            rng.choice(NAMES),
-            Mode.EXCLUSIVE,
-            hold_id,
-            AttemptId(hold_id),
-            session_id,
-            ttl_ms,
-            wait_ms=wait_ms,
+            rng.choice(NAMES), Mode.EXCLUSIVE, hold_id, attempt_id, session_id, ttl_ms, owner, wait_ms
         )
 
     def release(self, rng: Random) -> Any:
@@ -168,7 +164,11 @@ def granted_as(**fields: Any) -> AcquireAs:
 
 NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "owner": asked(PLAIN, owner=OwnerName("ann")),
-    "owner too long": asked(PLAIN, owner=OwnerName("x" * 2000)),
+    "longest owner": asked(LEASED, owner=OwnerName("x" * 256)),
+    "owner too long": asked(PLAIN, owner=OwnerName("x" * 257)),
+    "owner of other letters": asked(PLAIN, owner=OwnerName("é" * 128)),
+    "too many other letters": asked(PLAIN, owner=OwnerName("é" * 129)),
+    "unprintable owner": asked(PLAIN, owner=OwnerName("a\x00")),
     "note": asked(PLAIN, note="n"),
     "delay": asked(PLAIN, lock_delay_ms=50),
     "wrong delay": asked(PLAIN, lock_delay_ms=-1),
@@ -176,6 +176,8 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "concurrent": asked(PLAIN, mode=Mode.CONCURRENT_WRITE),
     "subtree": asked(PLAIN, scope=Scope.SUBTREE),
     "attempt": asked(PLAIN, attempt_id=AttemptId("a1")),
+    "longest attempt": asked(PLAIN, attempt_id=AttemptId("a" * 64)),
+    "long attempt": asked(PLAIN, attempt_id=AttemptId("a" * 65)),
     "no attempt": asked(PLAIN, attempt_id=AttemptId("")),
     "no id": asked(PLAIN, hold_id=HoldId(""), attempt_id=AttemptId("")),
     "long id": asked(PLAIN, hold_id=HoldId("h" * 65), attempt_id=AttemptId("h" * 65)),
