@@ -148,8 +148,6 @@ class PlainLocks:
         if (
             hold is None
             or hold.kind is not _LOCK
-            or hold.locks
-            or hold.permits
             or hold.value
             or hold.changing
             or command.names
@@ -160,7 +158,7 @@ class PlainLocks:
         ):
             return self.others.release(command)
         named = self._known.get(hold.name) or self._named(hold.name)
-        if named is None:
+        if named is None:  # it is of several things
             return self.others.release(command)
         name, above = named
         lock = records[name]

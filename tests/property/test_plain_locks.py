@@ -15,6 +15,8 @@ from lockstate import invariants, limits, plain_locks, records, snapshot
 from lockstate.commands import (
     Acquire,
     AcquireAs,
+    AcquireSeveral,
+    AddLocks,
     Batch,
     Command,
     Convert,
@@ -29,6 +31,7 @@ from lockstate.commands import (
     SetNamespace,
     SetQuota,
     Wanted,
+    WantedPermits,
 )
 from lockstate.commands import NamespaceSettings as Settings
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
@@ -228,6 +231,32 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
         Convert(H, Mode.EXCLUSIVE, HoldId("t1"), AttemptId("a1"), 1000),
         RELEASE,
         Release(HoldId("h2")),
+    ),
+    "to have more": (
+        OTHER,
+        PLAIN,
+        AddLocks(H, (Wanted("a", Mode.EXCLUSIVE),), HoldId("t1"), AttemptId("a1"), 1000),
+        RELEASE,
+        Release(OTHER.hold_id),
+    ),
+    "has more": (PLAIN, AddLocks(H, (Wanted("z", Mode.EXCLUSIVE),), HoldId("t1"), AttemptId("a1")), RELEASE),
+    "has less": (
+        *asked(PLAIN, name="", locks=(Wanted("f", Mode.EXCLUSIVE), Wanted("g/h", Mode.EXCLUSIVE)))[:1],
+        Release(H, names=("f",)),
+        RELEASE,
+    ),
+    "several kinds": (
+        AcquireSeveral(
+            "",
+            Mode.EXCLUSIVE,
+            H,
+            AttemptId(H),
+            S,
+            locks=(Wanted("a/b", Mode.EXCLUSIVE),),
+            permits=(WantedPermits("pool", 1, 3),),
+        ),
+        PLAIN,
+        RELEASE,
     ),
     "to be given up": (PLAIN, Revoke("a/b", "why", 1000), RELEASE),
     "namespace": (
