@@ -233,6 +233,10 @@ def claims_are_counted(state: State) -> None:
         counted = sum([len(claims_of_hold(record)) or 1 for record in owned])
         counted += sum([len(state.permits_in(record)) for record in owned if record.is_of_kinds])
         assert session.claims_count == counted, f"counted {session.claims_count} claims, there are {counted}"
+        if session.by_owner is not None:
+            by_owner = [(owner, one) for owner, held in session.by_owner.items() for one in held]
+            held_by = [(hold.owner, hold_id) for hold_id, hold in session.holds.items()]
+            assert sorted(by_owner) == sorted(held_by), "the holds of a session by owner are others"
 
 
 def queues_are_right(state: State) -> None:

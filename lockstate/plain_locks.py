@@ -30,7 +30,10 @@ _INTENT: Final = UNIT[intent_of(_EXCLUSIVE)]
 
 _NAMES_KEPT_MAX: Final = 4096
 _KEPT_CHARS_MAX: Final = 64
-"""Names that are kept, 13 MB at most: who acquires a name releases it, and comes again."""
+"""Names that are kept, 13 MB at most: who acquires a name releases it, and comes again. Longer ones are not
+plain: they would have to be taken apart each time."""
+_CLAIMS_MAX: Final = _KEPT_CHARS_MAX // 2
+"""What a lock with such a name claims, itself and all above it, at most."""
 _Named = tuple[str, tuple[str, ...]]
 """A valid name, and those above it, the nearest first."""
 
@@ -53,16 +56,11 @@ class PlainLocks:
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Do what `Locks.acquire` does."""
         state, holds, records, intents = self._state, self._holds, self._records, self._intents
-        hold_id, attempt_id, owner = command.hold_id, command.attempt_id, command.owner
-        session_id, ttl_ms = command.session_id, command.ttl_ms
+        name, hold_id, attempt_id = command.name, command.hold_id, command.attempt_id
+        owner, session_id, ttl_ms = command.owner, command.session_id, command.ttl_ms
         session = self._sessions.get(session_id) if session_id else None
-        named = self._known.get(command.name) or self._named(command.name)
-        if named is None:
-            return self.others.acquire(command, key)
-        name, above = named
         if (
             name in records
-            or (above and not records.keys().isdisjoint(above))
             or command.mode is not _EXCLUSIVE
             or command.scope is not _NODE
             or command.locks
@@ -82,11 +80,17 @@ class PlainLocks:
             or state.owners
             or state.principals.asking
             or (
-                session is None or ttl_ms or session.claims_count + len(above) >= limits.SESSION_CLAIMS_MAX
+                session is None or ttl_ms or session.claims_count > limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
                 if session_id
                 else not TTL_MS_MIN <= ttl_ms <= TTL_MS_MAX
             )
         ):
+            return self.others.acquire(command, key)
+        named = self._known.get(name) or self._named(name)
+        if named is None:
+            return self.others.acquire(command, key)
+        name, above = named
+        if above and not records.keys().isdisjoint(above):
             return self.others.acquire(command, key)
 
         if session is not None:
@@ -149,7 +153,6 @@ class PlainLocks:
             hold is None
             or hold.kind is not _LOCK
             or hold.value
-            or hold.changing
             or command.names
             or state.extras.rows
             or state.pleas
@@ -158,11 +161,12 @@ class PlainLocks:
         ):
             return self.others.release(command)
         named = self._known.get(hold.name) or self._named(hold.name)
-        if named is None:  # it is of several things
+        if named is None:  # of several things, among others
             return self.others.release(command)
         name, above = named
         lock = records[name]
-        # If no more than that is held of the name, it is this hold that has it, and as a plain lock.
+        # If no more than that is held of the name, it is this hold that has it, and as a plain lock. While it
+        # waits for another mode it is waited for there; while it waits for more, it has an `Extra`.
         if lock.held != _OWN or lock.waiting or (above and not records.keys().isdisjoint(above)):
             return self.others.release(command)
 
@@ -209,12 +213,11 @@ class PlainLocks:
                 del intents[name_above]
 
     def _named(self, name: str) -> _Named | None:
-        """Return a name with those above it, None if no lock can have it. Keep it, if it is short."""
-        if limits.check_name(name) is not None:
+        """Return a name, with those above it, and keep it; None if that is not worth while, or not a name."""
+        if len(name) > _KEPT_CHARS_MAX or not name.isascii() or limits.check_name(name) is not None:
             return None
-        named = name, tuple([above for above, _ in claims_of_one(name, _EXCLUSIVE)[1:]])
-        if len(name) <= _KEPT_CHARS_MAX:
-            if len(self._known) >= _NAMES_KEPT_MAX:
-                self._known.clear()
-            self._known[name] = named
+        if len(self._known) >= _NAMES_KEPT_MAX:
+            self._known.clear()
+        above = tuple([name_above for name_above, _ in claims_of_one(name, _EXCLUSIVE)[1:]])
+        self._known[name] = named = name, above
         return named

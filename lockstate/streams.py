@@ -93,7 +93,7 @@ class Streams:
         for first, last in ranges:
             # Mostly it is all up to some number, of which only the latest are still kept.
             begin, end = max(first, next(iter(kept), first)), min(last, stream.last)
-            if end - begin < 2 * len(kept):
+            if end - begin < len(kept):
                 seen = [
                     number
                     for number in range(begin, end + 1)

@@ -42,9 +42,9 @@ BOUNDS_MS: Final = (3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 
 """From one round trip to a quarter of an hour, for waits and holds alike: the two are compared."""
 _BOUNDS_S: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf")
 
-_NAMES_KEPT_MAX: Final = 4096
+NAMES_KEPT_MAX: Final = 4096
 _KEPT_CHARS_MAX: Final = 64
-"""Names of locks whose series need not be looked for: half a megabyte."""
+"""Names of locks whose series need not be looked for, two megabytes at most."""
 
 _LOCK: Final = HoldKind.LOCK
 _ELECTED: Final = EventKind.ELECTED
@@ -218,7 +218,7 @@ class Contention:
         path = name.partition("/")[0]
         series = self._series[kind].get(path) or self._find(kind, path)
         if kind is _LOCK and len(name) <= _KEPT_CHARS_MAX:
-            if len(self._of_locks) >= _NAMES_KEPT_MAX:
+            if len(self._of_locks) >= NAMES_KEPT_MAX:
                 self._of_locks.clear()
             self._of_locks[name] = series
         return series

@@ -22,6 +22,7 @@ from lockstate.commands import (
     OnBehalf,
     OpenSession,
     Release,
+    ReleaseOf,
     ResumeStream,
 )
 from lockstate.ids import NO_SESSION, HoldId
@@ -61,7 +62,7 @@ def without_short_ways() -> LockMachine:
     """Return a machine to which no command is plain."""
     machine = LockMachine()
     others = plain_of(machine).others
-    machine._acts |= {Acquire: others.acquire, Release: others.release}
+    machine._acts |= {Acquire: others.acquire, Release: others.release, ReleaseOf: others.release}
     return machine
 
 

@@ -15,6 +15,7 @@ from lockstate import invariants, limits, plain_locks, records, snapshot
 from lockstate.commands import (
     Acquire,
     AcquireAs,
+    AcquireIf,
     AcquireSeveral,
     AddLocks,
     Batch,
@@ -22,6 +23,7 @@ from lockstate.commands import (
     Convert,
     Entry,
     ForceRelease,
+    IfHeld,
     Numbered,
     OnBehalf,
     OpenSession,
@@ -46,8 +48,8 @@ from tests.property.machine_with_model import MachineWithModel, plain_of, withou
 SEEDS: Final = range(40)
 STEPS: Final = 80
 LONG: Final = "k" * 70
-NAMES: Final = ["e", "f", "a", "a/b", "a/b/c", "a/b/d", "a/d", "h/i", "h/i/j", "h/é", LONG, f"h/{LONG}"]
-"""Some below others, and some that are too long to be kept."""
+NAMES: Final = [*"efgmnopqrs", "a", "a/b", "a/b/c", "a/b/d", "a/d", "h/i", "h/i/j", "t/u", "h/é", LONG]
+"""Some below others, and two that are not plain."""
 
 
 # -- histories ----------------------------------------------------------------------------------------------
@@ -207,6 +209,11 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "empty part": asked(PLAIN, name="a//b"),
     "dot": asked(PLAIN, name="a/."),
     "unprintable": asked(PLAIN, name="a\x00"),
+    "other letters": asked(PLAIN, name="é" * 256),
+    "too many other letters in a name": asked(PLAIN, name="é" * 257),
+    "too many other letters below": asked(PLAIN, name="a/" + "é" * 256),
+    "kept name": asked(PLAIN, name="k" * 64),
+    "name that is not kept": asked(PLAIN, name="k" * 65),
     "long name": asked(PLAIN, name="x" * 513),
     "longest name": asked(PLAIN, name="x" * 512),
     "name and locks": asked(PLAIN, locks=(Wanted("f", Mode.EXCLUSIVE),)),
@@ -221,6 +228,12 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "value": (granted_as(value="v"), RELEASE),
     "secret": (granted_as(value="v", is_secret=True), RELEASE),
     "endless": (granted_as(ttl_ms=0, is_endless=True), RELEASE),
+    "counted": (
+        PLAIN,
+        AcquireIf(**msgspec.structs.asdict(PLAIN) | {"hold_id": HoldId("h2")}, if_held=IfHeld.COUNT),
+        RELEASE,
+        RELEASE,
+    ),
     "again": (PLAIN, msgspec.structs.replace(PLAIN, hold_id=HoldId("h2")), RELEASE, Release(HoldId("h2"))),
     "other names": (PLAIN, Release(H, names=("a/b",)), Release(H, names=("x",))),
     "not held": (Release(HoldId("h9")),),
@@ -264,6 +277,7 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
         PLAIN,
         *asked(PLAIN, hold_id=HoldId("h2"), name="a/c"),
     ),
+    "namespace begins": (PLAIN, SetNamespace("a", Settings(holds=1)), RELEASE, PLAIN, RELEASE),
     "namespace ends": (PLAIN, SetNamespace("a", Settings(holds=1)), RELEASE, SetNamespace("a"), PLAIN),
     "quota": (SetQuota("*", Quota(holds=0)), PLAIN, OnBehalf("ann", LEASED), RELEASE),
     "quota in a session of nobody": (SetQuota("*", Quota(holds=0)), OnBehalf("ann", PLAIN), RELEASE),
@@ -316,6 +330,66 @@ def test_a_state_without_room_refuses_the_same(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(limits, "STATE_BYTES_MAX", 100)
     results = [outcome.batches[0].results[0] for outcome in both((LEASED,))]
     assert [result.reason for result in results if isinstance(result, Refused)] == [Reason.OVERLOADED]
+
+
+@pytest.mark.parametrize("of", [PLAIN, LEASED])
+def test_what_is_overdue_has_no_time_left(of: Acquire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that should have ended, and has not yet, for too much ends at once: never less than 0 ms."""
+    monkeypatch.setattr(limits, "EXPIRIES_PER_ENTRY_MAX", 1)
+    first, second = OpenSession(SessionId("s0"), 100), OpenSession(S, 100)
+    short, long = LockMachine(), without_short_ways()
+    for machine in (short, long):
+        machine.state.rules = RULES_NEWEST
+        machine.apply(Entry(1000, (Batch("n1", (1, 2), (first, second)),)))
+        (result,) = machine.apply(Entry(5000, (Batch("n1", (3,), (of,)),))).batches[0].results
+        assert isinstance(result, Granted)
+        assert result.expires_in_ms == of.ttl_ms
+
+
+def test_a_session_with_many_holds_forgets_what_is_released() -> None:
+    """Else it would have a hold that has ended when it asks for the same again, beside who has it since."""
+    other = SessionId("s2")
+    shared = msgspec.structs.replace(PLAIN, name="x", mode=Mode.SHARED)
+    asks = [
+        msgspec.structs.replace(of, hold_id=HoldId(f"h{number}"), session_id=session_id, name=name)
+        for number, (of, session_id, name) in enumerate(
+            [(shared, S, "x"), (shared, S, "x"), (PLAIN, S, "e"), (PLAIN, other, "e"), (PLAIN, S, "e")]
+        )
+    ]
+    with patch.object(records, "_SEARCHED_MAX", 0):
+        outcomes = both((*asks[:3], Release(HoldId("h2")), *asks[3:]))
+    assert isinstance(outcomes[-1].batches[0].results[0], Refused)
+
+
+def test_refusals_take_no_name_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is refused for anything else costs little, however many parts the name has."""
+    monkeypatch.setattr(plain_locks, "claims_of_one", None)
+    gone = msgspec.structs.replace(PLAIN, name="/".join(["a"] * 32), session_id=SessionId("gone"))
+    short = LockMachine()
+    (result,) = short.apply(Entry(1000, (Batch("n1", (1,), (gone,)),))).batches[0].results
+    assert isinstance(result, Refused)
+    assert result.reason is Reason.SESSION_EXPIRED
+
+
+def test_what_is_kept_is_the_session_and_the_name_that_came_first() -> None:
+    """Of what a command brings, nothing that is there already is kept a second time."""
+    machine = LockMachine()
+    for seq, command in enumerate((BEGIN[0], PLAIN, RELEASE, PLAIN), 1):
+        copied = msgspec.msgpack.decode(msgspec.msgpack.encode(command), type=type(command))
+        machine.apply(Entry(1000, (Batch("n1", (seq,), (copied,)),)))
+    (hold,) = machine.state.holds.values()
+    assert hold.session_id is machine.state.sessions[S].session_id
+    assert hold.name is next(iter(plain_of(machine)._known))
+    assert hold.attempt_id is hold.hold_id  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize(("name", "is_kept"), [("k" * 64, True), ("k" * 65, False), ("é", False)])
+def test_only_short_names_are_kept(name: str, *, is_kept: bool) -> None:
+    """What is kept is bounded by its bytes, too."""
+    machine = LockMachine()
+    machine.apply(Entry(1000, (Batch("n1", (1,), (msgspec.structs.replace(LEASED, name=name),)),)))
+    assert len(machine.state.holds) == 1
+    assert bool(plain_of(machine)._known) == is_kept
 
 
 def test_names_that_are_kept_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:

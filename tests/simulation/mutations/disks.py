@@ -150,6 +150,7 @@ DISKS: Final = (
         found_by=("node-ends", "damage-unnoticed", "promise-kept"),
         apply=replaced(cluster.storage.recovery, "decode_block", _decode_block_unchecked),
         surroundings=_POWER,
+        seeds_max=40,
     ),
     Mutation(
         name="lost-disk-let-in",

@@ -145,6 +145,10 @@ def _miscounted_claims(state: State) -> None:
     state.sessions[SessionId("s1")].claims_count += 1
 
 
+def _held_by_another(state: State) -> None:
+    state.sessions[SessionId("s1")].by_owner = {}
+
+
 def _empty_queue(state: State) -> None:
     queues = state.locks["a"].queues
     assert queues is not None
@@ -234,6 +238,7 @@ BREAKS: list[tuple[Callable[[State], None], str]] = [
     (_intent_of_nobody, "z: nothing is below"),
     (_miscounted_names, "counted 7 names, 8 are active"),
     (_miscounted_claims, "counted 3 claims, there are 2"),
+    (_held_by_another, "by owner are others"),
     (_empty_queue, "an empty queue"),
     (_disorderly_queue, "out of order"),
     (_nobody_below, "nobody waits at d"),

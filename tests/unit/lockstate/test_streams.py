@@ -19,6 +19,7 @@ from lockstate.commands import (
     Renew,
     ResumeStream,
     TransactCells,
+    Wanted,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, SessionId
 from lockstate.ledger import NO_ROOM
@@ -242,6 +243,27 @@ def test_acknowledging_forgets_what_was_seen_and_nothing_else(driver: StreamDriv
     driver.done(9, acked=((1, 1),))
     assert kept_numbers(driver) == []
     assert driver.machine.is_sound
+
+
+def test_acknowledging_stays_within_its_ranges(driver: StreamDriver) -> None:
+    """Also if few outcomes are kept, with long gaps between them."""
+    driver.done(1, *(lock(f"b{number}", f"h{number}") for number in range(1, 61)))
+    driver.done(61, acked=((2, 29), (31, 59)))
+    assert kept_numbers(driver) == [1, 30, 60]
+    driver.done(61, acked=((20, 40),))
+    assert kept_numbers(driver) == [1, 60]
+    driver.done(61, acked=((2, 59), (61, 90)))
+    assert kept_numbers(driver) == [1, 60]
+
+
+def test_every_outcome_counts_as_long_as_it_is(driver: StreamDriver) -> None:
+    """A release that leaves a part is longer than one of a whole hold."""
+    wanted = (Wanted("a", Mode.EXCLUSIVE), Wanted("b", Mode.EXCLUSIVE))
+    several = msgspec.structs.replace(lock("", "h1"), locks=wanted)
+    driver.done(1, several, Release(HoldId("h1"), names=("a",)), Release(HoldId("h1")), Renew(HoldId("h1")))
+    kept = [kept for *_, kept in driver.machine.state.streams.dump_kept()]
+    assert [one.size_bytes for one in kept] == [len(msgspec.msgpack.encode(one.result)) for one in kept]
+    assert kept[1].size_bytes > kept[2].size_bytes
 
 
 def kept_numbers(driver: StreamDriver) -> list[int]:

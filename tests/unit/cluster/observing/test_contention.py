@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.observing.contention import OTHER, Contention
+from cluster.observing.contention import NAMES_KEPT_MAX, OTHER, Contention
 from cluster.observing.metrics import Metrics
 from lockstate import snapshot
 from lockstate.commands import (
@@ -418,6 +418,18 @@ def test_queue_lengths_are_those_of_the_state(seed: int) -> None:
             contention.restart(machine)
             assert queue_lengths(contention) == queues_of(machine)
     assert entries_with_waiters > 10
+
+
+def test_only_some_names_are_kept() -> None:
+    """However many names there were, a few thousand short ones are known, and all are counted."""
+    driver = Counted()
+    for number in range(NAMES_KEPT_MAX + 10):
+        driver.run(Acquire(f"a/{number}", Mode.EXCLUSIVE, HoldId(f"h{number}"), AttemptId("a"), ttl_ms=5000))
+    assert 0 < len(driver.contention._of_locks) <= NAMES_KEPT_MAX
+    long = "a/" + "k" * 70
+    driver.run(Acquire(long, Mode.EXCLUSIVE, HoldId("h"), AttemptId("a"), ttl_ms=5000))
+    assert long not in driver.contention._of_locks
+    assert driver.value("grants_total", "a") == NAMES_KEPT_MAX + 11
 
 
 def test_grants_and_ends_balance() -> None:
