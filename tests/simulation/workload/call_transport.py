@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from cluster.errors import NoLeader, OutcomeUnknown
+from cluster.errors import NoLeader, OutcomeUnknown, Overloaded
 from cluster.node import Node
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.turns import Kind
@@ -110,7 +110,7 @@ class CallTransport:
             self._look_at_time(process, asked, number, began_us)
             if not task.cancelled() and not process.loop.is_dead:
                 error = task.exception()
-                self._take_turn(process, asked.kind, number, error)
+                self._take_turn(process, asked, number, began_us, error)
                 self._count_outcome(asked, began_us, error)
                 if asked.kind == "wait" and isinstance(error, OutcomeUnknown) and asked.waits_for:
                     self._told.failed(asked.node_id, asked.waits_for, process.loop.now_us)
@@ -142,13 +142,16 @@ class CallTransport:
             self._total += 1
             self._unknown += isinstance(error, NoLeader | OutcomeUnknown)
 
-    def _take_turn(self, process: Process, kind: Kind, number: int, error: BaseException | None) -> None:
+    def _take_turn(
+        self, process: Process, asked: PendingCall, number: int, began_us: int, error: BaseException | None
+    ) -> None:
         """Tell whether a call came into effect. `number` says when it began."""
         now_us = process.loop.now_us
+        is_over = now_us - began_us >= int(asked.allowed_s * 1_000_000)
         if error is None:
-            self._turns.answered(process.name, number, kind, now_us)
-        elif isinstance(error, NoLeader | OutcomeUnknown):
-            self._turns.failed(process.name, number, kind, now_us)
+            self._turns.answered(process.name, number, asked.kind, now_us)
+        elif isinstance(error, NoLeader | OutcomeUnknown) or (isinstance(error, Overloaded) and is_over):
+            self._turns.failed(process.name, number, asked.kind, now_us)
 
     def _answer(
         self, asked: PendingCall, at_us: int, *, result: Any = None, error: BaseException | None = None
