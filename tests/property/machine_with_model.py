@@ -17,6 +17,7 @@ from lockstate.commands import (
     Change,
     Command,
     Entry,
+    ForceEnd,
     Numbered,
     OfSomebody,
     OnBehalf,
@@ -61,8 +62,12 @@ def plain_of(machine: LockMachine) -> PlainLocks:
 def without_short_ways() -> LockMachine:
     """Return a machine to which no command is plain."""
     machine = LockMachine()
-    others = plain_of(machine).others
-    machine._acts |= {Acquire: others.acquire, Release: others.release, ReleaseOf: others.release}
+    others, kinds = plain_of(machine).others, machine._acts[ForceEnd].__self__  # type: ignore[attr-defined]
+    machine._acts |= {
+        Acquire: others.acquire,
+        Release: others.release,
+        ReleaseOf: lambda command: kinds.check(command) or others.release(command),
+    }
     return machine
 
 
