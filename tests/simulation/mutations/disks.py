@@ -155,11 +155,12 @@ DISKS: Final = (
     Mutation(
         name="lost-disk-let-in",
         sentence="A node that lost its disk is let in again under its name (H18).",
-        found_by=("promise-kept", "term-on-disk", "leader-completeness", "committed-by-majority"),
+        found_by=("promise-kept", "term-on-disk", "leader-completeness", "committed-by-majority", "liveness"),
         apply=replaced(View, "disks", _no_disk_is_known),
         surroundings=Surroundings(
             rates={"lost-disk": 8.0, "isolate": 8.0, "transfer": 4.0, "kill": 3.0}, fault_s=(1.0, 8.0)
         ),
+        seeds_max=60,
     ),
     Mutation(
         name="damage-cut-silently",
