@@ -153,9 +153,10 @@ class PlainLocks:
             hold is None
             or hold.kind is not _LOCK
             or hold.value
+            or hold.changing
             or command.names
-            or state.extras.rows
-            or state.pleas
+            or hold_id in state.extras.rows
+            or hold_id in state.pleas
             or state.spaces
             or state.owners
         ):
@@ -165,8 +166,7 @@ class PlainLocks:
             return self.others.release(command)
         name, above = named
         lock = records[name]
-        # If no more than that is held of the name, it is this hold that has it, and as a plain lock. While it
-        # waits for another mode it is waited for there; while it waits for more, it has an `Extra`.
+        # If no more than that is held of the name, it is this hold that has it, and as a plain lock.
         if lock.held != _OWN or lock.waiting or (above and not records.keys().isdisjoint(above)):
             return self.others.release(command)
 
