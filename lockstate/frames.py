@@ -129,7 +129,7 @@ class Frames:
             kind = command.__class__
             if is_owned and kind is not EndWait:
                 result = self._apply_owned(command, (session_id, number))
-            elif kind is Release:
+            elif kind is Release:  # half of what streams ask for: it need not be looked up
                 result = release(command)
             elif kind in _WAITING:
                 result = acts[kind](command, (session_id, number))

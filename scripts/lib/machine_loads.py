@@ -115,7 +115,7 @@ class CellLoad(Load):
         return [DeleteCells(b"app/", is_prefix=True)]
 
 
-class StreamLoad(Load):
+class FrameLoad(Load):
     """Locks of one client, the same again and again, in frames of a stream.
 
     A frame says that the one before it was answered, and releases what that acquired.
@@ -321,7 +321,7 @@ def all_loads() -> list[Load]:
         Load(FLAT_SESSION, pair, _session_pair),
         Load(FLAT_LEASE, pair, _lease_pair),
         Load("exclusive, name db/x", pair, _path_pair),
-        StreamLoad(),
+        FrameLoad(),
         Load("shared, 10 at a time", pair, _shared_pair),
         Load("exclusive, with request_id", pair, _request_pair, pause_ms=REQUEST_AGE_MS + 1),
         Load("three locks at once", pair, _several_pair),
