@@ -163,6 +163,7 @@ class Group:
         self.peering = peering
         peering.clocks = self.clocks
         peering.is_alive = links.is_alive
+        self.replica.engine.do_others_write = peering.do_others_write
         peering.divergence = self.divergence
         period_ms = min(self._config.heartbeat_ms / _TICKS_PER_HEARTBEAT, _TICK_MS_MAX)
         self.loop = Loop(
@@ -487,6 +488,10 @@ class Group:
     def sync_ms(self) -> int:
         """Return how long syncs take here."""
         return self.disk.sync_ms(self._loop.time())
+
+    def is_writing_snapshot(self) -> bool:
+        """Whether this node writes a snapshot."""
+        return self.replica.is_writing_snapshot
 
     def failed(self) -> None:
         """End what clients wait for: this node stops."""

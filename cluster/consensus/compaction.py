@@ -1,5 +1,10 @@
 """When the log is written into a snapshot, what follows from a failure, and how much room the log has left.
 
+The nodes of a cluster have nearly the same log, and would all write at the same moment. A large state takes
+each of them seconds of a processor and hundreds of megabytes of a disk, and what a majority has to do waits
+for that. So the first of them writes a little sooner and the last one a little later than the others, and who
+is told that another one writes waits for it, but not for long.
+
 Pure: time and sizes come from outside, and nothing is done here. The library would try again in the next tick
 after a failure, 500 forks a minute on a disk that has no room for a snapshot; here it waits, from 1 s up to a
 minute. Meanwhile nothing of the log goes. So that it fills neither memory nor disk, a leader takes less and
@@ -8,6 +13,7 @@ less: first nothing that needs room any more, and at the end nothing at all.
 
 import enum
 import logging
+from collections.abc import Callable
 from typing import Final
 
 LOG_BYTES_MAX: Final = 128 << 20
@@ -24,6 +30,11 @@ a time loads no node, which can well afford the snapshot; and the longest starts
 once, on processors that their clients keep busy."""
 COMPACT_SECONDS: Final = 600
 """The time, in seconds, after which a log that changed is compacted: a quiet node restarts quickly, too."""
+SPREAD: Final = 1 / 3
+"""The part of a log's length, in bytes and in seconds, by which the last node writes later than the first.
+
+The length is what is said of it above in the middle of them, and for who is alone. Nobody waits for others
+that write when its log is longer than that by more than this part."""
 RETRY_SECONDS_MIN: Final = 1.0
 RETRY_SECONDS_MAX: Final = 60.0
 """The pause, in seconds, behind a failed snapshot: the shortest, which doubles with each failure, and the
@@ -49,16 +60,31 @@ class LogRoom(enum.IntEnum):
 class Compaction:
     """The snapshots of one node, as far as its log is concerned. Times are seconds of one monotonic clock."""
 
-    def __init__(self, entries_max: int, snapshot_index: int, now_s: float) -> None:
-        """`entries_max` come between two snapshots; the newest one contains all up to `snapshot_index`."""
+    def __init__(
+        self,
+        entries_max: int,
+        snapshot_index: int,
+        now_s: float,
+        do_others_write: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`entries_max` come between two snapshots; the newest one contains all up to `snapshot_index`.
+
+        `do_others_write` tells whether any other node of the cluster is known to write one.
+        """
         self._entries_max = entries_max
+        self._do_others_write = do_others_write
         self._snapshot_index = snapshot_index
         self._snapshot_s = now_s
         self._is_forced = False
+        self._share = 1.0
         self._replayed_bytes = self._bytes_at_begin = self._snapshot_bytes = 0
         self._retry_s = now_s
         self._failures = 0
         self._failing_since_s: float | None = None
+
+    def take_turn(self, place: int, count: int) -> None:
+        """Record that this node has a place, from 0 on, among the `count` nodes that have this log."""
+        self._share = 1 + SPREAD * (place / (count - 1) - 0.5) if count > 1 else 1.0
 
     def force(self) -> None:
         """Let a snapshot be due whatever the length of the log, if anything has changed."""
@@ -73,20 +99,27 @@ class Compaction:
         self._bytes_at_begin = self._replayed_bytes
 
     def is_due(self, applied_index: int, log_bytes: int, now_s: float) -> bool:
-        """Whether a snapshot is to be begun now. There is none under way."""
+        """Whether a snapshot is to be begun now. There is none under way here."""
         if now_s < self._retry_s:
             return False
         is_wanted = (
             self._is_forced
             or applied_index - self._snapshot_index >= self._entries_max
-            or self._replayed_bytes > max(REPLAYED_BYTES, self._snapshot_bytes)
-            or log_bytes > LOG_BYTES_MAX
-            or now_s - self._snapshot_s > COMPACT_SECONDS
+            or self._is_long(log_bytes, now_s)
         )
         if is_wanted and applied_index <= self._snapshot_index:
             self._snapshot_s, self._is_forced = now_s, False
             return False
         return is_wanted
+
+    def _is_long(self, log_bytes: int, now_s: float) -> bool:
+        """Whether the log is long by its bytes or by its age, and nobody is to be waited for."""
+        length = max(
+            self._replayed_bytes / max(REPLAYED_BYTES, self._snapshot_bytes),
+            log_bytes / LOG_BYTES_MAX,
+            (now_s - self._snapshot_s) / COMPACT_SECONDS,
+        )
+        return length > self._share and (length > 1 + SPREAD or not self._do_others_write())
 
     def written(self, index: int, size_bytes: int, now_s: float) -> None:
         """Record that the snapshot that was begun is in place: it has all up to `index`."""

@@ -99,6 +99,7 @@ class Engine:
     ) -> None:
         """`room_bytes` tells how much bulk data may be added to the connection with a peer."""
         self.journal = journal
+        self._node_id = config.node_id
         self._room_bytes = room_bytes
         self._retained = config.compact_entries // RETAINED_DIVISOR
         self.sent: list[tuple[str, Message]] = []
@@ -111,6 +112,7 @@ class Engine:
         self.has_proposal = False
         self.in_flight_max = IN_FLIGHT_MAX
         self.may_wait: Callable[[], bool] = lambda: False
+        self.do_others_write: Callable[[], bool] = lambda: False
         # What the library knows: told by it at the end of each call.
         self.term = 0
         self.is_leader = self.is_candidate = self.is_takeover_asked = False
@@ -119,7 +121,12 @@ class Engine:
         self.library = Library(self, config.node_id, config)
         self.now_s: Final = self.library.now_s
         """The clock by which everything here goes: monotonic, in seconds."""
-        self._compaction = Compaction(config.compact_entries, applied_index, self.now_s())
+        self._compaction = Compaction(
+            config.compact_entries,
+            applied_index,
+            self.now_s(),
+            lambda: self.do_others_write(),  # noqa: PLW0108 - it is set later
+        )
         self._begin_behind(applied_index)
 
     def use_snapshots(self, snapshots: Snapshots) -> None:
@@ -157,6 +164,8 @@ class Engine:
     def set_members(self, voters: Collection[str], learners: Collection[str]) -> None:
         """Count `voters` (this node's id left out) for majorities; send the log to `learners` besides."""
         self.library.set_members(voters, learners, self.now_s())
+        others = {*voters, *learners}
+        self._compaction.take_turn(sum(other < self._node_id for other in others), len(others) + 1)
 
     @staticmethod
     def members_in(command: bytes) -> bytes | None:

@@ -258,6 +258,11 @@ class Replica:
             self.engine.append(entry)
         return self._finish(ready)
 
+    @property
+    def is_writing_snapshot(self) -> bool:
+        """Whether a child is writing the state."""
+        return self._transfer.is_writing
+
     def write_snapshot(self, due: SnapshotDue, encode_state: Callable[[], bytes]) -> None:
         """Begin to write the state, in a forked child that calls `encode_state`. See Ready.snapshot."""
         self._transfer.begin_write(due, encode_state)

@@ -66,7 +66,8 @@ class SnapshotTransfer:
         """Is in place, on the disk; the log does not begin behind it yet."""
         self._unreadable: SnapshotId | None = None
         self._received: Snapshot | None = None
-        self._is_writing = False
+        self.is_writing = False
+        """Whether a child of this node writes a snapshot."""
 
     @property
     def is_checking(self) -> bool:
@@ -126,7 +127,7 @@ class SnapshotTransfer:
 
     def begin_write(self, due: SnapshotDue, encode_state: Callable[[], bytes]) -> None:
         """Begin to write the state as it is now, which contains everything up to `due.last`."""
-        self._writing, self._is_writing = due.last, True
+        self._writing, self.is_writing = due.last, True
         self._store.begin_write(due.last, due.previous, due.members, encode_state, due.log_digest)
 
     # -- what the engine asks (engine.Snapshots) ------------------------------------------------------------
@@ -144,10 +145,10 @@ class SnapshotTransfer:
             self._go_on_placing()
             # A snapshot of this node would be older, and take the place of that one.
             return "running", 0
-        if not self._is_writing:
+        if not self.is_writing:
             return "idle", 0
         outcome, index = self._store.poll(), self._writing[1] if self._writing else 0
-        self._is_writing = outcome == "running"
+        self.is_writing = outcome == "running"
         if outcome == "done":
             self._last = self._writing
             logger.info("event=snapshot-written index=%d", index)

@@ -60,6 +60,8 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     """How much memory for the state the node can bear; 0 if it does not say."""
     sync_ms: int = 0
     """How long its syncs take."""
+    is_writing: bool = False
+    """Whether it writes a snapshot."""
 
 
 RUN_ID_BYTES: Final = 8
@@ -99,6 +101,9 @@ class PeeringHost(Protocol):
 
     def sync_ms(self) -> int:
         """Return how long syncs take on this node's disk."""
+
+    def is_writing_snapshot(self) -> bool:
+        """Whether this node writes a snapshot."""
 
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached."""
@@ -427,7 +432,12 @@ class Peering:
             self.divergence.claims() if self.divergence is not None else None,
             self._host.state_bytes_max(),
             self._host.sync_ms(),
+            self._host.is_writing_snapshot(),
         )
+
+    def do_others_write(self) -> bool:
+        """Whether any peer has said that it writes a snapshot."""
+        return any(ping.is_writing for ping in self.pings.values())
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Decode a frame and hand it on. Raises msgspec.DecodeError, PeerFault."""

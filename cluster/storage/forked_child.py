@@ -11,9 +11,11 @@ import gc
 import logging
 import os
 import signal
+import time
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Literal, NoReturn
 
 from cluster.errors import StateDamaged
@@ -31,9 +33,14 @@ ERRNO_MAX: Final = 200
 EXIT_DAMAGED: Final = 203
 """The exit code of a child that found the state of its parent damaged."""
 NICENESS: Final = 10
-"""The nice value of a child: it gets the processor time that the node leaves."""
+"""The nice value of a child: it gets the processor time that nodes leave."""
+GROUP_TRIES: Final = 20
+"""How often a child tries to give its nice value to its session."""
+GROUP_PAUSE_S: Final = 0.1
+"""The pause between two tries, in seconds."""
 
 _PR_SET_PDEATHSIG: Final = 1
+_AUTOGROUP: Final = Path("/proc/self/autogroup")
 _libc = ctypes.CDLL(None)  # loaded here: a forked child of a process with threads must not load libraries
 
 
@@ -158,3 +165,22 @@ def _detach(parent_pid: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.nice(NICENESS)
+    _leave_session()
+
+
+def _leave_session() -> None:
+    """Let the nice value count against all programs, where the kernel groups them by session.
+
+    With autogroups (Linux, sched(7)) sessions share the processors evenly, and a nice value counts
+    within its session only: this child would take as much from other nodes on this machine as they have.
+    """
+    os.setsid()
+    for _ in range(GROUP_TRIES):
+        try:
+            _AUTOGROUP.write_text(str(NICENESS))
+        except BlockingIOError:  # the kernel takes one such change in 100 ms, of all users but root
+            time.sleep(GROUP_PAUSE_S)
+        except OSError:  # no such groups here, or no right to change them
+            return
+        else:
+            return

@@ -11,13 +11,16 @@ import pytest
 from cluster import rare_proposals
 from cluster.commands.forwarded import Forwarded
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
+from cluster.consensus import compaction
 from cluster.consensus.compaction import LogRoom
 from cluster.consensus.messages import NewerTerm
 from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown, WaitCutOff
 from cluster.peers import objections
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
+from cluster.peers.peering import Ping
 from cluster.storage.data_directory import DataDir
+from cluster.storage.snapshot_store import SNAPSHOT_NAME
 from lockstate import codec, limits, snapshot
 from lockstate.commands import (
     Acquire,
@@ -603,6 +606,31 @@ async def test_a_snapshot_of_the_disk_is_decoded(tmp_path: Path) -> None:
         node.group.restore(snapshot.encode(machine))
         assert node.group.machine.lock("a").state == "held"
         assert node.group.encode_state() == snapshot.encode(machine)
+
+
+async def test_nodes_that_write_tell_and_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has heard that a peer writes a snapshot waits until it has, and tells when it writes itself."""
+    monkeypatch.setattr(compaction, "REPLAYED_BYTES", 3 * compaction.ENTRY_BYTES)
+    async with following(tmp_path) as node:
+        group, peering = node.group, node.group.peering
+
+        def has_written() -> bool:
+            group.loop.request_tick()  # in which it is seen what has become of the child
+            return not peering.ping().is_writing
+
+        peering.pings["n3"] = Ping(7, "follower", is_writing=True)
+        for number in range(3):
+            node.hear("n1", commands=(OpenSession(SessionId(f"s{number}"), 60_000),))
+            await settle()
+        assert not peering.ping().is_writing
+        peering.pings["n3"] = Ping(7, "follower")
+        group.loop.request_tick()
+        await settle()
+        assert peering.ping().is_writing
+        await until(has_written)
+        assert (tmp_path / SNAPSHOT_NAME).exists()
 
 
 # -- members and roles --------------------------------------------------------------------------------------

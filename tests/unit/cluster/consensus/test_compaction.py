@@ -8,6 +8,7 @@ from cluster.consensus.compaction import (
     LOG_BYTES_MAX,
     REPLAYED_BYTES,
     RETRY_SECONDS_MAX,
+    SPREAD,
     UNCOMPACTED_ENTRIES,
     Compaction,
     LogRoom,
@@ -92,6 +93,53 @@ def test_a_large_state_is_not_written_more_often_than_its_own_size_comes_in(comp
     assert not compaction.is_due(12, 0, START_S)
     compaction.applied(0, 1)
     assert compaction.is_due(12, 0, START_S)
+
+
+@pytest.mark.parametrize(
+    ("place", "count", "share"),
+    [
+        (0, 1, 1),
+        (0, 2, 1 - SPREAD / 2),
+        (1, 2, 1 + SPREAD / 2),
+        (0, 3, 1 - SPREAD / 2),
+        (1, 3, 1),
+        (2, 3, 1 + SPREAD / 2),
+        (1, 5, 1 - SPREAD / 4),
+    ],
+)
+def test_the_nodes_of_a_cluster_write_one_after_the_other(
+    compaction: Compaction, place: int, count: int, share: float
+) -> None:
+    """By what was applied, by the size of the log and by time. By the count of entries all at once."""
+    compaction.take_turn(place, count)
+    assert not compaction.is_due(11, int(share * LOG_BYTES_MAX), START_S)
+    assert compaction.is_due(11, int(share * LOG_BYTES_MAX) + 2, START_S)
+    assert not compaction.is_due(11, 0, START_S + share * COMPACT_SECONDS - 0.1)
+    assert compaction.is_due(11, 0, START_S + share * COMPACT_SECONDS + 0.1)
+    assert compaction.is_due(10 + ENTRIES, 0, START_S)
+    compaction.applied(0, int(share * REPLAYED_BYTES))
+    assert not compaction.is_due(11, 0, START_S)
+    compaction.applied(0, 2)
+    assert compaction.is_due(11, 0, START_S)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_who_is_told_that_others_write_waits_but_not_for_long(place: int) -> None:
+    """Until they have written, or the log is a third longer; for no wish and for no count of entries."""
+    writing = [True]
+    compaction = Compaction(ENTRIES, 10, START_S, lambda: writing[0])
+    compaction.take_turn(place, 3)
+    late = int((1 + SPREAD) * LOG_BYTES_MAX)
+    assert not compaction.is_due(11, late, START_S)
+    assert compaction.is_due(11, late + 1, START_S)
+    assert not compaction.is_due(11, 0, START_S + (1 + SPREAD) * COMPACT_SECONDS - 0.1)
+    assert compaction.is_due(11, 0, START_S + (1 + SPREAD) * COMPACT_SECONDS + 0.1)
+    assert compaction.is_due(10 + ENTRIES, 0, START_S)
+    writing[0] = False
+    assert compaction.is_due(11, late, START_S)
+    writing[0] = True
+    compaction.force()
+    assert compaction.is_due(11, 0, START_S)
 
 
 def test_behind_a_received_snapshot_nothing_is_applied_again(compaction: Compaction) -> None:

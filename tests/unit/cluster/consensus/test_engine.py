@@ -388,3 +388,18 @@ def test_what_is_not_for_the_library_never_reaches_it(leader: Site) -> None:
     """Our own messages end in the replica: to hand one on is a mistake of ours."""
     with pytest.raises(AssertionError, match="NewerTerm"):
         leader.replica.engine.receive("n2", NewerTerm(term=9))
+
+
+@pytest.mark.parametrize(("voter", "learner", "place"), [("n2", "n3", 0), ("n0", "n2", 1), ("m1", "n0", 2)])
+def test_who_comes_first_by_its_name_writes_first(
+    make: Callable[..., Site], voter: str, learner: str, place: int
+) -> None:
+    """A sixth of a log's length sooner or later than who stands in the middle. A learner has a place, too."""
+    site = make("n1", members=members_of(["n1", voter], learners=[learner]))
+    site.replica.receive(voter, site.append([1]))
+    engine, sixths = site.replica.engine, 0
+    while engine.snapshot_due is None:
+        engine.hand_out([(COMMAND + bytes(compaction.REPLAYED_BYTES // 6), 2, 1)])
+        engine.compact(2, engine.now_s())
+        sixths += 1
+    assert sixths == 5 + place

@@ -47,6 +47,7 @@ class Host:
         self.log: list[tuple[object, ...]] = []
         self.active_rules = 1
         self.has_empty_log = True
+        self.writes = False
 
     def role(self) -> str:
         """Follow."""
@@ -63,6 +64,10 @@ class Host:
     def sync_ms(self) -> int:
         """Return that syncs take no time."""
         return 0
+
+    def is_writing_snapshot(self) -> bool:
+        """Return what the test wants."""
+        return self.writes
 
     def log_room(self) -> int:
         """Return that there is room for anything."""
@@ -509,6 +514,25 @@ def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None
     assert peering.pings == {}
     assert host.log == [("let-in", "n2"), ("let-in", "n2"), ("down", "n2")]
     assert peering.ping() == Ping(7, "follower")
+
+
+def test_pings_tell_who_writes_a_snapshot(datadir: DataDir) -> None:
+    """Until a peer says otherwise, or is gone. One of an earlier release says nothing of it."""
+    host = Host()
+    peering = make(datadir, host=host)
+    told = [peering.ping().is_writing, peering.do_others_write()]
+    host.writes = True
+    told += [peering.ping().is_writing, peering.do_others_write()]
+    assert told == [False, False, True, False]
+    others = []
+    for ping in ([6, "leader"], Ping(6, "leader", is_writing=True), Ping(6, "leader")):
+        send(peering, "n2", FrameKind.PING, ping)
+        others.append(peering.do_others_write())
+    send(peering, "n3", FrameKind.PING, Ping(6, "follower", is_writing=True))
+    others.append(peering.do_others_write())
+    peering.peer_down("n3", is_replaced=False)
+    others.append(peering.do_others_write())
+    assert others == [False, True, False, True, False]
 
 
 def test_pings_carry_clocks(datadir: DataDir) -> None:

@@ -1,5 +1,6 @@
 """A snapshot is whole and verified or it is not there; writing one does not hold up the node."""
 
+import errno
 import hashlib
 import os
 import signal
@@ -15,10 +16,10 @@ import msgspec
 import pytest
 
 from cluster.errors import DataDirError, StateDamaged
-from cluster.storage import snapshot_format
+from cluster.storage import forked_child, snapshot_format
 from cluster.storage.disk_work import Job
 from cluster.storage.files import Files
-from cluster.storage.forked_child import Child, ChildState
+from cluster.storage.forked_child import GROUP_TRIES, NICENESS, Child, ChildState
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_format import DIGEST_BYTES, write_snapshot
 from cluster.storage.snapshot_store import Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
@@ -231,6 +232,53 @@ def test_the_child_keeps_no_descriptor_and_no_handler(
     finally:
         signal.signal(signal.SIGTERM, before)
         os.close(held)
+
+
+def test_a_child_takes_little_from_other_programs_of_this_machine(store: SnapshotStore, child: Child) -> None:
+    """Its nice value counts against those of other sessions, too, where the kernel groups them so."""
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+    wait_until(lambda: os.getsid(child.pid) == child.pid)
+    assert os.getpriority(os.PRIO_PROCESS, child.pid) == NICENESS
+    group = Path(f"/proc/{child.pid}/autogroup")
+    if group.exists():
+        wait_until(lambda: group.read_text().endswith(f"nice {NICENESS}\n"))
+    os.kill(child.pid, signal.SIGTERM)
+    assert outcome_of(store) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("errors", "tries"),
+    [
+        ([BlockingIOError(errno.EAGAIN, "later"), BlockingIOError(errno.EAGAIN, "later"), None], 3),
+        ([BlockingIOError(errno.EAGAIN, "later")] * 99, GROUP_TRIES),
+        ([FileNotFoundError(errno.ENOENT, "no such groups")], 1),
+        ([PermissionError(errno.EPERM, "not allowed")], 1),
+    ],
+)
+def test_a_child_writes_whatever_becomes_of_its_group(
+    store: SnapshotStore,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    errors: list[OSError | None],
+    tries: int,
+) -> None:
+    """The kernel changes one group in 100 ms; elsewhere there is none, or a container does not let it."""
+    tried = tmp_path / "tried"
+
+    def set_nice(_: Path, text: str) -> int:
+        count = tried.stat().st_size if tried.exists() else 0
+        with tried.open("a") as file:
+            file.write(".")
+        error = errors[count]
+        if error is not None:
+            raise error
+        return len(text)
+
+    monkeypatch.setattr(forked_child, "GROUP_PAUSE_S", 0.001)
+    monkeypatch.setattr(Path, "write_text", set_nice)
+    write(store, b"the state")
+    assert tried.stat().st_size == tries
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"the state")
 
 
 def test_killing_the_node_ends_the_child_and_keeps_the_old_snapshot(
