@@ -242,7 +242,11 @@ class EventFeeds:
             if topics:
                 told = number, encode(event)
                 for topic in topics:
-                    matching.setdefault(topic, []).append(told)
+                    bodies = matching.get(topic)
+                    if bodies is None:
+                        matching[topic] = [told]
+                    else:
+                        bodies.append(told)
         self._piece.add(block, matching)
 
     def _find(self, name: str) -> tuple[str, ...]:

@@ -6,21 +6,30 @@ from typing import Final, NamedTuple
 
 from api import answers, cells, cursors, views
 from cluster.observing.event_log import AnyEvent, Block, Position, numbered, revision_of
+from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, Event, EventKind, HoldKind
 
-PIECE_COUNT_MAX: Final = 4_000
+PIECE_COUNT_MAX: Final = 12_000
 """Events of a piece that is handed out without more of them, or one turn of sorting more."""
 PIECE_BYTES_MAX: Final = 64 * 1024
 """Bytes for one watcher in a piece that is handed out without more of them: longer ones save nothing."""
 
-COMMON: Final = frozenset({EventKind.GRANTED, EventKind.RELEASED, EventKind.EXPIRED})
-"""The kinds of events that there are most of."""
-_COMMON: Final = (
-    b'event: %b\ndata: {"revision":%%d,"event":"%b","kind":"lock","name":%%b,"mode":"%b","scope":"%b"'
-    b',"owner":%%b,"token":%%d,"reason":"","at_ms":%%d,"lasted_ms":%%d}\n\n'
+_PLAIN: Final = (
+    'event: {kind}\ndata: {{"revision":%d,"event":"{kind}","kind":"lock","name":%b,"mode":"{mode}"'
+    ',"scope":"{scope}","owner":%b,"token":%d,"reason":"","at_ms":%d,"lasted_ms":%d}}\n\n'
 )
-_TEMPLATES: Final[dict[tuple[str, str, str], bytes]] = {}
-"""By kind, mode and scope, how one of those looks, in which the rest is filled in."""
+_TEMPLATES: Final = {
+    (kind, mode, scope): _PLAIN.format(kind=kind, mode=mode, scope=scope).encode()
+    for kind in (EventKind.GRANTED, EventKind.RELEASED, EventKind.EXPIRED)
+    for mode in Mode
+    for scope in Scope
+}
+"""How those events look that there are most of: of locks, without anything special."""
+KEPT_COUNT_MAX: Final = 10_000
+"""Names and owners whose JSON is kept."""
+KEPT_BYTES_MAX: Final = 100
+"""Bytes of the longest that is kept."""
+_JSON: Final[dict[str, bytes]] = {}
 
 
 class OfSession(NamedTuple):
@@ -56,37 +65,51 @@ def render(blocks: Sequence[Block], topic: Topic, position: Position) -> bytes:
 
 def with_ids(revision: int, bodies: Sequence[tuple[int, bytes]]) -> bytes:
     """Give events of one revision their ids. The last has the revision's own: nothing of it is missing."""
-    cursor = cursors.of_event
-    last = b"id: %b\n%b" % (cursor(revision).encode(), bodies[-1][1])
+    last = _id(revision) + bodies[-1][1]
     if len(bodies) == 1:
         return last
-    parts = [b"id: %b\n%b" % (cursor(revision, number).encode(), body) for number, body in bodies[:-1]]
+    parts = [_id(revision, number) + body for number, body in bodies[:-1]]
     return b"".join([*parts, last])
+
+
+def _id(revision: int, number: int = 0) -> bytes:
+    return b"id: %b\n" % cursors.of_event(revision, number).encode()
 
 
 def encode(event: AnyEvent) -> bytes:
     """Return an event as it is in the stream, without its id."""
-    if isinstance(event, Event) and _is_common(event):
-        return _common(event)
+    if type(event) is Event:
+        key = event.kind, event.mode, event.scope
+        template = _TEMPLATES.get(key)
+        if template is not None and _is_plain(event):
+            name, owner = event.name, event.owner
+            return template % (
+                event.revision,
+                _JSON.get(name) or _json(name),
+                _JSON.get(owner) or _json(owner),
+                event.token,
+                event.now_ms,
+                event.lasted_ms,
+            )
     shown = cells.event_of(event) if isinstance(event, CellEvent) else views.event_of(event)
     return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(shown))
 
 
-def _is_common(event: Event) -> bool:
-    if event.of is not HoldKind.LOCK or event.kind not in COMMON or not event.owner:
+def _is_plain(event: Event) -> bool:
+    """Whether nothing stands in an event of a lock that has no place in a template."""
+    if event.of is not HoldKind.LOCK or not event.owner:
         return False
     return not (event.reason or event.ticket or event.value or event.principal or event.by)
 
 
-def _common(event: Event) -> bytes:
-    """Return what nearly all events are, of a lock without anything special, in a third of the time."""
-    key = event.kind, event.mode, event.scope
-    template = _TEMPLATES.get(key)
-    if template is None:
-        kind, mode, scope = (text.encode() for text in key)
-        template = _TEMPLATES[key] = _COMMON % (kind, kind, mode, scope)
-    name, owner = answers.encode(event.name), answers.encode(event.owner)
-    return template % (event.revision, name, owner, event.token, event.now_ms, event.lasted_ms)
+def _json(text: str) -> bytes:
+    """Return a name or an owner as JSON, and keep it if it is short: most come again soon."""
+    encoded = answers.encode(text)
+    if len(encoded) <= KEPT_BYTES_MAX:
+        if len(_JSON) >= KEPT_COUNT_MAX:
+            _JSON.clear()
+        _JSON[text] = encoded
+    return encoded
 
 
 class Piece:
@@ -105,11 +128,17 @@ class Piece:
             return
         self.blocks.append(block)
         revision, texts, longest_bytes = block[0].revision, self._texts, 0
+        last_id = _id(revision)
         for topic, bodies in matching.items():
             text = texts.get(topic)
             if text is None:
                 text = texts[topic] = bytearray()
-            text += with_ids(revision, bodies)
+            # Nearly always: where much happens, an entry has one event for a topic that is not everything.
+            if len(bodies) == 1:
+                text += last_id
+                text += bodies[0][1]
+            else:
+                text += with_ids(revision, bodies)
             longest_bytes = max(longest_bytes, len(text))
             self._count += len(bodies)
         self.is_full = self.is_full or longest_bytes >= PIECE_BYTES_MAX or self._count >= PIECE_COUNT_MAX
