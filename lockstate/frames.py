@@ -5,6 +5,7 @@ from typing import Any, Final, get_args
 
 from lockstate import budget, limits
 from lockstate.commands import (
+    Acquire,
     EndWait,
     MayWait,
     Numbered,
@@ -16,6 +17,7 @@ from lockstate.commands import (
     TransactCells,
 )
 from lockstate.holds import SESSION_EXPIRED, Holds
+from lockstate.ids import SessionId
 from lockstate.records import RequestKey, Stream
 from lockstate.results import (
     Done,
@@ -127,7 +129,7 @@ class Frames:
                 if refused is not None:
                     return NumberedDone(tuple(results), refused)
             kind = command.__class__
-            if is_owned and kind is not EndWait:
+            if is_owned and kind is not EndWait and not self._is_of(session_id, command):
                 result = self._apply_owned(command, (session_id, number))
             elif kind is Release:  # half of what streams ask for: it need not be looked up
                 result = release(command)
@@ -140,6 +142,13 @@ class Frames:
             keep(stream, number, now_ms, result)
             results.append(result)
         return NumberedDone(tuple(results))
+
+    def _is_of(self, session_id: SessionId, command: Any) -> bool:
+        """Whether a plain command is about this session alone, whose principal asks already."""
+        if command.__class__ is Release:
+            hold = self._state.holds.get(command.hold_id)
+            return hold is not None and hold.session_id == session_id
+        return command.__class__ is Acquire and bool(command.session_id == session_id)
 
     def _repeat(self, stream: Stream, number: int, command: Any) -> Result:
         """Return the outcome of a number that was applied before."""

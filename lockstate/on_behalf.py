@@ -59,10 +59,11 @@ class OnBehalfOf:
 
     def apply(self, command: OnBehalf, act: Callable[[], Result]) -> Result:
         """Do `act`, which applies the command in it, for the principal that asks."""
-        refused = _check_principal(command.principal)
+        principals = self._state.principals
+        # Who has something was looked at when it got that.
+        refused = None if command.principal in principals.usage else _check_principal(command.principal)
         if refused is not None:
             return refused
-        principals = self._state.principals
         principals.asking = command.principal
         result = self.act(command.command, act)
         principals.asking = NOBODY

@@ -13,6 +13,7 @@ from lockstate.effects import Effects
 from lockstate.limits import ID_CHARS_MAX, OWNER_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.locks import Locks
 from lockstate.modes import UNIT, Mode, Scope, intent_of
+from lockstate.principals import NOBODY
 from lockstate.records import NOTHING, Hold, Lock, RequestKey
 from lockstate.results import RELEASED, Event, EventKind, Granted, HoldKind, Result
 from lockstate.state import State
@@ -77,8 +78,7 @@ class PlainLocks:
             or len(records) + len(intents) >= limits.RECORDS_COUNT_MAX
             or state.is_tight
             or state.spaces
-            or state.owners
-            or state.principals.asking
+            or state.principals.quotas
             or (
                 session is None or ttl_ms or session.claims_count > limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
                 if session_id
@@ -95,6 +95,8 @@ class PlainLocks:
 
         if session is not None:
             owner, session_id = owner or session.owner, session.session_id  # its own strings
+        lease_id = session_id or hold_id
+        principal = state.principals.count_plain(lease_id, 1) if state.owners else NOBODY
         now_ms, token = state.now_ms, state.next_token
         state.next_token = token + 1
         hold = Hold(
@@ -138,9 +140,19 @@ class PlainLocks:
             else:
                 session.holds[hold_id] = hold
             expires_at_ms = session.expires_at_ms
-        lease_id = session_id or hold_id
         self._effects.events.append(
-            Event(state.revision, now_ms, _GRANTED, name, _EXCLUSIVE, owner, token, lease_id, 0)
+            Event(
+                state.revision,
+                now_ms,
+                _GRANTED,
+                name,
+                _EXCLUSIVE,
+                owner,
+                token,
+                lease_id,
+                0,
+                principal=principal,
+            )
         )
         expires_in_ms = expires_at_ms - now_ms if expires_at_ms > now_ms else 0
         return Granted(hold_id, token, name, _EXCLUSIVE, expires_in_ms)
@@ -158,7 +170,7 @@ class PlainLocks:
             or hold_id in state.extras.rows
             or hold_id in state.pleas
             or state.spaces
-            or state.owners
+            or (hold.note and state.owners)  # it counts for somebody
         ):
             return self.others.release(command)
         named = self._known.get(hold.name) or self._named(hold.name)
@@ -177,6 +189,8 @@ class PlainLocks:
         else:
             state.ledger.remove(hold)
         session_id, now_ms = hold.session_id, state.now_ms
+        lease_id = session_id or hold_id
+        principal = state.principals.count_plain(lease_id, -1) if state.owners else NOBODY
         if session_id:
             session = self._sessions[session_id]
             session.claims_count -= 1 + len(above)
@@ -189,12 +203,22 @@ class PlainLocks:
         else:
             state.endless_count -= 1
         self._unclaim(lock, above)
-        lease_id, lasted_ms = session_id or hold_id, now_ms - hold.since_ms
         self._effects.events.append(
             Event(
-                state.revision, now_ms, _ENDED, name, _EXCLUSIVE, hold.owner, hold.token, lease_id, lasted_ms
+                state.revision,
+                now_ms,
+                _ENDED,
+                name,
+                _EXCLUSIVE,
+                hold.owner,
+                hold.token,
+                lease_id,
+                now_ms - hold.since_ms,
+                principal=principal,
             )
         )
+        if principal and not session_id:
+            state.principals.drop(hold_id)
         return RELEASED
 
     def _unclaim(self, lock: Lock, above: tuple[str, ...]) -> None:

@@ -121,6 +121,16 @@ class Principals:
                 usage.bytes += by * bytes_of_texts(hold.note, hold.value)
             self._forget_if_nothing(principal, usage)
 
+    def count_plain(self, lease_id: str, by: int) -> str:
+        """Do what `count_hold` does for a hold without texts; return whose it is, "" for nobody."""
+        principal = self.rows.get(lease_id, NOBODY)
+        if principal:
+            usage = self._usage_of(principal)
+            usage.holds += by
+            if not usage.holds:
+                self._forget_if_nothing(principal, usage)
+        return principal
+
     def count_ticket(self, ticket: Ticket, by: int) -> None:
         """Count a wait that comes (1) or goes (-1): one for a hold counts as such already."""
         principal = self.rows.get(lease_id_of(ticket))

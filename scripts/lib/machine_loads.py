@@ -20,6 +20,8 @@ from lockstate.commands import (
     KeepAlive,
     Numbered,
     NumberedCommand,
+    OfSomebody,
+    OnBehalf,
     OpenSession,
     PutCell,
     Release,
@@ -53,6 +55,7 @@ FLAT_SESSION: Final = "exclusive, in a session"
 FLAT_LEASE: Final = "exclusive, own lease"
 """The loads that have to meet bars."""
 STREAM: Final = "exclusive, on a stream"
+STREAM_OF_PRINCIPAL: Final = "exclusive, on a stream, of a principal"
 DEEP_PARTS: Final = 30
 DEEP_CLIENTS: Final = 16
 """Parts of each name of the heaviest request, and how many clients take turns with such."""
@@ -121,19 +124,25 @@ class FrameLoad(Load):
     A frame says that the one before it was answered, and releases what that acquired.
     """
 
-    def __init__(self) -> None:
-        super().__init__(STREAM, (Granted, Released), lambda _: ())
+    def __init__(self, principal: str = "") -> None:
+        """With a `principal` that asks, as where nodes have tokens."""
+        super().__init__(STREAM_OF_PRINCIPAL if principal else STREAM, (Granted, Released), lambda _: ())
+        self._principal = principal
         self._session_id = NO_SESSION
         self._first = 1
 
     def begin(self, feed: Feed) -> Iterable[Command]:
         """Open a session with a stream."""
         self._session_id, self._first = SessionId(feed.new_id()), 1
-        return [OpenSession(self._session_id, TTL_MS_MAX), ResumeStream(self._session_id)]
+        begun = (OpenSession(self._session_id, TTL_MS_MAX), ResumeStream(self._session_id))
+        return [self._asked(command) for command in begun]
 
     def end(self) -> Iterable[Command]:
         """Close it."""
-        return [CloseSession(self._session_id)]
+        return [self._asked(CloseSession(self._session_id))]
+
+    def _asked(self, command: OfSomebody) -> Command:
+        return OnBehalf(self._principal, command) if self._principal else command
 
     def round(self, feed: Feed, commands_count: int) -> tuple[list[bytes], list[type], int]:
         """Return the entries of a round, each with one frame, their results, and how many cycles they are."""
@@ -152,10 +161,10 @@ class FrameLoad(Load):
             expected += [Released] * len(releases) + [Granted] * len(held)
         return entries, expected, cycles
 
-    def _frame(self, commands: tuple[NumberedCommand, ...]) -> Numbered:
+    def _frame(self, commands: tuple[NumberedCommand, ...]) -> Command:
         first, self._first = self._first, self._first + len(commands)
         acked = ((1, first - 1),) if first > 1 else ()
-        return Numbered(len(commands), self._session_id, 1, first, acked, commands)
+        return self._asked(Numbered(len(commands), self._session_id, 1, first, acked, commands))
 
 
 def _key(number: int) -> bytes:
@@ -322,6 +331,7 @@ def all_loads() -> list[Load]:
         Load(FLAT_LEASE, pair, _lease_pair),
         Load("exclusive, name db/x", pair, _path_pair),
         FrameLoad(),
+        FrameLoad("ci"),
         Load("shared, 10 at a time", pair, _shared_pair),
         Load("exclusive, with request_id", pair, _request_pair, pause_ms=REQUEST_AGE_MS + 1),
         Load("three locks at once", pair, _several_pair),

@@ -51,6 +51,9 @@ LONG: Final = "k" * 70
 NAMES: Final = [*"efgmnopqrs", "a", "a/b", "a/b/c", "a/b/d", "a/d", "h/i", "h/i/j", "t/u", "h/é", LONG]
 """Some below others, and two that are not plain."""
 
+_PRINCIPALS: Final = (("",), ("ann",), ("", "ann"), ("ann", "bob", "ann"))
+"""Who asks, in histories of four kinds: nobody known, one, one and nobody known, two."""
+
 
 # -- histories ----------------------------------------------------------------------------------------------
 
@@ -97,7 +100,7 @@ def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
     """
     rng, counts = Random(seed), Counter[str]()
     with counted(counts) as pairs, patch.object(records, "_SEARCHED_MAX", 1 if seed % 2 else 64):
-        pair = Plain(principals=("", "ann") if seed % 8 == 0 else ("",))
+        pair = Plain(principals=_PRINCIPALS[seed % 4])
         pairs.append(pair)
         try:
             pair.come_back(rng)
@@ -281,6 +284,26 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "namespace ends": (PLAIN, SetNamespace("a", Settings(holds=1)), RELEASE, SetNamespace("a"), PLAIN),
     "quota": (SetQuota("*", Quota(holds=0)), PLAIN, OnBehalf("ann", LEASED), RELEASE),
     "quota in a session of nobody": (SetQuota("*", Quota(holds=0)), OnBehalf("ann", PLAIN), RELEASE),
+    "note of somebody": (*[OnBehalf("ann", each) for each in asked(LEASED, note="n")], PLAIN, RELEASE),
+    "foreign": (OnBehalf("ann", LEASED), OnBehalf("bob", RELEASE), RELEASE),
+    "foreign session": (
+        OnBehalf("ann", OpenSession(SessionId("s3"), 60_000)),
+        OnBehalf("bob", msgspec.structs.replace(PLAIN, session_id=SessionId("s3"))),
+        OnBehalf("ann", msgspec.structs.replace(PLAIN, session_id=SessionId("s3"))),
+        OnBehalf("bob", RELEASE),
+        OnBehalf("ann", RELEASE),
+    ),
+    "id that is somebody's": (
+        OnBehalf("ann", LEASED),
+        OnBehalf("bob", msgspec.structs.replace(LEASED, name="z")),
+        OnBehalf("ann", RELEASE),
+    ),
+    "of two in turns": (
+        OnBehalf("ann", LEASED),
+        OnBehalf("bob", msgspec.structs.replace(OTHER, name="z", session_id=NO_SESSION, ttl_ms=5000)),
+        OnBehalf("ann", RELEASE),
+        OnBehalf("bob", Release(OTHER.hold_id)),
+    ),
     "somebody's": (
         OnBehalf("ann", LEASED),
         OnBehalf("bob", RELEASE),
