@@ -78,7 +78,7 @@ class PlainLocks:
             or len(records) + len(intents) >= limits.RECORDS_COUNT_MAX
             or state.is_tight
             or state.spaces
-            or state.principals.quotas
+            or (state.principals.quotas and state.principals.check("holds") is not None)
             or (
                 session is None or ttl_ms or session.claims_count > limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
                 if session_id

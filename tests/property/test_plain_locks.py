@@ -284,7 +284,31 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "namespace ends": (PLAIN, SetNamespace("a", Settings(holds=1)), RELEASE, SetNamespace("a"), PLAIN),
     "quota": (SetQuota("*", Quota(holds=0)), PLAIN, OnBehalf("ann", LEASED), RELEASE),
     "quota in a session of nobody": (SetQuota("*", Quota(holds=0)), OnBehalf("ann", PLAIN), RELEASE),
-    "note of somebody": (*[OnBehalf("ann", each) for each in asked(LEASED, note="n")], PLAIN, RELEASE),
+    "quota with room": (
+        SetQuota("ann", Quota(holds=1, bytes=0)),
+        OnBehalf("ann", LEASED),
+        OnBehalf("ann", msgspec.structs.replace(OTHER, name="z", session_id=NO_SESSION, ttl_ms=5000)),
+        OnBehalf("ann", RELEASE),
+        OnBehalf("ann", LEASED),
+    ),
+    "quota of everybody": (
+        SetQuota("*", Quota(holds=1)),
+        SetQuota("ann", Quota(holds=2)),
+        *[
+            OnBehalf(
+                who, msgspec.structs.replace(LEASED, name=f"{who}{number}", hold_id=HoldId(f"{who}{number}"))
+            )
+            for who in ("ann", "bob")
+            for number in range(3)
+        ],
+        PLAIN,
+    ),
+    "note of somebody": (
+        OnBehalf("ann", msgspec.structs.replace(LEASED, note="n")),
+        OnBehalf("ann", RELEASE),
+        PLAIN,
+        RELEASE,
+    ),
     "foreign": (OnBehalf("ann", LEASED), OnBehalf("bob", RELEASE), RELEASE),
     "foreign session": (
         OnBehalf("ann", OpenSession(SessionId("s3"), 60_000)),
