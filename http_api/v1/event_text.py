@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from api import answers, cells, cursors, views
 from cluster.observing.event_log import AnyEvent, Block, Position, numbered, revision_of
-from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, Event, EventKind, HoldKind
 
 PIECE_COUNT_MAX: Final = 12_000
@@ -18,13 +17,10 @@ _PLAIN: Final = (
     'event: {kind}\ndata: {{"revision":%d,"event":"{kind}","kind":"lock","name":%b,"mode":"{mode}"'
     ',"scope":"{scope}","owner":%b,"token":%d,"reason":"","at_ms":%d,"lasted_ms":%d}}\n\n'
 )
-_TEMPLATES: Final = {
-    (kind, mode, scope): _PLAIN.format(kind=kind, mode=mode, scope=scope).encode()
-    for kind in (EventKind.GRANTED, EventKind.RELEASED, EventKind.EXPIRED)
-    for mode in Mode
-    for scope in Scope
-}
-"""How those events look that there are most of: of locks, without anything special."""
+_TEMPLATES: Final[dict[tuple[str, str, str], bytes]] = {}
+"""How those events look that there are most of, by kind, mode and scope: of locks, without anything special."""
+_COMMON: Final = frozenset({EventKind.GRANTED, EventKind.RELEASED, EventKind.EXPIRED})
+"""The kinds of those events."""
 KEPT_COUNT_MAX: Final = 10_000
 """Names and owners whose JSON is kept."""
 KEPT_BYTES_MAX: Final = 100
@@ -78,19 +74,21 @@ def _id(revision: int, number: int = 0) -> bytes:
 
 def encode(event: AnyEvent) -> bytes:
     """Return an event as it is in the stream, without its id."""
-    if type(event) is Event:
+    if type(event) is Event and event.kind in _COMMON and _is_plain(event):
         key = event.kind, event.mode, event.scope
         template = _TEMPLATES.get(key)
-        if template is not None and _is_plain(event):
-            name, owner = event.name, event.owner
-            return template % (
-                event.revision,
-                _JSON.get(name) or _json(name),
-                _JSON.get(owner) or _json(owner),
-                event.token,
-                event.now_ms,
-                event.lasted_ms,
-            )
+        if template is None:
+            kind, mode, scope = key
+            template = _TEMPLATES[key] = _PLAIN.format(kind=kind, mode=mode, scope=scope).encode()
+        name, owner = event.name, event.owner
+        return template % (
+            event.revision,
+            _JSON.get(name) or _json(name),
+            _JSON.get(owner) or _json(owner),
+            event.token,
+            event.now_ms,
+            event.lasted_ms,
+        )
     shown = cells.event_of(event) if isinstance(event, CellEvent) else views.event_of(event)
     return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(shown))
 

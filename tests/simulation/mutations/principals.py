@@ -42,6 +42,14 @@ def _nothing_is_foreign(of: OnBehalfOf, command: Any) -> Refused | None:
     return None
 
 
+def _count_what_comes(principals: Principals, lease_id: str, by: int) -> str:
+    """Count the plain locks that come, and not those that go."""
+    return _count_plain(principals, lease_id, max(by, 0))
+
+
+_count_plain = Principals.count_plain
+
+
 def _waits_are_nobodys(principals: Principals, record: Hold | Ticket) -> str:
     """Know whose a hold is, and not whose a wait is."""
     return "" if isinstance(record, Ticket) else _of(principals, record)
@@ -102,6 +110,13 @@ PRINCIPALS: Final = (
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Holds, "_disown", _disown_all),
         surroundings=_MANY,
+    ),
+    Mutation(
+        name="released-still-counts",
+        sentence="A plain lock that was released still counts for its principal.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Principals, "count_plain", _count_what_comes),
+        surroundings=Surroundings(minutes=2, client_settings={"vocabulary_share": 0.0, "think_s": 0.15}),
     ),
     Mutation(
         name="quota-forgets-waits",
