@@ -18,7 +18,7 @@ _PLAIN: Final = (
     ',"scope":"{scope}","owner":%b,"token":%d,"reason":"","at_ms":%d,"lasted_ms":%d}}\n\n'
 )
 _TEMPLATES: Final[dict[tuple[str, str, str], bytes]] = {}
-"""How those events look that there are most of, by kind, mode and scope: of locks, without anything special."""
+"""How most events look, by kind, mode and scope: those of locks, without anything special."""
 _COMMON: Final = frozenset({EventKind.GRANTED, EventKind.RELEASED, EventKind.EXPIRED})
 """The kinds of those events."""
 KEPT_COUNT_MAX: Final = 10_000
