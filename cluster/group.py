@@ -409,6 +409,10 @@ class Group:
             raise StateDamaged
         return snapshot.encode(self.machine)
 
+    def snapshot_begun(self) -> None:
+        """Tell the peers at once: one that is about to write as well waits."""
+        self.links.ping()
+
     def restore(self, state: object) -> None:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
         machine = state if isinstance(state, LockMachine) else snapshot.decode(cast("bytes", state))

@@ -53,6 +53,9 @@ class Owner(Protocol):
     def encode_state(self) -> bytes:
         """Return the state machine as bytes; called in a forked child."""
 
+    def snapshot_begun(self) -> None:
+        """Tell the peers that this node writes a snapshot now."""
+
     def parted(self, peer_id: str, difference: Difference) -> None:
         """Find out who is right: a leader's history differs from this node's log."""
 
@@ -219,6 +222,7 @@ class Loop:
             owner.members_changed()
         if ready.snapshot is not None:
             self._replica.write_snapshot(ready.snapshot, owner.encode_state)
+            owner.snapshot_begun()
         self._promises += ready.promises
         if ready.needs_sync:
             self.request_sync()

@@ -30,11 +30,11 @@ a time loads no node, which can well afford the snapshot; and the longest starts
 once, on processors that their clients keep busy."""
 COMPACT_SECONDS: Final = 600
 """The time, in seconds, after which a log that changed is compacted: a quiet node restarts quickly, too."""
-SPREAD: Final = 1 / 3
-"""The part of a log's length, in bytes and in seconds, by which the last node writes later than the first.
+SPREAD: Final = 1 / 4
+"""The part of a log's length, in entries, bytes and seconds, by which the last node writes after the first.
 
-The length is what is said of it above in the middle of them, and for who is alone. Nobody waits for others
-that write when its log is longer than that by more than this part."""
+The length is what is said of it elsewhere in the middle of them, and for who is alone. Who waits for others
+that write does so until its log is longer by this part once more."""
 RETRY_SECONDS_MIN: Final = 1.0
 RETRY_SECONDS_MAX: Final = 60.0
 """The pause, in seconds, behind a failed snapshot: the shortest, which doubles with each failure, and the
@@ -102,24 +102,21 @@ class Compaction:
         """Whether a snapshot is to be begun now. There is none under way here."""
         if now_s < self._retry_s:
             return False
-        is_wanted = (
-            self._is_forced
-            or applied_index - self._snapshot_index >= self._entries_max
-            or self._is_long(log_bytes, now_s)
-        )
+        is_wanted = self._is_forced or self._is_long(applied_index, log_bytes, now_s)
         if is_wanted and applied_index <= self._snapshot_index:
             self._snapshot_s, self._is_forced = now_s, False
             return False
         return is_wanted
 
-    def _is_long(self, log_bytes: int, now_s: float) -> bool:
-        """Whether the log is long by its bytes or by its age, and nobody is to be waited for."""
+    def _is_long(self, applied_index: int, log_bytes: int, now_s: float) -> bool:
+        """Whether the log is long by its entries, bytes or age, and nobody is to be waited for."""
         length = max(
+            (applied_index - self._snapshot_index + 1) / self._entries_max,
             self._replayed_bytes / max(REPLAYED_BYTES, self._snapshot_bytes),
             log_bytes / LOG_BYTES_MAX,
             (now_s - self._snapshot_s) / COMPACT_SECONDS,
         )
-        return length > self._share and (length > 1 + SPREAD or not self._do_others_write())
+        return length > self._share and (length > self._share + SPREAD or not self._do_others_write())
 
     def written(self, index: int, size_bytes: int, now_s: float) -> None:
         """Record that the snapshot that was begun is in place: it has all up to `index`."""

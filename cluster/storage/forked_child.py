@@ -38,9 +38,13 @@ GROUP_TRIES: Final = 20
 """How often a child tries to give its nice value to its session."""
 GROUP_PAUSE_S: Final = 0.1
 """The pause between two tries, in seconds."""
+PATIENCE_S: Final = 10.0
+"""The time, in seconds, after which the session of a child gets as much of the processors as any other.
+
+On a machine that is busy with something else it had a tenth of one so far, and meanwhile the log grows."""
 
 _PR_SET_PDEATHSIG: Final = 1
-_AUTOGROUP: Final = Path("/proc/self/autogroup")
+_AUTOGROUP: Final = "/proc/{}/autogroup"
 _libc = ctypes.CDLL(None)  # loaded here: a forked child of a process with threads must not load libraries
 
 
@@ -54,6 +58,7 @@ class Child:
         """How many children were started. The writes of each split memory that it shares with the parent."""
         self._is_failed = False
         self._is_killed = False
+        self._hurry_at_s: float | None = None
 
     @property
     def is_running(self) -> bool:
@@ -75,6 +80,7 @@ class Child:
                 _run(work, parent_pid)
             self.pid = pid
             self.forks_count += 1
+            self._hurry_at_s = time.monotonic() + PATIENCE_S
         except OSError as error:
             logger.warning("event=fork-failed error=%r", str(error))
             self._is_failed = True
@@ -99,6 +105,7 @@ class Child:
             self._is_killed = False
             return "failed"
         if pid == 0:
+            self._hurry()
             return "running"
         self.pid = 0
         is_killed, self._is_killed = self._is_killed, False
@@ -110,6 +117,19 @@ class Child:
             raise StateDamaged
         logger.warning("event=child-failed pid=%d exit_code=%d reason=%r", pid, code, _reason(code))
         return "failed"
+
+    def _hurry(self) -> None:
+        """Let the session of a child that takes long have as much of the processors as any other."""
+        if self._hurry_at_s is None or time.monotonic() < self._hurry_at_s:
+            return
+        self._hurry_at_s = None
+        try:
+            if os.getsid(self.pid) == self.pid:
+                Path(_AUTOGROUP.format(self.pid)).write_bytes(b"0")
+        except BlockingIOError:
+            self._hurry_at_s = time.monotonic() + GROUP_PAUSE_S
+        except OSError as error:
+            logger.info("event=child-not-hurried pid=%d error=%r", self.pid, str(error))
 
     def kill(self) -> None:
         """Make a running child fail, even if it has just finished; `poll` returns that when it is gone."""
@@ -173,14 +193,19 @@ def _leave_session() -> None:
 
     With autogroups (Linux, sched(7)) sessions share the processors evenly, and a nice value counts
     within its session only: this child would take as much from other nodes on this machine as they have.
+    Where that cannot be changed, the nice value counts against this node, which is better than nothing.
     """
-    os.setsid()
+    try:
+        group = os.open(_AUTOGROUP.format("self"), os.O_WRONLY)
+        os.setsid()
+    except OSError:  # no such groups here, or no right to change them
+        return
     for _ in range(GROUP_TRIES):
         try:
-            _AUTOGROUP.write_text(str(NICENESS))
+            os.write(group, b"%d" % NICENESS)
         except BlockingIOError:  # the kernel takes one such change in 100 ms, of all users but root
             time.sleep(GROUP_PAUSE_S)
-        except OSError:  # no such groups here, or no right to change them
+        except OSError:
             return
         else:
             return

@@ -234,6 +234,9 @@ class OurNode:
         self._checker.applied(self.node_id, index, entry)
         self.entries.append((index, entry))
 
+    def snapshot_begun(self) -> None:
+        """Tell nobody."""
+
     def encode_state(self) -> bytes:
         """Return the applied entries."""
         return msgspec.msgpack.encode(self.entries)

@@ -625,10 +625,12 @@ async def test_nodes_that_write_tell_and_wait_for_each_other(
             node.hear("n1", commands=(OpenSession(SessionId(f"s{number}"), 60_000),))
             await settle()
         assert not peering.ping().is_writing
+        told = node.links.pings
         peering.pings["n3"] = Ping(7, "follower")
         group.loop.request_tick()
         await settle()
         assert peering.ping().is_writing
+        assert node.links.pings == told + 1, "not with the next ping of the clock"
         await until(has_written)
         assert (tmp_path / SNAPSHOT_NAME).exists()
 

@@ -141,6 +141,9 @@ class _Node:
     def apply(self, index: int, entry: bytes) -> None:
         self._note("apply", index, entry)
 
+    def snapshot_begun(self) -> None:
+        """Tell nobody."""
+
     def encode_state(self) -> bytes:
         return b"the state"
 

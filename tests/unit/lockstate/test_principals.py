@@ -30,6 +30,7 @@ from lockstate.commands import (
     Proclaim,
     PutCell,
     PutOff,
+    Quota,
     Release,
     ReleaseByValue,
     ReleaseOf,
@@ -38,6 +39,7 @@ from lockstate.commands import (
     RenewOf,
     ResumeStream,
     Revoke,
+    SetQuota,
     TakeRate,
     TransactCells,
 )
@@ -53,6 +55,7 @@ from lockstate.results import (
     Granted,
     NumberedDone,
     Queued,
+    QuotaSet,
     RateTaken,
     Reason,
     Released,
@@ -377,6 +380,16 @@ def test_a_name_that_cannot_be(principal: str) -> None:
     command = OnBehalf(principal, OpenSession(S1, 1000))
     assert reason(driver.run(command)) is Reason.INVALID_REQUEST
     assert driver.machine.counts()["sessions"] == 0
+
+
+@pytest.mark.parametrize("name", ["*", "a\nb"])
+def test_a_name_that_cannot_be_is_none_whatever_else_bears_it(driver: Driver, name: str) -> None:
+    """There may be a quota of everybody, and the id of a hold is whatever its client has made up."""
+    if name == "*":
+        expect(QuotaSet, driver.run(SetQuota("*", Quota(holds=9))))
+    expect(Granted, driver.took("ann", name, "c"))
+    assert reason(driver.by(name, OpenSession(SessionId("s9"), 1000))) is Reason.INVALID_REQUEST
+    assert driver.machine.counts()["sessions"] == 1
 
 
 def test_who_asked_is_forgotten_with_the_command(driver: Driver) -> None:

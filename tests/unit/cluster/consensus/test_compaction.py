@@ -110,13 +110,14 @@ def test_a_large_state_is_not_written_more_often_than_its_own_size_comes_in(comp
 def test_the_nodes_of_a_cluster_write_one_after_the_other(
     compaction: Compaction, place: int, count: int, share: float
 ) -> None:
-    """By what was applied, by the size of the log and by time. By the count of entries all at once."""
+    """By the count of entries, by what was applied, by the size of the log and by time."""
     compaction.take_turn(place, count)
+    assert not compaction.is_due(9 + int(share * ENTRIES), 0, START_S)
+    assert compaction.is_due(10 + int(share * ENTRIES), 0, START_S)
     assert not compaction.is_due(11, int(share * LOG_BYTES_MAX), START_S)
     assert compaction.is_due(11, int(share * LOG_BYTES_MAX) + 2, START_S)
     assert not compaction.is_due(11, 0, START_S + share * COMPACT_SECONDS - 0.1)
     assert compaction.is_due(11, 0, START_S + share * COMPACT_SECONDS + 0.1)
-    assert compaction.is_due(10 + ENTRIES, 0, START_S)
     compaction.applied(0, int(share * REPLAYED_BYTES))
     assert not compaction.is_due(11, 0, START_S)
     compaction.applied(0, 2)
@@ -125,16 +126,18 @@ def test_the_nodes_of_a_cluster_write_one_after_the_other(
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_who_is_told_that_others_write_waits_but_not_for_long(place: int) -> None:
-    """Until they have written, or the log is a third longer; for no wish and for no count of entries."""
+    """Until they have written, or the log is a quarter longer, for each at another length; not for a wish."""
     writing = [True]
     compaction = Compaction(ENTRIES, 10, START_S, lambda: writing[0])
     compaction.take_turn(place, 3)
-    late = int((1 + SPREAD) * LOG_BYTES_MAX)
+    bound = 1 + SPREAD * (place / 2 - 0.5) + SPREAD
+    late = int(bound * LOG_BYTES_MAX)
     assert not compaction.is_due(11, late, START_S)
     assert compaction.is_due(11, late + 1, START_S)
-    assert not compaction.is_due(11, 0, START_S + (1 + SPREAD) * COMPACT_SECONDS - 0.1)
-    assert compaction.is_due(11, 0, START_S + (1 + SPREAD) * COMPACT_SECONDS + 0.1)
-    assert compaction.is_due(10 + ENTRIES, 0, START_S)
+    assert not compaction.is_due(11, 0, START_S + bound * COMPACT_SECONDS - 0.1)
+    assert compaction.is_due(11, 0, START_S + bound * COMPACT_SECONDS + 0.1)
+    assert not compaction.is_due(10 + ENTRIES, 0, START_S)
+    assert compaction.is_due(10 + int(bound * ENTRIES) + 1, 0, START_S)
     writing[0] = False
     assert compaction.is_due(11, late, START_S)
     writing[0] = True

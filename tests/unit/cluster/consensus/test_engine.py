@@ -394,12 +394,12 @@ def test_what_is_not_for_the_library_never_reaches_it(leader: Site) -> None:
 def test_who_comes_first_by_its_name_writes_first(
     make: Callable[..., Site], voter: str, learner: str, place: int
 ) -> None:
-    """A sixth of a log's length sooner or later than who stands in the middle. A learner has a place, too."""
+    """An eighth of a log's length sooner or later than who is in the middle. A learner has a place, too."""
     site = make("n1", members=members_of(["n1", voter], learners=[learner]))
     site.replica.receive(voter, site.append([1]))
-    engine, sixths = site.replica.engine, 0
+    engine, eighths = site.replica.engine, 0
     while engine.snapshot_due is None:
-        engine.hand_out([(COMMAND + bytes(compaction.REPLAYED_BYTES // 6), 2, 1)])
+        engine.hand_out([(COMMAND + bytes(compaction.REPLAYED_BYTES // 8), 2, 1)])
         engine.compact(2, engine.now_s())
-        sixths += 1
-    assert sixths == 5 + place
+        eighths += 1
+    assert eighths == 7 + place

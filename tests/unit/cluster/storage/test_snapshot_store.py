@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -27,6 +27,7 @@ from lockstate.snapshot import SnapshotError
 from tests.unit.cluster.storage.crash_disk import CrashDisk
 
 DEADLINE_S = 30
+AUTOGROUP = Path("/proc/self/autogroup")
 PREVIOUS = (b"previous", 41, 6)
 LAST = (b"last", 42, 7)
 
@@ -240,45 +241,79 @@ def test_a_child_takes_little_from_other_programs_of_this_machine(store: Snapsho
     wait_until(lambda: os.getsid(child.pid) == child.pid)
     assert os.getpriority(os.PRIO_PROCESS, child.pid) == NICENESS
     group = Path(f"/proc/{child.pid}/autogroup")
-    if group.exists():
+    if AUTOGROUP.exists():
         wait_until(lambda: group.read_text().endswith(f"nice {NICENESS}\n"))
     os.kill(child.pid, signal.SIGTERM)
     assert outcome_of(store) == "failed"
 
 
 @pytest.mark.parametrize(
-    ("errors", "tries"),
+    ("what", "error", "count", "is_own"),
     [
-        ([BlockingIOError(errno.EAGAIN, "later"), BlockingIOError(errno.EAGAIN, "later"), None], 3),
-        ([BlockingIOError(errno.EAGAIN, "later")] * 99, GROUP_TRIES),
-        ([FileNotFoundError(errno.ENOENT, "no such groups")], 1),
-        ([PermissionError(errno.EPERM, "not allowed")], 1),
+        ("open", FileNotFoundError(errno.ENOENT, "no such groups"), 1, False),
+        ("open", PermissionError(errno.EACCES, "not allowed"), 1, False),
+        ("setsid", PermissionError(errno.EPERM, "not allowed"), 1, False),
+        ("write", BlockingIOError(errno.EAGAIN, "later"), 2, True),
+        ("write", BlockingIOError(errno.EAGAIN, "later"), GROUP_TRIES, True),
+        ("write", PermissionError(errno.EACCES, "not allowed"), 1, True),
     ],
 )
-def test_a_child_writes_whatever_becomes_of_its_group(
+def test_a_child_writes_whatever_becomes_of_its_session(
     store: SnapshotStore,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    errors: list[OSError | None],
-    tries: int,
+    what: str,
+    error: OSError,
+    count: int,
+    *,
+    is_own: bool,
 ) -> None:
-    """The kernel changes one group in 100 ms; elsewhere there is none, or a container does not let it."""
-    tried = tmp_path / "tried"
+    """The kernel changes one group in 100 ms; elsewhere there is none, or a container does not let it.
 
-    def set_nice(_: Path, text: str) -> int:
-        count = tried.stat().st_size if tried.exists() else 0
-        with tried.open("a") as file:
-            file.write(".")
-        error = errors[count]
-        if error is not None:
-            raise error
-        return len(text)
+    Then it stays in the session of its node, where the nice value counts at least against that.
+    """
+    plain, left = getattr(os, what), [error] * count
+
+    def failing(*arguments: Any) -> Any:
+        is_of_group = what != "open" or "autogroup" in str(arguments[0])
+        if left and is_of_group:
+            raise left.pop()
+        return plain(*arguments)
 
     monkeypatch.setattr(forked_child, "GROUP_PAUSE_S", 0.001)
-    monkeypatch.setattr(Path, "write_text", set_nice)
-    write(store, b"the state")
-    assert tried.stat().st_size == tries
-    assert store.load() == Snapshot(PREVIOUS, LAST, b"the state")
+    monkeypatch.setattr(os, what, failing)
+    own = os.getsid(0)
+    store.begin_write(LAST, PREVIOUS, b"", lambda: b"%d %d" % (os.getsid(0) != own, len(left)))
+    assert outcome_of(store) == "done"
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"%d 0" % is_own)
+
+
+@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel has no groups of sessions")
+def test_a_child_that_takes_long_gets_as_much_as_others(
+    store: SnapshotStore, child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where everything is busy a tenth of a processor may be too little: meanwhile the log grows."""
+    monkeypatch.setattr(forked_child, "PATIENCE_S", 0.3)
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+    group = Path(f"/proc/{child.pid}/autogroup")
+    wait_until(lambda: group.read_text().endswith(f"nice {NICENESS}\n"))
+    wait_until(lambda: store.poll() == "running" and group.read_text().endswith("nice 0\n"))
+    os.kill(child.pid, signal.SIGKILL)
+    assert outcome_of(store) == "failed"
+
+
+def test_the_session_of_a_node_is_left_alone(
+    store: SnapshotStore, child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a child could not leave it, its nice value is what somebody chose for the node."""
+    written: list[Path] = []
+    monkeypatch.setattr(os, "setsid", lambda: (_ for _ in ()).throw(PermissionError(errno.EPERM, "no")))
+    monkeypatch.setattr(forked_child, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(Path, "write_bytes", lambda path, _: written.append(path))
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+    assert store.poll() == "running"
+    os.kill(child.pid, signal.SIGKILL)
+    assert outcome_of(store) == "failed"
+    assert written == []
 
 
 def test_killing_the_node_ends_the_child_and_keeps_the_old_snapshot(

@@ -140,6 +140,19 @@ def test_what_is_common_looks_as_everything_else(kind: EventKind, mode: Mode) ->
         assert event_text.encode(told).decode() == f"event: {kind}\ndata: {text}\n\n"
 
 
+def test_the_json_of_names_is_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for ever new names, or for long ones, takes no more memory than that."""
+    kept: dict[str, bytes] = {}
+    monkeypatch.setattr(event_text, "_JSON", kept)
+    monkeypatch.setattr(event_text, "KEPT_COUNT_MAX", 10)
+    for number in range(100):
+        name = f"n{number}" if number % 2 else f"n{number}" * event_text.KEPT_BYTES_MAX
+        assert f'"name":"{name}"'.encode() in event_text.encode(event(3, name))
+        assert len(kept) <= 10
+        assert all(len(text) <= event_text.KEPT_BYTES_MAX for text in (*kept, *kept.values()))
+    assert "n99" in kept
+
+
 def test_an_event_is_told_without_secrets() -> None:
     """Each kind of hold has its own fields; a session has none of a hold's; ids of sessions are not shown."""
     told = [
