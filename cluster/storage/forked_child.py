@@ -197,15 +197,23 @@ def _leave_session() -> None:
     """
     try:
         group = os.open(_AUTOGROUP.format("self"), os.O_WRONLY)
-        os.setsid()
     except OSError:  # no such groups here, or no right to change them
         return
+    try:
+        os.setsid()
+        _be_nice(group)
+    except OSError:
+        return
+    finally:
+        os.close(group)
+
+
+def _be_nice(group: int) -> None:
+    """Give the nice value to the group of this session. Raises OSError."""
     for _ in range(GROUP_TRIES):
         try:
             os.write(group, b"%d" % NICENESS)
         except BlockingIOError:  # the kernel takes one such change in 100 ms, of all users but root
             time.sleep(GROUP_PAUSE_S)
-        except OSError:
-            return
         else:
             return
