@@ -3,9 +3,13 @@
 import os
 import platform
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+SYSTEM_PREFIX: Final = "/usr"
+"""Where distributions put the Python of the system."""
 
 
 def describe(directory: Path) -> dict[str, Any]:
@@ -19,10 +23,12 @@ def _interpreter() -> str:
     """Return the version of Python, and whether it is slower than it could be.
 
     Those of Linux distributions and of Docker's images are built with optimizations; those that tools compile
-    on the machine itself often are not, and a node takes a tenth to a quarter more time with them.
+    on the machine itself often are not, and a node takes a tenth to a quarter more time with them. That of the
+    system is taken for optimized: Debian's flags are those of a shared library that it builds beside it.
     """
     flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    built = "" if "--enable-optimizations" in flags else ", built without optimizations"
+    is_optimized = "--enable-optimizations" in flags or sys.base_prefix == SYSTEM_PREFIX
+    built = "" if is_optimized else ", built without optimizations"
     return platform.python_version() + built
 
 

@@ -1,6 +1,7 @@
 """What figures were measured on says whether the interpreter is slower than it could be."""
 
 import platform
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -10,16 +11,18 @@ from scripts.lib import this_machine
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "prefix", "told"),
     [
-        ("'--enable-shared' '--enable-optimizations' '--with-lto'", ""),
-        ("'--enable-shared'", ", built without optimizations"),
-        (None, ", built without optimizations"),
+        ("'--enable-shared' '--enable-optimizations' '--with-lto'", "/opt/python", ""),
+        ("'--enable-shared'", "/opt/python", ", built without optimizations"),
+        (None, "/usr/local", ", built without optimizations"),
+        ("'--enable-shared'", "/usr", ""),
     ],
 )
 def test_an_interpreter_without_optimizations_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str | None, told: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str | None, prefix: str, told: str
 ) -> None:
-    """By the flags that it was configured with."""
+    """By the flags that it was configured with; those of the system's say nothing of it."""
     monkeypatch.setattr(sysconfig, "get_config_var", {"CONFIG_ARGS": flags}.get)
+    monkeypatch.setattr(sys, "base_prefix", prefix)
     assert this_machine.describe(tmp_path)["python"] == platform.python_version() + told
