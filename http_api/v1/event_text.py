@@ -81,7 +81,7 @@ def encode(event: AnyEvent) -> bytes:
             kind, mode, scope = key
             template = _TEMPLATES[key] = _PLAIN.format(kind=kind, mode=mode, scope=scope).encode()
         name, owner = event.name, event.owner
-        return template % (
+        text = template % (
             event.revision,
             _JSON.get(name) or _json(name),
             _JSON.get(owner) or _json(owner),
@@ -89,6 +89,7 @@ def encode(event: AnyEvent) -> bytes:
             event.now_ms,
             event.lasted_ms,
         )
+        return _with_principal(text, event.principal) if event.principal else text
     shown = cells.event_of(event) if isinstance(event, CellEvent) else views.event_of(event)
     return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(shown))
 
@@ -97,7 +98,12 @@ def _is_plain(event: Event) -> bool:
     """Whether nothing stands in an event of a lock that has no place in a template."""
     if event.of is not HoldKind.LOCK or not event.owner:
         return False
-    return not (event.reason or event.ticket or event.value or event.principal or event.by)
+    return not (event.reason or event.ticket or event.value or event.by)
+
+
+def _with_principal(text: bytes, principal: str) -> bytes:
+    """Return the text of a plain event with whom it belongs to, which comes last."""
+    return b'%b,"principal":%b}\n\n' % (text[:-3], _JSON.get(principal) or _json(principal))
 
 
 def _json(text: str) -> bytes:

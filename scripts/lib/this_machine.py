@@ -23,8 +23,8 @@ def _interpreter() -> str:
     """Return the version of Python, and whether it is slower than it could be.
 
     Those of Linux distributions and of Docker's images are built with optimizations; those that tools compile
-    on the machine itself often are not, and a node takes a tenth to a quarter more time with them. The system's
-    is taken for optimized: Debian's flags are those of a shared library that it builds beside it.
+    on the machine itself often are not, and a node takes a tenth to a quarter more time with them. That of
+    the system is taken for optimized: Debian's flags are those of a shared library that it builds beside it.
     """
     flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
     is_optimized = "--enable-optimizations" in flags or sys.base_prefix == SYSTEM_PREFIX

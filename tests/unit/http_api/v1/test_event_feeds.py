@@ -129,6 +129,8 @@ def test_what_is_common_looks_as_everything_else(kind: EventKind, mode: Mode) ->
         {"value": "note"},
         {"ticket": 3},
         {"principal": "ci"},
+        {"principal": 'c"i', "scope": Scope.SUBTREE},
+        {"principal": "ci", "by": "admin"},
         {"by": "admin"},
         {"owner": OwnerName("")},
         {"owner": OwnerName('quote " and \\ and \u00e9 \u2028')},
