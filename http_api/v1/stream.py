@@ -224,7 +224,12 @@ class _Stream(Reply):
     # -- what clients say -----------------------------------------------------------------------------------
 
     async def _talk(self) -> None:
-        await self._greet()
+        try:
+            async with asyncio.timeout(HELLO_S):
+                hello = await self._next()
+        except TimeoutError:
+            raise _Closed(UNAVAILABLE, "no hello came in time") from None
+        await self._greet(hello)
         tasks = [asyncio.ensure_future(each) for each in (self._read(), self._hint(), self._stopping())]
         try:
             done, _ = await asyncio.wait([self._end, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -241,9 +246,8 @@ class _Stream(Reply):
             if reason is not None:
                 raise reason
 
-    async def _greet(self) -> None:
-        """Take the first message, begin or resume the stream of a session, and welcome the client."""
-        hello = await self._next(HELLO_S)
+    async def _greet(self, hello: Message | None) -> None:
+        """Begin or resume the stream of a session, as the first message says, and welcome the client."""
         if not isinstance(hello, Hello):
             raise _Closed(INVALID, "the first message must be a hello")
         if hello.version != VERSION:
@@ -278,7 +282,7 @@ class _Stream(Reply):
     async def _read(self) -> None:
         """Take messages until the client leaves."""
         while True:
-            message = await self._next(None)
+            message = await self._next()
             match message:
                 case None:
                     return
@@ -294,13 +298,9 @@ class _Stream(Reply):
                 case Hello():
                     raise _Closed(INVALID, "a stream has one hello")
 
-    async def _next(self, timeout_s: float | None) -> Message | None:
+    async def _next(self) -> Message | None:
         """Return the next message, None when the client has left. Raises _Closed."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                received = await self._socket.receive()
-        except TimeoutError:
-            raise _Closed(UNAVAILABLE, "no hello came in time") from None
+        received = await self._socket.receive()
         if received.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
             if received.type is WSMsgType.ERROR:
                 raise _Closed(INVALID, "not a message of a WebSocket, or too long")
