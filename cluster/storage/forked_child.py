@@ -2,7 +2,7 @@
 
 The child sees the memory as it was at the fork: a consistent state for free. It must not touch anything else
 of its parent: it closes all inherited descriptors (sockets, the lock of the data directory), resets all
-signal handlers, and dies when the parent dies. It never returns into the caller's code.
+signal handlers, leaves the session, and dies when the parent dies. It never returns into the caller's code.
 """
 
 import contextlib
@@ -193,7 +193,8 @@ def _leave_session() -> None:
 
     With autogroups (Linux, sched(7)) sessions share the processors evenly, and a nice value counts
     within its session only: this child would take as much from other nodes on this machine as they have.
-    Where that cannot be changed, the nice value counts against this node, which is better than nothing.
+    Where a session can have no nice value this one is not left: there it counts at least against this node.
+    If it is only refused when it is given, the session has as much as any other, as after PATIENCE_S.
     """
     try:
         group = os.open(_AUTOGROUP.format("self"), os.O_WRONLY)

@@ -301,6 +301,35 @@ def test_a_child_that_takes_long_gets_as_much_as_others(
     assert outcome_of(store) == "failed"
 
 
+def test_a_child_that_cannot_get_more_now_gets_it_later(
+    store: SnapshotStore, child: Child, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The kernel takes one change in 100 ms, so it is tried again; what it never takes is told once."""
+    later, never = BlockingIOError(errno.EAGAIN, "later"), PermissionError(errno.EPERM, "never")
+    answers: list[OSError] = [later, later, never]
+    tried: list[Path] = []
+
+    def refuse(path: Path, _: bytes) -> int:
+        tried.append(path)
+        raise answers[len(tried) - 1]
+
+    caplog.set_level("INFO")
+    monkeypatch.setattr(forked_child, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(forked_child, "GROUP_PAUSE_S", 0.001)
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+    monkeypatch.setattr(child, "_hurry_at_s", None)
+    wait_until(lambda: os.getsid(child.pid) == child.pid)
+    monkeypatch.setattr(child, "_hurry_at_s", 0.0)
+    wait_until(lambda: store.poll() == "running" and len(tried) == len(answers))
+    time.sleep(0.01)
+    assert store.poll() == "running"
+    assert tried == [Path(f"/proc/{child.pid}/autogroup")] * len(answers)
+    assert caplog.text.count("event=child-not-hurried") == 1
+    os.kill(child.pid, signal.SIGKILL)
+    assert outcome_of(store) == "failed"
+
+
 def test_the_session_of_a_node_is_left_alone(
     store: SnapshotStore, child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
