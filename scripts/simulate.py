@@ -56,6 +56,12 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="clients ask for single locks only (default: on most seeds for everything the API has)",
     )
+    parser.add_argument(
+        "--streams",
+        type=int,
+        metavar="N",
+        help="so many clients more, which number their commands on streams (default: the seed decides)",
+    )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write the whole trace (of one seed)")
     parser.add_argument(
         "--raft-trace", type=Path, metavar="FILE", help="write the Raft trace (of one seed), one event a line"
@@ -169,6 +175,7 @@ def _run_all(arguments: argparse.Namespace) -> int:
                 hostile=arguments.hostile,
                 faults=arguments.faults,
                 only_locks=arguments.only_locks,
+                streams_count=arguments.streams,
             )
             with contextlib.ExitStack() as stack:
                 file = stack.enter_context(arguments.trace.open("w")) if arguments.trace else None

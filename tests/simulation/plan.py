@@ -130,6 +130,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How long each operation of the first node's writers of snapshots takes."""
     start_s: float
     """Within so much time the machines are switched on, one after the other."""
+    streams_count: int = 0
+    """How many clients number their commands on streams."""
     crowd: CrowdSettings | None = None
     """Bursts of requests, if there are any."""
     limits: Limits
@@ -157,8 +159,9 @@ def make_plan(
     hostile: bool | None = None,
     faults: tuple[str, ...] | None = None,
     only_locks: bool = False,
+    streams_count: int | None = None,
 ) -> Plan:
-    """Return what `seed` decides; `hostile` and `faults` may be decided by the caller instead.
+    """Return what `seed` decides; some of it may be decided by the caller instead.
 
     With `only_locks` clients ask for single exclusive and shared locks, side by side, and for nothing else.
     """
@@ -229,6 +232,9 @@ def make_plan(
             plan.limits, free_load=0, entry_load=10, under_way_load=20, are_turns_kept=False
         )
         plan = msgspec.structs.replace(plan, limits=limits)
+    if streams_count is None:
+        streams_count = one_of("streams", (0, 0, 1, 3)) if faults is None and not only_locks else 0
+    plan = msgspec.structs.replace(plan, streams_count=streams_count)
     if hostile is not None:
         plan = msgspec.structs.replace(plan, hostile=chances if hostile else None)
     if faults is not None:

@@ -23,6 +23,7 @@ objects:
     fences.py      fence-rises
     cells.py       cells-rise
     owners.py      foreign-refused
+    streams.py     stream-once, stream-last, stream-epoch, stream-wait
     beliefs.py     exclusion
     leases.py      lease-early, lease-late
     waits.py       wait-left
@@ -68,6 +69,7 @@ from tests.simulation.checks.requests import Requests
 from tests.simulation.checks.rules import Rules
 from tests.simulation.checks.snapshot_files import SnapshotFiles
 from tests.simulation.checks.states import States
+from tests.simulation.checks.streams import Streams
 from tests.simulation.checks.terms import Terms
 from tests.simulation.checks.told import Told
 from tests.simulation.checks.turns import Turns
@@ -128,6 +130,12 @@ class Checkers:
         self.fences = Fences(report)
         self.cells = Cells(report)
         self.owners = Owners(report, history.owned)
+        self.streams = Streams(
+            report,
+            self.tokens,
+            (self.order, self.fences, self.cells, self.owners),
+            lambda node_id, revision: (node_id, revision) in self._restored,
+        )
         self.rates = Rates(report, rate_allowance)
         self.beliefs = Beliefs(report)
         self.leases = Leases(report, rate_allowance, latency_us)
@@ -201,6 +209,7 @@ class Checkers:
         sent_us = self.replies.applied(step)
         self.leases.applied(step, sent_us, self._now_us())
         self.order.applied(step)
+        self.streams.applied(step)
         self.told.applied(step)
         self.rates.applied(step)
         self.requests.abandoned(step.abandoned, self._now_us())
@@ -289,6 +298,7 @@ class Checkers:
         self.tokens.called(call)
         self.fences.called(call)
         self.cells.called(call)
+        self.streams.called(call)
         self.rates.called(call)
 
     def replied(self, call: Call, result: Result, revision: int, now_us: int) -> None:
@@ -299,14 +309,20 @@ class Checkers:
         self.fences.replied(call, result)
         self.cells.replied(call, result)
         self.owners.replied(call, result)
+        self.streams.replied(call, result, revision)
         self.rates.replied(call, result, now_us)
         self.replies.replied(call, result, revision)
+
+    def ended(self, call: Call, number: int, result: Result, revision: int, now_us: int) -> None:  # noqa: ARG002 - as told
+        """Check the end of a wait of a stream."""
+        self.streams.ended(call, number, result, revision)
 
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
         """Check an error, or note a client that gave up."""
         self.requests.failed(call, outcome, now_us)
         self.fences.failed(call)
         self.cells.failed(call)
+        self.streams.failed(call)
         self.replies.failed(call, outcome)
 
     def read_called(self, read: Read) -> None:

@@ -77,10 +77,10 @@ class Beliefs:
     def applied(self, step: Step, now_us: int) -> None:
         """Count beliefs no more that somebody ended on request; and record limits."""
         self.void(step.voided)
-        for result in [answer.result for answer in step.answers] + [told for _, told in step.wait_ends]:
+        for result in step.told():
             for one in result.held if isinstance(result, GrantedSeveral) else ():
                 self._set_limit(one.name, one.limit, now_us)
-        for answer in step.answers:
+        for answer in step.single_answers():
             match answer.command, answer.result:
                 case AcquirePermits() as command, result if getattr(result, "hold_id", "") == command.hold_id:
                     self._set_limit(command.name, command.limit, now_us)

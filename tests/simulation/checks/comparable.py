@@ -17,6 +17,7 @@ from lockstate.results import (
     HolderView,
     HoldView,
     LockView,
+    NumberedDone,
     Reason,
     Refused,
     Revoked,
@@ -81,6 +82,8 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
             return msgspec.structs.replace(value, revoked=revoked)
         case ForceReleased():
             return ForceReleased(plain(value.released))
+        case NumberedDone():
+            return NumberedDone(plain(value.results), plain(value.refused))
         case tuple() | list():
             return tuple([plain(item) for item in value])
     return value

@@ -135,10 +135,10 @@ class Ledger:
         self._delays_ms.clear()
         self._taken_ms.clear()
         self._forced_ms.clear()
-        for result in [answer.result for answer in step.answers] + [told for _, told in step.wait_ends]:
+        for result in step.told():
             for one in result.held if isinstance(result, GrantedSeveral) else ():
                 self._limit(one.name, one.limit)
-        for answer in step.answers:
+        for answer in step.single_answers():
             match answer.command, answer.result:
                 case AcquirePermits(hold_id=asked) as command, Granted(hold_id=got) | Queued(hold_id=got):
                     if asked == got:
@@ -159,7 +159,7 @@ class Ledger:
                         self._delays_ms.setdefault(granted.token, wish.lock_delay_ms)
                 case Acquire() | AcquirePermits() as wish, Queued() as queued:
                     self._waiting.setdefault(queued.hold_id, wish.lock_delay_ms)
-        for result in [*[answer.result for answer in step.answers], *[told for _, told in step.wait_ends]]:
+        for result in step.told():
             # A repeated request may be told of an earlier token.
             if isinstance(result, Granted) and result.token >= self._token_of.get(result.hold_id, 0):
                 self._was[result.token] = self._token_of.get(result.hold_id, result.token)

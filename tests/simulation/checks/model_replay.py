@@ -6,12 +6,22 @@ but the public names that it gives to sessions.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
 from lockstate import limits
 from lockstate.codec import decode_entry
-from lockstate.commands import AbandonWaits, Command, Entry, OnBehalf, TakeRate, Undecodable
+from lockstate.commands import (
+    AbandonWaits,
+    Command,
+    EndWait,
+    Entry,
+    Numbered,
+    OnBehalf,
+    TakeRate,
+    Undecodable,
+)
 from lockstate.ids import HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.owners import session_name
@@ -25,6 +35,7 @@ from lockstate.results import (
     HoldKind,
     Left,
     LockView,
+    NumberedDone,
     Reason,
     Refused,
     Result,
@@ -64,6 +75,8 @@ class Answer:
     command: Command | Undecodable
     result: Result
     deadlock: Deadlock | None = None
+    numbered: tuple["Answer", ...] = ()
+    """Of a frame: the numbers that were new in it."""
 
 
 @dataclass(slots=True)
@@ -85,6 +98,16 @@ class Step:
     """Holds that ended because somebody asked for it: released, closed, cancelled or by force."""
     events: list[Event] = field(default_factory=list)
     cell_events: list[CellEvent] = field(default_factory=list)
+
+    def single_answers(self) -> Iterator[Answer]:
+        """Return the answers in the order of the log, with the numbers of a frame in its place."""
+        for answer in self.answers:
+            yield from answer.numbered if isinstance(answer.command, Numbered) else (answer,)
+
+    def told(self) -> list[Result]:
+        """Return the results of all these, and how waits ended."""
+        results = [answer.result for answer in self.single_answers()]
+        return results + [result for _, result in self.wait_ends]
 
 
 class _RecordingState(ModelState):
@@ -174,8 +197,9 @@ class Expected:
         step.leases_ended += [(created, False) for created in sorted(alive - state.leases())]
         still = {hold.hold_id for hold in state.holds}
         step.wait_ends = [(item.hold_id, item.result) for item in state.settled]
-        told = [answer.result for answer in step.answers] + [result for _, result in step.wait_ends]
-        holds += [item.hold_id for item in told if isinstance(item, Granted) and item.token >= first_token]
+        holds += [
+            item.hold_id for item in step.told() if isinstance(item, Granted) and item.token >= first_token
+        ]
         step.voided = [hold.hold_id for hold in forced] + [each for each in holds if each not in still]
         return step
 
@@ -201,11 +225,23 @@ class Expected:
 
     def _answer(self, node_id: str, command: Command | Undecodable) -> Answer:
         deadlocks = self.state.deadlocks
-        count = len(deadlocks)
+        count, asked = len(deadlocks), plain_command(command)
+        last = self._last_number(asked)
         result = self._run(command)
-        return Answer(
-            node_id, plain_command(command), result, deadlocks[-1] if len(deadlocks) > count else None
-        )
+        numbered: tuple[Answer, ...] = ()
+        if isinstance(asked, Numbered) and isinstance(result, NumberedDone):
+            results = zip(asked.commands, result.results, strict=False)  # there may be no room for the rest
+            each = list(results)[max(0, last + 1 - asked.first) :]
+            numbered = tuple(
+                [Answer(node_id, one, told) for one, told in each if not isinstance(one, EndWait)]
+            )
+        deadlock = deadlocks[-1] if len(deadlocks) > count else None
+        return Answer(node_id, asked, result, deadlock, numbered)
+
+    def _last_number(self, asked: Command | Undecodable) -> int:
+        """Return the last number that was applied before, if this is a frame."""
+        stream = self.state.streams.get(asked.session_id) if isinstance(asked, Numbered) else None
+        return stream.last if stream is not None else 0
 
     def _is_old(self, request: Request) -> bool:
         """Whether the machine may have forgotten a request."""
@@ -228,11 +264,15 @@ class Expected:
         return run(state, command)
 
     def waiting_at(self) -> list[tuple[HoldId, str]]:
-        """Return each ticket with every node process that keeps the connection of a client of it."""
+        """Return each ticket with every node process that keeps the connection of a client of it.
+
+        What a stream waits for is kept by none.
+        """
         return [
             (ticket.ticket_id, origin)
             for ticket in self.state.tickets
             for origin in [ticket.origin, *[origin for _, origin in ticket.others]]
+            if origin
         ]
 
     def _abandon(self, command: AbandonWaits) -> Result:

@@ -80,7 +80,7 @@ class Order:
 
     def applied(self, step: Step) -> None:
         """Record which command arrived where. A repetition arrives nowhere."""
-        for place, answer in enumerate(step.answers):
+        for place, answer in enumerate(step.single_answers()):
             match answer.command, answer.result:
                 case (
                     Acquire(hold_id=asked) | AcquirePermits(hold_id=asked) | Campaign(hold_id=asked),

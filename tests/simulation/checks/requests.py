@@ -59,7 +59,7 @@ class Requests:
         """Compare an outcome with the first one."""
         self._prune(now_us)
         key = _key(call.command)
-        outcome = _essence(result)
+        outcome = essence(result)
         if key is None:
             return
         if outcome is None:
@@ -118,7 +118,7 @@ def _key(command: Command) -> _Key | None:
     return None if scope is None else (type(command).__name__, scope, command.request_id)
 
 
-def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901, PLR0912 - one case for each
+def essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901, PLR0912 - one case for each
     """Return what must not change from attempt to attempt; None if the result is not to be remembered."""
     match result:
         case Refused():

@@ -13,8 +13,7 @@ from cluster.errors import ClusterError, IdentityRefused
 from cluster.node import Node
 from tests.simulation.faults.basic_faults import US, Fault, Undo
 from tests.simulation.plan import Plan
-from tests.simulation.workload.client import Client
-from tests.simulation.workload.crowd import Crowd
+from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.world.machine import Machine
 from tests.simulation.world.node_observer import NodeObserver
 from tests.simulation.world.scheduler import Scheduler
@@ -35,7 +34,7 @@ class World(Protocol):
     plan: Plan
     scheduler: Scheduler
     machines: dict[str, Machine]
-    clients: list[Client | Crowd]
+    clients: list[AnyClient]
     watch: NodeObserver
 
     def add_machine(self, node_id: str) -> Machine:

@@ -24,9 +24,8 @@ from tests.simulation.faults.slow_followers import SlowFollowerFaults
 from tests.simulation.faults.strangers import StrangerFaults
 from tests.simulation.faults.wrong_peers import WrongPeersFaults
 from tests.simulation.plan import Plan
+from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
-from tests.simulation.workload.client import Client
-from tests.simulation.workload.crowd import Crowd
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Machine, Process
@@ -61,7 +60,7 @@ class World(Protocol):
     network: Network
     machines: dict[str, Machine]
     strangers: dict[str, Machine]
-    clients: list[Client | Crowd]
+    clients: list[AnyClient]
     checkers: Checkers
     watch: NodeObserver
     transport: CallTransport

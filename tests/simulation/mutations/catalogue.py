@@ -23,6 +23,7 @@ from tests.simulation.mutations.rules import RULES
 from tests.simulation.mutations.several import SEVERAL
 from tests.simulation.mutations.snapshots import SNAPSHOTS
 from tests.simulation.mutations.states import STATES
+from tests.simulation.mutations.streams import STREAMS
 from tests.simulation.mutations.survivors import SURVIVORS
 from tests.simulation.mutations.vocabulary import VOCABULARY
 
@@ -40,6 +41,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *RULES,
     *SNAPSHOTS,
     *STATES,
+    *STREAMS,
     *VOCABULARY,
     *HELD_ALREADY,
     *OVERRIDES,

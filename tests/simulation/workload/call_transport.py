@@ -26,6 +26,13 @@ class ConnectionLostError(Exception):
     """The connection broke while the answer was awaited."""
 
 
+class Channel:
+    """A connection: calls over it arrive in the order in which they leave."""
+
+    def __init__(self) -> None:
+        self.arrives_us = 0
+
+
 class PendingCall:
     """One call under way. `future` is the client's: it gets the answer, an exception, or nothing ever."""
 
@@ -36,6 +43,7 @@ class PendingCall:
         self.kind = kind
         self.allowed_s = allowed_s
         self.waits_for = ""
+        self.channel: Channel | None = None
         self.future: asyncio.Future[Any] = client.create_future()
         self.task: asyncio.Task[Any] | None = None
         self.process: Process | None = None
@@ -63,10 +71,15 @@ class CallTransport:
         kind: Kind = "other",
         *,
         waits_for: str = "",
+        channel: Channel | None = None,
     ) -> PendingCall:
-        """Call a node, which is to end the call within `allowed_s`, and may wait for this there."""
+        """Call a node, which is to end the call within `allowed_s`, and may wait for this there.
+
+        Calls without a `channel` may arrive in any order.
+        """
         asked = PendingCall(client, node_id, work, kind, allowed_s)
         asked.waits_for = waits_for
+        asked.channel = channel
         self._to_node(asked, self._arrive)
         return asked
 
@@ -79,7 +92,10 @@ class CallTransport:
         """Let something happen at the node, if anything gets there."""
         network, client = self._network, asked.client
         if not network.path(client.name, asked.node_id).is_cut:
-            network.scheduler.after(network.delay(client.name, asked.node_id), then, asked)
+            when_us = network.scheduler.now_us + network.delay(client.name, asked.node_id)
+            if asked.channel is not None:
+                when_us = asked.channel.arrives_us = max(when_us, asked.channel.arrives_us)
+            network.scheduler.at(when_us, then, asked)
 
     def _hung_up(self, asked: PendingCall) -> None:
         process = asked.process

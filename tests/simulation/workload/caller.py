@@ -2,12 +2,12 @@
 
 import asyncio
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 from zlib import crc32
 
 from cluster.errors import ClusterError, Overloaded
-from cluster.node import Node
-from lockstate.commands import Command, KeepAlive, MayWait
+from cluster.node import Answer, Node
+from lockstate.commands import Command, KeepAlive, MayWait, Numbered, NumberedCommand
 from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode
 from lockstate.results import Result
@@ -15,14 +15,15 @@ from lockstate.versions import RULES, RULES_WHOLE
 from tests.simulation.checks.turns import Kind
 from tests.simulation.workload.call_transport import (
     CallTransport,
+    Channel,
     ConnectionLostError,
     NotReachedError,
     PendingCall,
 )
-from tests.simulation.workload.history import History, Query
+from tests.simulation.workload.history import Call, History, Query
 from tests.simulation.workload.owned import Owned
 from tests.simulation.world.event_loop import NodeLoop
-from tests.support.vocabulary import VOCABULARY, another_attempt
+from tests.support.vocabulary import another_attempt
 
 BACK_OFF_S: Final = (0.02, 0.5)
 SLACK_S: Final = 0.2
@@ -38,13 +39,15 @@ PRINCIPALS: Final = ("", "ann", "bob", "eve")
 HURRY_CHANCE: Final = 0.15
 """How many requests that may wait are soon asked again elsewhere, while a node still works on them."""
 HURRY_S: Final = (0.05, 1.5)
+WAIT_ALLOWED_S: Final = 3_600.0
+"""A node keeps the wait of a stream until its client has left."""
 CAREFUL_S: Final = 40.0
 """How long no request is soon asked again after a node was met with older rules: longer than any takes."""
 
 
-def knows(rules: int, command: Command) -> bool:
+def knows(rules: int, command: Command | NumberedCommand) -> bool:
     """Whether a command may be asked for under these rules: the gateway refuses what they do not know."""
-    if VOCABULARY[type(command)].tag > RULES[rules].command_tag_max:
+    if cast("int", command.__struct_config__.tag) > RULES[rules].command_tag_max:
         return False
     modes = [lock.mode for lock in getattr(command, "locks", ())]
     return rules >= RULES_WHOLE or _WHOLE.isdisjoint([*modes, getattr(command, "mode", Mode.EXCLUSIVE)])
@@ -128,9 +131,68 @@ class Caller:
         allowed_s = wait_s + 2 * timeout_s if is_waiting else timeout_s
         waits_for = getattr(command, "ticket_id", "") or getattr(command, "hold_id", "") if is_waiting else ""
         asked = self._transport.ask(self._loop, node_id, work, allowed_s, kind, waits_for=waits_for)
+        answer = await self._answer(number, asked, listens_s or wait_s + 2 * timeout_s + SLACK_S)
+        if answer is None:
+            return asked_us, None
+        self._history.reply(number, self._loop.now_us, answer.result, answer.revision)
+        if is_told and self.principal:
+            self._history.owned.note(self.principal, command, answer.result)
+        return asked_us, answer.result
+
+    async def attempt_frame(
+        self, node_id: str, frame: Numbered, channel: Channel
+    ) -> tuple[int, Call, Answer | None]:
+        """Send one frame over a connection; return when it left, what was asked, and the node's answer.
+
+        Waits of its numbers are futures of the node's process: only that may look at them.
+        """
+        timeout_s = self._timeout_s()
+
+        async def work(node: Node) -> Answer:
+            for command in (frame, *frame.commands):
+                self._check_rules(node, command)
+            answer = await node.submit(frame, timeout_s, self.principal)
+            for wait in (answer.waits or {}).values():
+                wait.add_done_callback(_look_at)
+            return answer
+
+        asked_us = self._loop.local_us()
+        number = self._history.call(self._loop.name, node_id, frame, self._loop.now_us, self.principal)
+        call = self._history.calls[number]
+        asked = self._transport.ask(self._loop, node_id, work, timeout_s, "command", channel=channel)
+        answer = await self._answer(number, asked, timeout_s + SLACK_S)
+        if answer is not None:
+            self._history.reply(number, self._loop.now_us, answer.result, answer.revision)
+        return asked_us, call, answer
+
+    async def end_of_wait(
+        self, call: Call, number: int, wait: "asyncio.Future[Answer]", within_s: float
+    ) -> Result | None:
+        """Return how the wait of a number ended that its node told to be queued; None if that got lost."""
+
+        async def work(_node: Node) -> Answer:
+            if wait.get_loop() is not asyncio.get_running_loop():
+                raise ConnectionLostError(call.node_id)
+            return await wait
+
+        asked = self._transport.ask(self._loop, call.node_id, work, WAIT_ALLOWED_S)
         try:
-            async with asyncio.timeout(listens_s or wait_s + 2 * timeout_s + SLACK_S):
-                answer = await asked.future
+            async with asyncio.timeout(within_s):
+                ended = await asked.future
+        except (ClusterError, NotReachedError, ConnectionLostError):
+            return None
+        except TimeoutError:
+            self._transport.cancel(asked)
+            return None
+        self._history.ended(call, number, ended.result, ended.revision, self._loop.now_us)
+        result: Result = ended.result
+        return result
+
+    async def _answer(self, number: int, asked: PendingCall, within_s: float) -> Answer | None:
+        """Return the answer to a call, None if there is none: the history is told why."""
+        try:
+            async with asyncio.timeout(within_s):
+                answer: Answer = await asked.future
         except ClusterError as error:
             outcome: Any = error.outcome
             self._history.failed(number, self._loop.now_us, error.code, outcome)
@@ -143,17 +205,14 @@ class Caller:
             if isinstance(error, asyncio.CancelledError):
                 raise
         else:
-            self._history.reply(number, self._loop.now_us, answer.result, answer.revision)
-            if is_told and self.principal:
-                self._history.owned.note(self.principal, command, answer.result)
-            return asked_us, answer.result
-        return asked_us, None
+            return answer
+        return None
 
     def _hang_up(self, number: int, asked: PendingCall) -> None:
         self._history.gone(number, self._loop.now_us)
         self._transport.cancel(asked)
 
-    def _check_rules(self, node: Node, command: Command) -> None:
+    def _check_rules(self, node: Node, command: Command | NumberedCommand) -> None:
         if node.machine.rules < RULES_WHOLE:
             self._careful_until_s = self._loop.time() + CAREFUL_S
         if not knows(node.machine.rules, command):
@@ -206,3 +265,9 @@ class Caller:
         # Most programs always give the same time: their reads may share a barrier.
         low_s, high_s = self._timeout_range_s
         return high_s if self._random.random() < USUAL_CHANCE else self._random.uniform(low_s, high_s)
+
+
+def _look_at(wait: "asyncio.Future[Answer]") -> None:
+    """Look at a failure: the client may have gone."""
+    if not wait.cancelled():
+        wait.exception()

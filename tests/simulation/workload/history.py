@@ -19,6 +19,7 @@ from lockstate.results import (
     Granted,
     HoldKind,
     LockView,
+    NumberedDone,
     Refused,
     Result,
     SemaphoreView,
@@ -212,6 +213,9 @@ class Watcher(Protocol):
     def replied(self, call: Call, result: Result, revision: int, now_us: int) -> None:
         """Record a result."""
 
+    def ended(self, call: Call, number: int, result: Result, revision: int, now_us: int) -> None:
+        """Record the end of a wait that a stream was told of."""
+
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
         """Record an error, or of a client that gave up."""
 
@@ -276,9 +280,20 @@ class History:
         self.outcomes[_label(result)] += 1
         for watcher in self.watchers:
             watcher.replied(call, result, revision, now_us)
+        self._learn(result, revision)
+
+    def ended(self, call: Call, number: int, result: Result, revision: int, now_us: int) -> None:
+        """Tell of the end of the wait of a number, which a frame was told to be queued."""
+        self.outcomes["wait-ended"] += 1
+        for watcher in self.watchers:
+            watcher.ended(call, number, result, revision, now_us)
+        self._learn(result, revision)
+
+    def _learn(self, result: Result, revision: int) -> None:
         self.known_revision = max(self.known_revision, revision)
-        if isinstance(result, Granted):
-            self.known_token = max(self.known_token, result.token)
+        for each in result.results if isinstance(result, NumberedDone) else (result,):
+            if isinstance(each, Granted):
+                self.known_token = max(self.known_token, each.token)
 
     def failed(self, number: int, now_us: int, code: str, outcome: FailureOutcome) -> None:
         """Tell that the node gave an error with this public code and outcome."""

@@ -51,6 +51,10 @@ class ClientLines:
         """Write down a result."""
         self._trace.add(now_us, call.client, "hears", call.number, revision, result)
 
+    def ended(self, call: Call, number: int, result: Result, revision: int, now_us: int) -> None:
+        """Write down the end of a wait."""
+        self._trace.add(now_us, call.client, "hears-end", call.number, number, revision, result)
+
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
         """Write down an error."""
         self._trace.add(now_us, call.client, "fails", call.number, outcome)

@@ -13,10 +13,12 @@ from tests.simulation.checks.liveness import Vitals
 from tests.simulation.faults.hostile_network import Hostile
 from tests.simulation.faults.schedule import Chaos
 from tests.simulation.plan import Plan
+from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.client import Client
 from tests.simulation.workload.crowd import Crowd, CrowdSettings
 from tests.simulation.workload.history import History
+from tests.simulation.workload.stream_client import StreamClient
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
 from tests.simulation.world.machine import Facts, Machine
@@ -77,9 +79,10 @@ class World:
         self.transport = CallTransport(self.network, self.machines, self.checkers)
         for machine in self.machines.values():
             machine.on_end = _Ended(self.transport, machine)
-        self.clients: list[Client | Crowd] = [
+        self.clients: list[AnyClient] = [
             self._client(number, random) for number in range(1, plan.clients_count + 1)
         ]
+        self.clients += [self._stream_client(name, random) for name in self._stream_names()]
         if plan.crowd is not None:
             self.clients.append(self._crowd(plan.crowd, random))
         self.wall_us = dict.fromkeys(plan.node_ids, WALL_US)
@@ -203,6 +206,20 @@ class World:
             random=Random(f"client {number} {self.plan.seed}"),
         )
 
+    def _stream_names(self) -> list[str]:
+        return [f"s{number}" for number in range(1, self.plan.streams_count + 1)]
+
+    def _stream_client(self, name: str, random: Random) -> StreamClient:
+        loop = make_loop(self.scheduler, self._clock(random), name, self.current, self.watch.uncaught)
+        return StreamClient(
+            loop,
+            self.transport,
+            list(self.plan.node_ids),
+            self.history,
+            settings=self.plan.client_settings,
+            random=Random(f"{name} {self.plan.seed}"),
+        )
+
     def _crowd(self, settings: CrowdSettings, random: Random) -> Crowd:
         loop = make_loop(self.scheduler, self._clock(random), CROWD, self.current, self.watch.uncaught)
         return Crowd(
@@ -220,7 +237,8 @@ class World:
         return make_loop(self.scheduler, Clock(0, 0), name, self.current, self.watch.uncaught)
 
     def _set_paths(self) -> None:
-        names = [*self.machines, *(f"c{number}" for number in range(1, self.plan.clients_count + 1)), CROWD]
+        clients = [f"c{number}" for number in range(1, self.plan.clients_count + 1)]
+        names = [*self.machines, *clients, *self._stream_names(), CROWD]
         for source, target in itertools.permutations(names, 2):
             path = self.network.path(source, target)
             path.latency_us, path.jitter_us = self.plan.latency_us, self.plan.jitter_us

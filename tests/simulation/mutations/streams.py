@@ -1,0 +1,86 @@
+"""Defects in what is promised to streams: each number once, in one connection, and its outcome until it is seen."""
+
+from typing import Any, Final
+
+import msgspec
+
+from cluster.commands.outbox import Answer, Outbox
+from lockstate.commands import Numbered
+from lockstate.frames import Frames
+from lockstate.ids import SessionId
+from lockstate.records import Kept, Stream
+from lockstate.results import Result
+from lockstate.streams import Streams
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+
+_apply = Frames.apply
+_apply_each = Frames._apply_each
+_complete = Outbox.complete
+
+
+def _apply_of_any_connection(frames: Frames, frame: Numbered) -> Result:
+    """Apply what still comes of a connection that was replaced."""
+    stream = frames._state.streams.get(frame.session_id)
+    epoch = stream.epoch if stream is not None else frame.epoch
+    return _apply(frames, msgspec.structs.replace(frame, epoch=epoch))
+
+
+def _apply_last_again(frames: Frames, stream: Stream, frame: Numbered, *, is_owned: bool) -> Result:
+    """Apply the last number once more when it comes again."""
+    if frame.commands and frame.first == stream.last:
+        stream.last -= 1
+        stream.kept.pop(frame.first, None)
+    return _apply_each(frames, stream, frame, is_owned=is_owned)
+
+
+def _none_kept(_streams: Streams) -> list[tuple[SessionId, int, Kept]]:
+    """Leave outcomes out of snapshots."""
+    return []
+
+
+def _complete_crossed(outbox: Outbox, seq: int, answer: Answer, *args: Any) -> None:
+    """Tell the ends of a frame's waits to each other's numbers."""
+    if answer.waits is not None and len(answer.waits) > 1:
+        waits = dict(zip(answer.waits, reversed(list(answer.waits.values())), strict=True))
+        answer = msgspec.structs.replace(answer, waits=waits)
+    _complete(outbox, seq, answer, *args)
+
+
+_STREAMS: Final = Surroundings(
+    rates={"kill": 6.0, "half-open": 6.0, "slow-node": 6.0, "client-cut": 6.0},
+    fault_s=(0.5, 3.0),
+    settings={"streams_count": 3, "clients_count": 1, "compact_entries": 30},
+    client_settings={"vocabulary_share": 0.3},
+)
+"""Connections break all the time, and what was sent over them comes late."""
+
+STREAMS: Final = (
+    Mutation(
+        name="replaced-connection-heard",
+        sentence="What comes late of a connection of a stream is applied after another one took its place.",
+        found_by=("model-state", "model-events", "reply", "stream-epoch", "stream-once"),
+        apply=replaced(Frames, "apply", _apply_of_any_connection),
+        surroundings=_STREAMS,
+    ),
+    Mutation(
+        name="last-number-applied-again",
+        sentence="The last number of a stream is applied once more when its frame comes again.",
+        found_by=("model-state", "model-events", "reply", "stream-once"),
+        apply=replaced(Frames, "_apply_each", _apply_last_again),
+        surroundings=_STREAMS,
+    ),
+    Mutation(
+        name="stream-outcomes-not-in-snapshot",
+        sentence="Outcomes that a stream has not acknowledged are left out of snapshots.",
+        found_by=("equal-digest", "model-state", "reply", "stream-once", "node-ends"),
+        apply=replaced(Streams, "dump_kept", _none_kept),
+        surroundings=_STREAMS,
+    ),
+    Mutation(
+        name="waits-of-a-frame-crossed",
+        sentence="The ends of the waits of one frame are told to each other's numbers.",
+        found_by=("stream-wait",),
+        apply=replaced(Outbox, "complete", _complete_crossed),
+        surroundings=_STREAMS,
+    ),
+)
