@@ -71,11 +71,12 @@ def test_growth_has_a_row_for_each_subject(tmp_path: Path) -> None:
     """Locks, sessions, watchers, names, request ids and streams are all there, and nothing was an error."""
     flags = ["--locks", "300", "--sessions", "50", "--watchers", "6", "--streams", "60"]
     with LocalCluster.up(tmp_path) as cluster:
-        found = measured(cluster, "growth", *flags, "--workers", "4", "--seconds", "1")
+        found = measured(cluster, "growth", *flags, "--workers", "4", "--seconds", "1", "--lock-steps", "2")
         assert found.errors == []
         by_key = {row["key"]: row for row in found.rows if "key" in row}
         assert list(by_key) == ["sessions", "watchers", "names", "once", "locks"]
         assert all(row["share_percent"] > 0 for row in by_key.values())
+        assert 0 < by_key["locks"]["worst_percent"] <= by_key["locks"]["share_percent"]
         assert by_key["sessions"]["theirs_per_s"] > 0
         assert by_key["watchers"]["theirs_per_s"] > 0
         assert 0 <= by_key["watchers"]["theirs_percent"] <= 100

@@ -1,4 +1,4 @@
-"""The checker of streams objects to numbers that go back, come twice, or come of a connection that is over."""
+"""The checker of streams objects to numbers that go back, come twice, or are of a connection that is over."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Defects in what is promised to streams: each number once, in one connection, and its outcome until it is seen."""
+"""Defects in what streams promise: each number once, in one connection, and its outcome until it is seen."""
 
 from typing import Any, Final
 

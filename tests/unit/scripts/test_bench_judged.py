@@ -163,11 +163,13 @@ def test_a_share_is_of_what_was_before_and_after() -> None:
     """It is compared with the mean of both, or with what was before alone; errors of all steps count."""
     growth = bench_growth.Growth(NO_CLUSTER, parse("growth"))
     growth._add("sessions", "sessions", 7, [step(1000.0), step(900.0, ["oh"]), step(2000.0)])
-    growth._add("locks", "locks", 9, [step(1000.0), step(900.0)])
+    beside = bench_growth._mean([step(600.0), step(1200.0, ["late"])])
+    growth._add("locks", "locks", 9, [step(1000.0), beside])
     both, alone = growth.rows
     assert (both["share_percent"], both["after_per_s"], both["others_percent"]) == (60.0, 2000.0, 2.0)
     assert (alone["share_percent"], alone["after_per_s"]) == (90.0, None)
-    assert growth.errors == ["sessions: oh"]
+    assert (both["worst_percent"], alone["worst_percent"]) == (None, 60.0)
+    assert growth.errors == ["sessions: oh", "locks: late"]
 
 
 def victim(p99_ms: float, acquires: int = 100, theirs_per_s: float = 5.0) -> dict[str, Any]:
