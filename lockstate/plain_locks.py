@@ -77,7 +77,6 @@ class PlainLocks:
             or len(holds) >= limits.HOLDS_COUNT_MAX
             or len(records) + len(intents) >= limits.RECORDS_COUNT_MAX
             or state.is_tight
-            or state.spaces
             or (state.principals.quotas and state.principals.check("holds") is not None)
             or (
                 session is None or ttl_ms or session.claims_count > limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
@@ -90,7 +89,9 @@ class PlainLocks:
         if named is None:
             return self.others.acquire(command, key)
         name, above = named
-        if above and not records.keys().isdisjoint(above):
+        if (above and not records.keys().isdisjoint(above)) or (
+            state.spaces and (name in state.spaces or not state.spaces.keys().isdisjoint(above))
+        ):
             return self.others.acquire(command, key)
 
         if session is not None:
@@ -169,7 +170,6 @@ class PlainLocks:
             or command.names
             or hold_id in state.extras.rows
             or hold_id in state.pleas
-            or state.spaces
             or (hold.note and state.owners)  # it counts for somebody
         ):
             return self.others.release(command)
@@ -179,7 +179,12 @@ class PlainLocks:
         name, above = named
         lock = records[name]
         # If no more than that is held of the name, it is this hold that has it, and as a plain lock.
-        if lock.held != _OWN or lock.waiting or (above and not records.keys().isdisjoint(above)):
+        if (
+            lock.held != _OWN
+            or lock.waiting
+            or (above and not records.keys().isdisjoint(above))
+            or (state.spaces and (name in state.spaces or not state.spaces.keys().isdisjoint(above)))
+        ):
             return self.others.release(command)
 
         del self._holds[hold_id]

@@ -280,6 +280,26 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
         PLAIN,
         *asked(PLAIN, hold_id=HoldId("h2"), name="a/c"),
     ),
+    "namespace of its own name": (
+        SetNamespace("a/b", Settings(holds=1, lock_delay_ms_min=500)),
+        PLAIN,
+        RELEASE,
+        *asked(PLAIN, name="a", hold_id=HoldId("h2")),
+    ),
+    "namespace of a name below": (
+        SetNamespace("a/b/c", Settings(holds=0)),
+        PLAIN,
+        *asked(PLAIN, name="a/b/c", hold_id=HoldId("h2")),
+        RELEASE,
+        *asked(PLAIN, name="a/b/c", hold_id=HoldId("h3")),
+    ),
+    "namespace far above": (SetNamespace("a", Settings(holds=1)), *asked(PLAIN, name="a/b/c/d")),
+    "namespace beside": (
+        SetNamespace("ab", Settings(holds=0)),
+        SetNamespace("b", Settings(holds=0)),
+        PLAIN,
+        RELEASE,
+    ),
     "namespace begins": (PLAIN, SetNamespace("a", Settings(holds=1)), RELEASE, PLAIN, RELEASE),
     "namespace ends": (PLAIN, SetNamespace("a", Settings(holds=1)), RELEASE, SetNamespace("a"), PLAIN),
     "quota": (SetQuota("*", Quota(holds=0)), PLAIN, OnBehalf("ann", LEASED), RELEASE),
@@ -336,6 +356,7 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
         RELEASE,
     ),
 }
+BESIDE_NAMESPACES: Final = ("ab", "b", "a/bc", "a/b/c", "z")
 BOUNDS: Final = {"HOLDS_COUNT_MAX": 2, "RECORDS_COUNT_MAX": 3, "SESSION_CLAIMS_MAX": 3}
 FOUR: Final = tuple(
     Acquire(f"{name}/x", Mode.EXCLUSIVE, HoldId(name), AttemptId(name), S) for name in ("e", "f", "g", "h")
@@ -362,6 +383,20 @@ def both(commands: tuple[Command, ...]) -> list[Outcome]:
 def test_what_is_not_plain_comes_to_the_same(what: str) -> None:
     """What asks for something else, what is wrong, and what finds something in its way."""
     assert len(both(NOT_PLAIN[what])) == len(NOT_PLAIN[what])
+
+
+def test_what_lies_in_no_namespace_is_plain() -> None:
+    """Namespaces beside a name, or below it, do not make its locks go the long way; one above it does."""
+    machine = LockMachine()
+    machine.state.rules = RULES_NEWEST
+    commands = [*BEGIN, *[SetNamespace(prefix, Settings(holds=9)) for prefix in BESIDE_NAMESPACES]]
+    left = Counter[str]()
+    with counted(left):
+        for seq, command in enumerate((*commands, PLAIN, RELEASE, SetNamespace("a", Settings(holds=9))), 1):
+            machine.apply(Entry(1000 + seq, (Batch("n1", (seq,), (command,)),)))
+        assert left == Counter()
+        machine.apply(Entry(2000, (Batch("n1", (50, 51), (PLAIN, RELEASE)),)))
+    assert left == {"acquire left": 1, "release left": 1}
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
