@@ -139,7 +139,7 @@ class StreamClient:
         connection = _Connection(node_id, resumed.epoch)
         self._numbers.resumed(resumed.last, gives_up=self._random.random() < GIVES_UP_CHANCE)
         for first, commands in list(self._numbers.again(self._random, self._attempt)):
-            self._send(session, connection, first, commands)
+            self._send(session, connection, first, commands, sends_again=True)
         while not connection.is_over.is_set():
             await self._rest(session, connection)
             for _ in range(self._random.choice(AT_ONCE)):
@@ -179,9 +179,15 @@ class StreamClient:
         return first, tuple(commands)
 
     def _send(
-        self, session: Session, connection: _Connection, first: int, commands: tuple[NumberedCommand, ...]
+        self,
+        session: Session,
+        connection: _Connection,
+        first: int,
+        commands: tuple[NumberedCommand, ...],
+        *,
+        sends_again: bool = False,
     ) -> None:
-        acked = self._numbers.acknowledge(self._random)
+        acked = self._numbers.acknowledge(self._random, sends_again=sends_again)
         frame = Numbered(len(commands), session.session_id, connection.epoch, first, acked, commands)
         self._spawn(self._follow(session, connection, frame))
 

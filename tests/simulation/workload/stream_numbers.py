@@ -79,9 +79,12 @@ class StreamNumbers:
         wishes = [self.wishes[number] for number in run]
         return tuple([attempt(wish.command) if wish.is_filled else wish.command for wish in wishes])
 
-    def acknowledge(self, random: Random) -> tuple[tuple[int, int], ...]:
-        """Return ranges of numbers whose final answers were seen: not of all of them, and some once more."""
-        if random.random() < 0.7:
+    def acknowledge(self, random: Random, *, sends_again: bool) -> tuple[tuple[int, int], ...]:
+        """Return ranges of numbers whose final answers were seen: not of all of them, and some once more.
+
+        With what `sends_again` there are none but those: it may ask for what else could be acknowledged.
+        """
+        if not sends_again and random.random() < 0.7:
             seen = [number for number, wish in self.wishes.items() if wish.is_final]
             for number in random.sample(seen, random.randint(0, len(seen))):
                 del self.wishes[number]
