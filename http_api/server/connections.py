@@ -6,11 +6,12 @@ this package.
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Final, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import StreamWriter
+from aiohttp.http import StreamWriter, WebSocketReader
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
@@ -83,6 +84,15 @@ class _Protocol(RequestHandler):
                     return
         self.place.heard()
         super().data_received(data)
+
+    def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
+        """Begin a WebSocket.
+
+        aiohttp took the upgrade for declined, because it is the reply that accepts it (`Reply.prepare`), and
+        not the handler. Who pauses reading would wake its parser of requests then, which fails.
+        """
+        self._upgraded = True
+        super().set_parser(parser, data_received_cb)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End."""

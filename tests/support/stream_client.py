@@ -8,6 +8,7 @@ import base64
 import contextlib
 import os
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any, Self
@@ -29,8 +30,11 @@ class Closed(Exception):
 class Stream:
     """One connection, and what is to be known of its session to go on with another one."""
 
-    def __init__(self, port: int, form: str = "msgpack", token: str = "") -> None:
-        self._port, self._form, self._token = port, form, token
+    def __init__(
+        self, port: int, form: str = "msgpack", token: str = "", *, trust: ssl.SSLContext | None = None
+    ) -> None:
+        """Connect to this port, with TLS where there is a `trust`."""
+        self._port, self._form, self._token, self._trust = port, form, token, trust
         self.session_id = ""
         self.last = 0
         self.next = 1
@@ -38,6 +42,10 @@ class Stream:
         self.acked: list[tuple[int, int]] = []
         self._answers: dict[int, Any] = {}
         """The answers that came and were not asked for yet, by number."""
+        self.pings = 0
+        """How often the node has asked for a sign of life."""
+        self.pongs: list[bytes] = []
+        """What was in its answers to pings of the WebSocket."""
 
     async def __aenter__(self) -> Self:
         """Connect, and begin or resume the stream."""
@@ -55,7 +63,7 @@ class Stream:
 
     async def connect(self) -> None:
         """Shake hands (RFC 6455, section 4)."""
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._trust)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = (
             "GET /v1/stream HTTP/1.1",
@@ -74,30 +82,31 @@ class Stream:
 
     def send(self, message: Any) -> None:
         """Send a message in one masked frame."""
+        self.send_bytes(self.framed(message))
+
+    def framed(self, message: Any) -> bytes:
+        """Return a message in one masked frame."""
         if self._form == "msgpack":
-            self.send_frame(2, msgspec.msgpack.encode(message))
-        else:
-            self.send_frame(1, msgspec.json.encode(message))
+            return frame(2, msgspec.msgpack.encode(message))
+        return frame(1, msgspec.json.encode(message))
 
     def send_frame(self, opcode: int, data: bytes) -> None:
         """Send one masked frame."""
-        mask = os.urandom(4)
-        size = len(data)
-        if size < 126:
-            head = struct.pack("!BB", 0x80 | opcode, 0x80 | size)
-        elif size < 1 << 16:
-            head = struct.pack("!BBH", 0x80 | opcode, 0x80 | 126, size)
-        else:
-            head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
-        masked = bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
-        self._writer.write(head + mask + masked)
+        self.send_bytes(frame(opcode, data))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes as they are: at once, if nothing waits to be sent."""
+        self._writer.write(data)
 
     async def receive(self) -> list[Any]:
         """Return the next message. Raises Closed."""
         while True:
-            opcode, data = await self._receive_frame()
+            opcode, data = await self.receive_frame()
             if opcode == 9:
+                self.pings += 1
                 self.send_frame(10, data)
+            elif opcode == 10:
+                self.pongs.append(data)
             elif opcode == 8:
                 raise Closed(int.from_bytes(data[:2], "big"), data[2:].decode())
             else:
@@ -106,7 +115,7 @@ class Stream:
         message: list[Any] = decode(data)
         return message
 
-    async def _receive_frame(self) -> tuple[int, bytes]:
+    async def receive_frame(self) -> tuple[int, bytes]:
         """Return the next frame: its opcode, and what is in it."""
         opcode, size = await self._reader.readexactly(2)
         opcode &= 0x0F
@@ -122,10 +131,18 @@ class Stream:
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
 
-    def stop_reading(self) -> None:
-        """Take nothing more of what the node says, and hardly anything on the way."""
-        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    def stop_reading(self, on_the_way_bytes: int = 4096) -> None:
+        """Take nothing more of what the node says, and hardly anything on the way.
+
+        With less than a packet on the way, it takes seconds to `read_on`.
+        """
+        way = self._writer.get_extra_info("socket")
+        way.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, on_the_way_bytes)
         self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def read_on(self) -> None:
+        """Take what it says again."""
+        self._writer.transport.resume_reading()  # type: ignore[attr-defined]
 
     async def drain(self) -> None:
         """Wait until the node takes more."""
@@ -171,6 +188,22 @@ class Stream:
     async def acquire(self, name: str, wait_ms: int = 0) -> Any:
         """Acquire a lock for the session, and return the first answer."""
         return await self.call(*acquire(name, wait_ms))
+
+
+def frame(opcode: int, data: bytes, *, is_final: bool = True, is_masked: bool = True) -> bytes:
+    """Return a frame (RFC 6455, section 5.2); an `opcode` may have reserved bits above it."""
+    size = len(data)
+    first, mask_bit = (0x80 if is_final else 0) | opcode, 0x80 if is_masked else 0
+    if size < 126:
+        head = struct.pack("!BB", first, mask_bit | size)
+    elif size < 1 << 16:
+        head = struct.pack("!BBH", first, mask_bit | 126, size)
+    else:
+        head = struct.pack("!BBQ", first, mask_bit | 127, size)
+    if not is_masked:
+        return head + data
+    mask = os.urandom(4)
+    return head + mask + bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
 
 
 def acquire(name: str, wait_ms: int = 0, ttl_ms: int = 0) -> list[Any]:

@@ -7,7 +7,7 @@ import pytest
 from holdfast import wire
 from lockstate.versions import RULES_FOLLOWED
 from tests.unit.http_api.serving import check_problem, serving
-from tests.unit.http_api.v1.test_stream import streamed
+from tests.unit.http_api.v1.streaming import streamed
 
 READ, WRITE = {"mode": "concurrent-read"}, {"mode": "concurrent-write"}
 

@@ -11,7 +11,7 @@ from lockstate.versions import RULES_FOLLOWED
 from tests.support import http_contract
 from tests.support.stream_client import acquire
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
-from tests.unit.http_api.v1.test_stream import streamed
+from tests.unit.http_api.v1.streaming import streamed
 
 TOKENS = {name: f"token-of-{name}-".ljust(40, "x") for name in ("ops", "tenant", "worker", "part")}
 LINES = b"".join(

@@ -16,7 +16,7 @@ from lockstate.modes import Mode
 from lockstate.versions import RULES_FOLLOWED
 from tests.support.local_node import LocalNode
 from tests.unit.http_api.serving import Served, check_problem, serving, until
-from tests.unit.http_api.v1.test_stream import streamed
+from tests.unit.http_api.v1.streaming import streamed
 
 PATHS = [wire.LOCK_ACQUIRE, wire.SEMAPHORE_ACQUIRE]
 LEASE = {"ttl_ms": 60_000}

@@ -20,7 +20,7 @@ from lockstate.commands import (
 from lockstate.ids import SessionId
 from tests.support.event_source import EventSource
 from tests.unit.http_api.serving import principals_of, token_line
-from tests.unit.http_api.v1.test_stream import streamed
+from tests.unit.http_api.v1.streaming import streamed
 from tests.unit.http_api.v1.test_watch import TIMEOUT_S, Watched, names, watched
 
 MINE, OTHER = SessionId("session-of-mine"), SessionId("session-of-another")

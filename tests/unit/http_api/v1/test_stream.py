@@ -4,23 +4,15 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
-from api.allowed_names import allowed
-from api.gateway import Gateway
-from cluster.config import load
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, WaitCutOff
-from cluster.node import Node
-from http_api.app import build_server
-from http_api.server.authentication import Authentication
 from http_api.v1 import stream
-from lockstate.versions import RULES_FOLLOWED, RULES_NEWEST
+from lockstate.versions import RULES_FOLLOWED
 from tests.support.stream_client import (
     DONE,
     END_WAIT,
@@ -37,50 +29,10 @@ from tests.support.stream_client import (
     acquire,
 )
 from tests.unit.http_api.serving import principals_of, token_line, until
+from tests.unit.http_api.v1.streaming import TIMEOUT_S, streamed
 
-TIMEOUT_S = 20.0
 _READ = [42, [], [[3, b"c"]]]
 """A transaction that reads 4 KiB."""
-
-
-class Streamed:
-    """A node behind its server."""
-
-    def __init__(self, node: Node, port: int, authentication: Authentication) -> None:
-        self.node, self.port, self.authentication = node, port, authentication
-
-    def stream(self, form: str = "msgpack", token: str = "") -> Stream:
-        """Return a client that is not connected yet."""
-        return Stream(self.port, form, token)
-
-    def again(self, before: Stream) -> Stream:
-        """Return another connection of a client's session."""
-        again = Stream(self.port)
-        again.session_id, again.next = before.session_id, before.next
-        return again
-
-
-@contextlib.asynccontextmanager
-async def streamed(tmp_path: Path, tokens: bytes = b"") -> AsyncIterator[Streamed]:
-    """Run a cluster of one node, by the newest rules; `tokens` are the lines of its tokens file."""
-    node = Node(load([f"--data-dir={tmp_path / 'data'}", "--node-id=n1", "--http=127.0.0.1:0"], {}))
-    await node.start()
-    authentication = Authentication(Gateway(node, allowed=allowed(no_deadline=["batch"])))
-    if tokens:
-        authentication.principals = principals_of(authentication, tokens)
-    server = build_server(node, 5_000, authentication=authentication)
-    runner = web.ServerRunner(server)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            await until(lambda: node.machine.rules == RULES_NEWEST)
-            yield Streamed(node, runner.addresses[0][1], authentication)
-    finally:
-        node.begin_shutdown()
-        await runner.cleanup()
-        await node.stop()
 
 
 @pytest.mark.parametrize("form", ["msgpack", "json"])
