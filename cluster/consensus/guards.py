@@ -91,6 +91,8 @@ def admit_append(message: AppendEntries, log: LogView, current_term: int) -> Adm
     first_new = previous_index + matched + 1
     if first_new <= log.committed:
         raise GuardViolationError(f"a leader of term {term} would change the committed entry {first_new}")
+    if not matched and commit_index == message.commit_index:
+        return Admission(message)  # as nearly always: it is what the library is to see
     return Admission(
         AppendEntries(
             term=term,
