@@ -117,7 +117,7 @@ async def test_messages_behind_the_hello_wait_for_the_welcome(tmp_path: Path) ->
 
 
 async def test_a_frame_without_a_mask_is_taken(tmp_path: Path) -> None:
-    """What masks protect are proxies, which nodes are not: they take both."""
+    """Masks protect proxies on the way: a node takes frames with a mask, and without one."""
     async with streamed(tmp_path) as served, served.stream() as client:
         client.send_bytes(frame(BINARY, encoded(put(1)), is_masked=False))
         await check_puts(client, range(1, 2))
