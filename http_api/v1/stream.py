@@ -92,6 +92,7 @@ _NEED: Final = rights_needed.need_of("GET", wire.STREAM)
 
 _BINARY_HEAD: Final = 0x82
 _TEXT_HEAD: Final = 0x81
+_PONG_HEAD: Final = 0x8A
 _SHORT_MAX: Final = 125
 _MEDIUM_MAX: Final = 0xFFFF
 
@@ -166,7 +167,21 @@ def _protocol_of(call: Call) -> str:
             "invalid-request",
             f"Upgrade, Sec-WebSocket-Protocol: this is a WebSocket of {MSGPACK} or {JSON} (docs/stream.md)",
         )
+    if not _is_handshake(call):
+        raise CallRefused(
+            "invalid-request",
+            "Connection, Sec-WebSocket-Version, Sec-WebSocket-Key: not the handshake of a WebSocket of"
+            " version 13; a proxy on the way has to pass these headers on",
+        )
     return known[0]
+
+
+def _is_handshake(call: Call) -> bool:
+    """Whether a call asks for a WebSocket as it should; else nothing would be left to answer with."""
+    try:
+        return bool(web.WebSocketResponse(protocols=tuple(_FORMS), compress=False).can_prepare(call))
+    except ValueError:  # a key that is not ASCII
+        return False
 
 
 class _Stream(Reply):
@@ -181,7 +196,8 @@ class _Stream(Reply):
         self._session_id = SessionId("")
         self._epoch = self._unanswered = 0
         self._leader, self._leader_url, self._trace, self._log_lines = leader, "", trace, lines
-        self._waits: set[Any] = set()
+        self._waits: dict[int, Any] = {}
+        """By number, what the client is to be told the end of."""
         self._is_over = False
         self._end: asyncio.Future[None]
 
@@ -193,6 +209,7 @@ class _Stream(Reply):
             compress=False,
             max_msg_size=MESSAGE_BYTES_MAX,
             heartbeat=HEARTBEAT_S,
+            autoping=False,
         )
         await socket.prepare(request)
         self._eof_sent = True
@@ -208,7 +225,7 @@ class _Stream(Reply):
             await socket.close(code=closed.code, message=_fit(closed.reason))
         finally:
             self._is_over = True
-            for wait in tuple(self._waits):
+            for wait in tuple(self._waits.values()):
                 wait.cancel()
             self._drop_soon()
         return None
@@ -301,6 +318,12 @@ class _Stream(Reply):
     async def _next(self) -> Message | None:
         """Return the next message, None when the client has left. Raises _Closed."""
         received = await self._socket.receive()
+        while received.type in (WSMsgType.PING, WSMsgType.PONG):
+            if received.type is WSMsgType.PING:
+                # Not by the library: it would wait for ever for a client that reads nothing.
+                self._write(bytes((_PONG_HEAD, len(received.data))) + received.data)
+                await self._until_read()
+            received = await self._socket.receive()
         if received.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
             if received.type is WSMsgType.ERROR:
                 raise _Closed(INVALID, "not a message of a WebSocket, or too long")
@@ -384,15 +407,17 @@ class _Stream(Reply):
         if done.refused is not None:
             self._refuse(first + len(done.results), problems.refusal(done.refused))
         for place, wait in (applied.waits or {}).items():
-            if self._is_over:
+            number = first + place
+            if self._is_over or number in self._waits:
+                # However often a client asks for it: it is followed once, and its end is told once.
                 wait.cancel()
                 continue
-            self._waits.add(wait)
-            wait.add_done_callback(partial(self._ended, first + place))
+            self._waits[number] = wait
+            wait.add_done_callback(partial(self._ended, number))
 
     def _ended(self, number: int, wait: Any) -> None:
         """Tell how the wait of a number has ended."""
-        self._waits.discard(wait)
+        self._waits.pop(number, None)
         if wait.cancelled():
             return
         if wait.exception() is not None:
@@ -430,8 +455,11 @@ class _Stream(Reply):
             head = bytes((self._form.head, 126)) + size.to_bytes(2, "big")
         else:
             head = bytes((self._form.head, 127)) + size.to_bytes(8, "big")
+        self._write(head + data)
+
+    def _write(self, frame: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(head + data)
+            self._transport.write(frame)
 
     async def _until_read(self) -> None:
         """Read no more of a client that does not read what it is told. Raises _Closed."""
