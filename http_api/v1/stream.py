@@ -7,7 +7,7 @@ node, is told the last number that was applied.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -135,6 +135,31 @@ class _Leader:
 
     def __init__(self) -> None:
         self._url, self._next_look_s = "", 0.0
+        self._heard = ""
+        """What was told last."""
+        self._told: set[Callable[[str], None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def follow(self, node: NodeState, tell: Callable[[str], None]) -> None:
+        """Tell where the leader is, every now and then: one timer for all, as most streams are idle."""
+        self._told.add(tell)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(HINT_S, self._look, node)
+
+    def leave(self, tell: Callable[[str], None]) -> None:
+        """Tell it no more."""
+        self._told.discard(tell)
+        if self._timer is not None and not self._told:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, node: NodeState) -> None:
+        self._timer = asyncio.get_running_loop().call_later(HINT_S, self._look, node)
+        before, url = self._heard, self.url(node)
+        if url != before:
+            self._heard = url
+            for tell in tuple(self._told):
+                tell(url)
 
     def url(self, node: NodeState) -> str:
         """Return it as it was within the last second, "" if that is not known."""
@@ -225,6 +250,7 @@ class _Stream(Reply):
             await socket.close(code=closed.code, message=_fit(closed.reason))
         finally:
             self._is_over = True
+            self._leader.leave(self._hint)
             for wait in tuple(self._waits.values()):
                 wait.cancel()
             self._drop_soon()
@@ -247,7 +273,7 @@ class _Stream(Reply):
         except TimeoutError:
             raise _Closed(UNAVAILABLE, "no hello came in time") from None
         await self._greet(hello)
-        tasks = [asyncio.ensure_future(each) for each in (self._read(), self._hint(), self._stopping())]
+        tasks = [asyncio.ensure_future(each) for each in (self._read(), self._stopping())]
         try:
             done, _ = await asyncio.wait([self._end, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -295,6 +321,7 @@ class _Stream(Reply):
             resumed.revision,
             *PLACE,
         )
+        self._leader.follow(node, self._hint)
 
     async def _read(self) -> None:
         """Take messages until the client leaves."""
@@ -471,14 +498,11 @@ class _Stream(Reply):
         except TimeoutError:
             raise _Closed(SLOW_READER, "answers are not read") from None
 
-    async def _hint(self) -> None:
+    def _hint(self, leader_url: str) -> None:
         """Tell when another node leads: a stream to the leader is the shortest way."""
-        while True:
-            await asyncio.sleep(HINT_S)
-            leader_url = self._leader.url(self._gateway.node)
-            if leader_url not in {"", self._leader_url}:
-                self._leader_url = leader_url
-                self._say(5, leader_url)
+        if leader_url not in {"", self._leader_url}:
+            self._leader_url = leader_url
+            self._say(5, leader_url)
 
     async def _stopping(self) -> None:
         """End the stream when the node stops: the client goes on with another one."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from api.node import NodeState
 from http_api.v1 import stream
 from tests.support.stream_client import GRANTED, QUEUED, RELEASE, Closed, Stream, acquire
 from tests.unit.http_api.serving import until
@@ -133,3 +134,27 @@ async def test_a_ping_of_the_websocket_is_answered(tmp_path: Path) -> None:
         with pytest.raises(Closed):
             await client.receive()
         await client.drop()
+
+
+async def test_all_streams_are_told_of_another_leader_by_one_timer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands that only stay connected cost a node next to nothing; without any there is no timer."""
+    url, leaders = "http://n1", list[stream._Leader]()
+
+    def now(self: stream._Leader, _node: NodeState) -> str:
+        leaders.append(self)
+        return url
+
+    monkeypatch.setattr(stream, "HINT_S", 0.02)
+    monkeypatch.setattr(stream._Leader, "url", now)
+    async with streamed(tmp_path) as served:
+        async with served.stream() as one, served.stream() as other:
+            assert one.welcome[6] == other.welcome[6] == "http://n1"
+            url = ""
+            await until(lambda: leaders[0]._heard == "")
+            url = "http://n2"
+            assert await one.receive() == await other.receive() == [5, "http://n2"]
+            assert len(leaders[0]._told) == 2
+        await until(lambda: leaders[0]._timer is None)
+        assert not leaders[0]._told
