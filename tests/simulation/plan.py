@@ -13,6 +13,7 @@ import msgspec
 from cluster.commands.batcher import ENTRY_LOAD_MAX
 from cluster.commands.loads import FREE
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
+from lockstate.limits import STREAM_KEPT_MAX
 from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.workload.client_settings import ClientSettings
 from tests.simulation.workload.crowd import CrowdSettings
@@ -92,6 +93,8 @@ class Limits(msgspec.Struct, frozen=True):
     entry_commands: int
     free_load: int = FREE
     """What a command may have without any load; with less than nearly all have, they wait for their turns."""
+    kept_count: int = STREAM_KEPT_MAX
+    """How many outcomes are kept for a stream."""
     entry_load: int = ENTRY_LOAD_MAX
     under_way_load: int = UNDER_WAY_LOAD_MAX
     are_turns_kept: bool = True
@@ -225,11 +228,16 @@ def make_plan(
             send_bytes=one_of("send", (1 << 20, 1 << 20, 500, 5_000)),
             entry_bytes=one_of("entry-bytes", (1 << 20, 1 << 20, 2_000, 20_000)),
             entry_commands=one_of("entry-commands", (4_096, 4_096, 1, 20)),
+            kept_count=one_of("kept", (STREAM_KEPT_MAX, STREAM_KEPT_MAX, 8, 20)),
         ),
     )
     if faults is None and one_of("loads", (False, False, False, True)):
         limits = msgspec.structs.replace(
-            plan.limits, free_load=0, entry_load=10, under_way_load=20, are_turns_kept=False
+            plan.limits,
+            free_load=one_of("free", (0, 5)),
+            entry_load=10,
+            under_way_load=20,
+            are_turns_kept=False,
         )
         plan = msgspec.structs.replace(plan, limits=limits)
     if streams_count is None:

@@ -88,6 +88,7 @@ def run(
         for module, name, value in (
             (cluster.commands.outbox, "PENDING_COUNT_MAX", limits.pending_count),
             (cluster.commands.outbox, "SEND_BYTES_MAX", limits.send_bytes),
+            (lockstate.limits, "STREAM_KEPT_MAX", limits.kept_count),
             (cluster.commands.batcher, "ENTRY_BYTES_MAX", limits.entry_bytes),
             (cluster.commands.batcher, "ENTRY_COMMANDS_MAX", limits.entry_commands),
             (cluster.commands.batcher, "ENTRY_LOAD_MAX", limits.entry_load),

@@ -11,7 +11,7 @@ objects:
                    founded-by-all, founded-first, founder-stays-out
     rules.py       rules-known
     durability.py  committed-by-majority, promise-on-disk, promise-kept, match-index
-    states.py      equal-digest, model-state, model-events
+    states.py      equal-digest, model-state, model-events, streams-counted
     replies.py     reply, asked-once, not-applied, real-time, deadlock-real
     reads.py       read-fresh, read-view
     ledger.py      holds-exclude, permits-limit, one-leader, token-drawn, delay-kept, events-true
@@ -23,7 +23,7 @@ objects:
     fences.py      fence-rises
     cells.py       cells-rise
     owners.py      foreign-refused
-    streams.py     stream-once, stream-last, stream-epoch, stream-wait
+    streams.py     stream-once, stream-last, stream-epoch, stream-order, stream-wait
     beliefs.py     exclusion
     leases.py      lease-early, lease-late
     waits.py       wait-left

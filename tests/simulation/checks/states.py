@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lockstate import listings, snapshot
+from lockstate.invariants import streams_are_right
 from lockstate.machine import LockMachine
-from lockstate.results import CellEvent, Event, EventKind
+from lockstate.results import CellEvent, Event, EventKind, StreamView
 from tests.property import model_principals
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.model_replay import Expected
@@ -75,6 +76,10 @@ class States:
         known = self._digests.setdefault(machine.revision, digest)
         if known != digest:
             self._report.fail("equal-digest", f"{node_id} has another state at revision {machine.revision}")
+        try:
+            streams_are_right(machine.state)
+        except AssertionError as wrong:
+            self._report.fail("streams-counted", f"{node_id} at revision {machine.revision}: {wrong}")
 
     def as_expected(self, node_id: str, machine: LockMachine, expected: Expected) -> None:
         """Compare the newest state with the model's."""
@@ -87,8 +92,16 @@ class States:
                 is_so=known,
                 wanted=wanted,
             )
+        self._streams_as_expected(node_id, machine, expected)
         if machine.revision % self._every == 0:
             self.views_as_expected(node_id, machine, expected)
+
+    def _streams_as_expected(self, node_id: str, machine: LockMachine, expected: Expected) -> None:
+        """Compare what is kept for the streams: what is acknowledged too late is told by nobody."""
+        for session_id, stream in expected.state.streams.items():
+            view, other = machine.stream(session_id), StreamView(stream.epoch, stream.last, len(stream.kept))
+            if view != other:
+                self._report.fail("model-state", f"{node_id} keeps another stream", is_so=view, wanted=other)
 
     def events_as_expected(self, node_id: str, events: Sequence[Event], wanted: Sequence[Event]) -> None:
         """Compare what a node tells of an entry with what the model does."""

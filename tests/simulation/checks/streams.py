@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lockstate.commands import EndWait, MayWait, Numbered, NumberedCommand, ResumeStream
 from lockstate.ids import SessionId
-from lockstate.results import NumberedDone, Queued, Result, StreamResumed
+from lockstate.results import FrameRefused, NumberedDone, Queued, Result, StreamFault, StreamResumed
 from tests.simulation.checks.cells import Cells
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.fences import Fences
@@ -60,6 +60,10 @@ class _Stream:
     sent: dict[int, int] = field(default_factory=dict)
     """By epoch: the highest number that was sent with it."""
     numbers: dict[int, _Known] = field(default_factory=dict)
+    done: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Of the newest connection, by number: in which call, and at which revision, it was told first."""
+    lacking: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Likewise the numbers that were told to be lacking before a frame."""
 
 
 class Streams:
@@ -108,7 +112,9 @@ class Streams:
         stream = self._stream(frame.session_id)
         for first, last in frame.acked:
             for number in range(first, last + 1):
-                stream.numbers.pop(number, None)
+                known = stream.numbers.get(number)
+                if known is not None and (known.is_final or not known.waits_for):
+                    del stream.numbers[number]
         for number, command in enumerate(frame.commands, frame.first):
             known = stream.numbers.get(number)
             if known is None or not _is_same(known.command, command):
@@ -142,7 +148,28 @@ class Streams:
                 stream = self._stream(call.command.session_id)
                 for place, told in enumerate(result.results):
                     self._told(call, stream, place, told, revision)
+                    self._in_order(call, stream.done, call.command.first + place, revision)
+            case Numbered(), FrameRefused(fault=StreamFault.GAP):
+                stream = self._stream(call.command.session_id)
+                self._in_order(call, stream.lacking, call.command.first - 1, revision)
         self._asked.pop(call.number, None)
+
+    def _in_order(self, call: Call, told: dict[int, tuple[int, int]], number: int, revision: int) -> None:
+        """Check that no frame of a connection was applied behind one that was sent after it."""
+        frame = call.command
+        assert isinstance(frame, Numbered)
+        stream = self._stream(frame.session_id)
+        if frame.epoch != stream.epoch:
+            return
+        told.setdefault(number, (call.number, revision))
+        if number not in stream.done or number not in stream.lacking:
+            return
+        (sent, done_at), (sent_later, lacking_at) = stream.done[number], stream.lacking[number]
+        if sent < sent_later and done_at >= lacking_at:
+            sentence = (
+                f"number {number}, done at {done_at}, was lacking at {lacking_at} to what was sent later"
+            )
+            self._fail("stream-order", call, sentence)
 
     def failed(self, call: Call) -> None:
         """Forget a call without an answer."""
@@ -164,6 +191,8 @@ class Streams:
                 "stream-epoch", call, f"number {result.last} is applied, after {sent} nothing was sent"
             )
         stream.epoch, stream.last, stream.told = result.epoch, result.last, max(stream.told, result.last)
+        if result.epoch > epoch:
+            stream.done, stream.lacking = {}, {}
         stream.sent = {of: last for of, last in stream.sent.items() if of >= stream.epoch}
 
     def _told(self, call: Call, stream: _Stream, place: int, told: Result, revision: int) -> None:

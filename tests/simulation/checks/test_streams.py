@@ -4,8 +4,19 @@ import msgspec
 
 from lockstate.commands import AdvanceFence, Numbered, NumberedCommand, OpenSession, Release, ResumeStream
 from lockstate.ids import HoldId, SessionId
-from lockstate.results import Granted, NumberedDone, Queued, Refused, Result, StreamResumed
+from lockstate.results import (
+    FenceAdvanced,
+    FrameRefused,
+    Granted,
+    NumberedDone,
+    Queued,
+    Refused,
+    Result,
+    StreamFault,
+    StreamResumed,
+)
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
+from tests.simulation.workload.history import Call
 
 SESSION = SessionId("s1")
 
@@ -111,6 +122,48 @@ def test_a_connection_that_is_over() -> None:
     cluster.tell(ResumeStream(SESSION), StreamResumed(2, 0))
     with objects("stream-epoch"):
         cluster.tell(ResumeStream(SESSION), StreamResumed(3, 1))
+
+
+def test_frames_that_overtake_each_other() -> None:
+    """What was sent first over a connection is not done behind what found it lacking."""
+    for is_first_told_last, lacking_at in ((True, 5), (False, 5), (True, 6)):
+        cluster = Streaming()
+        sent = [cluster.call(cluster.frame(number, AdvanceFence("f", number))) for number in (1, 2)]
+        first, second = [cluster.history.calls[number] for number in sent]
+        told: list[tuple[Call, Result, int]] = [
+            (second, FrameRefused(StreamFault.GAP, 0), lacking_at),
+            (first, done(FenceAdvanced(1)), 6),
+        ]
+        if not is_first_told_last:
+            told.reverse()
+        cluster.checkers.streams.replied(*told[0])
+        with objects("stream-order"):
+            cluster.checkers.streams.replied(*told[1])
+
+
+def test_a_frame_that_came_too_early_and_comes_again() -> None:
+    """What was lacking may come later."""
+    cluster = Streaming()
+    early, first = cluster.frame(2, AdvanceFence("f", 2)), cluster.frame(1, AdvanceFence("f", 1))
+    cluster.tell(early, FrameRefused(StreamFault.GAP, 0))
+    cluster.tell(first, done(FenceAdvanced(1)))
+    cluster.tell(early, done(FenceAdvanced(2)))
+    assert cluster.checkers.violation is None
+
+
+def test_what_is_kept_of_a_stream() -> None:
+    """It is as the model has it, and as it is counted."""
+    cluster = Streaming()
+    cluster.send(1, AdvanceFence("f", 1))
+    cluster.machine.state.streams.kept_count += 1
+    with objects("streams-counted"):
+        cluster.checkers.restored("n1", 0, cluster.machine)
+    cluster = Streaming()
+    stream = cluster.machine.state.streams.get(SESSION)
+    assert stream is not None
+    stream.epoch += 1
+    with objects("model-state"):
+        cluster.commit()
 
 
 def test_another_end_of_a_wait() -> None:

@@ -124,6 +124,9 @@ class CallTransport:
             self._under_way.pop(number, None)
             self._liveness.ended(number)
             self._look_at_time(process, asked, number, began_us)
+            if task.cancelled() and asked.kind == "other" and asked.waits_for and not process.loop.is_dead:
+                # The client of a stream has listened in vain.
+                self._told.failed(asked.node_id, asked.waits_for, process.loop.now_us)
             if not task.cancelled() and not process.loop.is_dead:
                 error = task.exception()
                 self._take_turn(process, asked, number, began_us, error)

@@ -151,7 +151,9 @@ class Caller:
         async def work(node: Node) -> Answer:
             for command in (frame, *frame.commands):
                 self._check_rules(node, command)
-            answer = await node.submit(frame, timeout_s, self.principal)
+            # As the gateway does: of a frame whose session is theirs nobody says who asks.
+            is_theirs = self.principal and node.machine.belongs_to(frame.session_id, self.principal)
+            answer = await node.submit(frame, timeout_s, "" if is_theirs else self.principal)
             for wait in (answer.waits or {}).values():
                 wait.add_done_callback(_look_at)
             return answer
@@ -166,7 +168,7 @@ class Caller:
         return asked_us, call, answer
 
     async def end_of_wait(
-        self, call: Call, number: int, wait: "asyncio.Future[Answer]", within_s: float
+        self, call: Call, number: int, waits_for: HoldId, wait: "asyncio.Future[Answer]", within_s: float
     ) -> Result | None:
         """Return how the wait of a number ended that its node told to be queued; None if that got lost."""
 
@@ -175,7 +177,7 @@ class Caller:
                 raise ConnectionLostError(call.node_id)
             return await wait
 
-        asked = self._transport.ask(self._loop, call.node_id, work, WAIT_ALLOWED_S)
+        asked = self._transport.ask(self._loop, call.node_id, work, WAIT_ALLOWED_S, waits_for=waits_for)
         try:
             async with asyncio.timeout(within_s):
                 ended = await asked.future

@@ -139,7 +139,7 @@ class StreamClient:
         connection = _Connection(node_id, resumed.epoch)
         self._numbers.resumed(resumed.last, gives_up=self._random.random() < GIVES_UP_CHANCE)
         for first, commands in list(self._numbers.again(self._random, self._attempt)):
-            self._send(session, connection, first, commands, sends_again=True)
+            self._send(session, connection, first, commands, is_again=True)
         while not connection.is_over.is_set():
             await self._rest(session, connection)
             for _ in range(self._random.choice(AT_ONCE)):
@@ -172,7 +172,7 @@ class StreamClient:
         first, commands = self._numbers.next, list[NumberedCommand]()
         waiting = [number for number, wish in self._numbers.wishes.items() if wish.is_waiting]
         for _ in range(self._random.choice(COMMANDS)):
-            wish = self._wishes.make(session, waiting)
+            wish = self._wishes.make(session, waiting, self._numbers.next)
             wish.is_filled = self._random.random() < FILLED_CHANCE
             self._numbers.add(wish)
             commands.append(wish.command)
@@ -185,9 +185,9 @@ class StreamClient:
         first: int,
         commands: tuple[NumberedCommand, ...],
         *,
-        sends_again: bool = False,
+        is_again: bool = False,
     ) -> None:
-        acked = self._numbers.acknowledge(self._random, sends_again=sends_again)
+        acked = self._numbers.acknowledge(self._random, is_again=is_again)
         frame = Numbered(len(commands), session.session_id, connection.epoch, first, acked, commands)
         self._spawn(self._follow(session, connection, frame))
 
@@ -217,7 +217,8 @@ class StreamClient:
             wish.is_waiting = True
             wait = (answer.waits or {}).get(place)
             if wait is not None:
-                ending = self._caller.end_of_wait(call, frame.first + place, wait, _longest_s(wish))
+                number, longest_s = frame.first + place, _longest_s(wish)
+                ending = self._caller.end_of_wait(call, number, told.hold_id, wait, longest_s)
                 self._spawn(self._follow_wait(connection, wish, ending, asked_us))
 
     async def _follow_wait(

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from lockstate.commands import NumberedCommand, Wanted
+from lockstate.commands import Convert, NumberedCommand, Wanted
 
 RANGES_MAX: Final = 8
 """How many ranges of numbers a frame acknowledges."""
+HASTY_CHANCE: Final = 0.1
+"""That what still waits is among them, which a node does not forget for that."""
 FRAME_MAX: Final = 30
 """Commands in one frame, when all that is not answered is sent again."""
 
@@ -25,6 +27,13 @@ class Wish:
     """Whether the node fills in its ids, each time that it is sent."""
     is_waiting: bool = False
     is_final: bool = False
+    is_hasty: bool = False
+    """Whether it was acknowledged while it waited: once it has ended, it may be forgotten."""
+
+    @property
+    def is_acquiring(self) -> bool:
+        """Whether it waits for a hold that is not there yet."""
+        return self.is_waiting and not isinstance(self.command, Convert)
 
 
 @dataclass(slots=True)
@@ -66,7 +75,8 @@ class StreamNumbers:
         if random.random() < 0.5:
             begin = random.randint(min(self.wishes), begin)
         run: list[int] = []
-        for number in sorted(number for number in self.wishes if number >= begin):
+        asked = [number for number, wish in self.wishes.items() if not (wish.is_final and wish.is_hasty)]
+        for number in sorted(number for number in asked if number >= begin):
             if run and (number != run[-1] + 1 or len(run) >= random.randint(1, FRAME_MAX)):
                 yield run[0], self._commands(run, attempt)
                 run = []
@@ -79,17 +89,23 @@ class StreamNumbers:
         wishes = [self.wishes[number] for number in run]
         return tuple([attempt(wish.command) if wish.is_filled else wish.command for wish in wishes])
 
-    def acknowledge(self, random: Random, *, sends_again: bool) -> tuple[tuple[int, int], ...]:
+    def acknowledge(self, random: Random, *, is_again: bool = False) -> tuple[tuple[int, int], ...]:
         """Return ranges of numbers whose final answers were seen: not of all of them, and some once more.
 
-        With what `sends_again` there are none but those: it may ask for what else could be acknowledged.
+        While frames are sent again no others are: they may be in one of these.
         """
-        if not sends_again and random.random() < 0.7:
+        if not is_again and random.random() < 0.7:
             seen = [number for number, wish in self.wishes.items() if wish.is_final]
             for number in random.sample(seen, random.randint(0, len(seen))):
                 del self.wishes[number]
                 self.acked.add(number)
-        return tuple(_ranges(sorted(self.acked)))[:RANGES_MAX]
+        acked = set(self.acked)
+        if not is_again and random.random() < HASTY_CHANCE:
+            for number, wish in self.wishes.items():
+                if wish.is_acquiring:
+                    wish.is_hasty = True
+                    acked.add(number)
+        return tuple(_ranges(sorted(acked)))[:RANGES_MAX]
 
     def heard(self, acked: Iterable[tuple[int, int]]) -> None:
         """Note that a frame with these ranges came into effect."""

@@ -43,8 +43,8 @@ class StreamWishes:
         self._random = random
         self._vocabulary_share = settings.vocabulary_share
 
-    def make(self, session: Session, waiting: list[int]) -> Wish:
-        """Return a wish; `waiting` are the numbers of those that wait."""
+    def make(self, session: Session, waiting: list[int], number: int) -> Wish:
+        """Return a wish that is to have this number; `waiting` are the numbers of those that wait."""
         random, held = self._random, list(self._holdings.held.values())
         dice, before = random.random(), tuple[Wanted, ...]()
         command: NumberedCommand
@@ -54,6 +54,8 @@ class StreamWishes:
             command = Renew(random.choice(held).hold_id)
         elif dice < 0.46 and waiting:
             command = EndWait(random.choice(waiting))
+        elif dice < 0.47:
+            command = EndWait(random.randint(1, number + 1))
         elif dice < 0.52 and held:
             command, before = self._convert(random.choice(held))
         elif dice < 0.60:
