@@ -1,12 +1,14 @@
 """GET /v1/stream: a WebSocket on which a session numbers its commands (docs/stream.md).
 
 Answers go out when this node has applied the entry that gave them, as many in one message as were asked in
-one. Whatever happens to the connection, the session and its numbers live on: a client that comes back, to any
-node, is told the last number that was applied.
+one; those that may be long in pieces, as the client reads them. Whatever happens to the connection, the
+session and its numbers live on: a client that comes back, to any node, is told the last number that was
+applied.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -53,6 +55,7 @@ from lockstate.results import (
     SessionOpened,
     StreamFault,
     StreamResumed,
+    Transacted,
 )
 
 logger = logging.getLogger("http_api.stream")
@@ -67,6 +70,8 @@ HELLO_S: Final = 10.0
 """Seconds that a client has for its first message."""
 UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of answers that may wait for the client before nothing more is read of what it sends."""
+PIECE_COUNT: Final = 32
+"""Results in one message to the client, if they may be long: what was read, or who was in the way."""
 UNREAD_S: Final = 10.0
 """Seconds that it has to read some of them."""
 CLOSE_BYTES_MAX: Final = 123
@@ -86,6 +91,9 @@ INVALID, EXPIRED, REPLACED, FLOW_CONTROL, SLOW_READER, RESUME, UNAVAILABLE, UNAU
 """Why a node closes a stream: codes of the WebSocket, in the words of docs/stream.md."""
 
 _FAULTS: Final = {StreamFault.GONE: EXPIRED, StreamFault.REPLACED: REPLACED, StreamFault.MALFORMED: INVALID}
+
+_LONG: Final = frozenset({Refused, Transacted})
+"""The classes of results that may be much longer than what was asked for."""
 
 _NEED: Final = rights_needed.need_of("GET", wire.STREAM)
 """What a stream needs, and so what is asked on it."""
@@ -223,6 +231,9 @@ class _Stream(Reply):
         self._leader, self._leader_url, self._trace, self._log_lines = leader, "", trace, lines
         self._waits: dict[int, Any] = {}
         """By number, what the client is to be told the end of."""
+        self._later: deque[tuple[Any, ...]] = deque()
+        """What is to be said as soon as the client has read what was said before."""
+        self._teller: asyncio.Task[None] | None = None
         self._is_over = False
         self._end: asyncio.Future[None]
 
@@ -251,6 +262,8 @@ class _Stream(Reply):
         finally:
             self._is_over = True
             self._leader.leave(self._hint)
+            if self._teller is not None:
+                self._teller.cancel()
             for wait in tuple(self._waits.values()):
                 wait.cancel()
             self._drop_soon()
@@ -430,7 +443,7 @@ class _Stream(Reply):
             results: Sequence[Result] = done.results
             if Refused in map(type, results):
                 results = [self._gateway.shown(each) for each in results]
-            self._say(2, first, applied.revision, results)
+            self._say_results(first, applied.revision, results)
         if done.refused is not None:
             self._refuse(first + len(done.results), problems.refusal(done.refused))
         for place, wait in (applied.waits or {}).items():
@@ -472,7 +485,36 @@ class _Stream(Reply):
         if not self._is_over and not self._end.done():
             self._end.set_exception(_Closed(code, reason))
 
+    def _say_results(self, first: int, revision: int, results: Sequence[Result]) -> None:
+        """Send the results of a message: in pieces, as the client reads them, if they may be long."""
+        if len(results) <= PIECE_COUNT or _LONG.isdisjoint(map(type, results)):
+            self._say(2, first, revision, results)
+            return
+        for begin in range(0, len(results), PIECE_COUNT):
+            self._later.append((2, first + begin, revision, results[begin : begin + PIECE_COUNT]))
+        if self._teller is None or self._teller.done():
+            self._teller = asyncio.ensure_future(self._say_later())
+
+    async def _say_later(self) -> None:
+        while self._later and not self._is_over:
+            try:
+                async with asyncio.timeout(UNREAD_S):
+                    await self._call.writer.drain()
+            except TimeoutError:
+                self._close(SLOW_READER, "answers are not read")
+                return
+            except ConnectionError:
+                return
+            self._say_now(*self._later.popleft())
+
     def _say(self, *message: Any) -> None:
+        """Send one message, behind those that are to be said before."""
+        if self._later:
+            self._later.append(message)
+        else:
+            self._say_now(*message)
+
+    def _say_now(self, *message: Any) -> None:
         """Send one message: unmasked, in one frame (RFC 6455, section 5.2)."""
         data = self._form.encode(message)
         size = len(data)
@@ -490,6 +532,8 @@ class _Stream(Reply):
 
     async def _until_read(self) -> None:
         """Read no more of a client that does not read what it is told. Raises _Closed."""
+        if self._later and self._teller is not None:
+            await asyncio.wait([self._teller])
         if self._transport is None or self._transport.get_write_buffer_size() <= UNREAD_BYTES_MAX:
             return
         try:

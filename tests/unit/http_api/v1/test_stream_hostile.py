@@ -11,7 +11,7 @@ from aiohttp import web
 
 from api.node import NodeState
 from http_api.v1 import stream
-from tests.support.stream_client import GRANTED, QUEUED, RELEASE, Closed, Stream, acquire
+from tests.support.stream_client import GRANTED, PUT_CELL, QUEUED, RELEASE, Closed, Stream, acquire
 from tests.unit.http_api.serving import until
 from tests.unit.http_api.v1.test_stream import Streamed, streamed
 
@@ -86,6 +86,21 @@ async def test_a_wrong_handshake_is_a_problem(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
+def _told_of_end(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Return what is set when the node has ended a stream."""
+    ended = asyncio.Event()
+    prepare = stream._Stream.prepare
+
+    async def prepare_and_tell(self: stream._Stream, request: web.BaseRequest) -> Any:
+        try:
+            return await prepare(self, request)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(stream._Stream, "prepare", prepare_and_tell)
+    return ended
+
+
 async def _flood(client: Stream) -> None:
     """Ask for more signs of life than can be answered to somebody who reads none of the answers."""
     client.stop_reading()
@@ -101,16 +116,7 @@ async def test_who_pings_and_reads_nothing_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not read the answers to its pings: the node does not wait for that for ever."""
-    ended = asyncio.Event()
-    prepare = stream._Stream.prepare
-
-    async def prepare_and_tell(self: stream._Stream, request: web.BaseRequest) -> Any:
-        try:
-            return await prepare(self, request)
-        finally:
-            ended.set()
-
-    monkeypatch.setattr(stream._Stream, "prepare", prepare_and_tell)
+    ended = _told_of_end(monkeypatch)
     monkeypatch.setattr(stream, "HEARTBEAT_S", 0.5)
     monkeypatch.setattr(stream, "UNREAD_S", 0.2)
     async with streamed(tmp_path) as served, served.stream() as client:
@@ -134,6 +140,46 @@ async def test_a_ping_of_the_websocket_is_answered(tmp_path: Path) -> None:
         with pytest.raises(Closed):
             await client.receive()
         await client.drop()
+
+
+async def test_long_answers_are_made_as_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short message may ask for much: the node keeps no more of that than the client takes."""
+    unread: list[int] = []
+    write = stream._Stream._write
+
+    def write_and_look(self: stream._Stream, frame: bytes) -> None:
+        write(self, frame)
+        if self._transport is not None:
+            unread.append(self._transport.get_write_buffer_size())
+
+    monkeypatch.setattr(stream._Stream, "_write", write_and_look)
+    monkeypatch.setattr(stream, "PIECE_COUNT", 2)
+    read, count = [42, [], [[3, b"c"]] * 64], 15
+    async with streamed(tmp_path) as served, served.stream() as client:
+        await client.call(PUT_CELL, b"c", b"x" * 4096)
+        first = client.ask(*[read] * count)
+        client.ask([PUT_CELL, b"d", b"y"])
+        for number in range(first, first + count):
+            result = await client.answer(number)
+            assert (result[0], len(result[3])) == (43, 64)
+        assert (await client.answer(first + count))[0] == 40
+    assert max(unread) <= 3 * 64 * 5_000
+
+
+async def test_long_answers_that_nobody_reads_end_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the client says nothing more."""
+    ended = _told_of_end(monkeypatch)
+    monkeypatch.setattr(stream, "UNREAD_S", 0.2)
+    async with streamed(tmp_path) as served, served.stream() as client:
+        await client.call(PUT_CELL, b"c", b"x" * 4096)
+        client.ask(*[[42, [], [[3, b"c"]] * 64]] * (4 * stream.PIECE_COUNT))
+        client.stop_reading()
+        async with asyncio.timeout(5.0):
+            await ended.wait()
 
 
 async def test_all_streams_are_told_of_another_leader_by_one_timer(
