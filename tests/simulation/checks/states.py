@@ -93,6 +93,7 @@ class States:
                 wanted=wanted,
             )
         self._streams_as_expected(node_id, machine, expected)
+        self._origins_as_expected(node_id, machine, expected)
         if machine.revision % self._every == 0:
             self.views_as_expected(node_id, machine, expected)
 
@@ -102,6 +103,14 @@ class States:
             view, other = machine.stream(session_id), StreamView(stream.epoch, stream.last, len(stream.kept))
             if view != other:
                 self._report.fail("model-state", f"{node_id} keeps another stream", is_so=view, wanted=other)
+
+    def _origins_as_expected(self, node_id: str, machine: LockMachine, expected: Expected) -> None:
+        """Compare which node processes keep waiting clients: what is left by one that is gone has to end."""
+        origins, wanted = set(machine.waiting_origins()), {origin for _, origin in expected.waiting_at()}
+        if origins != wanted:
+            self._report.fail(
+                "model-state", f"{node_id} has waits of other processes", is_so=origins, wanted=wanted
+            )
 
     def events_as_expected(self, node_id: str, events: Sequence[Event], wanted: Sequence[Event]) -> None:
         """Compare what a node tells of an entry with what the model does."""

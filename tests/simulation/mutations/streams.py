@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from cluster.commands.outbox import Answer, Outbox
+from cluster.commands.waiters import Waiters
 from lockstate.commands import Numbered
 from lockstate.frames import Frames
 from lockstate.ids import SessionId
@@ -46,6 +47,10 @@ def _complete_crossed(outbox: Outbox, seq: int, answer: Answer, *args: Any) -> N
     _complete(outbox, seq, answer, *args)
 
 
+def _nothing(*_args: Any) -> None:
+    """Do nothing."""
+
+
 _STREAMS: Final = Surroundings(
     rates={"kill": 6.0, "half-open": 6.0, "slow-node": 6.0, "client-cut": 6.0},
     fault_s=(0.5, 3.0),
@@ -53,6 +58,14 @@ _STREAMS: Final = Surroundings(
     client_settings={"vocabulary_share": 0.3},
 )
 """Connections break all the time, and what was sent over them comes late."""
+
+_LAGGING: Final = Surroundings(
+    rates={"isolate": 8.0, "slow-node": 4.0},
+    fault_s=(3.0, 12.0),
+    settings={"streams_count": 6, "clients_count": 1, "compact_entries": 10},
+    client_settings={"wait_ms": (10_000, 20_000), "timeout_s": (4.0, 8.0), "names": ("n0",)},
+)
+"""Nodes fall behind, and take over snapshots, while streams wait."""
 
 STREAMS: Final = (
     Mutation(
@@ -82,5 +95,12 @@ STREAMS: Final = (
         found_by=("stream-wait",),
         apply=replaced(Outbox, "complete", _complete_crossed),
         surroundings=_STREAMS,
+    ),
+    Mutation(
+        name="waits-of-streams-not-reconciled",
+        sentence="A node with a new snapshot does not look which waits of streams have ended meanwhile.",
+        found_by=("wait-told",),
+        apply=replaced(Waiters, "reconcile", _nothing),
+        surroundings=_LAGGING,
     ),
 )

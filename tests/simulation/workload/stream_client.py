@@ -215,11 +215,10 @@ class StreamClient:
                 self._tell(wish, asked_us, told)
                 continue
             wish.is_waiting = True
-            wait = (answer.waits or {}).get(place)
-            if wait is not None:
-                number, longest_s = frame.first + place, _longest_s(wish)
-                ending = self._caller.end_of_wait(call, number, told.hold_id, wait, longest_s)
-                self._spawn(self._follow_wait(connection, wish, ending, asked_us))
+            assert answer.waits is not None, "nobody would be told the ends of these waits"
+            number, longest_s = frame.first + place, _longest_s(wish)
+            ending = self._caller.end_of_wait(call, number, told.hold_id, answer.waits[place], longest_s)
+            self._spawn(self._follow_wait(connection, wish, ending, asked_us))
 
     async def _follow_wait(
         self, connection: _Connection, wish: Wish, ending: Awaitable[Result | None], asked_us: int
