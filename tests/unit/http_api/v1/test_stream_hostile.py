@@ -13,7 +13,7 @@ from api.node import NodeState
 from http_api.v1 import stream
 from tests.support.stream_client import GRANTED, PUT_CELL, QUEUED, RELEASE, Closed, Stream, acquire
 from tests.unit.http_api.serving import until
-from tests.unit.http_api.v1.test_stream import Streamed, streamed
+from tests.unit.http_api.v1.streaming import Streamed, streamed
 
 _AGAIN_COUNT = 50
 _PINGS_COUNT = 200_000
@@ -131,11 +131,11 @@ async def test_a_ping_of_the_websocket_is_answered(tmp_path: Path) -> None:
         client = served.stream()
         await client.connect()
         client.send_frame(9, b"there?")
-        assert await client._receive_frame() == (10, b"there?")
+        assert await client.receive_frame() == (10, b"there?")
         await client.greet()
         client.send_frame(10, b"unasked")
         client.send_frame(9, b"")
-        assert await client._receive_frame() == (10, b"")
+        assert await client.receive_frame() == (10, b"")
         client.send([5])
         with pytest.raises(Closed):
             await client.receive()
