@@ -162,7 +162,7 @@ class Ledger:
         for result in step.told():
             # A repeated request may be told of an earlier token.
             if isinstance(result, Granted) and result.token >= self._token_of.get(result.hold_id, 0):
-                self._was[result.token] = self._token_of.get(result.hold_id, result.token)
+                self._was.setdefault(result.token, self._token_of.get(result.hold_id, result.token))
                 self._token_of[result.hold_id] = result.token
         for hold_id, told in step.wait_ends:
             delay_ms = self._waiting.pop(hold_id, 0)

@@ -83,6 +83,20 @@ def test_a_hold_that_is_converted_twice_in_one_entry() -> None:
         told.apply(told.event(CONVERTED, 3, mode=Mode.SHARED))
 
 
+def test_a_conversion_that_is_asked_for_twice_in_one_entry() -> None:
+    """Both attempts are told the new token: of two holds of the name it is that of the one with the older."""
+    told, ask = Told(), acquire("h1")
+    for number in (1, 2):
+        granted = Granted(HoldId(f"h{number}"), number, "x", Mode.CONCURRENT_READ, 1)
+        event = told.event(GRANTED, number, mode=Mode.CONCURRENT_READ)
+        told.apply(event, answers=(Answer("a", ask, granted),))
+    again = Answer("a", ask, Granted(HoldId("h1"), 3, "x", S, 1))
+    told.apply(told.event(CONVERTED, 3, mode=S), answers=(again, again))
+    told.apply(told.event(EventKind.RELEASED, 2, mode=Mode.CONCURRENT_READ))
+    with objects("holds-exclude"):
+        told.apply(told.event(GRANTED, 4))
+
+
 def test_a_conversion_is_not_that_of_a_semaphore_with_the_name_of_the_lock() -> None:
     """A session that holds a lock and permits of one name converts the lock."""
     told = Told()
