@@ -8,10 +8,9 @@ applied.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -19,7 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from api import problems, rights_needed
 from api.gateway import Gateway
-from api.node import Applied, Begun, NodeState
+from api.node import Applied, Begun
 from api.problems import ProblemError
 from api.requests.stream import (
     COMMANDS_COUNT_MAX,
@@ -31,8 +30,6 @@ from api.requests.stream import (
     Message,
     Ping,
     closing,
-    decode_binary,
-    decode_text,
     numbered,
     opening,
     resuming,
@@ -45,6 +42,8 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import caller_of
 from http_api.server.routes import Handler
+from http_api.v1.stream_leader import Leader
+from http_api.v1.stream_out import FORMS, JSON, MSGPACK, Out, SlowReader
 from lockstate.ids import SessionId
 from lockstate.results import (
     FrameRefused,
@@ -55,25 +54,14 @@ from lockstate.results import (
     SessionOpened,
     StreamFault,
     StreamResumed,
-    Transacted,
 )
 
 logger = logging.getLogger("http_api.stream")
-
-MSGPACK: Final = "holdfast.v1.msgpack"
-JSON: Final = "holdfast.v1.json"
-"""The subprotocols: how messages are encoded."""
 
 MESSAGE_BYTES_MAX: Final = 256 * 1024
 """Bytes of one message of a client."""
 HELLO_S: Final = 10.0
 """Seconds that a client has for its first message."""
-UNREAD_BYTES_MAX: Final = 1 << 20
-"""Bytes of answers that may wait for the client before nothing more is read of what it sends."""
-PIECE_COUNT: Final = 32
-"""Results in one message to the client, if they may be long: what was read, or who was in the way."""
-UNREAD_S: Final = 10.0
-"""Seconds that it has to read some of them."""
 CLOSE_BYTES_MAX: Final = 123
 """Bytes of the reason in the frame that closes a WebSocket (RFC 6455, 5.5)."""
 LINES_A_MINUTE: Final = 10
@@ -82,8 +70,6 @@ CLOSING_S: Final = 2.0
 """Seconds that a client has to hear why its stream ends."""
 HEARTBEAT_S: Final = 30.0
 """Seconds after which a silent client is asked for a sign of life; half of it later it is dropped."""
-HINT_S: Final = 1.0
-"""Seconds between two looks at who leads."""
 
 INVALID, EXPIRED, REPLACED, FLOW_CONTROL, SLOW_READER, RESUME, UNAVAILABLE, UNAUTHENTICATED = range(
     4000, 4008
@@ -92,37 +78,10 @@ INVALID, EXPIRED, REPLACED, FLOW_CONTROL, SLOW_READER, RESUME, UNAVAILABLE, UNAU
 
 _FAULTS: Final = {StreamFault.GONE: EXPIRED, StreamFault.REPLACED: REPLACED, StreamFault.MALFORMED: INVALID}
 
-_LONG: Final = frozenset({Refused, Transacted})
-"""The classes of results that may be much longer than what was asked for."""
+_NOT_READ: Final = "answers are not read"
 
 _NEED: Final = rights_needed.need_of("GET", wire.STREAM)
 """What a stream needs, and so what is asked on it."""
-
-_BINARY_HEAD: Final = 0x82
-_TEXT_HEAD: Final = 0x81
-_PONG_HEAD: Final = 0x8A
-_SHORT_MAX: Final = 125
-_MEDIUM_MAX: Final = 0xFFFF
-
-
-class _Form(NamedTuple):
-    """How one subprotocol encodes messages."""
-
-    kind: WSMsgType
-    head: int
-    encode: Any
-    decode: Any
-
-
-_FORMS: Final[Mapping[str, _Form]] = {
-    MSGPACK: _Form(
-        WSMsgType.BINARY,
-        _BINARY_HEAD,
-        msgspec.msgpack.Encoder().encode,
-        decode_binary,
-    ),
-    JSON: _Form(WSMsgType.TEXT, _TEXT_HEAD, msgspec.json.Encoder().encode, decode_text),
-}
 
 
 class _Closed(Exception):
@@ -138,50 +97,9 @@ def _fit(reason: str) -> bytes:
     return reason.encode(errors="replace")[:CLOSE_BYTES_MAX].decode(errors="ignore").encode()
 
 
-class _Leader:
-    """Where the leader of one node's cluster is to be reached: looked up once for all streams."""
-
-    def __init__(self) -> None:
-        self._url, self._next_look_s = "", 0.0
-        self._heard = ""
-        """What was told last."""
-        self._told: set[Callable[[str], None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def follow(self, node: NodeState, tell: Callable[[str], None]) -> None:
-        """Tell where the leader is, every now and then: one timer for all, as most streams are idle."""
-        self._told.add(tell)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(HINT_S, self._look, node)
-
-    def leave(self, tell: Callable[[str], None]) -> None:
-        """Tell it no more."""
-        self._told.discard(tell)
-        if self._timer is not None and not self._told:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self, node: NodeState) -> None:
-        self._timer = asyncio.get_running_loop().call_later(HINT_S, self._look, node)
-        before, url = self._heard, self.url(node)
-        if url != before:
-            self._heard = url
-            for tell in tuple(self._told):
-                tell(url)
-
-    def url(self, node: NodeState) -> str:
-        """Return it as it was within the last second, "" if that is not known."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s >= self._next_look_s:
-            self._next_look_s = now_s + HINT_S
-            status = node.status()
-            self._url = next((peer.http for peer in status.nodes if peer.id == status.leader), "")
-        return self._url
-
-
 def stream_handler(trace: RefusalTrace) -> Handler:
     """Return the handler of /v1/stream, whose streams share what they know of the leader, and `trace`."""
-    leader, lines = _Leader(), LogBudget(LINES_A_MINUTE)
+    leader, lines = Leader(), LogBudget(LINES_A_MINUTE)
 
     async def stream(gateway: Gateway, call: Call) -> Reply:
         """Carry out what a session numbers, over a WebSocket: many commands at a time."""
@@ -193,7 +111,7 @@ def stream_handler(trace: RefusalTrace) -> Handler:
 def _protocol_of(call: Call) -> str:
     """Return the subprotocol that a call asks for. Raises CallRefused if that is none of a stream."""
     asked = [each.strip() for each in call.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-    known = [each for each in asked if each in _FORMS]
+    known = [each for each in asked if each in FORMS]
     is_upgrade = call.headers.get("Upgrade", "").lower() == "websocket"
     if not is_upgrade or not known:
         raise CallRefused(
@@ -212,7 +130,7 @@ def _protocol_of(call: Call) -> str:
 def _is_handshake(call: Call) -> bool:
     """Whether a call asks for a WebSocket as it should; else nothing would be left to answer with."""
     try:
-        return bool(web.WebSocketResponse(protocols=tuple(_FORMS), compress=False).can_prepare(call))
+        return bool(web.WebSocketResponse(protocols=tuple(FORMS), compress=False).can_prepare(call))
     except ValueError:  # a key that is not ASCII
         return False
 
@@ -221,19 +139,16 @@ class _Stream(Reply):
     """The answer to the call: it lasts as long as the connection."""
 
     def __init__(
-        self, gateway: Gateway, protocol: str, leader: _Leader, trace: RefusalTrace, lines: LogBudget
+        self, gateway: Gateway, protocol: str, leader: Leader, trace: RefusalTrace, lines: LogBudget
     ) -> None:
         super().__init__(b"")
         self.force_close()
-        self._gateway, self._protocol, self._form = gateway, protocol, _FORMS[protocol]
+        self._gateway, self._protocol, self._form = gateway, protocol, FORMS[protocol]
         self._session_id = SessionId("")
         self._epoch = self._unanswered = 0
         self._leader, self._leader_url, self._trace, self._log_lines = leader, "", trace, lines
         self._waits: dict[int, Any] = {}
         """By number, what the client is to be told the end of."""
-        self._later: deque[tuple[Any, ...]] = deque()
-        """What is to be said as soon as the client has read what was said before."""
-        self._teller: asyncio.Task[None] | None = None
         self._is_over = False
         self._end: asyncio.Future[None]
 
@@ -251,19 +166,22 @@ class _Stream(Reply):
         self._eof_sent = True
         self._call, self._socket, self._transport = request, socket, request.transport
         self._end = asyncio.get_running_loop().create_future()
+        self._out = Out(
+            self._form, self._transport, request.writer.drain, partial(self._close, SLOW_READER, _NOT_READ)
+        )
         try:
             await self._talk()
         except _Closed as closed:
             if self._log_lines.take(str(closed.code)):
                 # The reason is for the client: it may quote what that sent.
                 logger.info("event=stream-closed request_id=%s code=%d", request.id_text, closed.code)
+            self._out.finish()
             self._drop_soon()
             await socket.close(code=closed.code, message=_fit(closed.reason))
         finally:
             self._is_over = True
             self._leader.leave(self._hint)
-            if self._teller is not None:
-                self._teller.cancel()
+            self._out.finish()
             for wait in tuple(self._waits.values()):
                 wait.cancel()
             self._drop_soon()
@@ -323,7 +241,7 @@ class _Stream(Reply):
         node = self._gateway.node
         self._session_id, self._epoch = session_id, resumed.result.epoch
         self._leader_url = self._leader.url(node)
-        self._say(
+        self._out.say(
             1,
             session_id,
             resumed.result.last,
@@ -348,7 +266,7 @@ class _Stream(Reply):
                     self._begin(message)
                     await self._until_read()
                 case Ping():
-                    self._say(9)
+                    self._out.say(9)
                     await self._until_read()
                 case Bye():
                     await self._leave()
@@ -361,7 +279,7 @@ class _Stream(Reply):
         while received.type in (WSMsgType.PING, WSMsgType.PONG):
             if received.type is WSMsgType.PING:
                 # Not by the library: it would wait for ever for a client that reads nothing.
-                self._write(bytes((_PONG_HEAD, len(received.data))) + received.data)
+                self._out.pong(received.data)
                 await self._until_read()
             received = await self._socket.receive()
         if received.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
@@ -429,7 +347,7 @@ class _Stream(Reply):
                 self._tell(message.first, applied, applied.result)
             case FrameRefused(fault=StreamFault.GAP, last=last):
                 gap = f"{message.first} comes behind {last}: the numbers between have not been applied"
-                self._say(4, message.first, "gap", gap, 0, "not-applied")
+                self._out.say(4, message.first, "gap", gap, 0, "not-applied")
             case FrameRefused(fault=fault):
                 self._close(_FAULTS[fault], fault.value)
             case Refused() as refused:
@@ -443,7 +361,7 @@ class _Stream(Reply):
             results: Sequence[Result] = done.results
             if Refused in map(type, results):
                 results = [self._gateway.shown(each) for each in results]
-            self._say_results(first, applied.revision, results)
+            self._out.say_results(first, applied.revision, results)
         if done.refused is not None:
             self._refuse(first + len(done.results), problems.refusal(done.refused))
         for place, wait in (applied.waits or {}).items():
@@ -465,7 +383,7 @@ class _Stream(Reply):
             self._close(RESUME, "this node lost sight of a wait: resume the stream")
             return
         ended = wait.result()
-        self._say(3, number, ended.revision, self._gateway.shown(ended.result))
+        self._out.say(3, number, ended.revision, self._gateway.shown(ended.result))
 
     def _refuse(self, number: int, problem: ProblemError) -> None:
         """Say that commands from `number` on were not taken, or that nobody knows it."""
@@ -478,80 +396,30 @@ class _Stream(Reply):
             request_id=self._call.id,
         )
         outcome = wire.PROBLEMS[problem.code].outcome
-        self._say(4, number, problem.code, problem.detail, problem.retry_after_ms, outcome)
+        self._out.say(4, number, problem.code, problem.detail, problem.retry_after_ms, outcome)
 
     def _close(self, code: int, reason: str) -> None:
         """End the stream from a callback."""
         if not self._is_over and not self._end.done():
             self._end.set_exception(_Closed(code, reason))
 
-    def _say_results(self, first: int, revision: int, results: Sequence[Result]) -> None:
-        """Send the results of a message: in pieces, as the client reads them, if they may be long."""
-        if len(results) <= PIECE_COUNT or _LONG.isdisjoint(map(type, results)):
-            self._say(2, first, revision, results)
-            return
-        for begin in range(0, len(results), PIECE_COUNT):
-            self._later.append((2, first + begin, revision, results[begin : begin + PIECE_COUNT]))
-        if self._teller is None or self._teller.done():
-            self._teller = asyncio.ensure_future(self._say_later())
-
-    async def _say_later(self) -> None:
-        while self._later and not self._is_over:
-            try:
-                async with asyncio.timeout(UNREAD_S):
-                    await self._call.writer.drain()
-            except TimeoutError:
-                self._close(SLOW_READER, "answers are not read")
-                return
-            except ConnectionError:
-                return
-            self._say_now(*self._later.popleft())
-
-    def _say(self, *message: Any) -> None:
-        """Send one message, behind those that are to be said before."""
-        if self._later:
-            self._later.append(message)
-        else:
-            self._say_now(*message)
-
-    def _say_now(self, *message: Any) -> None:
-        """Send one message: unmasked, in one frame (RFC 6455, section 5.2)."""
-        data = self._form.encode(message)
-        size = len(data)
-        if size <= _SHORT_MAX:
-            head = bytes((self._form.head, size))
-        elif size <= _MEDIUM_MAX:
-            head = bytes((self._form.head, 126)) + size.to_bytes(2, "big")
-        else:
-            head = bytes((self._form.head, 127)) + size.to_bytes(8, "big")
-        self._write(head + data)
-
-    def _write(self, frame: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frame)
-
     async def _until_read(self) -> None:
         """Read no more of a client that does not read what it is told. Raises _Closed."""
-        if self._later and self._teller is not None:
-            await asyncio.wait([self._teller])
-        if self._transport is None or self._transport.get_write_buffer_size() <= UNREAD_BYTES_MAX:
-            return
         try:
-            async with asyncio.timeout(UNREAD_S):
-                await self._call.writer.drain()
-        except TimeoutError:
-            raise _Closed(SLOW_READER, "answers are not read") from None
+            await self._out.until_read()
+        except SlowReader:
+            raise _Closed(SLOW_READER, _NOT_READ) from None
 
     def _hint(self, leader_url: str) -> None:
         """Tell when another node leads: a stream to the leader is the shortest way."""
         if leader_url not in {"", self._leader_url}:
             self._leader_url = leader_url
-            self._say(5, leader_url)
+            self._out.say(5, leader_url)
 
     async def _stopping(self) -> None:
         """End the stream when the node stops: the client goes on with another one."""
         await self._gateway.node.wait_shutdown()
-        self._say(6, 0)
+        self._out.say(6, 0)
         raise _Closed(WSCloseCode.GOING_AWAY, "this node stops: resume the stream on another one")
 
 

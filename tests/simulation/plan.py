@@ -234,7 +234,7 @@ def make_plan(
         ),
     )
     if plan.limits.entry_commands == 1 and plan.far_us >= FAR_US:
-        # Else an entry for each command takes so long that what clients ask for again is more than all of them.
+        # Else there is no room for what clients ask for again: each entry takes so long.
         limits = msgspec.structs.replace(plan.limits, entry_commands=5)
         plan = msgspec.structs.replace(plan, limits=limits)
     if faults is None and one_of("loads", (False, False, False, True)):

@@ -16,7 +16,7 @@ from cluster.peers.strangers import origin_of
 from holdfast import wire
 from http_api.server.connection_room import ConnectionRoom, RoomLimits
 from http_api.server.request_rates import RequestRates, TooManyRequests, caller_of
-from http_api.v1.stream import JSON
+from http_api.v1.stream_out import JSON
 from tests.support.local_node import LocalNode
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
 

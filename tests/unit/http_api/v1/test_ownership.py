@@ -14,7 +14,8 @@ from cluster.observing.event_log import Position
 from holdfast import wire
 from http_api.v1.event_feeds import EventFeeds
 from http_api.v1.event_text import OfSession
-from http_api.v1.stream import EXPIRED, JSON
+from http_api.v1.stream import EXPIRED
+from http_api.v1.stream_out import JSON
 from http_api.v1.watch import SessionStream
 from lockstate.ids import SessionId
 from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, WaitCutOff
-from http_api.v1 import stream
+from http_api.v1 import stream, stream_out
 from lockstate.versions import RULES_FOLLOWED
 from tests.support.stream_client import (
     DONE,
@@ -481,8 +481,8 @@ async def test_messages_without_commands_have_a_window_too(tmp_path: Path) -> No
 
 async def test_a_slow_reader_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does not read its answers is not read any more, and then closed; its session lives on."""
-    monkeypatch.setattr(stream, "UNREAD_BYTES_MAX", 0)
-    monkeypatch.setattr(stream, "UNREAD_S", 0.1)
+    monkeypatch.setattr(stream_out, "UNREAD_BYTES_MAX", 0)
+    monkeypatch.setattr(stream_out, "UNREAD_S", 0.1)
     monkeypatch.setattr(stream, "CLOSING_S", 0.1)
     async with streamed(tmp_path) as served, served.stream() as client:
         client.ask([PUT_CELL, b"c", b"v" * 4096], *[_READ] * 30)

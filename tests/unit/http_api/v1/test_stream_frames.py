@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp.web_protocol import RequestHandler
 
-from http_api.v1 import stream
+from http_api.v1 import stream, stream_out
 from tests.support.stream_client import GRANTED, PUT_CELL, Closed, Stream, acquire, frame
 from tests.unit.http_api.serving import until
 from tests.unit.http_api.v1.streaming import TIMEOUT_S, Streamed, streamed
@@ -262,7 +262,7 @@ async def test_who_reads_again_in_time_misses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came while the node took nothing was kept, in order, and only as much of it as has room."""
-    monkeypatch.setattr(stream, "UNREAD_BYTES_MAX", 100_000)
+    monkeypatch.setattr(stream_out, "UNREAD_BYTES_MAX", 100_000)
     value = b"v" * 4096
     async with streamed(tmp_path) as served, served.stream() as client:
         client.send(put(1, value))

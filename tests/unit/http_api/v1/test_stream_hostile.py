@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from api.node import NodeState
-from http_api.v1 import stream
+from http_api.v1 import stream, stream_leader, stream_out
 from tests.support.stream_client import GRANTED, PUT_CELL, QUEUED, RELEASE, Closed, Stream, acquire
 from tests.unit.http_api.serving import until
 from tests.unit.http_api.v1.streaming import Streamed, streamed
@@ -118,7 +118,7 @@ async def test_who_pings_and_reads_nothing_is_dropped(
     """It does not read the answers to its pings: the node does not wait for that for ever."""
     ended = _told_of_end(monkeypatch)
     monkeypatch.setattr(stream, "HEARTBEAT_S", 0.5)
-    monkeypatch.setattr(stream, "UNREAD_S", 0.2)
+    monkeypatch.setattr(stream_out, "UNREAD_S", 0.2)
     async with streamed(tmp_path) as served, served.stream() as client:
         await _flood(client)
         async with asyncio.timeout(5.0):
@@ -147,15 +147,15 @@ async def test_long_answers_are_made_as_they_are_read(
 ) -> None:
     """A short message may ask for much: the node keeps no more of that than the client takes."""
     unread: list[int] = []
-    write = stream._Stream._write
+    write = stream_out.Out._write
 
-    def write_and_look(self: stream._Stream, frame: bytes) -> None:
+    def write_and_look(self: stream_out.Out, frame: bytes) -> None:
         write(self, frame)
         if self._transport is not None:
             unread.append(self._transport.get_write_buffer_size())
 
-    monkeypatch.setattr(stream._Stream, "_write", write_and_look)
-    monkeypatch.setattr(stream, "PIECE_COUNT", 2)
+    monkeypatch.setattr(stream_out.Out, "_write", write_and_look)
+    monkeypatch.setattr(stream_out, "PIECE_COUNT", 2)
     read, count = [42, [], [[3, b"c"]] * 64], 15
     async with streamed(tmp_path) as served, served.stream() as client:
         await client.call(PUT_CELL, b"c", b"x" * 4096)
@@ -173,10 +173,10 @@ async def test_long_answers_that_nobody_reads_end_the_stream(
 ) -> None:
     """Also when the client says nothing more."""
     ended = _told_of_end(monkeypatch)
-    monkeypatch.setattr(stream, "UNREAD_S", 0.2)
+    monkeypatch.setattr(stream_out, "UNREAD_S", 0.2)
     async with streamed(tmp_path) as served, served.stream() as client:
         await client.call(PUT_CELL, b"c", b"x" * 4096)
-        client.ask(*[[42, [], [[3, b"c"]] * 64]] * (4 * stream.PIECE_COUNT))
+        client.ask(*[[42, [], [[3, b"c"]] * 64]] * (4 * stream_out.PIECE_COUNT))
         client.stop_reading()
         async with asyncio.timeout(5.0):
             await ended.wait()
@@ -186,14 +186,14 @@ async def test_all_streams_are_told_of_another_leader_by_one_timer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands that only stay connected cost a node next to nothing; without any there is no timer."""
-    url, leaders = "http://n1", list[stream._Leader]()
+    url, leaders = "http://n1", list[stream_leader.Leader]()
 
-    def now(self: stream._Leader, _node: NodeState) -> str:
+    def now(self: stream_leader.Leader, _node: NodeState) -> str:
         leaders.append(self)
         return url
 
-    monkeypatch.setattr(stream, "HINT_S", 0.02)
-    monkeypatch.setattr(stream._Leader, "url", now)
+    monkeypatch.setattr(stream_leader, "HINT_S", 0.02)
+    monkeypatch.setattr(stream_leader.Leader, "url", now)
     async with streamed(tmp_path) as served:
         async with served.stream() as one, served.stream() as other:
             assert one.welcome[6] == other.welcome[6] == "http://n1"
