@@ -207,11 +207,8 @@ class Loop:
 
     # -- what it does ---------------------------------------------------------------------------------------
 
-    def act(self, ready: Ready, *, is_of_tick: bool = False) -> None:
-        """Do what a message or a tick led to, in the order that `Ready` states.
-
-        What messages need to have synced shares a sync soon; that of a tick is for its end.
-        """
+    def act(self, ready: Ready) -> None:
+        """Do what a message or a tick led to, in the order that `Ready` states."""
         owner = self._owner
         if ready.restored is not None:
             owner.restore(ready.restored)
@@ -227,7 +224,7 @@ class Loop:
             self._replica.write_snapshot(ready.snapshot, owner.encode_state)
             owner.snapshot_begun()
         self._promises += ready.promises
-        if ready.needs_sync and not is_of_tick:
+        if ready.needs_sync:
             self.request_sync()
         if ready.wants_tick:
             self.request_tick()
@@ -246,23 +243,11 @@ class Loop:
     def _tick(self) -> None:
         self._tick_is_due = False
         replica, owner = self._replica, self._owner
-        has_entry = replica.role.is_leader and owner.has_entry()
-        ready = replica.tick(has_entry=has_entry)
-        self.act(ready, is_of_tick=True)
-        needs_sync = ready.needs_sync
+        self.act(replica.tick(has_entry=owner.has_entry()))
         # An entry is stamped by the state behind all that is committed, and for the present role.
-        if ready.committed or ready.is_role_changed:
-            has_entry = replica.role.is_leader and owner.has_entry()
-        if has_entry or replica.has_members_to_propose:
-            proposed = replica.propose(owner.entries())
-            self.act(proposed, is_of_tick=True)
-            needs_sync |= proposed.needs_sync
+        if owner.has_entry() or replica.has_members_to_propose:
+            self.act(replica.propose(owner.entries()))
         owner.ticked()
-        if needs_sync and ready.committed:
-            # Clients that have just got an outcome are answered first: to begin a sync may wait for the disk.
-            self.request_sync()
-        elif needs_sync:
-            self._sync_now()
         if self._news_timer is None and replica.role.is_leader:
             self._await_news()
 
@@ -278,11 +263,6 @@ class Loop:
             self._tick()
         else:
             self._await_news()
-
-    def _sync_now(self) -> None:
-        """Begin a sync at once, unless one is to begin anyway, or has to end first."""
-        if not self._sync_is_due and self._present_sync is None:
-            self._sync()
 
     def _sync(self) -> None:
         """Begin a sync of all that has changed; its promises leave when it has ended."""

@@ -113,11 +113,7 @@ DISKS: Final = (
         surroundings=Surroundings(
             rates={"power": 2.0, "slow-link": 4.0},
             settings={"latency_us": 100, "jitter_us": 50, "sync_us": 100},
-            around=together(
-                many_snapshots,
-                replaced(Loop, "request_sync", _request_sync_late),
-                replaced(Loop, "_sync_now", _request_sync_late),
-            ),
+            around=together(many_snapshots, replaced(Loop, "request_sync", _request_sync_late)),
         ),
     ),
     Mutation(

@@ -531,41 +531,6 @@ async def test_requests_of_ticks_and_syncs_are_coalesced() -> None:
     assert node.log[3:] == ["tick", "ticked", "sync"], "later requests count again"
 
 
-async def test_the_sync_of_a_tick_begins_with_it() -> None:
-    """What was proposed is on its way to the disk when the tick ends; what messages bring shares a sync."""
-    node = _Node(Ready(), Ready(needs_sync=True), Ready(needs_sync=True), Ready(needs_sync=True))
-    node.to_propose = [b"five"]
-    node.loop.run(node.loop._tick)
-    assert node.log == ["tick with an entry", ("propose", [b"five"]), "ticked", "sync"]
-    node.loop.receive("n2", HEARTBEAT)
-    node.loop.receive("n2", HEARTBEAT)
-    received = ("receive", "n2", HEARTBEAT)
-    assert node.log[4:] == [received, received]
-    await quiet()
-    assert node.log[6:] == ["sync"]
-
-
-async def test_answers_come_before_the_sync_of_the_next_entry() -> None:
-    """A tick that has applied anything lets those go first who wait for it: a sync may stop the loop."""
-    node = _Node(Ready(committed=[(4, b"four")]), Ready(needs_sync=True))
-    node.to_propose = [b"five"]
-    node.loop.run(node.loop._tick)
-    done = ["tick with an entry", ("apply", 4, b"four"), ("propose", [b"five"]), "ticked"]
-    assert node.log == done
-    await quiet()
-    assert node.log == [*done, "sync"]
-
-
-async def test_who_follows_looks_for_no_entry() -> None:
-    """What waits at a follower goes to the leader, and not into a log."""
-    node = _Node(Ready(committed=[(4, b"four")]))
-    node.role = node.role._replace(is_leader=False)
-    node.to_propose = [b"five"]
-    node.loop.request_tick()
-    await quiet()
-    assert node.log == ["tick", ("apply", 4, b"four"), "ticked"]
-
-
 async def test_a_tick_that_asks_for_the_next_one_gets_it() -> None:
     """A request made during a tick is not part of it."""
     node = _Node(Ready(wants_tick=True), Ready(wants_tick=True), Ready())

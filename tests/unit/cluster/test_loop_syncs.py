@@ -7,7 +7,7 @@ from typing import cast
 
 from cluster.consensus.messages import Message, Vote
 from cluster.consensus.ready import Ready
-from cluster.consensus.replica import Replica, Role
+from cluster.consensus.replica import Replica
 from cluster.loop import Loop, Owner
 from cluster.peers.link import FrameKind
 from cluster.storage.journal import Journal, Sync
@@ -63,7 +63,6 @@ class _Node:
         """Nothing depends on it."""
 
     has_members_to_propose = False
-    role = Role("n2", 1, is_leader=False, is_candidate=False)
 
     # -- the journal, the links, the runner and the owner
 
