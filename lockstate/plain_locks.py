@@ -89,9 +89,7 @@ class PlainLocks:
         if named is None:
             return self.others.acquire(command, key)
         name, above = named
-        if (above and not records.keys().isdisjoint(above)) or (
-            state.spaces and (name in state.spaces or not state.spaces.keys().isdisjoint(above))
-        ):
+        if (above and not records.keys().isdisjoint(above)) or (state.spaces and self._has_rules(named)):
             return self.others.acquire(command, key)
 
         if session is not None:
@@ -183,7 +181,7 @@ class PlainLocks:
             lock.held != _OWN
             or lock.waiting
             or (above and not records.keys().isdisjoint(above))
-            or (state.spaces and (name in state.spaces or not state.spaces.keys().isdisjoint(above)))
+            or (state.spaces and self._has_rules(named))
         ):
             return self.others.release(command)
 
@@ -240,6 +238,12 @@ class PlainLocks:
                 intents[name_above] = left
             else:
                 del intents[name_above]
+
+    def _has_rules(self, named: _Named) -> bool:
+        """Whether a name lies in a namespace: what that allows has to be looked at."""
+        name, above = named
+        prefixes = self._state.spaces
+        return name in prefixes or not prefixes.keys().isdisjoint(above)
 
     def _named(self, name: str) -> _Named | None:
         """Return a name, with those above it, and keep it; None if that is not worth while, or not a name."""

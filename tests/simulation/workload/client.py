@@ -2,7 +2,7 @@
 
 import asyncio
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -10,6 +10,7 @@ from lockstate import results
 from lockstate.commands import CloseSession, ForceRelease, KeepAlive, MayWait, OpenSession, Release, Renew
 from lockstate.ids import NO_SESSION, SessionId
 from lockstate.results import Reason, Refused, Result
+from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.cell_acts import CellActs
@@ -24,7 +25,7 @@ SESSION_TTL_MS_MIN: Final = (2_000, 10_000, 20_000, 20_000)
 """Keepalives shall not be all that happens."""
 
 
-class Client:
+class Client(AnyClient):
     """One client. `active` is false while the world wants it to be quiet."""
 
     def __init__(
@@ -37,26 +38,15 @@ class Client:
         settings: ClientSettings,
         random: Random,
     ) -> None:
-        self.name = loop.name
-        self.is_active = True
+        caller = Caller(loop, transport, node_ids, history, timeout_s=settings.timeout_s, random=random)
+        super().__init__(loop, caller)
         self.random = random
-        self.caller = Caller(loop, transport, node_ids, history, timeout_s=settings.timeout_s, random=random)
         self.holdings = ClientHolds(loop, history)
         self.commands = ClientCommands(loop.name, self.caller, settings, random)
-        self._loop = loop
         self._settings = settings
         self._full_vocabulary = FullVocabulary(self)
         self._cell_acts = CellActs(self)
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._main = self.spawn(self._live())
-
-    def told_of_nodes(self, node_ids: list[str]) -> None:
-        """Ask these nodes from now on."""
-        self.caller.node_ids = list(node_ids)
-
-    def leave(self) -> None:
-        """End the client's process."""
-        self._loop.kill()
 
     # -- what it does ---------------------------------------------------------------------------------------
 
@@ -66,17 +56,6 @@ class Client:
             await asyncio.sleep(self.random.expovariate(1 / self._settings.think_s))
             if self.is_active:
                 self.spawn(self._act())
-
-    def spawn(self, work: Any) -> "asyncio.Task[Any]":
-        """Do something beside all else."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        self._loop.tell_failure(task)
 
     async def _act(self) -> None:
         """Do one thing."""

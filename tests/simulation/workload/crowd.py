@@ -5,13 +5,14 @@ Nobody of the crowd relies on what it is told: it asks, and the checkers listen.
 
 import asyncio
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from lockstate.commands import AdvanceFence, Release
 from lockstate.ids import NO_SESSION
 from lockstate.results import Granted
+from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import RESOURCES, ClientCommands
@@ -37,7 +38,7 @@ class CrowdSettings(msgspec.Struct, frozen=True):
     """The share of reads."""
 
 
-class Crowd:
+class Crowd(AnyClient):
     """Bursts of requests from one machine. `is_active` is false while the world wants it to be quiet."""
 
     def __init__(
@@ -51,35 +52,15 @@ class Crowd:
         client_settings: ClientSettings,
         random: Random,
     ) -> None:
-        self.name = loop.name
-        self.is_active = True
-        self._loop = loop
+        timeout_s = (settings.timeout_s, settings.timeout_s)
+        caller = Caller(loop, transport, node_ids, history, timeout_s=timeout_s, random=random)
+        super().__init__(loop, caller)
         self._random = random
         self._settings = settings
         self._names = client_settings.names
-        timeout_s = (settings.timeout_s, settings.timeout_s)
-        self._caller = Caller(loop, transport, node_ids, history, timeout_s=timeout_s, random=random)
-        self._commands = ClientCommands(loop.name, self._caller, client_settings, random)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._commands = ClientCommands(loop.name, self.caller, client_settings, random)
         self._token = 0
-        self._spawn(self._live())
-
-    def told_of_nodes(self, node_ids: list[str]) -> None:
-        """Ask these nodes from now on."""
-        self._caller.node_ids = list(node_ids)
-
-    def leave(self) -> None:
-        """End it."""
-        self._loop.kill()
-
-    def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        self._loop.tell_failure(task)
+        self.spawn(self._live())
 
     async def _live(self) -> None:
         while True:
@@ -91,14 +72,12 @@ class Crowd:
         """Ask one node or several, within milliseconds or seconds."""
         random, left = self._random, self._settings.size
         pause_s, together_max = random.choice(PAUSES_S), random.choice(TOGETHER_MAX)
-        nodes = random.sample(
-            self._caller.node_ids, min(len(self._caller.node_ids), random.choice((1, 2, 3)))
-        )
+        nodes = random.sample(self.caller.node_ids, min(len(self.caller.node_ids), random.choice((1, 2, 3))))
         while left > 0:
             together = min(left, random.randint(1, together_max))
             left -= together
             for _ in range(together):
-                self._spawn(self._ask(random.choice(nodes)))
+                self.spawn(self._ask(random.choice(nodes)))
             await asyncio.sleep(random.random() * pause_s)
 
     async def _ask(self, node_id: str) -> None:
@@ -107,18 +86,18 @@ class Crowd:
         if dice < self._settings.reads:
             name = random.choice(self._names)
             query = ReadLock(name) if random.random() < 0.8 else CheckToken(name, max(1, self._token))
-            await self._caller.read(query, node_id)
+            await self.caller.read(query, node_id)
         elif dice < self._settings.reads + (1 - self._settings.reads) / 2:
             token = max(1, self._token - random.choice((0, 0, 3)))
-            command = AdvanceFence(random.choice(RESOURCES), token, self._caller.request_id())
-            await self._caller.attempt(node_id, command)
+            command = AdvanceFence(random.choice(RESOURCES), token, self.caller.request_id())
+            await self.caller.attempt(node_id, command)
         else:
             await self._take_and_give_back(node_id)
 
     async def _take_and_give_back(self, node_id: str) -> None:
         wish = self._commands.lock([], wait_ms=0)
         wish = msgspec.structs.replace(wish, session_id=NO_SESSION, lock_delay_ms=0)
-        _, result = await self._caller.attempt(node_id, wish)
+        _, result = await self.caller.attempt(node_id, wish)
         if isinstance(result, Granted):
             self._token = max(self._token, result.token)
-            await self._caller.attempt(node_id, Release(result.hold_id, self._caller.request_id()))
+            await self.caller.attempt(node_id, Release(result.hold_id, self.caller.request_id()))

@@ -8,7 +8,7 @@ node when anything is lost, or just so.
 import asyncio
 from collections.abc import Awaitable
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from lockstate.commands import CloseSession, MayWait, Numbered, NumberedCommand, OpenSession, ResumeStream
 from lockstate.ids import SessionId
@@ -23,6 +23,7 @@ from lockstate.results import (
     StreamFault,
     StreamResumed,
 )
+from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport, Channel
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import ClientHolds, Session
@@ -60,7 +61,7 @@ class _Connection:
         self.is_over = asyncio.Event()
 
 
-class StreamClient:
+class StreamClient(AnyClient):
     """One such client. While `is_active` is false it keeps its session alive, and asks for nothing."""
 
     def __init__(
@@ -73,32 +74,13 @@ class StreamClient:
         settings: ClientSettings,
         random: Random,
     ) -> None:
-        self.name = loop.name
-        self.is_active = True
-        self._loop, self._random, self._think_s = loop, random, settings.think_s
-        self._caller = Caller(loop, transport, node_ids, history, timeout_s=settings.timeout_s, random=random)
+        caller = Caller(loop, transport, node_ids, history, timeout_s=settings.timeout_s, random=random)
+        super().__init__(loop, caller)
+        self._random, self._think_s = random, settings.think_s
         self._holdings = ClientHolds(loop, history)
-        self._wishes = StreamWishes(loop.name, self._caller, self._holdings, settings, random)
+        self._wishes = StreamWishes(loop.name, self.caller, self._holdings, settings, random)
         self._numbers = StreamNumbers()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._spawn(self._live())
-
-    def told_of_nodes(self, node_ids: list[str]) -> None:
-        """Ask these nodes from now on."""
-        self._caller.node_ids = list(node_ids)
-
-    def leave(self) -> None:
-        """End it."""
-        self._loop.kill()
-
-    def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        self._loop.tell_failure(task)
+        self.spawn(self._live())
 
     # -- sessions and connections ---------------------------------------------------------------------------
 
@@ -112,9 +94,9 @@ class StreamClient:
         """Open a session, and number commands in it for as long as it lives, or this client wants it."""
         ttl_ms = self._random.choice(TTL_MS)
         command = OpenSession(
-            SessionId(self._caller.new_id()), ttl_ms, {"client": self.name}, self._caller.request_id()
+            SessionId(self.caller.new_id()), ttl_ms, {"client": self.name}, self.caller.request_id()
         )
-        _, opened = await self._caller.insist(command)
+        _, opened = await self.caller.insist(command)
         if not isinstance(opened, SessionOpened):
             return
         session = self._holdings.sessions[opened.session_id] = Session(opened.session_id, ttl_ms)
@@ -125,12 +107,12 @@ class StreamClient:
                 return
             await asyncio.sleep(self._random.random() * BACK_OFF_S)
         self._holdings.session_over(session)
-        await self._caller.insist(CloseSession(session.session_id, self._caller.request_id()))
+        await self.caller.insist(CloseSession(session.session_id, self.caller.request_id()))
 
     async def _connect(self, session: Session) -> None:
         """Resume the stream on some node, and use it until it breaks, or for no reason at all."""
-        node_id = self._random.choice(self._caller.node_ids)
-        asked_us, resumed = await self._caller.attempt(node_id, ResumeStream(session.session_id))
+        node_id = self._random.choice(self.caller.node_ids)
+        asked_us, resumed = await self.caller.attempt(node_id, ResumeStream(session.session_id))
         if isinstance(resumed, Refused) and resumed.reason is Reason.SESSION_EXPIRED:
             self._holdings.session_over(session)
         if not isinstance(resumed, StreamResumed):
@@ -162,7 +144,7 @@ class StreamClient:
     def _attempt(self, command: NumberedCommand) -> NumberedCommand:
         if not isinstance(command, MayWait):
             return command
-        again: NumberedCommand = another_attempt(command, lambda _field: self._caller.new_id())
+        again: NumberedCommand = another_attempt(command, lambda _field: self.caller.new_id())
         return again
 
     # -- frames ---------------------------------------------------------------------------------------------
@@ -189,12 +171,12 @@ class StreamClient:
     ) -> None:
         acked = self._numbers.acknowledge(self._random, is_again=is_again)
         frame = Numbered(len(commands), session.session_id, connection.epoch, first, acked, commands)
-        self._spawn(self._follow(session, connection, frame))
+        self.spawn(self._follow(session, connection, frame))
 
     async def _follow(self, session: Session, connection: _Connection, frame: Numbered) -> None:
         """Send a frame, and hear what becomes of it."""
         numbers = self._numbers
-        asked_us, call, answer = await self._caller.attempt_frame(
+        asked_us, call, answer = await self.caller.attempt_frame(
             connection.node_id, frame, connection.channel
         )
         result = answer.result if answer is not None else None
@@ -217,8 +199,8 @@ class StreamClient:
             wish.is_waiting = True
             assert answer.waits is not None, "nobody would be told the ends of these waits"
             number, longest_s = frame.first + place, _longest_s(wish)
-            ending = self._caller.end_of_wait(call, number, told.hold_id, answer.waits[place], longest_s)
-            self._spawn(self._follow_wait(connection, wish, ending, asked_us))
+            ending = self.caller.end_of_wait(call, number, told.hold_id, answer.waits[place], longest_s)
+            self.spawn(self._follow_wait(connection, wish, ending, asked_us))
 
     async def _follow_wait(
         self, connection: _Connection, wish: Wish, ending: Awaitable[Result | None], asked_us: int
