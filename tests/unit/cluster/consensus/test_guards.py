@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from cluster.consensus import guards
 from cluster.consensus.guards import Admission
+from cluster.consensus.library_words import to_library
 from cluster.consensus.messages import (
     UNSET,
     Acknowledgement,
@@ -140,6 +141,15 @@ def test_only_what_is_new_or_in_conflict_reaches_the_library(
     """H2: the library appends behind the last entry that agrees, and commits no further."""
     admission = guards.admit_append(message, LOG, 9)
     assert admission == Admission(append(previous, previous_term, new, min(6, previous + len(new))))
+
+
+def test_a_snapshot_beside_entries_does_not_reach_the_library() -> None:
+    """No leader sends both; who does brings its entries, and nothing that would take the place of the state."""
+    chunk = Chunk(b"part", 0, True, SnapshotId(9, 9, 100, b"digest"))
+    message = replace(append(6, 3, [9], 6), chunk=chunk, previous_digest=7)
+    admitted = guards.admit_append(message, LOG, 9).message
+    assert admitted is not None
+    assert to_library(admitted) == to_library(append(6, 3, [9], 6))
 
 
 @pytest.mark.parametrize("message", [append(7, 3, [9], 6), append(6, 9, [9], 6), append(9, 9, [], 9)])
