@@ -144,7 +144,7 @@ def test_only_what_is_new_or_in_conflict_reaches_the_library(
 
 
 def test_a_snapshot_beside_entries_does_not_reach_the_library() -> None:
-    """No leader sends both; who does brings its entries, and nothing that would take the place of the state."""
+    """No leader sends both. Who does brings its entries, and nothing that takes the place of the state."""
     chunk = Chunk(b"part", 0, True, SnapshotId(9, 9, 100, b"digest"))
     message = replace(append(6, 3, [9], 6), chunk=chunk, previous_digest=7)
     admitted = guards.admit_append(message, LOG, 9).message
