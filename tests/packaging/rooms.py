@@ -96,6 +96,9 @@ ROOMS = {
     "holdfast": Room(
         (), "the SDK must install without the server; put shared names into holdfast/wire.py"
     ),
+    "holdfast/cli": Room(
+        ("holdfast",), "the command line is a user of the client, and needs no more than its users do"
+    ),
     "holdfast/testing": Room(
         (
             "api", "cluster.consensus.member_list", "cluster.errors", "cluster.observing", "holdfast",
@@ -117,8 +120,8 @@ ONLY_IN = {
         "use cluster.consensus.engine.Engine: the library is tamed in cluster/consensus/library.py alone",
     ),
     "cryptography": (
-        "holdfast/_certificates.py",
-        "TLS needs only ssl; certificates are made in holdfast/_certificates.py alone, imported late",
+        "holdfast/cli/certificates.py",
+        "TLS needs only ssl; certificates are made in holdfast/cli/certificates.py alone, imported late",
     ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }

@@ -14,7 +14,8 @@ import pytest
 
 from cluster import config_sources, errors
 from cluster.commands import outbox
-from holdfast import _exit_codes, wire
+from holdfast import wire
+from holdfast.cli import exit_codes
 from http_api.server.request_rates import RequestRates
 from http_api.tls_watch import TlsWatch
 from lockstate import limits
@@ -119,7 +120,7 @@ def test_links_lead_somewhere(document: str) -> None:
 def test_exit_codes_of_the_command_line_are_documented() -> None:
     """The table of exit codes is the one that the command line has."""
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "cli.md").read_text("utf-8"), re.MULTILINE)
-    assert {int(code): meaning for code, meaning in rows} == _exit_codes.MEANINGS
+    assert {int(code): meaning for code, meaning in rows} == exit_codes.MEANINGS
 
 
 @pytest.fixture(scope="module")

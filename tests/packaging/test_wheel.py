@@ -81,7 +81,7 @@ def test_wheel_has_the_licence(names: list[str]) -> None:
 def test_commands_are_those_of_the_documentation(wheel: Path) -> None:
     """The wheel installs the commands holdfast and holdfast-node."""
     assert entry_points(wheel) == {
-        "holdfast": "holdfast.__main__:main",
+        "holdfast": "holdfast.cli.main:main",
         "holdfast-node": "http_api.program:main",
     }
 

@@ -22,7 +22,7 @@ from scripts.local_cluster import LocalCluster
 from tests.process.nodes import urls
 from tests.support import servers
 from tests.support.processes import wait_until
-from tests.unit.holdfast.test_run import stat_of
+from tests.unit.holdfast.cli.test_run import stat_of
 
 pytestmark = pytest.mark.process
 

@@ -12,7 +12,7 @@ import pytest
 from scripts.lib import ports
 from tests.support import servers
 from tests.support.processes import wait_until
-from tests.unit.holdfast.test_run import has_ended
+from tests.unit.holdfast.cli.test_run import has_ended
 
 pytestmark = pytest.mark.process
 

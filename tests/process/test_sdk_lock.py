@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import followers, http_to, until, urls
-from tests.unit.holdfast.test_run import has_ended
+from tests.unit.holdfast.cli.test_run import has_ended
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast._audit_chain import ChainCheck
+from holdfast.cli.audit_chain import ChainCheck
 from lockstate import audit, listings
 from lockstate.ids import NO_SESSION, SessionId
 from lockstate.limits import HOLDERS_SHOWN_MAX

@@ -10,8 +10,8 @@ from cryptography import x509
 
 import holdfast
 from cluster.peers.peer_certificate import PeerFiles
-from holdfast import _certificates
-from holdfast._certificates import Issued
+from holdfast.cli import certificates
+from holdfast.cli.certificates import Issued
 from http_api.server.tls_context import TlsFiles
 
 HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -24,12 +24,12 @@ LONG_AGO = datetime.now(UTC) - timedelta(days=100)
 @functools.cache
 def authority(name: str) -> Issued:
     """Return an authority: the same one for the same name."""
-    return _certificates.new_authority(name, days=3650)
+    return certificates.new_authority(name, days=3650)
 
 
 @functools.cache
 def _old_authority() -> Issued:
-    return _certificates.new_authority("old authority", days=3650, now=LONG_AGO)
+    return certificates.new_authority("old authority", days=3650, now=LONG_AGO)
 
 
 class Pair(NamedTuple):
@@ -70,7 +70,7 @@ class Certificates:
         by: str = OURS,
     ) -> Pair:
         """Make the certificate of a node."""
-        made = _certificates.for_node(authority(by), name, hosts or HOSTS, days=days, now=now)
+        made = certificates.for_node(authority(by), name, hosts or HOSTS, days=days, now=now)
         return self.write(name, made)
 
     @functools.cached_property
@@ -82,12 +82,12 @@ class Certificates:
 
     def expired_node(self) -> Pair:
         """Make the certificate of a node that ended long ago. The authority is in `old_ca`."""
-        made = _certificates.for_node(_old_authority(), "expired", HOSTS, days=30, now=LONG_AGO)
+        made = certificates.for_node(_old_authority(), "expired", HOSTS, days=30, now=LONG_AGO)
         return self.write("expired", made)
 
     def expired_client(self) -> Pair:
         """Make the certificate of a client that ended long ago. The authority is in `old_ca`."""
-        made = _certificates.for_client(_old_authority(), "expired-client", days=30, now=LONG_AGO)
+        made = certificates.for_client(_old_authority(), "expired-client", days=30, now=LONG_AGO)
         return self.write("expired-client", made)
 
     def client(
@@ -99,7 +99,7 @@ class Certificates:
         by: str = OURS,
     ) -> Pair:
         """Make the certificate of a client."""
-        return self.write(name, _certificates.for_client(authority(by), name, days=days, now=now))
+        return self.write(name, certificates.for_client(authority(by), name, days=days, now=now))
 
     def peer(
         self,
@@ -111,12 +111,12 @@ class Certificates:
         name: str = "",
     ) -> Pair:
         """Make the certificate that a node shows its peers, in files of its `name`."""
-        made = _certificates.for_peer(authority(by), node_id, clusters or (CLUSTER,), days=days, now=now)
+        made = certificates.for_peer(authority(by), node_id, clusters or (CLUSTER,), days=days, now=now)
         return self.write(name or f"{node_id}-peer", made)
 
     def expired_peer(self, node_id: str) -> Pair:
         """Make the certificate of a peer that ended long ago. The authority is in `old_ca`."""
-        made = _certificates.for_peer(_old_authority(), node_id, [CLUSTER], days=30, now=LONG_AGO)
+        made = certificates.for_peer(_old_authority(), node_id, [CLUSTER], days=30, now=LONG_AGO)
         return self.write(f"{node_id}-expired-peer", made)
 
     def peer_files(self, node_id: str) -> PeerFiles:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast._certificates import Issued
+from holdfast.cli.certificates import Issued
 from tests.support.certificates import Certificates
 from tests.unit.http_api.test_main import DEADLINE_S, Program, _running, _start
 

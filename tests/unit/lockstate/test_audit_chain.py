@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast._audit_chain import ChainCheck
+from holdfast.cli.audit_chain import ChainCheck
 from lockstate import audit, audit_record, limits, snapshot
 from lockstate.commands import AdvanceVersion, Batch, Entry, Tick
 from lockstate.ids import OwnerName, SessionId

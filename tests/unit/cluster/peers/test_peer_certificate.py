@@ -10,7 +10,7 @@ from cluster.peers import peer_certificate
 from cluster.peers.certificate_names import PeerName
 from cluster.peers.peer_certificate import PeerFiles
 from cluster.tls.files import TlsUnusable
-from holdfast import _certificates
+from holdfast.cli.certificates import end_of
 from tests.support.certificates import Certificates
 
 ID, OTHER_ID = "0" * 31 + "a", "0" * 31 + "b"
@@ -28,7 +28,7 @@ def test_good_files_say_whom_they_name_and_when_they_end(certificates: Certifica
     ready = peer_certificate.load(files, "n1", ID)
     assert ready.names == {PeerName("prod", "n1"), PeerName(ID, "n1")}
     ends = {
-        name: int(_certificates.end_of(path.read_bytes()).timestamp())
+        name: int(end_of(path.read_bytes()).timestamp())
         for name, path in {"peer": files.cert, "peer-ca": files.ca}.items()
     }
     assert ready.ends_at_s == ends

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.tls.files import TlsUnusable
-from holdfast import _certificates
+from holdfast.cli.certificates import end_of, for_node
 from http_api.server import tls_context
 from http_api.server.tls_context import TlsFiles
 from tests.support.certificates import HOSTS, OURS, Certificates, Pair, authority
@@ -23,15 +23,15 @@ def certificates(tmp_path: Path) -> Certificates:
 def test_good_files_say_when_they_end(certificates: Certificates) -> None:
     """To the second."""
     ready = tls_context.load(certificates.files(wants_clients=True))
-    node = _certificates.end_of((certificates.directory / "node.pem").read_bytes())
-    ca = _certificates.end_of(certificates.ca.read_bytes())
+    node = end_of((certificates.directory / "node.pem").read_bytes())
+    ca = end_of(certificates.ca.read_bytes())
     assert ready.ends_at_s == {"node": int(node.timestamp()), "client-ca": int(ca.timestamp())}
 
 
 def _early(certificates: Certificates) -> Pair:
     """Make a certificate that is good from tomorrow on."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    made = _certificates.for_node(authority(OURS), "early", HOSTS, days=9, now=tomorrow)
+    made = for_node(authority(OURS), "early", HOSTS, days=9, now=tomorrow)
     return certificates.write("early", made)
 
 

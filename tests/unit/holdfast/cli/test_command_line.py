@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.__main__ import duration_ms
+from holdfast.cli.main import duration_ms
 from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, problem, released
 
 DEADLINE_S = 30

@@ -10,11 +10,11 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast import _exit_codes, _guardian
 from holdfast._acquiring import Acquirable
-from holdfast._ending import Ending, Hook, end, signal_group
 from holdfast._hold import Hold
-from holdfast._terminal import Foreground
+from holdfast.cli import exit_codes, guardian
+from holdfast.cli.ending import Ending, Hook, end, signal_group
+from holdfast.cli.terminal import Foreground
 
 _log = logging.getLogger("holdfast")
 
@@ -30,11 +30,11 @@ async def run_under_lock(
     command gets SIGTERM, and SIGKILL when the grace of `ending` is over, with all processes of its group; so
     it does when this process is killed. The command gets the terminal if we have it, and cannot be suspended.
     """
-    async with _guarded_group(ending.grace_s) as guardian, lock as hold:
-        group = guardian.pid
+    async with _guarded_group(ending.grace_s) as guard, lock as hold:
+        group = guard.pid
         environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), name_variable: hold.name}
         foreground = Foreground(group)
-        await _tell(guardian, _guardian.STARTING)
+        await _tell(guard, guardian.STARTING)
         with foreground.lent():
             # In a group of its own, so that what the command starts is stopped with it.
             process = await asyncio.create_subprocess_exec(*argv, env=environment, process_group=group)
@@ -44,14 +44,14 @@ async def run_under_lock(
                 except asyncio.CancelledError:
                     hook = _hook(ending, hold, process, environment)
                     try:
-                        await _report_loss(hold, guardian, ending)
+                        await _report_loss(hold, guard, ending)
                     finally:
                         await end(process, group, ending.grace_s, hook)
                     raise
-    return code if code >= 0 else _exit_codes.SIGNAL_BASE - code
+    return code if code >= 0 else exit_codes.SIGNAL_BASE - code
 
 
-async def _report_loss(hold: Hold, guardian: asyncio.subprocess.Process, ending: Ending) -> None:
+async def _report_loss(hold: Hold, guard: asyncio.subprocess.Process, ending: Ending) -> None:
     """Say that the lock is lost, if it is: to people, and to the guardian, for its grace."""
     if not hold.lost.is_set():
         return
@@ -62,7 +62,7 @@ async def _report_loss(hold: Hold, guardian: asyncio.subprocess.Process, ending:
     )
     # It may have been killed; then nobody needs to hear of it.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        await _tell(guardian, _guardian.LOST)
+        await _tell(guard, guardian.LOST)
 
 
 def _hook(
@@ -106,33 +106,33 @@ def _look_for_stop(command: int, foreground: Foreground) -> None:
 @contextlib.asynccontextmanager
 async def _guarded_group(grace_s: float) -> AsyncIterator[asyncio.subprocess.Process]:
     """Make a process group, with nothing in it but a guardian that ends it when this process dies."""
-    guardian = await asyncio.create_subprocess_exec(
+    guard = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
         "-S",
-        _guardian.__file__,
+        guardian.__file__,
         str(grace_s),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd="/",
         process_group=0,
     )
-    assert guardian.stdin is not None
-    assert guardian.stdout is not None
+    assert guard.stdin is not None
+    assert guard.stdout is not None
     try:
-        if await guardian.stdout.readline() != _guardian.READY:
+        if await guard.stdout.readline() != guardian.READY:
             raise OSError("the guardian of the command did not start")
-        yield guardian
+        yield guard
     finally:
         # It may have been killed with the group.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            await _tell(guardian, _guardian.GOODBYE)
-        guardian.stdin.close()
-        await guardian.wait()
+            await _tell(guard, guardian.GOODBYE)
+        guard.stdin.close()
+        await guard.wait()
 
 
-async def _tell(guardian: asyncio.subprocess.Process, what: bytes) -> None:
+async def _tell(guard: asyncio.subprocess.Process, what: bytes) -> None:
     """Tell the guardian something. Raises BrokenPipeError or ConnectionResetError when it is gone."""
-    assert guardian.stdin is not None
-    guardian.stdin.write(what)
-    await guardian.stdin.drain()
+    assert guard.stdin is not None
+    guard.stdin.write(what)
+    await guard.stdin.drain()

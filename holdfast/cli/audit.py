@@ -1,7 +1,5 @@
 """The command `audit`: what happened, shipped record by record, and whether what was shipped is whole."""
 
-# ruff: noqa: T201 - commands print their answers
-
 import argparse
 import asyncio
 import json
@@ -13,13 +11,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast import _exit_codes, wire
-from holdfast._audit_chain import ChainCheck
+from holdfast import wire
 from holdfast._errors import Unavailable
-from holdfast._inspector import Inspector
-from holdfast._printing import Row, event_line, print_line
-from holdfast._read_commands import count, print_event
 from holdfast._watch import Watch
+from holdfast.cli import exit_codes
+from holdfast.cli.audit_chain import ChainCheck
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.printing import Row, event_line, print_line
+from holdfast.cli.reading import count, print_event
 
 AUDITED: Final = frozenset(
     {
@@ -78,7 +77,7 @@ async def run(client: Inspector, arguments: argparse.Namespace) -> int:
     if arguments.verify is not None:
         return _verify(arguments.verify)
     if arguments.behind and not await _is_there(client, arguments.behind):
-        return _exit_codes.REFUSED
+        return exit_codes.REFUSED
     query = {"limit": str(arguments.limit)}
     if not arguments.follow:
         await _records(client, arguments, query, arguments.behind)
@@ -206,12 +205,12 @@ def _say_what_is_wrong(lines: Iterable[bytes]) -> int:
             is_whole = False
     if not check.count:
         print("no records")
-        return _exit_codes.REFUSED
+        return exit_codes.REFUSED
     print(f"{check.count} records, {check.first_number} to {check.last_number}{_whole(check) * is_whole}")
     if check.last is not None:
         since = f", and stands for those from {check.last.chain} on" * (check.last.chain > check.first_number)
         print(f"the hash of record {check.last.number} is {check.last.hash}{since}")
-    return 0 if is_whole else _exit_codes.REFUSED
+    return 0 if is_whole else exit_codes.REFUSED
 
 
 def _whole(check: ChainCheck) -> str:

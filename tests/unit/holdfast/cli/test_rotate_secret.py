@@ -8,7 +8,7 @@ import pytest
 
 from cluster import config_secrets
 from holdfast import InvalidRequest
-from holdfast._rotate_secret import Phase, after, furthest, phase_of, write
+from holdfast.cli.rotate_secret import Phase, after, furthest, phase_of, write
 
 OLD, NEW = b"an-old-secret-of-the-cluster", b"a-new-secret-of-the-cluster"
 STEPS = (Phase(OLD), Phase(OLD, NEW, "next"), Phase(NEW, OLD, "previous"), Phase(NEW))

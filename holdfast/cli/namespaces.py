@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast._inspector import Inspector
-from holdfast._printing import print_line, print_table
 from holdfast._values import NamespaceInfo, NamespaceSettings
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.printing import print_line, print_table
 
 _TIMES: Final = (
     ("ttl_ms_min", "--ttl-min", "the shortest lease that does not live with a session"),

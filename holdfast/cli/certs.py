@@ -1,7 +1,5 @@
 """The commands of `holdfast cert`: certificates for those who have no authority of their own."""
 
-# ruff: noqa: T201 - commands print their answers
-
 import argparse
 import contextlib
 import os
@@ -12,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from holdfast._certificates import Issued
+    from holdfast.cli.certificates import Issued
 
 CA_DAYS: Final = 3650
 DAYS: Final = 365
@@ -104,13 +102,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _load() -> ModuleType:
     """Return what makes certificates. Raises ValueError if its package is missing."""
     try:
-        from holdfast import _certificates  # noqa: PLC0415 - only these commands need cryptography
+        from holdfast.cli import certificates  # noqa: PLC0415 - only these commands need cryptography
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "cryptography":
             raise
         advice = "`holdfast cert` needs the package cryptography: pip install 'holdfast[cert]'"
         raise ValueError(advice) from None
-    return _certificates
+    return certificates
 
 
 def _authority(made: ModuleType, directory: Path) -> "Issued":

@@ -11,7 +11,7 @@ from aiohttp import web
 
 import holdfast
 from holdfast import wire
-from holdfast.__main__ import _main, build_parser
+from holdfast.cli.main import _main, build_parser
 from tests.unit.holdfast.conftest import NewClient
 from tests.unit.holdfast.scripted import ScriptedNode, Step, problem, silence
 from tests.unit.http_api.serving import Served, bearer, serving, token_line

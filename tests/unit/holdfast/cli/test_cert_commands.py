@@ -15,8 +15,8 @@ import holdfast
 from cluster.peers import peer_certificate
 from cluster.peers.peer_certificate import PeerFiles
 from cluster.tls.files import TlsUnusable
-from holdfast import _cert_commands, _certificates
-from holdfast.__main__ import main
+from holdfast.cli import certificates, certs
+from holdfast.cli.main import main
 from http_api.server import tls_context
 from http_api.server.tls_context import TlsFiles
 from http_api.server.tls_gate import TlsDoor
@@ -92,19 +92,19 @@ def test_a_file_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     path.write_text("first")
     other.write_text("second")
     with pytest.raises(ValueError, match="there already"):
-        _cert_commands._put(other, path, is_forced=False)
+        certs._put(other, path, is_forced=False)
     assert path.read_text() == "first"
 
 
 def test_ends_are_as_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An authority lasts ten years, others a year; none longer than its authority."""
     make(tmp_path)
-    ends = {name: _certificates.end_of((tmp_path / f"{name}.pem").read_bytes()) for name in ("ca", "n1")}
+    ends = {name: certificates.end_of((tmp_path / f"{name}.pem").read_bytes()) for name in ("ca", "n1")}
     now, hour = datetime.now(UTC), timedelta(hours=1)
     assert abs(ends["ca"] - now - timedelta(days=3650)) < hour
     assert abs(ends["n1"] - now - timedelta(days=365)) < hour
     assert cert("client", "c", "--days", "7", "--dir", str(tmp_path)) == 0
-    end = _certificates.end_of((tmp_path / "c.pem").read_bytes())
+    end = certificates.end_of((tmp_path / "c.pem").read_bytes())
     assert abs(end - now - timedelta(days=7)) < hour
     assert cert("client", "d", "--days", "4000", "--dir", str(tmp_path)) == 2
     assert "the authority itself ends" in capsys.readouterr().err
@@ -144,7 +144,7 @@ def test_wrong_words_make_no_files(
         (lambda where: (where / "ca.pem").write_text("junk"), "certificate of the authority cannot be read"),
         (lambda where: (where / "ca-key.pem").write_text("junk"), "key of the authority cannot be read"),
         (
-            lambda where: (where / "ca-key.pem").write_bytes(_certificates.new_authority("o", days=9).key),
+            lambda where: (where / "ca-key.pem").write_bytes(certificates.new_authority("o", days=9).key),
             "is not",
         ),
     ],
@@ -210,4 +210,4 @@ def test_what_cannot_name_a_cluster_is_refused(
     assert "the name of a cluster" in capsys.readouterr().err
     assert not (tmp_path / "n1-peer.pem").exists()
     with pytest.raises(ValueError, match="name the cluster"):
-        _certificates.for_peer(authority(OURS), "n1", [], days=1)
+        certificates.for_peer(authority(OURS), "n1", [], days=1)

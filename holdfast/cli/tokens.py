@@ -1,7 +1,5 @@
 """The commands of `holdfast token`: lines for the tokens file of nodes, and a look at such a file."""
 
-# ruff: noqa: T201 - commands print their answers
-
 import argparse
 import contextlib
 import datetime as dt

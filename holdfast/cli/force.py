@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Callable
 from typing import cast
 
-from holdfast._inspector import Inspector
-from holdfast._printing import print_json
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.printing import print_json
 
 
 def add_parser(

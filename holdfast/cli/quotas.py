@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast._inspector import Inspector
-from holdfast._printing import print_line, print_table
 from holdfast._values import PrincipalInfo, Quota
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.printing import print_line, print_table
 
 _WHAT: Final = (
     ("sessions", "sessions at a time"),

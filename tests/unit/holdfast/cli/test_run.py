@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import _guardian
+from holdfast.cli import guardian
 from tests.unit.holdfast.scripted import ScriptedNode, granted, released
 
 DEADLINE_S = 30
@@ -74,27 +74,27 @@ async def test_a_killed_holdfast_ends_the_command(on_term: str) -> None:
     ("told", "exit_code"),
     [
         (b"", 0),
-        (_guardian.GOODBYE, 0),
-        (_guardian.STARTING + _guardian.GOODBYE, 0),
-        (_guardian.STARTING, -signal.SIGKILL),
-        (_guardian.STARTING + _guardian.LOST, -signal.SIGKILL),
-        (_guardian.STARTING + _guardian.LOST + _guardian.GOODBYE, 0),
+        (guardian.GOODBYE, 0),
+        (guardian.STARTING + guardian.GOODBYE, 0),
+        (guardian.STARTING, -signal.SIGKILL),
+        (guardian.STARTING + guardian.LOST, -signal.SIGKILL),
+        (guardian.STARTING + guardian.LOST + guardian.GOODBYE, 0),
     ],
 )
 async def test_the_guardian_ends_its_group_only_when_a_command_runs(told: bytes, exit_code: int) -> None:
     """Without a command, or after its end, the guardian just goes; else it goes down with the group."""
-    guardian = await asyncio.create_subprocess_exec(
+    guard = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
-        _guardian.__file__,
+        guardian.__file__,
         "0.1",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         process_group=0,
     )
     async with asyncio.timeout(DEADLINE_S):
-        said, _ = await guardian.communicate(told)
-    assert (said, guardian.returncode) == (_guardian.READY, exit_code)
+        said, _ = await guard.communicate(told)
+    assert (said, guard.returncode) == (guardian.READY, exit_code)
 
 
 async def test_a_killed_holdfast_ends_a_stopped_command() -> None:

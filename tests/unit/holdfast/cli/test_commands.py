@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import _completion, _exit_codes
-from holdfast.__main__ import _main, build_parser
-from holdfast._audit_command import AUDITED
+from holdfast.cli import completion, exit_codes
+from holdfast.cli.audit import AUDITED
+from holdfast.cli.main import _main, build_parser
 from lockstate.results import EventKind
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, answer
 
 DEADLINE_S = 60
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 KINDS = ("locks", "semaphores", "elections", "rate-limits", "fences", "cells", "sessions", "holds")
 
 
@@ -456,7 +456,7 @@ async def test_top_leaves_the_terminal_as_it_was(number: signal.Signals, code: i
 
 def completed(*words: str) -> list[str]:
     """Return what bash offers for the last word."""
-    script = _completion.bash(_completion.read(build_parser()))
+    script = completion.bash(completion.read(build_parser()))
     line = " ".join(f"'{word}'" for word in ("holdfast", *words))
     script += f"\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; _holdfast 2>/dev/null"
     script += "\nprintf '%s\\n' \"${COMPREPLY[@]}\""
@@ -484,8 +484,8 @@ def test_bash_completes_commands_and_options(words: list[str], offered: list[str
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_scripts_for_shells_are_correct_and_complete(shell: str) -> None:
     """Each names every command and option; the shell, if it is there, takes the script."""
-    root = _completion.read(build_parser())
-    script = _completion.SHELLS[shell](root)
+    root = completion.read(build_parser())
+    script = completion.SHELLS[shell](root)
     for word in root.walk():
         assert all(name in script for name in word.path)
         for option in word.options:
@@ -497,11 +497,11 @@ def test_scripts_for_shells_are_correct_and_complete(shell: str) -> None:
 
 def test_the_manual_page_has_every_command_and_exit_code() -> None:
     """groff, if it is there, formats it without a warning."""
-    root = _completion.read(build_parser())
-    page = _completion.manual(root, "1.2.3", _exit_codes.MEANINGS)
+    root = completion.read(build_parser())
+    page = completion.manual(root, "1.2.3", exit_codes.MEANINGS)
     for word in root.walk():
         assert word.below or f".SS holdfast {' '.join(word.path)}".replace("-", "\\-") in page
-    for code in _exit_codes.MEANINGS:
+    for code in exit_codes.MEANINGS:
         assert f".TP\n{code}\n" in page
     if shutil.which("groff"):
         done = subprocess.run(

@@ -12,8 +12,6 @@ Each step begins when all nodes say that they have taken the one before. Files s
 the command can be repeated, and goes on where it was.
 """
 
-# ruff: noqa: T201 - commands print their answers
-
 import asyncio
 import os
 import re

@@ -1,18 +1,16 @@
 """The commands `cell` and `take`: small values beside the locks, and rate limits."""
 
-# ruff: noqa: T201 - commands print their answers
-
 import argparse
 import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast import _exit_codes
 from holdfast._cell_values import Cell
 from holdfast._errors import RateLimited, Refused
-from holdfast._inspector import Inspector
-from holdfast._printing import length, print_json, print_line, print_table, printable
-from holdfast._read_commands import count
+from holdfast.cli import exit_codes
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.printing import length, print_json, print_line, print_table, printable
+from holdfast.cli.reading import count
 
 STDIN: Final = "-"
 ALGORITHMS: Final = ("fixed-window", "sliding-window", "gcra")
@@ -67,8 +65,8 @@ def add_parser(
         metavar="CODE",
         type=int,
         choices=range(256),
-        default=_exit_codes.CONFLICT,
-        help=f"exit so when it is not allowed (default: {_exit_codes.CONFLICT})",
+        default=exit_codes.CONFLICT,
+        help=f"exit so when it is not allowed (default: {exit_codes.CONFLICT})",
     )
     take.add_argument("--json", action="store_true", help="print what the rate limit says")
 

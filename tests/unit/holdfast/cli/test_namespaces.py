@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.__main__ import _main, build_parser
+from holdfast.cli.main import _main, build_parser
+from tests.unit.holdfast.cli.test_quotas import url_of
 from tests.unit.holdfast.conftest import NewClient
-from tests.unit.holdfast.test_quotas import url_of
 from tests.unit.http_api.serving import serving, token_line
 
 TENANT, WORKER = "hft_tenant".ljust(47, "t"), "hft_worker".ljust(47, "w")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import _ending, _guardian
-from holdfast.__main__ import main
+from holdfast.cli import ending, guardian
+from holdfast.cli.main import main
+from tests.unit.holdfast.cli.test_run import all_end, group_of
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, granted, problem, renewed
-from tests.unit.holdfast.test_run import all_end, group_of
 
 DEADLINE_S = 30
 LEASE_MS = 3_000
@@ -192,26 +192,26 @@ async def test_signals_are_passed_on_after_the_loss() -> None:
 
 def test_the_guardian_counts_the_grace_from_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """When holdfast is killed after the loss, the grace does not begin again; before it, it begins there."""
-    for told, begins_at_s in ((_guardian.STARTING + _guardian.LOST, 1.0), (_guardian.STARTING, 2.0)):
+    for told, begins_at_s in ((guardian.STARTING + guardian.LOST, 1.0), (guardian.STARTING, 2.0)):
         reader, writer = os.pipe()
         os.write(writer, told)
         os.close(writer)
         with open(reader) as stdin, monkeypatch.context() as patched:  # noqa: PTH123 - a pipe has no path
-            times = iter((1.0, 2.0) if _guardian.LOST in told else (2.0,))
+            times = iter((1.0, 2.0) if guardian.LOST in told else (2.0,))
             patched.setattr(sys, "stdin", stdin)
             patched.setattr(time, "monotonic", lambda times=times: next(times))
-            assert _guardian._listen() == (told, begins_at_s)
+            assert guardian._listen() == (told, begins_at_s)
 
 
 async def test_a_hook_that_cannot_be_started_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing but a line in the log comes of it."""
-    monkeypatch.setattr(_ending, "SHELL", "/no/such/shell")
-    await _ending.Hook("true", {}).run(0)
+    monkeypatch.setattr(ending, "SHELL", "/no/such/shell")
+    await ending.Hook("true", {}).run(0)
     assert "--on-lost could not be started" in caplog.text
     with pytest.raises(ValueError, match="needs /no/such/shell"):
-        await _ending.Ending(on_lost="true").check()
+        await ending.Ending(on_lost="true").check()
 
 
 @pytest.mark.parametrize(

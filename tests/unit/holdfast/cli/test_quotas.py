@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.__main__ import _main, build_parser
+from holdfast.cli.main import _main, build_parser
 from tests.unit.holdfast.conftest import NewClient
 from tests.unit.http_api.serving import Served, serving, token_line
 

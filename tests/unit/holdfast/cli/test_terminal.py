@@ -11,8 +11,8 @@ import termios
 from collections.abc import AsyncIterator
 
 from tests.support.processes import processes_with, wait_until
+from tests.unit.holdfast.cli.test_run import stat_of
 from tests.unit.holdfast.scripted import ScriptedNode, granted, released
-from tests.unit.holdfast.test_run import stat_of
 
 DEADLINE_S = 30
 HOLDFAST = f"{sys.executable} -m holdfast run a/b --"

@@ -1,18 +1,17 @@
 """The commands of `holdfast cluster`: who belongs to the cluster, and who leads it."""
 
-# ruff: noqa: T201 - commands print their answers
-
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from holdfast import _rotate_secret, wire
+from holdfast import wire
 from holdfast._client import Client
 from holdfast._clock import now_s
 from holdfast._errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
-from holdfast._printing import print_line
 from holdfast._values import Member
+from holdfast.cli import rotate_secret
+from holdfast.cli.printing import print_line
 
 POLL_S: Final = 0.2
 """Seconds between two looks at whether a node has caught up."""
@@ -32,7 +31,7 @@ def hint(error: LockError) -> str | None:
             )
         case MemberChangeRefused():
             return "this change was not made; look with `holdfast cluster members`"
-        case Unavailable(code=code) if code == _rotate_secret.STUCK:
+        case Unavailable(code=code) if code == rotate_secret.STUCK:
             return "the cluster goes on as it is; repeat the command, and it goes on where it was"
         case Unavailable(code=code) if code == STILL_JOINING:
             return "start it, and repeat this command; or take it out again with `holdfast cluster remove`"
@@ -78,7 +77,7 @@ def add_parser(
         default="",
         help="run this whenever the files have changed, to bring them to the machines of the other nodes",
     )
-    waits[rotate] = (_rotate_secret.WAIT_MS, "how long the nodes may take for each step (default: 5m)")
+    waits[rotate] = (rotate_secret.WAIT_MS, "how long the nodes may take for each step (default: 5m)")
     for action, (default_ms, text) in waits.items():
         action.add_argument("--wait", metavar="TIME", type=duration_ms, default=default_ms, help=text)
     transfer = actions.add_parser("transfer", help="hand leadership over")
@@ -99,7 +98,7 @@ async def run(client: Client, arguments: argparse.Namespace) -> int:
         case "replace":
             await _replace(client, arguments)
         case "rotate-secret":
-            return await _rotate_secret.run(client, arguments.files, arguments.carry, arguments.wait)
+            return await rotate_secret.run(client, arguments.files, arguments.carry, arguments.wait)
         case _:
             print(f"{await client.transfer_leadership(arguments.to)} leads")
     return 0

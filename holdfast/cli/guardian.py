@@ -1,6 +1,6 @@
 """Ends a command when `holdfast run` ends without a word, by kill -9 for example: the lock is free soon.
 
-This is a program of its own that `_run.py` starts. It leads the process group of the command, so the id of
+This is a program of its own that `run.py` starts. It leads the process group of the command, so the id of
 that group cannot go to other processes while it lives. It imports the least, so that it starts fast.
 """
 

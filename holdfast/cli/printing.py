@@ -1,7 +1,5 @@
 """What the command line prints: tables and events for people, JSON for programs."""
 
-# ruff: noqa: T201 - commands print their answers
-
 import os
 import sys
 from collections.abc import Mapping, Sequence

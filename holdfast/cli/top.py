@@ -1,7 +1,5 @@
 """The command `top`: who holds and who waits, again and again, in a terminal."""
 
-# ruff: noqa: T201 - commands print their answers
-
 import argparse
 import asyncio
 import shutil
@@ -10,12 +8,13 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from holdfast import _exit_codes, wire
+from holdfast import wire
 from holdfast._errors import LockError
-from holdfast._inspector import Inspector
-from holdfast._printing import RED, Row, colored, length, print_line, printable, table
-from holdfast._read_commands import count, owners
 from holdfast._values import ClusterInfo
+from holdfast.cli import exit_codes
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.printing import RED, Row, colored, length, print_line, printable, table
+from holdfast.cli.reading import count, owners
 
 LOOKED_AT: Final = 10_000
 """How many locks one look goes through: a cluster with more is not slowed down by those who look."""
@@ -93,7 +92,7 @@ async def _live(client: Inspector, look: tuple[ClusterInfo, list[Row]], argument
         if not ended:
             raise
         task.uncancel()
-        return _exit_codes.SIGNAL_BASE + ended[0]
+        return exit_codes.SIGNAL_BASE + ended[0]
     finally:
         print(_LEAVE, end="", flush=True)
 

@@ -11,8 +11,8 @@ from holdfast._client import Client
 from holdfast._errors import LockError, OutcomeUnknown
 from holdfast._lease import Lease
 from holdfast._operation import Operation, ask, decode
-from holdfast._printing import Row
 from holdfast._transport import Transport
+from holdfast.cli.printing import Row
 
 T = TypeVar("T")
 

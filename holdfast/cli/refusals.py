@@ -7,11 +7,12 @@ from typing import Final
 
 import msgspec
 
-from holdfast import _cluster_operations, _exit_codes
-from holdfast._inspector import PAGE, Inspector
-from holdfast._printing import print_line, print_table
-from holdfast._read_commands import count
+from holdfast import _cluster_operations
 from holdfast._values import RefusedAttempt
+from holdfast.cli import exit_codes
+from holdfast.cli.inspector import PAGE, Inspector
+from holdfast.cli.printing import print_line, print_table
+from holdfast.cli.reading import count
 
 SHOWN: Final = 100
 """How many are shown unless the command line says otherwise."""
@@ -54,8 +55,8 @@ async def run(client: Inspector, arguments: argparse.Namespace) -> int:
         text = (
             f"{', '.join(silent)} did not tell what was refused there; are all nodes in --nodes, and running?"
         )
-        print(f"holdfast: {text}", file=sys.stderr)  # noqa: T201 - for people, beside the answer
-    return _exit_codes.UNAVAILABLE if silent else 0
+        print(f"holdfast: {text}", file=sys.stderr)
+    return exit_codes.UNAVAILABLE if silent else 0
 
 
 def _print(rows: list[tuple[RefusedAttempt, str]], *, as_json: bool) -> None:

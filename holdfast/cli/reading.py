@@ -1,7 +1,5 @@
 """The commands that look: `list`, `session`, `watch`. They change nothing."""
 
-# ruff: noqa: T201 - commands print their answers
-
 import argparse
 import sys
 from collections.abc import Callable, Mapping
@@ -11,8 +9,8 @@ import msgspec
 
 from holdfast import wire
 from holdfast._errors import Refused
-from holdfast._inspector import LISTINGS, Inspector, Page
-from holdfast._printing import Row, event_line, length, print_json, print_line, print_table
+from holdfast.cli.inspector import LISTINGS, Inspector, Page
+from holdfast.cli.printing import Row, event_line, length, print_json, print_line, print_table
 
 
 def add_parser(

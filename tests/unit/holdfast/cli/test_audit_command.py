@@ -14,9 +14,9 @@ from aiohttp import web
 
 import holdfast
 from holdfast import wire
+from tests.unit.holdfast.cli.test_commands import DEADLINE_S, Line, start
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, answer, problem
-from tests.unit.holdfast.test_commands import DEADLINE_S, Line, start
 
 Rows = list[dict[str, Any]]
 

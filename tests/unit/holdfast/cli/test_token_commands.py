@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import __main__ as command_line
 from holdfast import token_lines
+from holdfast.cli import main as command_line
 
 
 def run(*words: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast import _guardian
+from holdfast.cli import guardian
 
 _log = logging.getLogger("holdfast")
 
@@ -28,7 +28,7 @@ class Ending:
     `on_lost` is a line for the shell; empty: nothing is run.
     """
 
-    grace_s: float = _guardian.GRACE_S
+    grace_s: float = guardian.GRACE_S
     on_lost: str = ""
 
     async def check(self) -> None:
