@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast._cells import Cells, SyncCells
     from holdfast._client import Client
     from holdfast._decorators import locked, once
+    from holdfast._durations import Seconds
     from holdfast._election import Election
     from holdfast._errors import (
         AccessDenied,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from holdfast._hold import Hold, Leadership, Session
     from holdfast._leader import leader
     from holdfast._metrics import Metrics
+    from holdfast._names import Name
     from holdfast._rates_and_fences import Fence, RateLimiter
     from holdfast._several import Together, WantedPermits, WantedRate
     from holdfast._sync_client import SyncClient, SyncFence, SyncRateLimiter
@@ -97,10 +99,12 @@ if TYPE_CHECKING:
         Waiter,
     )
     from holdfast._watch import Watch
+    from holdfast._words import Algorithm, HoldKind, HoldState, IfHeld, Mode, Relation, Scope
 
 __all__ = [
     "AccessDenied",
     "Acquirable",
+    "Algorithm",
     "AlreadyHeld",
     "Cell",
     "CellChanged",
@@ -123,7 +127,10 @@ __all__ = [
     "Fence",
     "FencedResource",
     "Hold",
+    "HoldKind",
+    "HoldState",
     "Holder",
+    "IfHeld",
     "InvalidRequest",
     "Leader",
     "Leadership",
@@ -138,6 +145,8 @@ __all__ = [
     "Member",
     "MemberChangeRefused",
     "Metrics",
+    "Mode",
+    "Name",
     "NamespaceInfo",
     "NamespaceSettings",
     "NodeInfo",
@@ -151,6 +160,9 @@ __all__ = [
     "Refusals",
     "Refused",
     "RefusedAttempt",
+    "Relation",
+    "Scope",
+    "Seconds",
     "Semaphore",
     "SemaphoreInfo",
     "SemaphoreSize",
@@ -213,6 +225,7 @@ _HOMES = {
     "Client": "_client",
     "locked": "_decorators",
     "once": "_decorators",
+    "Seconds": "_durations",
     "Election": "_election",
     "AccessDenied": "_errors",
     "AlreadyHeld": "_errors",
@@ -228,10 +241,6 @@ _HOMES = {
     "MemberChangeRefused": "_errors",
     "OutcomeUnknown": "_errors",
     "QuotaExceeded": "_errors",
-    "NamespaceInfo": "_values",
-    "NamespaceSettings": "_values",
-    "Quota": "_values",
-    "PrincipalInfo": "_values",
     "RateLimited": "_errors",
     "Refused": "_errors",
     "SessionExpired": "_errors",
@@ -244,15 +253,15 @@ _HOMES = {
     "Session": "_hold",
     "leader": "_leader",
     "Metrics": "_metrics",
+    "Name": "_names",
     "Fence": "_rates_and_fences",
     "RateLimiter": "_rates_and_fences",
-    "SyncClient": "_sync_client",
-    "SyncFence": "_sync_client",
-    "SyncRateLimiter": "_sync_client",
-    "SyncWatch": "_sync_watch",
     "Together": "_several",
     "WantedPermits": "_several",
     "WantedRate": "_several",
+    "SyncClient": "_sync_client",
+    "SyncFence": "_sync_client",
+    "SyncRateLimiter": "_sync_client",
     "SyncElection": "_sync_holds",
     "SyncHold": "_sync_holds",
     "SyncLeadership": "_sync_holds",
@@ -263,6 +272,7 @@ _HOMES = {
     "SyncTogether": "_sync_holds",
     "SyncTransaction": "_sync_transaction",
     "SyncTransactionContext": "_sync_transaction",
+    "SyncWatch": "_sync_watch",
     "Tls": "_tls",
     "Transaction": "_transaction",
     "TransactionContext": "_transaction",
@@ -274,8 +284,12 @@ _HOMES = {
     "LockInfo": "_values",
     "LockPage": "_values",
     "Member": "_values",
+    "NamespaceInfo": "_values",
+    "NamespaceSettings": "_values",
     "NodeInfo": "_values",
     "Obstacle": "_values",
+    "PrincipalInfo": "_values",
+    "Quota": "_values",
     "Refusals": "_values",
     "RefusedAttempt": "_values",
     "SemaphoreInfo": "_values",
@@ -284,6 +298,13 @@ _HOMES = {
     "TokenCheck": "_values",
     "Waiter": "_values",
     "Watch": "_watch",
+    "Algorithm": "_words",
+    "HoldKind": "_words",
+    "HoldState": "_words",
+    "IfHeld": "_words",
+    "Mode": "_words",
+    "Relation": "_words",
+    "Scope": "_words",
 }
 """Where each name lives: imported with its first use.
 

@@ -1,16 +1,16 @@
 """Cells as values: what is read and written, and the parts of a transaction. No I/O."""
 
 import base64
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from holdfast._durations import Seconds, to_ms
 from holdfast._names import Name, to_name
+from holdfast._words import Relation
 
 Value: TypeAlias = str | bytes
 """What is written in a cell: at most 4096 bytes, or a text that has no more in UTF-8."""
-Relation: TypeAlias = Literal["=", "!=", "<", ">"]
 Fields: TypeAlias = dict[str, object]
 
 

@@ -41,8 +41,9 @@ from holdfast._several import Together, WantedPermits, WantedRate
 from holdfast._tls import Tls, Trust, from_environment
 from holdfast._transaction import TransactionContext
 from holdfast._transport import Transport
-from holdfast._wanted import DEFAULT_PRIORITY, HoldKind
+from holdfast._wanted import DEFAULT_PRIORITY
 from holdfast._watch import Watch
+from holdfast._words import HoldKind
 
 OnLost = Callable[[Hold], object]
 """Called with a hold that is lost. What it returns may be awaitable."""

@@ -13,8 +13,8 @@ from holdfast._operation import Operation
 from holdfast._operations import Grant, Opened
 from holdfast._transport import Transport
 from holdfast._values import Revocation
-from holdfast._wanted import HoldKind
 from holdfast._watch import SessionWatch, Watch
+from holdfast._words import HoldKind
 
 OVER_COUNT_MAX: Final = 1000
 """Tokens of losses that a session remembers: the answer with such a token may still be on its way."""

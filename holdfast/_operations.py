@@ -8,7 +8,8 @@ import msgspec
 from holdfast import _stream_forms, _values, wire
 from holdfast._lease import Lease
 from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
-from holdfast._wanted import HoldKind, Wanted
+from holdfast._wanted import Wanted
+from holdfast._words import HoldKind
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast import wire
 from holdfast._stream_refusals import NotTaken
-from holdfast._wanted import HoldKind
+from holdfast._words import HoldKind
 
 COMMAND_BYTES_MAX: Final = wire.BODY_BYTES_MAX
 """Bytes of one command at most; a longer one is refused in the words of the HTTP API."""

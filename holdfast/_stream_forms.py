@@ -13,7 +13,8 @@ import msgspec
 from holdfast._operation import NumberedForm, Operation
 from holdfast._stream_refusals import accepted
 from holdfast._values import Granted, Renewed
-from holdfast._wanted import DEFAULT_PRIORITY, HoldKind, Wanted
+from holdfast._wanted import DEFAULT_PRIORITY, Wanted
+from holdfast._words import HoldKind
 
 T = TypeVar("T")
 

@@ -29,7 +29,8 @@ from holdfast._sync_holds import (
 from holdfast._sync_transaction import SyncTransactionContext
 from holdfast._sync_watch import SyncWatch
 from holdfast._tls import Tls
-from holdfast._wanted import DEFAULT_PRIORITY, HoldKind
+from holdfast._wanted import DEFAULT_PRIORITY
+from holdfast._words import HoldKind
 
 
 class SyncClient:

@@ -1,15 +1,9 @@
 """What every request for something to hold may say. No I/O."""
 
-from typing import Literal, TypeAlias
-
 import msgspec
 
 from holdfast import wire
 from holdfast._operation import new_request_id
-
-HoldKind: TypeAlias = Literal["lock", "semaphore", "election"]
-"""What a hold is of: each kind is renewed and released by calls of its own."""
-
 
 DEFAULT_PRIORITY = 5
 """The priority of a request that does not say one: it is not sent."""

@@ -14,7 +14,7 @@ from cluster.config import Address
 from holdfast import _pushed, wire
 from holdfast._lease import Lease
 from holdfast._operations import Opened
-from holdfast._wanted import HoldKind
+from holdfast._words import HoldKind
 from tests.support.tap import tapped
 from tests.unit.holdfast.conftest import NewClient, a_node
 from tests.unit.holdfast.scripted import ScriptedNode, Step, answer, problem, reset, status
