@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from holdfast import token_lines, wire
+from holdfast._process import OfOneProcess
 
 TOKEN_VARIABLE: Final = "HOLDFAST_ACCESS_TOKEN"  # noqa: S105 - a name
 """The variable with the token. (HOLDFAST_TOKEN is the fencing token that `holdfast run` tells commands.)"""
@@ -20,7 +21,7 @@ _FILE_BYTES_MAX: Final = 4096
 _log = logging.getLogger("holdfast")
 
 
-class Access:
+class Access(OfOneProcess):
     """A token, or the file that it is read from. Its repr, like all errors, shows no token."""
 
     def __init__(

@@ -36,6 +36,7 @@ from holdfast._keeping import Kept
 from holdfast._lease import FORKED, RELEASED
 from holdfast._metrics import Metrics
 from holdfast._names import Name, to_name
+from holdfast._process import OfOneProcess
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._several import Together, WantedPermits, WantedRate
 from holdfast._tls import Tls, Trust, from_environment
@@ -49,7 +50,7 @@ OnLost = Callable[[Hold], object]
 """Called with a hold that is lost. What it returns may be awaitable."""
 
 
-class Client:
+class Client(OfOneProcess):
     """Talks to a cluster through any of its nodes, from one thread, for as long as you like.
 
     It outlives its event loop: the next one gets connections of its own. So does a forked child, where what

@@ -1,10 +1,10 @@
 """The clients that decorators use when they are given none, made with the first use from HOLDFAST_NODES."""
 
 import asyncio
-import os
 import threading
 
 from holdfast._client import Client
+from holdfast._process import after_fork
 from holdfast._sync_client import SyncClient
 
 
@@ -53,4 +53,4 @@ def _forget() -> None:
     _defaults = _Defaults()
 
 
-os.register_at_fork(after_in_child=_forget)
+after_fork(_forget)

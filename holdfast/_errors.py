@@ -21,11 +21,18 @@ LockError
  +-- LeaseLost         it did,   but the lock cannot be relied on any longer: stop the protected work
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+E = TypeVar("E", bound="LockError")
 
 
 class LockError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package. They can be pickled and copied, with all that they say."""
+
+    def __reduce__(self) -> tuple[Callable[..., "LockError"], tuple[object, ...]]:
+        """Keep all attributes when pickled or copied."""
+        return _made_again, (type(self), self.args, self.__dict__)
 
 
 class Refused(LockError):
@@ -142,6 +149,14 @@ class LeaseLost(LockError):
     def __init__(self, detail: str, reason: str = "") -> None:
         super().__init__(detail)
         self.reason = reason
+
+
+def _made_again(kind: type[E], args: tuple[object, ...], attributes: Mapping[str, object]) -> E:
+    """Return an error that was pickled or copied. Its `__init__` takes other arguments than `args` has."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 _REFUSALS: dict[str, type[Refused]] = {

@@ -18,6 +18,7 @@ from aiohttp.tracing import Trace
 
 from holdfast._access import Access
 from holdfast._exchange import Attempt
+from holdfast._process import after_fork
 from holdfast._sending import NoAnswer, NoStream, NoTrust, Sending
 from holdfast._tls import Trust, verdict_of
 
@@ -247,4 +248,4 @@ def _forget_all() -> None:
         connections.forget()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+after_fork(_forget_all)

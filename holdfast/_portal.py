@@ -8,12 +8,13 @@ import asyncio
 import atexit
 import contextvars
 import logging
-import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
+
+from holdfast._process import after_fork
 
 T = TypeVar("T")
 
@@ -223,5 +224,5 @@ def begin(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
     _portal.inbox().put(lambda: _portal.run_aside(work()))
 
 
-os.register_at_fork(after_in_child=_portal.after_fork)
+after_fork(_portal.after_fork)
 atexit.register(_portal.stop)

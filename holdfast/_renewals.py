@@ -4,13 +4,13 @@ Most holds are released long before they have to be renewed, so none gets a task
 """
 
 import asyncio
-import os
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from holdfast._clock import Clock, Timer
 from holdfast._lease import NOT_RENEWED, Leased
+from holdfast._process import after_fork
 
 
 class Renewals:
@@ -79,4 +79,4 @@ def _leave_all() -> None:
         renewals.leave_to_parent()
 
 
-os.register_at_fork(after_in_child=_leave_all)
+after_fork(_leave_all)

@@ -5,12 +5,12 @@ there, and whenever it is not, calls go over HTTP.
 """
 
 import asyncio
-import os
 import time
 import weakref
 from collections.abc import Mapping
 from typing import Final
 
+from holdfast._process import after_fork
 from holdfast._stream_link import StreamLink, StreamUser
 
 BUSY_COUNT: Final = 8
@@ -115,4 +115,4 @@ def _forget_all() -> None:
         streams.forget()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+after_fork(_forget_all)

@@ -14,6 +14,7 @@ from holdfast._hold import Session
 from holdfast._metrics import Metrics
 from holdfast._names import Name
 from holdfast._portal import Call
+from holdfast._process import OfOneProcess
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._several import WantedPermits, WantedRate
 from holdfast._sync_holds import (
@@ -33,7 +34,7 @@ from holdfast._wanted import DEFAULT_PRIORITY
 from holdfast._words import HoldKind
 
 
-class SyncClient:
+class SyncClient(OfOneProcess):
     """Talks to a cluster from any number of threads. Names, arguments and errors are those of `Client`.
 
     What it holds is renewed by one thread in the background, which all clients of the process share. A call

@@ -14,6 +14,7 @@ from holdfast._errors import LeaseExpired, LockError, OutcomeUnknown
 from holdfast._exchange import Attempt
 from holdfast._metrics import Metrics, Reporter
 from holdfast._operation import Operation
+from holdfast._process import OfOneProcess
 from holdfast._renewals import Renewals
 from holdfast._sending import NoAnswer, Sending
 from holdfast._stream_calls import Asking, InDoubt
@@ -39,7 +40,7 @@ UNDO_S_MAX: Final = 10.0
 _DOUBT: Final = "the session of the stream ended before its answer came"
 
 
-class Transport:
+class Transport(OfOneProcess):
     """Carries out operations on the nodes of a cluster, over the connections of the running loop."""
 
     def __init__(
