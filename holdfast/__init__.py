@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast._acquiring import Acquirable, Lock, Semaphore, SessionContext
+    from holdfast._admin import Admin, SyncAdmin
     from holdfast._cell_values import (
         Cell,
         CellCompare,
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessDenied",
     "Acquirable",
+    "Admin",
     "Algorithm",
     "AlreadyHeld",
     "Cell",
@@ -171,6 +173,7 @@ __all__ = [
     "SessionExpired",
     "StaleToken",
     "StillHeld",
+    "SyncAdmin",
     "SyncCells",
     "SyncClient",
     "SyncElection",
@@ -209,6 +212,8 @@ _HOMES = {
     "Lock": "_acquiring",
     "Semaphore": "_acquiring",
     "SessionContext": "_acquiring",
+    "Admin": "_admin",
+    "SyncAdmin": "_admin",
     "Cell": "_cell_values",
     "CellCompare": "_cell_values",
     "CellDelete": "_cell_values",

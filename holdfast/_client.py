@@ -11,11 +11,8 @@ from holdfast import (
     _access,
     _cluster_operations,
     _exchange,
-    _namespace_operations,
     _operations,
-    _override_operations,
     _primitive_operations,
-    _quota_operations,
     _streams,
     _values,
 )
@@ -28,6 +25,7 @@ from holdfast._acquiring import (
     confirm,
     grant,
 )
+from holdfast._admin import Admin
 from holdfast._cells import Cells
 from holdfast._durations import Seconds, to_ms, to_s
 from holdfast._election import Election
@@ -44,7 +42,6 @@ from holdfast._transaction import TransactionContext
 from holdfast._transport import Transport
 from holdfast._wanted import DEFAULT_PRIORITY
 from holdfast._watch import Watch
-from holdfast._words import HoldKind
 
 OnLost = Callable[[Hold], object]
 """Called with a hold that is lost. What it returns may be awaitable."""
@@ -399,6 +396,11 @@ class Client(OfOneProcess):
         """The cells: small values that the cluster keeps beside the locks."""
         return Cells(self._transport)
 
+    @property
+    def admin(self) -> Admin:
+        """The calls of operators: about what others have, and about the cluster."""
+        return Admin(self._transport)
+
     # -- plain calls on locks: one request each, nothing is renewed -----------------------------------------
 
     async def acquire(
@@ -482,62 +484,6 @@ class Client(OfOneProcess):
         lease = await self._transport.call(_operations.renew_by_value(kind, to_name(name), value, ttl_ms))
         return max(0.0, lease.remaining_s(self._transport.clock.now_s()))
 
-    async def force_release(
-        self,
-        name: Name,
-        *,
-        reason: str,
-        lock_delay: Seconds = 0,
-        kind: HoldKind = "lock",
-        token: int | None = None,
-    ) -> tuple[_values.Holder, ...]:
-        """End every hold of a name, or the one with `token`, whoever has it, and return the former holders.
-
-        What they held stays closed for `lock_delay`; an election has no delay. Raises Refused: `wrong-kind`
-        when something of another kind is held, and `not-holder` when nobody has the token any more.
-        """
-        delay_ms = to_ms(lock_delay, "lock_delay")
-        operation = _override_operations.force_release(kind, to_name(name), reason, delay_ms, token=token)
-        return await self._transport.call(operation)
-
-    async def revoke(
-        self,
-        name: Name,
-        *,
-        reason: str,
-        grace: Seconds = 30,
-        kind: HoldKind = "lock",
-        token: int | None = None,
-        ticket: int | None = None,
-    ) -> tuple[_values.Holder, ...]:
-        """Ask the holders of a name, or the one with `token`, to give up; return them.
-
-        They hear of it with their next renewal, may put it off once, and are ended as by force when the grace
-        is over. `ticket` is the number of the wait for which it is asked.
-        """
-        grace_ms = to_ms(grace, "grace")
-        operation = _override_operations.revoke(
-            kind, to_name(name), reason, grace_ms, token=token, ticket=ticket
-        )
-        return await self._transport.call(operation)
-
-    async def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
-        """End somebody else's session by its public name, and return the names of what it held.
-
-        Raises SessionExpired when there is no such session (any more).
-        """
-        return await self._transport.call(_override_operations.force_close_session(session_name, reason))
-
-    async def lift_delay(
-        self, name: Name, *, reason: str, kind: Literal["lock", "semaphore"] = "lock"
-    ) -> int:
-        """End the lock-delays of a lock or a semaphore before their time, and return how many there were."""
-        return await self._transport.call(_override_operations.lift_delay(kind, to_name(name), reason))
-
-    async def forget_fence(self, resource: Name, *, reason: str) -> int | None:
-        """Make a resource accept any token again, and return the highest that it had seen, None if none."""
-        return await self._transport.call(_override_operations.forget_fence(to_name(resource), reason))
-
     # -- what there is to see -------------------------------------------------------------------------------
 
     def watch(self, prefix: str = "", *, since: str | int | None = None) -> Watch:
@@ -615,90 +561,6 @@ class Client(OfOneProcess):
     async def cluster(self) -> _values.ClusterInfo:
         """Return the cluster as one of its nodes sees it."""
         return await self._transport.call(_cluster_operations.cluster())
-
-    async def refusals(self, *, limit: int = 100) -> _values.Refusals:
-        """Return which attempts a node has refused because of who asked, the newest first.
-
-        Each node knows of its own only: ask with a client for each, or `holdfast refusals`.
-        """
-        return await self._transport.call(_cluster_operations.refusals(limit))
-
-    async def quotas(self) -> tuple[_values.PrincipalInfo, ...]:
-        """Return the principals that have a quota or anything, by name. Raises AccessDenied without admin."""
-        found: list[_values.PrincipalInfo] = []
-        after: str | None = ""
-        while after is not None:
-            page = await self._transport.call(_quota_operations.quotas(after))
-            found += page.quotas
-            after = page.next
-        return tuple(found)
-
-    async def set_quota(
-        self,
-        principal: str,
-        *,
-        sessions: int | None = None,
-        holds: int | None = None,
-        waits: int | None = None,
-        cells: int | None = None,
-        fences: int | None = None,
-        bytes: int | None = None,  # noqa: A002 - the word of the API
-    ) -> _values.Quota | None:
-        """Bound what a principal may have at a time, "*" for all without a quota of their own; return it.
-
-        It replaces the quota as a whole: what is None has no bound.
-        """
-        quota = _values.Quota(sessions, holds, waits, cells, fences, bytes)
-        return await self._transport.call(_quota_operations.set_quota(principal, quota))
-
-    async def remove_quota(self, principal: str) -> None:
-        """End the quota of a principal: from now on that of "*" counts, if there is one."""
-        await self._transport.call(_quota_operations.remove_quota(principal))
-
-    async def namespaces(self, prefix: str = "") -> tuple[_values.NamespaceInfo, ...]:
-        """Return the namespaces whose own prefixes begin with `prefix`, of those that the caller may see."""
-        found: list[_values.NamespaceInfo] = []
-        after: str | None = ""
-        while after is not None:
-            page = await self._transport.call(_namespace_operations.namespaces(prefix, after))
-            found += page.namespaces
-            after = page.next
-        return tuple(found)
-
-    async def set_namespace(
-        self, prefix: str, settings: _values.NamespaceSettings
-    ) -> _values.NamespaceSettings | None:
-        """Say what holds for the names at and below `prefix`, in the place of what was said; return it."""
-        return await self._transport.call(_namespace_operations.set_namespace(prefix, settings))
-
-    async def remove_namespace(self, prefix: str) -> None:
-        """Remove a namespace; what is there stays."""
-        await self._transport.call(_namespace_operations.remove_namespace(prefix))
-
-    async def add_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
-        """Add a node that listens for the others at `peer` (HOST:PORT); return all members.
-
-        It is `joining` until it has caught up; adding it again tells. Raises MemberChangeRefused.
-        """
-        return await self._transport.call(_cluster_operations.add_member(node_id, peer))
-
-    async def move_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
-        """Make the other nodes reach a node at `peer` (HOST:PORT) from now on; return all members.
-
-        It keeps its id, its data directory and its vote. Raises MemberChangeRefused.
-        """
-        return await self._transport.call(_cluster_operations.move_member(node_id, peer))
-
-    async def remove_member(self, node_id: str) -> tuple[_values.Member, ...]:
-        """Remove a node and return the members that are left.
-
-        Raises MemberChangeRefused, also when the cluster would lose its quorum.
-        """
-        return await self._transport.call(_cluster_operations.remove_member(node_id))
-
-    async def transfer_leadership(self, to: str = "") -> str:
-        """Hand leadership to a node, or to the most advanced one, and return the new leader."""
-        return await self._transport.call(_cluster_operations.transfer_leadership(to))
 
 
 async def _give_up(kept: Iterable[Kept]) -> None:

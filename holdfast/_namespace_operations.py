@@ -8,9 +8,9 @@ from holdfast import _values, wire
 from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 
 
-def namespaces(prefix: str, after: str) -> Operation[_values.NamespacePage]:
+def namespaces(prefix: str, after: str, *, is_stale: bool) -> Operation[_values.NamespacePage]:
     """Read a page of the namespaces whose own prefixes begin with `prefix`."""
-    query = {"prefix": prefix, "after": after}
+    query = {"prefix": prefix, "after": after, "consistency": wire.STALE if is_stale else ""}
     return ask(wire.NAMESPACES, query, lambda answer: decode(answer, _values.NamespacePage))
 
 

@@ -8,9 +8,10 @@ from holdfast import _values, wire
 from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 
 
-def quotas(after: str) -> Operation[_values.QuotaPage]:
+def quotas(after: str, *, is_stale: bool) -> Operation[_values.QuotaPage]:
     """Read a page of the principals that have a quota, or anything at all."""
-    return ask(wire.QUOTAS, {"after": after}, lambda answer: decode(answer, _values.QuotaPage))
+    query = {"after": after, "consistency": wire.STALE if is_stale else ""}
+    return ask(wire.QUOTAS, query, lambda answer: decode(answer, _values.QuotaPage))
 
 
 def set_quota(principal: str, quota: _values.Quota) -> Operation[_values.Quota | None]:

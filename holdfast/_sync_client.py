@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from holdfast import _portal, _values
 from holdfast._acquiring import DEFAULT_SESSION_TTL_S
+from holdfast._admin import SyncAdmin
 from holdfast._cells import SyncCells
 from holdfast._client import Client
 from holdfast._durations import Seconds
@@ -31,7 +32,6 @@ from holdfast._sync_transaction import SyncTransactionContext
 from holdfast._sync_watch import SyncWatch
 from holdfast._tls import Tls
 from holdfast._wanted import DEFAULT_PRIORITY
-from holdfast._words import HoldKind
 
 
 class SyncClient(OfOneProcess):
@@ -287,6 +287,11 @@ class SyncClient(OfOneProcess):
         """The cells: small values that the cluster keeps beside the locks."""
         return SyncCells(self._client.cells)
 
+    @property
+    def admin(self) -> SyncAdmin:
+        """The calls of operators: about what others have, and about the cluster."""
+        return SyncAdmin(self._client.admin)
+
     # -- plain calls on locks: one request each, nothing is renewed -----------------------------------------
 
     def acquire(
@@ -351,54 +356,6 @@ class SyncClient(OfOneProcess):
     ) -> float:
         """Renew the hold of a name if it has this value. See `Client.renew_by_value`."""
         return Call(lambda: self._client.renew_by_value(name, value, ttl=ttl, kind=kind)).run()
-
-    def force_release(
-        self,
-        name: Name,
-        *,
-        reason: str,
-        lock_delay: Seconds = 0,
-        kind: HoldKind = "lock",
-        token: int | None = None,
-    ) -> tuple[_values.Holder, ...]:
-        """End every hold of a name, or the one with `token`. See `Client.force_release`."""
-        return Call(
-            lambda: self._client.force_release(
-                name, reason=reason, lock_delay=lock_delay, kind=kind, token=token
-            )
-        ).run()
-
-    def revoke(
-        self,
-        name: Name,
-        *,
-        reason: str,
-        grace: Seconds = 30,
-        kind: HoldKind = "lock",
-        token: int | None = None,
-        ticket: int | None = None,
-    ) -> tuple[_values.Holder, ...]:
-        """Ask holders of a name, or the one with `token`, to give up; return them. See `Client.revoke`."""
-        return Call(
-            lambda: self._client.revoke(
-                name, reason=reason, grace=grace, kind=kind, token=token, ticket=ticket
-            )
-        ).run()
-
-    def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
-        """End somebody else's session by its public name, and return the names of what it held.
-
-        Raises SessionExpired when there is no such session (any more).
-        """
-        return Call(lambda: self._client.force_close_session(session_name, reason=reason)).run()
-
-    def lift_delay(self, name: Name, *, reason: str, kind: Literal["lock", "semaphore"] = "lock") -> int:
-        """End the lock-delays of a lock or a semaphore before their time, and return how many there were."""
-        return Call(lambda: self._client.lift_delay(name, reason=reason, kind=kind)).run()
-
-    def forget_fence(self, resource: Name, *, reason: str) -> int | None:
-        """Make a resource accept any token again, and return the highest that it had seen, None if none."""
-        return Call(lambda: self._client.forget_fence(resource, reason=reason)).run()
 
     # -- what there is to see -------------------------------------------------------------------------------
 
@@ -471,78 +428,6 @@ class SyncClient(OfOneProcess):
     def cluster(self) -> _values.ClusterInfo:
         """Return the cluster as one of its nodes sees it."""
         return Call(self._client.cluster).run()
-
-    def refusals(self, *, limit: int = 100) -> _values.Refusals:
-        """Return which attempts a node has refused because of who asked, the newest first.
-
-        Each node knows of its own only: ask with a client for each, or `holdfast refusals`.
-        """
-        return Call(lambda: self._client.refusals(limit=limit)).run()
-
-    def quotas(self) -> tuple[_values.PrincipalInfo, ...]:
-        """Return the principals that have a quota or anything, by name. Raises AccessDenied without admin."""
-        return Call(self._client.quotas).run()
-
-    def set_quota(
-        self,
-        principal: str,
-        *,
-        sessions: int | None = None,
-        holds: int | None = None,
-        waits: int | None = None,
-        cells: int | None = None,
-        fences: int | None = None,
-        bytes: int | None = None,  # noqa: A002 - the word of the API
-    ) -> _values.Quota | None:
-        """Bound what a principal may have at a time, "*" for all without a quota of their own; return it.
-
-        It replaces the quota as a whole: what is None has no bound.
-        """
-        return Call(
-            lambda: self._client.set_quota(
-                principal,
-                sessions=sessions,
-                holds=holds,
-                waits=waits,
-                cells=cells,
-                fences=fences,
-                bytes=bytes,
-            )
-        ).run()
-
-    def remove_quota(self, principal: str) -> None:
-        """End the quota of a principal: from now on that of "*" counts, if there is one."""
-        return Call(lambda: self._client.remove_quota(principal)).run()
-
-    def namespaces(self, prefix: str = "") -> tuple[_values.NamespaceInfo, ...]:
-        """Return the namespaces whose own prefixes begin with `prefix`, of those that the caller may see."""
-        return Call(lambda: self._client.namespaces(prefix)).run()
-
-    def set_namespace(
-        self, prefix: str, settings: _values.NamespaceSettings
-    ) -> _values.NamespaceSettings | None:
-        """Say what holds for the names at and below `prefix`, in the place of what was said; return it."""
-        return Call(lambda: self._client.set_namespace(prefix, settings)).run()
-
-    def remove_namespace(self, prefix: str) -> None:
-        """Remove a namespace; what is there stays."""
-        return Call(lambda: self._client.remove_namespace(prefix)).run()
-
-    def add_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
-        """Add a node that listens for the others at `peer`; return all members. See `Client.add_member`."""
-        return Call(lambda: self._client.add_member(node_id, peer)).run()
-
-    def move_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
-        """Make the other nodes reach a node at `peer` from now on. See `Client.move_member`."""
-        return Call(lambda: self._client.move_member(node_id, peer)).run()
-
-    def remove_member(self, node_id: str) -> tuple[_values.Member, ...]:
-        """Remove a node and return the members that are left. See `Client.remove_member`."""
-        return Call(lambda: self._client.remove_member(node_id)).run()
-
-    def transfer_leadership(self, to: str = "") -> str:
-        """Hand leadership to a node, or to the most advanced one, and return the new leader."""
-        return Call(lambda: self._client.transfer_leadership(to)).run()
 
 
 class SyncRateLimiter:

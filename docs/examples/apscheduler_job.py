@@ -53,7 +53,7 @@ def main() -> int:
         scheduler.shutdown()
     print(f"called {2 * len(schedulers)} times: {made}")
     with holdfast.SyncClient() as client:
-        client.force_release(JOB, reason="the next run of this example is another night")
+        client.admin.force_release(JOB, reason="the next run of this example is another night")
     return made != ["made"]
 
 

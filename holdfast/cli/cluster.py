@@ -100,7 +100,7 @@ async def run(client: Client, arguments: argparse.Namespace) -> int:
         case "rotate-secret":
             return await rotate_secret.run(client, arguments.files, arguments.carry, arguments.wait)
         case _:
-            print(f"{await client.transfer_leadership(arguments.to)} leads")
+            print(f"{await client.admin.transfer_leadership(arguments.to)} leads")
     return 0
 
 
@@ -117,7 +117,7 @@ async def _show(client: Client, *, as_json: bool) -> None:
 async def _add(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
     """Add a node, print how to start it and, if asked to, wait until it counts."""
     deadline_s = now_s() + wait_ms / 1000
-    members = await _patiently(lambda: client.add_member(node_id, peer), deadline_s)
+    members = await _patiently(lambda: client.admin.add_member(node_id, peer), deadline_s)
     if _counts(members, node_id):
         print(f"{node_id} is a member and counts")
         return
@@ -128,7 +128,7 @@ async def _add(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
     if not wait_ms:
         return
     print(f"\nwaiting until {node_id} counts", flush=True)
-    while not _counts(await client.add_member(node_id, peer), node_id):
+    while not _counts(await client.admin.add_member(node_id, peer), node_id):
         if now_s() >= deadline_s:
             detail = f"{node_id} is still joining: does it run, and do the others reach {peer}?"
             raise Unavailable(detail, STILL_JOINING)
@@ -138,13 +138,13 @@ async def _add(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
 
 async def _move(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
     """Change the address of a node."""
-    await _patiently(lambda: client.move_member(node_id, peer), now_s() + wait_ms / 1000)
+    await _patiently(lambda: client.admin.move_member(node_id, peer), now_s() + wait_ms / 1000)
     print(f"the others reach {node_id} at {peer} from now on; let it run there, on its data directory")
 
 
 async def _remove(client: Client, node_id: str, wait_ms: int) -> None:
     """Remove a node."""
-    left = await _patiently(lambda: client.remove_member(node_id), now_s() + wait_ms / 1000)
+    left = await _patiently(lambda: client.admin.remove_member(node_id), now_s() + wait_ms / 1000)
     print(f"{node_id} was removed; there are {', '.join(member.id for member in left)}")
 
 

@@ -52,7 +52,7 @@ async def force(client: Inspector, arguments: argparse.Namespace) -> int:
     name, reason = cast("str", arguments.name), cast("str", arguments.reason)
     match arguments.action:
         case "release":
-            released = await client.force_release(
+            released = await client.admin.force_release(
                 name,
                 reason=reason,
                 lock_delay=arguments.lock_delay / 1000,
@@ -61,17 +61,17 @@ async def force(client: Inspector, arguments: argparse.Namespace) -> int:
             )
             print_json({"released": released})
         case "end-session":
-            print_json({"released": await client.force_close_session(name, reason=reason)})
+            print_json({"released": await client.admin.force_close_session(name, reason=reason)})
         case "lift-delay":
-            print_json({"lifted": await client.lift_delay(name, reason=reason, kind=arguments.kind)})
+            print_json({"lifted": await client.admin.lift_delay(name, reason=reason, kind=arguments.kind)})
         case _:
-            print_json({"highest_token": await client.forget_fence(name, reason=reason)})
+            print_json({"highest_token": await client.admin.forget_fence(name, reason=reason)})
     return 0
 
 
 async def revoke(client: Inspector, arguments: argparse.Namespace) -> int:
     """Ask, and print who was asked as JSON."""
-    asked = await client.revoke(
+    asked = await client.admin.revoke(
         arguments.name,
         reason=arguments.reason,
         grace=arguments.grace / 1000,

@@ -63,13 +63,13 @@ async def run(client: Inspector, arguments: argparse.Namespace) -> int:
     prefix = arguments.prefix
     match arguments.action:
         case "list":
-            _print(await client.namespaces(prefix), as_json=arguments.json)
+            _print(await client.admin.namespaces(prefix), as_json=arguments.json)
         case "set":
             said = {what: getattr(arguments, what) for what in NamespaceSettings.__struct_fields__}
             said |= {what: _YES_OR_NO[said[what]] for what, _, _ in _FLAGS if said[what] is not None}
-            _say(prefix, await client.set_namespace(prefix, NamespaceSettings(**said)))
+            _say(prefix, await client.admin.set_namespace(prefix, NamespaceSettings(**said)))
         case _:
-            await client.remove_namespace(prefix)
+            await client.admin.remove_namespace(prefix)
             _say(prefix, None)
     return 0
 

@@ -42,12 +42,12 @@ async def run(client: Inspector, arguments: argparse.Namespace) -> int:
     """Do it, and print what came of it."""
     match arguments.action:
         case "list":
-            _print(await client.quotas(), as_json=arguments.json)
+            _print(await client.admin.quotas(), as_json=arguments.json)
         case "set":
             numbers = {what: getattr(arguments, what) for what, _ in _WHAT}
-            _say(arguments.principal, await client.set_quota(arguments.principal, **numbers))
+            _say(arguments.principal, await client.admin.set_quota(arguments.principal, **numbers))
         case _:
-            await client.remove_quota(arguments.principal)
+            await client.admin.remove_quota(arguments.principal)
             _say(arguments.principal, None)
     return 0
 

@@ -66,7 +66,7 @@ def client(cluster: LocalCluster) -> Iterator[holdfast.SyncClient]:
     """Return a client of three nodes; what a job kept of its period is given up at the end."""
     with holdfast.SyncClient(urls(cluster)) as client:
         yield client
-        client.force_release(NAME, reason="the test is over")
+        client.admin.force_release(NAME, reason="the test is over")
 
 
 def test_each_period_has_one_run(client: holdfast.SyncClient) -> None:
@@ -76,7 +76,7 @@ def test_each_period_has_one_run(client: holdfast.SyncClient) -> None:
         for _ in range(2):
             outcomes = [machine.call() for machine in running * 2]
             assert (outcomes.count("made"), outcomes.count(None)) == (1, 5), outcomes
-            client.force_release(NAME, reason="as if an hour were over")
+            client.admin.force_release(NAME, reason="as if an hour were over")
 
 
 def test_a_machine_that_dies_in_its_run_had_it(cluster: LocalCluster, client: holdfast.SyncClient) -> None:
@@ -112,4 +112,4 @@ def test_without_holdfast_no_job_runs(cluster: LocalCluster) -> None:
             assert isinstance(machine.call(), holdfast.Unavailable)
             clients.append(client)
             assert machine.call() == "made"
-        client.force_release(NAME, reason="the test is over")
+        client.admin.force_release(NAME, reason="the test is over")

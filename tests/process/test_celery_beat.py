@@ -168,7 +168,7 @@ def test_whoever_lost_the_lock_sends_nothing(app: celery.Celery, client: holdfas
     first, second = scheduler_of(app, client), scheduler_of(app, client)
     first.tick()
     client.cells.put((*first.name, "report"), (datetime.now(UTC) - HOUR).isoformat())
-    client.force_release(first.name, reason="a test")
+    client.admin.force_release(first.name, reason="a test")
     first.entry.last_run_at = datetime.now(UTC) - HOUR
     first._heap = None
     assert first.tick() == first.look_s

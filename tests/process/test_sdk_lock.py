@@ -52,7 +52,7 @@ async def test_a_hold_that_was_forced_away_is_lost_with_its_next_renewal(cluster
     async with holdfast.Client(urls(cluster)) as client:
         with pytest.raises(holdfast.LeaseLost) as caught:  # noqa: PT012 - a block is what is tested
             async with client.lock(name, ttl=3) as hold:
-                await client.force_release(name, reason="a test")
+                await client.admin.force_release(name, reason="a test")
                 await asyncio.Event().wait()
         assert (hold.is_valid, hold.reason, caught.value.reason) == (False, "lease-expired", "lease-expired")
 

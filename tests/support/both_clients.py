@@ -18,6 +18,7 @@ from holdfast._portal import Call
 from holdfast._stream_link import StreamLink
 
 TWINS: dict[type, type] = {
+    holdfast.SyncAdmin: holdfast.Admin,
     holdfast.SyncCells: holdfast.Cells,
     holdfast.SyncClient: holdfast.Client,
     holdfast.SyncElection: holdfast.Election,

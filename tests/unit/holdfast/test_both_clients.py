@@ -293,7 +293,7 @@ async def test_a_holder_is_asked_to_give_up(new_client: NewClient) -> None:
         with pytest.raises(holdfast.Refused) as caught:
             await hold.put_off()
         assert caught.value.code == "not-revoked"
-        (asked,) = await client.revoke("a", reason="maintenance", grace=60, token=hold.token)
+        (asked,) = await client.admin.revoke("a", reason="maintenance", grace=60, token=hold.token)
         assert asked.token == hold.token
         assert _asked(asked) == ("maintenance", False)
         await hold.renew()
@@ -301,7 +301,7 @@ async def test_a_holder_is_asked_to_give_up(new_client: NewClient) -> None:
         assert 100 < await hold.put_off() <= 120
         await hold.renew()
         assert _asked(hold) == ("maintenance", True)
-        await client.revoke("a", reason="at once", grace=0)
+        await client.admin.revoke("a", reason="at once", grace=0)
         while True:
             try:
                 await hold.renew()
@@ -316,7 +316,7 @@ async def test_what_was_asked_for_stands_when_the_token_is_another_one(new_clien
         added = await client.lock("a", ttl=60).acquire()
         converted = await client.lock("b", session=session, mode="shared").acquire()
         for name in ("a", "b"):
-            await client.revoke(name, reason="maintenance", grace=20)
+            await client.admin.revoke(name, reason="maintenance", grace=20)
         await added.renew()
         await client.keepalive(session)
         await added.add("c")
@@ -336,7 +336,7 @@ async def test_what_is_to_be_given_up_is_relied_on_no_longer_than_that(new_clien
         one = await client.lock("a", ttl=60).acquire()
         other = await client.lock("b", session=session).acquire()
         for name in ("a", "b"):
-            await client.revoke(name, reason="maintenance", grace=20)
+            await client.admin.revoke(name, reason="maintenance", grace=20)
         assert one.remaining > 50
         await one.renew()
         await client.keepalive(session)
@@ -346,7 +346,7 @@ async def test_what_is_to_be_given_up_is_relied_on_no_longer_than_that(new_clien
                 hold.ensure(25)
             await hold.put_off()
             assert 30 < hold.remaining <= 40
-            await client.revoke(hold.name, reason="now", grace=5)
+            await client.admin.revoke(hold.name, reason="now", grace=5)
         await one.renew()
         await client.keepalive(session)
         assert max(one.remaining, other.remaining) <= 5
@@ -358,12 +358,12 @@ async def test_a_session_hears_for_what_it_holds(new_client: NewClient) -> None:
     async with a_node() as (_, url), new_client(url) as client, client.session(ttl=60) as session:
         one = await client.lock("a", session=session).acquire()
         other = await client.semaphore("b", limit=2, session=session).acquire()
-        await client.revoke("b", reason="maintenance", kind="semaphore")
+        await client.admin.revoke("b", reason="maintenance", kind="semaphore")
         await client.keepalive(session)
         assert one.revocation is None
         assert _asked(other) == ("maintenance", False)
         with pytest.raises(ValueError, match="kind"):
-            await client.revoke("b", reason="x", kind=cast("Any", "cell"))
+            await client.admin.revoke("b", reason="x", kind=cast("Any", "cell"))
 
 
 async def test_a_hold_is_renewed_and_released_by_its_value(new_client: NewClient) -> None:
@@ -414,7 +414,7 @@ async def test_what_has_no_deadline_is_valid_until_it_is_released(new_client: Ne
         permits = await client.semaphore("batch", limit=1, no_deadline=True).acquire()
         plain = await client.acquire("batch/b", no_deadline=True)
         assert permits.is_valid
-        await client.force_release("batch/b", reason="x")
+        await client.admin.force_release("batch/b", reason="x")
         with pytest.raises(holdfast.LeaseExpired):
             await plain.renew()
         with pytest.raises(holdfast.Refused) as caught:
@@ -554,7 +554,7 @@ async def test_a_session_is_watched_to_its_end(new_client: NewClient) -> None:
                 """Held by somebody else."""
             lost = client.lock("a", session=session)
             await lost.acquire()
-            await other.force_release("a", reason="because")
+            await other.admin.force_release("a", reason="because")
             events = [await anext(watch) for _ in range(2)]
             assert [(event.event, event.name, event.reason) for event in events] == [
                 ("granted", "a", ""),
@@ -566,7 +566,7 @@ async def test_a_session_is_watched_to_its_end(new_client: NewClient) -> None:
         watch = session.watch()
         await watch.begin()
         (opened,) = sessions_of(served)
-        await other.force_close_session(session_name(opened), reason="because")
+        await other.admin.force_close_session(session_name(opened), reason="because")
         assert [event.event async for event in watch] == ["session-forced"]
         assert session_id not in str(events)
         with pytest.raises(holdfast.SessionExpired):
@@ -710,7 +710,7 @@ async def test_a_forced_release_is_heard_of(new_client: NewClient) -> None:
     async with a_node() as (_, url), new_client(url) as client, new_client(url) as operator:
         with pytest.raises(holdfast.LeaseLost) as caught:  # noqa: PT012 - a block is what is tested
             async with client.lock("a", ttl=9) as hold:
-                former = await operator.force_release("a", reason="a test")
+                former = await operator.admin.force_release("a", reason="a test")
                 assert [holder.token for holder in former] == [hold.token]
                 await _until(hold.lost.is_set)
         assert caught.value.reason == hold.reason
@@ -724,20 +724,22 @@ async def test_an_operator_overrides_what_others_have(new_client: NewClient) -> 
             async with client.session(ttl=9) as session:
                 hold = await client.lock("a", session=session).acquire()
                 (holder,) = (await operator.inspect("a")).holders
-                assert await operator.force_close_session(holder.session_name, reason="a test") == ("a",)
+                assert await operator.admin.force_close_session(holder.session_name, reason="a test") == (
+                    "a",
+                )
                 await _until(hold.lost.is_set)
         assert caught.value.reason == "session-expired"
         with pytest.raises(holdfast.SessionExpired):
-            await operator.force_close_session(holder.session_name, reason="a test")
+            await operator.admin.force_close_session(holder.session_name, reason="a test")
         await operator.lock("a", ttl=9).acquire()
-        await operator.force_release("a", reason="a test", lock_delay=60)
-        assert await operator.lift_delay("a", reason="a test") == 1
-        assert await operator.lift_delay("a", reason="a test", kind="semaphore") == 0
+        await operator.admin.force_release("a", reason="a test", lock_delay=60)
+        assert await operator.admin.lift_delay("a", reason="a test") == 1
+        assert await operator.admin.lift_delay("a", reason="a test", kind="semaphore") == 0
         with pytest.raises(ValueError, match="kind: 'election'"):
-            await operator.lift_delay("a", reason="a test", kind="election")  # type: ignore[arg-type]
+            await operator.admin.lift_delay("a", reason="a test", kind="election")  # type: ignore[arg-type]
         await operator.fence("a").advance(9)
-        assert await operator.forget_fence("a", reason="a test") == 9
-        assert await operator.forget_fence("a", reason="a test") is None
+        assert await operator.admin.forget_fence("a", reason="a test") == 9
+        assert await operator.admin.forget_fence("a", reason="a test") is None
         await operator.fence("a").advance(1)
 
 

@@ -69,7 +69,7 @@ async def test_renewals_and_losses_are_told(new_client: NewClient) -> None:
                 async with asyncio.timeout(DEADLINE_S):
                     while not heard.renewals:  # noqa: ASYNC110 - no event to await
                         await asyncio.sleep(0.01)
-                    await client.force_release("a", reason="a test")
+                    await client.admin.force_release("a", reason="a test")
                     while hold.is_valid:  # noqa: ASYNC110 - it is one of either client
                         await asyncio.sleep(0.01)
     assert heard.renewals[0] == ("lock", "renewed")

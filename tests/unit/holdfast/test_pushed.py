@@ -49,7 +49,7 @@ async def test_a_hold_that_is_forced_away_is_lost_at_once(new_client: NewClient)
         lock = client.lock("a", session=session, on_lost=lambda hold: told.append(hold.reason))
         hold = await lock.acquire()
         other = await client.lock("b", session=session).acquire()
-        await operator.force_release("a", reason="a test")
+        await operator.admin.force_release("a", reason="a test")
         await _until(hold.lost.is_set)
         await _until(lambda: told)
         assert (hold.reason, told) == ("lease-expired", ["lease-expired"])
@@ -66,7 +66,7 @@ async def test_the_block_of_a_session_that_is_ended_is_cancelled() -> None:
             async with client.session(ttl=LONG_S, push=True) as session, asyncio.timeout(SOON_S):
                 hold = await client.lock("a", session=session).acquire()
                 (holder,) = (await client.inspect("a")).holders
-                await operator.force_close_session(holder.session_name, reason="a test")
+                await operator.admin.force_close_session(holder.session_name, reason="a test")
                 await asyncio.Event().wait()
         assert (caught.value.reason, hold.reason) == ("session-expired", "lease-expired")
 
@@ -83,7 +83,7 @@ async def test_a_converted_hold_is_known_by_its_new_token(new_client: NewClient)
         token = hold.token
         await hold.convert("exclusive")
         assert hold.token > token
-        await operator.force_release("a", reason="a test")
+        await operator.admin.force_release("a", reason="a test")
         await _until(hold.lost.is_set)
 
 
@@ -115,7 +115,7 @@ async def test_it_goes_on_over_another_connection() -> None:
         hold = await client.lock("a", session=session).acquire()
         await _until(lambda: b"text/event-stream; " in bytes(tap.seen) or b"id: " in bytes(tap.seen))
         tap.cut()
-        await operator.force_release("a", reason="a test")
+        await operator.admin.force_release("a", reason="a test")
         await _until(hold.lost.is_set)
 
 
@@ -140,7 +140,7 @@ async def test_what_was_forced_before_the_watch_is_there_is_told(monkeypatch: py
         async with _hearing_late(monkeypatch):
             session = await client.session(ttl=LONG_S, push=True).open()
             hold = await client.lock("a", session=session).acquire()
-            await operator.force_release("a", reason="a test")
+            await operator.admin.force_release("a", reason="a test")
         await _until(hold.lost.is_set)
         assert session.is_valid
 
@@ -160,10 +160,10 @@ async def test_where_events_are_gone_it_looks_at_what_is_still_held(
                 await client.semaphore("gpu", limit=2, session=session).acquire(),
                 await client.election("primary", session=session).acquire(),
             ]
-            await operator.force_release("a", reason="a test")
+            await operator.admin.force_release("a", reason="a test")
         await _until(lost.lost.is_set)
         assert all(hold.is_valid for hold in kept)
-        await operator.force_release("b", reason="a test")
+        await operator.admin.force_release("b", reason="a test")
         await _until(kept[0].lost.is_set)
 
 
@@ -184,8 +184,8 @@ async def test_a_hold_that_is_forced_away_before_its_grant_arrives_is_lost() -> 
         lock._transport = slow._transport
         acquiring = asyncio.create_task(lock.acquire())
         await _until(lambda: len(served.node.machine.state.holds) == 2)
-        await operator.force_release("a", reason="a test")
-        await operator.force_release("b", reason="a test")
+        await operator.admin.force_release("a", reason="a test")
+        await operator.admin.force_release("b", reason="a test")
         await _until(other.lost.is_set)  # so the loss of the first one was told before
         tap.go_on()
         with pytest.raises(holdfast.LeaseLost) as caught:
@@ -225,7 +225,7 @@ async def test_a_session_that_ends_while_nobody_listens_is_lost(
             if has_begun:
                 await _until(lambda: b"\nid: " in bytes(tap.seen))
                 tap.cut()
-            await operator.force_close_session(holder.session_name, reason="a test")
+            await operator.admin.force_close_session(holder.session_name, reason="a test")
         await _until(session.lost.is_set)
         assert session.reason == "session-expired"
         assert hold.lost.is_set()
@@ -268,7 +268,7 @@ async def test_a_node_that_does_not_tell_is_not_the_only_one_that_is_asked(
         client._transport.node = 1
         hold.hear_losses()
         await _until(lambda: old.seen)
-        await operator.force_release("a", reason="a test")
+        await operator.admin.force_release("a", reason="a test")
         await _until(hold.lost.is_set)
         assert len(old.seen) == 1
 
@@ -317,7 +317,7 @@ async def test_what_has_a_lease_of_its_own_is_lost_at_once(kind: str) -> None:
     async with a_node() as (served, url), holdfast.Client(url) as client, _operator(served) as operator:
         hold = await _PUSHED[kind](client).acquire()
         other = await client.lock("b", ttl=LONG_S, push=True).acquire()
-        await operator.force_release("a", reason="a test", kind=_KINDS.get(kind, "lock"))
+        await operator.admin.force_release("a", reason="a test", kind=_KINDS.get(kind, "lock"))
         await _until(hold.lost.is_set)
         assert hold.reason == "lease-expired"
         assert other.is_valid
@@ -331,7 +331,7 @@ async def test_what_is_left_of_a_leader_that_was_deposed_ends(*, is_pushed: bool
         for _ in range(3):
             with pytest.raises(holdfast.LockError):  # noqa: PT012 - a block is what is tested
                 async with client.election("a", ttl=LONG_S, push=is_pushed) as leadership:
-                    await operator.force_release("a", reason="a test", kind="election")
+                    await operator.admin.force_release("a", reason="a test", kind="election")
                     async with asyncio.timeout(SOON_S):
                         await (leadership.lost.wait() if is_pushed else leadership.proclaim("more"))
                         await asyncio.Event().wait()
@@ -353,7 +353,7 @@ async def test_a_hold_hears_of_its_end_after_a_conversion_and_over_another_conne
         await hold.convert("exclusive")
         await _until(lambda: b"\nid: " in bytes(tap.seen))
         tap.cut()
-        await operator.force_release("a", reason="a test")
+        await operator.admin.force_release("a", reason="a test")
         await _until(hold.lost.is_set)
         assert hold.reason == "lease-expired"
 
@@ -363,7 +363,7 @@ async def test_a_hold_that_is_over_before_the_watch_begins_is_lost(monkeypatch: 
     async with a_node() as (served, url), _operator(served) as operator, holdfast.Client(url) as client:
         async with _hearing_late(monkeypatch):
             hold = await client.lock("a", ttl=LONG_S, push=True).acquire()
-            await operator.force_release("a", reason="a test")
+            await operator.admin.force_release("a", reason="a test")
         await _until(hold.lost.is_set)
         assert hold.reason == "lease-expired"
 
@@ -389,7 +389,7 @@ async def test_a_thread_hears_of_a_forced_end_at_once() -> None:
     async with a_node() as (served, url), _operator(served) as operator:
         with holdfast.SyncClient(url) as client:
             hold = await asyncio.to_thread(client.lock("a", ttl=LONG_S, push=True).acquire)
-            await operator.force_release("a", reason="a test")
+            await operator.admin.force_release("a", reason="a test")
             assert await asyncio.to_thread(hold.lost.wait, SOON_S)
             assert hold.reason == "lease-expired"
             await asyncio.to_thread(client.close)

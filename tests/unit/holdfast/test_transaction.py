@@ -97,7 +97,7 @@ async def test_cells_are_written_only_while_everything_is_held(new_client: NewCl
                 )
                 assert isinstance(written, holdfast.CellWritten)
                 assert isinstance(seen, holdfast.Cell)
-                await operator.force_release("a", reason="a test")
+                await operator.admin.force_release("a", reason="a test")
                 with pytest.raises(holdfast.LeaseLost):
                     await transaction.write(holdfast.CellPut("app/a", "2"))
         assert caught.value.reason == "lease-expired"
@@ -115,7 +115,7 @@ async def test_a_loss_that_nobody_has_noticed_is_told_at_the_end(new_client: New
             async with client.transaction() as transaction:
                 await transaction.acquire("a")
                 await transaction.acquire("b")
-                await operator.force_release("b", reason="a test")
+                await operator.admin.force_release("b", reason="a test")
         assert not served.node.machine.state.holds
 
 
@@ -126,7 +126,7 @@ async def test_the_loss_of_one_is_the_loss_of_all(new_client: NewClient) -> None
             async with client.transaction() as transaction:
                 hold = await transaction.acquire("a", mode="update")
                 await transaction.acquire("b")
-                await operator.force_release("a", reason="a test")
+                await operator.admin.force_release("a", reason="a test")
                 with pytest.raises(holdfast.LeaseExpired):
                     await hold.convert("exclusive")
                 assert transaction.reason == "lease-expired"

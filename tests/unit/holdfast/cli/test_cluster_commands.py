@@ -55,12 +55,15 @@ async def test_the_client_adds_and_removes() -> None:
         _members("n1", "n2"),
     )
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
-        added = await client.add_member("n4", "h4:7800")
+        added = await client.admin.add_member("n4", "h4:7800")
         assert added[1] == holdfast.Member(id="n4", peer="h4:7800", state="joining")
-        assert [member.id for member in await client.remove_member("n4")] == ["n1"]
+        assert [member.id for member in await client.admin.remove_member("n4")] == ["n1"]
         with pytest.raises(holdfast.MemberChangeRefused, match="member-not-found: who"):
-            await client.remove_member("n9")
-        assert [member.peer for member in await client.move_member("n2", "h2:7800")] == ["h1:7800", "h2:7800"]
+            await client.admin.remove_member("n9")
+        assert [member.peer for member in await client.admin.move_member("n2", "h2:7800")] == [
+            "h1:7800",
+            "h2:7800",
+        ]
         assert [(seen.method, seen.path) for seen in (*node.seen[:2], node.seen[3])] == [
             ("POST", "/v1/cluster/members"),
             ("DELETE", "/v1/cluster/members"),

@@ -196,7 +196,7 @@ async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixtur
         assert (code, [each["token"] for each in json.loads(out)["released"]]) == (0, [leader.token])
         assert await client.election("primary").leader() is None
         with pytest.raises(ValueError, match="must be one of lock, semaphore, election"):
-            await client.force_release("a", reason="a test", kind="cell")  # type: ignore[arg-type]
+            await client.admin.force_release("a", reason="a test", kind="cell")  # type: ignore[arg-type]
 
 
 async def test_cells_are_read_and_written(capsys: pytest.CaptureFixture[str]) -> None:

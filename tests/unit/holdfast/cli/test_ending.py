@@ -242,7 +242,7 @@ async def test_on_lost_after_a_force() -> None:
     """A lock that an operator takes away is lost."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
         running = await begin(url, OBEDIENT, "--on-lost", "echo $HOLDFAST_LOST_REASON")
-        await client.force_release("a/b", reason="a test")
+        await client.admin.force_release("a/b", reason="a test")
         code, out, _ = await running.ends()
         assert (code, out) == (123, "lease-expired\nterm\n")
 
@@ -252,7 +252,7 @@ async def test_on_lost_of_a_leader() -> None:
     async with a_node() as (_, url), holdfast.Client(url) as client:
         hook = "echo $HOLDFAST_ELECTION $HOLDFAST_LOST_REASON"
         running = await begin(url, OBEDIENT, "--on-lost", hook, verb="elect", name="primary")
-        await client.force_close_session("s-1", reason="a test")
+        await client.admin.force_close_session("s-1", reason="a test")
         code, out, _ = await running.ends()
         assert (code, out) == (123, "primary session-expired\nterm\n")
 

@@ -21,7 +21,7 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
     """By either client: what it does not allow is refused at once, and says which namespace it is."""
     async with serving(tokens=LINES) as served, new_client(url_of(served), token=TENANT) as tenant:
         every = holdfast.NamespaceSettings(1000, 60_000, 50, True, False, 1, 2, 3, 4)
-        assert await tenant.set_namespace("jobs/night", every) == every
+        assert await tenant.admin.set_namespace("jobs/night", every) == every
         async with new_client(url_of(served), token=WORKER) as worker:
             lease = await worker.acquire("jobs/night/1", ttl=60)
             with pytest.raises(holdfast.QuotaExceeded) as full:
@@ -34,13 +34,13 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
                 "ttl-out-of-range", "jobs/night",
             )  # fmt: skip
             with pytest.raises(holdfast.AccessDenied):
-                await worker.set_namespace("jobs", every)
-            (row,) = await tenant.namespaces("jobs/")
+                await worker.admin.set_namespace("jobs", every)
+            (row,) = await tenant.admin.namespaces("jobs/")
             assert (row.prefix, row.settings, row.used.holds) == ("jobs/night", every, 1)
-            await tenant.remove_namespace("jobs/night")
+            await tenant.admin.remove_namespace("jobs/night")
             await worker.acquire("jobs/night/2", ttl=61)
             await worker.release(lease.hold_id)
-        assert await tenant.namespaces("jobs") == ()
+        assert await tenant.admin.namespaces("jobs") == ()
 
 
 async def test_all_pages_of_namespaces(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,9 +49,9 @@ async def test_all_pages_of_namespaces(new_client: NewClient, monkeypatch: pytes
     async with serving() as served, new_client(url_of(served)) as client:
         names = ["a", "a/%b", "a/b", "c/d e"]
         for name in names:
-            await client.set_namespace(name, holdfast.NamespaceSettings(waits=0))
-        assert [row.prefix for row in await client.namespaces()] == names
-        assert [row.prefix for row in await client.namespaces("a/")] == names[1:3]
+            await client.admin.set_namespace(name, holdfast.NamespaceSettings(waits=0))
+        assert [row.prefix for row in await client.admin.namespaces()] == names
+        assert [row.prefix for row in await client.admin.namespaces("a/")] == names[1:3]
 
 
 async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -24,21 +24,21 @@ async def test_a_quota_is_set_reached_and_ended(new_client: NewClient) -> None:
     """By either client: who has as much as it may have is refused at once, with the numbers."""
     async with serving(tokens=LINES) as served, new_client(url_of(served), token=ADMIN) as boss:
         every = {what: 10**6 + number for number, what in enumerate(holdfast.Quota.__struct_fields__)}
-        assert await boss.set_quota("worker", **every) == holdfast.Quota(**every)
-        assert await boss.set_quota("worker", holds=1) == holdfast.Quota(holds=1)
+        assert await boss.admin.set_quota("worker", **every) == holdfast.Quota(**every)
+        assert await boss.admin.set_quota("worker", holds=1) == holdfast.Quota(holds=1)
         async with new_client(url_of(served), token=WORKER) as worker:
             lease = await worker.acquire("a", ttl=60)
             with pytest.raises(holdfast.QuotaExceeded) as refused:
                 await worker.acquire("b", ttl=60)
             assert (refused.value.problem["quota"], refused.value.problem["used"]) == ("holds", 1)
             with pytest.raises(holdfast.AccessDenied):
-                await worker.quotas()
-            (row,) = await boss.quotas()
+                await worker.admin.quotas()
+            (row,) = await boss.admin.quotas()
             assert (row.principal, row.quota, row.used.holds) == ("worker", holdfast.Quota(holds=1), 1)
-            await boss.remove_quota("worker")
+            await boss.admin.remove_quota("worker")
             await worker.acquire("b", ttl=60)
             await worker.release(lease.hold_id)
-        assert [row.quota for row in await boss.quotas()] == [None]
+        assert [row.quota for row in await boss.admin.quotas()] == [None]
 
 
 async def test_all_pages_of_quotas(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +46,8 @@ async def test_all_pages_of_quotas(new_client: NewClient, monkeypatch: pytest.Mo
     monkeypatch.setattr("lockstate.limits.LIST_LIMIT_MAX", 2)
     async with serving(tokens=LINES) as served, new_client(url_of(served), token=ADMIN) as boss:
         for name in ("*", "a", "b", "c/d"):
-            await boss.set_quota(name, sessions=1, waits=0)
-        assert [row.principal for row in await boss.quotas()] == ["*", "a", "b", "c/d"]
+            await boss.admin.set_quota(name, sessions=1, waits=0)
+        assert [row.principal for row in await boss.admin.quotas()] == ["*", "a", "b", "c/d"]
 
 
 async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

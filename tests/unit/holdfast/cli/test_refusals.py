@@ -35,16 +35,16 @@ async def test_an_administrator_is_told_what_was_refused(new_client: NewClient) 
         await refuse(served)
         url = f"http://127.0.0.1:{served.port}"
         async with new_client(url, token=ADMIN) as client:
-            shown = await client.refusals()
+            shown = await client.admin.refusals()
             assert (shown.count, shown.node_id) == (2, "n1")
             stranger, worker = shown.refusals
             assert isinstance(worker, holdfast.RefusedAttempt)
             assert (worker.principal, worker.code, worker.route) == ("worker", "forbidden", wire.LOCK_ACQUIRE)
             assert (stranger.principal, stranger.code) == ("", "unauthenticated")
-            assert [one.number for one in (await client.refusals(limit=1)).refusals] == [2]
+            assert [one.number for one in (await client.admin.refusals(limit=1)).refusals] == [2]
         async with new_client(url, token=WORKER) as client:
             with pytest.raises(holdfast.AccessDenied):
-                await client.refusals()
+                await client.admin.refusals()
 
 
 class Line:

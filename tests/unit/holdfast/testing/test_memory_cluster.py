@@ -117,7 +117,7 @@ async def test_a_wait_ends_when_the_clock_is_moved(cluster: MemoryCluster) -> No
             cluster.advance(jump_s)
             with pytest.raises(holdfast.LockTimeout):
                 await waiting
-            await ann.force_release("a", reason="the next one")
+            await ann.admin.force_release("a", reason="the next one")
 
 
 def test_threads_need_no_threads(cluster: MemoryCluster) -> None:
