@@ -90,8 +90,8 @@ class Client(OfOneProcess):
         """
         given = tls or from_environment(os.environ)
         urls = _exchange.node_urls(nodes, os.environ, has_tls=given is not None)
-        if tls is not None and (plain := [url for url in urls if not url.startswith("https://")]):
-            raise ValueError(f"{plain[0]!r} is not the URL of a node that speaks TLS; write it like https://")
+        if tls is not None and (plain := _exchange.only_plain(urls)):
+            raise ValueError(f"{plain!r} is not the URL of a node that speaks TLS; write it like https://")
         trust = None if given is None else Trust(given)
         access = _access.of(token, token_file, os.environ, is_plain_allowed=insecure_plain_token)
         if access is not None:

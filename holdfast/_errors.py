@@ -16,7 +16,7 @@ LockError
  |    +-- Compacted              the events asked for are gone: look at the present, watch from now on
  |    +-- MemberChangeRefused    the members of the cluster stay as they are
  +-- Unavailable       no        no node could do it before the deadline; surely not applied
- |    +-- TlsRefused             certificates are wrong: no node will ever do it, so it is not tried for long
+ |    +-- TlsRefused             TLS fails with all nodes, and will: it is not tried for long
  +-- OutcomeUnknown    perhaps   it was sent, and no answer came before the deadline
  +-- LeaseLost         it did,   but the lock cannot be relied on any longer: stop the protected work
 """
@@ -122,7 +122,7 @@ class Unavailable(LockError):
 
 
 class TlsRefused(Unavailable):
-    """This client trusts no node, or no node trusts it: a certificate is wrong, missing or too old."""
+    """TLS fails with every node: a certificate is wrong, missing or too old, or a URL has a wrong scheme."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, "tls-refused")

@@ -271,6 +271,16 @@ def node_urls(
     return urls
 
 
+def only_plain(urls: Iterable[str]) -> str:
+    """Return the first URL without TLS of a host that has none with it; empty if there is none.
+
+    A node that is to go over to TLS has both until it has done so.
+    """
+    parts = {url: urlsplit(url) for url in urls}
+    hosts = {each.hostname for each in parts.values() if each.scheme == "https"}
+    return next((url for url, each in parts.items() if each.hostname not in hosts), "")
+
+
 def _node_url(node: str, scheme: str) -> str:
     """Return the URL of one node. Raises ValueError."""
     is_short = "://" not in node

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 from aiohttp.tracing import Trace
 
+from holdfast import wire
 from holdfast._access import Access
 from holdfast._exchange import Attempt
 from holdfast._process import after_fork
@@ -25,6 +26,9 @@ from holdfast._tls import Trust, verdict_of
 CONNECT_S_MAX = 2.0
 """Seconds that a connection may take: a node that is slower is as good as down."""
 
+
+TLS_REQUIRED = "tls-required"
+"""The code with which a port that speaks only TLS answers a request without it."""
 
 CLOSE_S_MAX = 1.0
 """Seconds that a node has to say goodbye on a WebSocket."""
@@ -76,11 +80,13 @@ class Connections:
                 body = await response.read()
                 if sending.is_withdrawn:
                     response.close()  # no other request may follow on a connection that was half closed
-                return response.status, body
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _no_answer(url, error, "no answer in time") from error
         finally:
             sending.transport = None
+        if _is_of_tls_port(response.status) and TLS_REQUIRED.encode() in body:
+            raise _tls_required(url)
+        return response.status, body
 
     async def stream(
         self, url: str, headers: dict[str, str], silence_s: float
@@ -96,6 +102,8 @@ class Connections:
             async with http.get(
                 url, headers=self._headers(headers), timeout=timeout, allow_redirects=False, ssl=self._ssl()
             ) as response:
+                if _is_of_tls_port(response.status) and TLS_REQUIRED.encode() in await response.read():
+                    raise _tls_required(url)
                 yield response.status, b""
                 async for chunk in response.content.iter_any():
                     yield response.status, chunk
@@ -117,6 +125,8 @@ class Connections:
                 timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_S_MAX),
             )
         except aiohttp.WSServerHandshakeError as error:
+            if _is_of_tls_port(error.status):
+                raise _tls_required(url) from error
             raise NoStream(f"{url}: {error.message} ({error.status})") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _no_answer(url, error, "no connection") from error
@@ -161,6 +171,16 @@ def _no_answer(url: str, error: Exception, otherwise: str) -> NoAnswer:
     if verdict is None:
         return NoAnswer(f"{url}: {str(error) or otherwise}")
     return NoTrust(f"{url}: {verdict}", was_sent=is_connected)
+
+
+def _is_of_tls_port(status: int) -> bool:
+    """Whether the status is that of a TLS port's answer to plain HTTP."""
+    return status == wire.PROBLEMS[TLS_REQUIRED].status
+
+
+def _tls_required(url: str) -> NoTrust:
+    """Return that nothing was done, and nothing will be done over plain HTTP at this port."""
+    return NoTrust(f"{url}: this port speaks only TLS; use https://", was_sent=True)
 
 
 async def _open(connector: "Connector") -> AsyncGenerator[aiohttp.ClientSession]:

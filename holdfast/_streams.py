@@ -89,7 +89,7 @@ class Streams:
         if self._link is link:
             self._link = None
             self._failures = 0 if link.was_of_use else self._failures + 1
-            pause_s = min(link.pause_s * 2 ** max(0, self._failures - 1), PAUSE_S_MAX)
+            pause_s = min(link.pause_s * 2 ** min(max(0, self._failures - 1), 10), PAUSE_S_MAX)
             self._not_before_s = time.monotonic() + pause_s
 
     async def close(self) -> None:

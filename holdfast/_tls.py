@@ -166,7 +166,7 @@ def _verdict_of_reason(reason: str, *, is_connected: bool) -> str | None:
     if is_connected and not ("ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)):
         return None
     if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}:
-        return "it does not speak TLS: its URL begins with http://"
+        return "this node does not use TLS; use http://"
     if reason in {"UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE"}:
         return _ALERTS["PROTOCOL_VERSION"]
     if "ALERT" in reason:

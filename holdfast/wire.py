@@ -149,6 +149,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "payload-too-large": ProblemKind(413, "The body is too large"),
     "unsupported-encoding": ProblemKind(415, "The body is encoded"),
     "expectation-failed": ProblemKind(417, "Something is expected that no node does"),
+    "tls-required": ProblemKind(421, "The port speaks only TLS"),
     "queue-full": ProblemKind(429, "The queue is full"),
     "quota-exceeded": ProblemKind(429, "The caller has as much as it may have"),
     "overloaded": ProblemKind(429, "The node has too much to do"),

@@ -227,8 +227,8 @@ def _words(error: BaseException) -> str:
 
 def _plain_answer() -> bytes:
     """Return the answer to a request without TLS."""
-    detail = "this port speaks only TLS: use https:// in its URL"
+    detail = "this port speaks only TLS; use https://"
     call_id = call_ids.new()
-    content = answer_bytes.of_problem(CallRefused("invalid-request", detail, ends_connection=True), call_id)
+    content = answer_bytes.of_problem(CallRefused("tls-required", detail, ends_connection=True), call_id)
     lines = content.lines + answer_bytes.length_lines(content.body, is_kept=False)
     return answer_bytes.head(content.status, content.media_type, lines, call_id) + content.body

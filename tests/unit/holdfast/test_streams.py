@@ -130,6 +130,18 @@ def test_pauses_are_those_of_the_manual() -> None:
     assert (REFUSED_PAUSE_S, _stream_link.FAILED_PAUSE_S, _streams.PAUSE_S_MAX) == (60, 2, 60)
 
 
+async def test_days_without_a_stream_are_counted() -> None:
+    """After more failures than a float has exponents a stream is still asked for once a minute."""
+    async with holdfast.Client("127.0.0.1:1") as client:
+        streams = client._transport.streams
+        assert streams is not None
+        streams._failures = 5000
+        now_s = time.monotonic()
+        link = streams.open()
+        await until(lambda: streams._link is not link)
+        assert streams._not_before_s >= now_s + _streams.PAUSE_S_MAX
+
+
 async def test_a_stream_counts_in_a_quota_of_sessions() -> None:
     """Who may have no session gets no stream, and all its calls go over HTTP."""
     token = TOKENS["first"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import ssl
@@ -13,10 +14,12 @@ import pytest
 import holdfast
 from holdfast import _exchange, _tls, wire
 from holdfast._sending import Sending
+from holdfast._streams import BUSY_COUNT
 from holdfast._tls import Tls, Trust
 from http_api.server import tls_context
 from http_api.server.tls_context import TlsFiles
 from http_api.server.tls_gate import TlsDoor
+from tests.support.both_clients import is_streaming
 from tests.support.certificates import Certificates, authority
 from tests.unit.holdfast.conftest import NewClient, a_node
 from tests.unit.http_api.serving import Served, serving, until
@@ -180,19 +183,8 @@ async def test_tls_against_a_node_without(certificates: Certificates, new_client
     async with a_node() as (_, url), asyncio.timeout(LONG_S / 2):
         secure = url.replace("http://", "https://")
         async with new_client(secure, tls=certificates.tls(), timeout=LONG_S) as client:
-            with pytest.raises(holdfast.TlsRefused, match="does not speak TLS"):
+            with pytest.raises(holdfast.TlsRefused, match="does not use TLS"):
                 await client.acquire("a")
-
-
-async def test_no_tls_against_a_node_with(certificates: Certificates, new_client: NewClient) -> None:
-    """So here."""
-    async with (
-        tls_node(certificates.files()) as (_, url),
-        asyncio.timeout(LONG_S / 2),
-        new_client(url.replace("https://", "http://"), timeout=LONG_S) as client,
-    ):
-        with pytest.raises(holdfast.InvalidRequest, match="https://"):
-            await client.acquire("a")
 
 
 async def test_a_wait_that_is_cancelled_leaves_nothing(certificates: Certificates) -> None:
@@ -240,9 +232,63 @@ async def test_a_grant_on_its_way_is_heard_after_the_withdrawal(certificates: Ce
 
 
 def test_plain_urls_do_not_go_with_tls(certificates: Certificates) -> None:
-    """Whoever asks for TLS must not get less by a slip in a URL."""
-    with pytest.raises(ValueError, match="https://"):
+    """A slip in a URL does not make less of TLS: each host without it has to be named with it as well."""
+    with pytest.raises(ValueError, match=r"http://n2:7700.*https://"):
         holdfast.Client("https://n1:7700,http://n2:7700", tls=certificates.tls())
+    holdfast.Client("https://n1:7700,http://n1:7700", tls=certificates.tls())
+
+
+async def test_a_client_knows_both_urls_of_each_node(
+    certificates: Certificates, new_client: NewClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nodes go over to TLS, clients with both URLs use those that are right, whichever is the first."""
+    async with tls_node(certificates.files()) as (_, secure), a_node() as (_, plain):
+        urls = [secure.replace("https", "http"), secure, plain, plain.replace("http", "https")]
+        for first in range(len(urls)):
+            monkeypatch.setattr("holdfast._transport.random.randrange", lambda _, first=first: first)
+            async with new_client(urls, tls=certificates.tls()) as client:
+                watch = client.watch("both")
+                await watch.begin()
+                await watch.close()
+                async with client.lock(f"both/{first}") as hold:
+                    assert hold.is_valid
+
+
+async def test_a_stream_turns_to_the_next_url(certificates: Certificates) -> None:
+    """A busy client with both URLs of a node with TLS gets a stream soon, and no call fails."""
+    async with tls_node(certificates.files()) as (_, secure):
+        urls = [secure.replace("https", "http"), secure]
+        async with holdfast.Client(urls, tls=certificates.tls(), timeout=LONG_S) as client:
+            client._transport.node = 0
+            numbers = itertools.count()
+
+            async def use() -> None:
+                await (await client.acquire(f"both/{next(numbers)}")).release()
+
+            async with asyncio.timeout(LONG_S / 2):
+                await asyncio.gather(*(use() for _ in range(2 * BUSY_COUNT)))
+                while not is_streaming(client):
+                    await use()
+
+
+@pytest.mark.parametrize("call", ["acquire", "watch"])
+async def test_urls_without_tls_only_are_given_up_soon(
+    certificates: Certificates, new_client: NewClient, call: str
+) -> None:
+    """A client that knows no URL with TLS is told so at once, and that nothing was done."""
+    async with tls_node(certificates.files()) as (_, secure), asyncio.timeout(LONG_S / 2):
+        url = secure.replace("https", "http")
+        async with new_client(url, timeout=LONG_S) as client:
+            with pytest.raises(holdfast.TlsRefused, match=rf"{url}.*only TLS.*https://"):
+                await (client.acquire("a") if call == "acquire" else client.watch().begin())
+
+
+def test_a_token_is_not_sent_to_the_url_without_tls(certificates: Certificates) -> None:
+    """With a token both URLs of a node are refused as the one without TLS is, unless that is allowed."""
+    urls = "https://n1:7700,http://n1:7700"
+    with pytest.raises(ValueError, match="a token is sent only over https://"):
+        holdfast.Client(urls, tls=certificates.tls(), token="t" * 40)
+    holdfast.Client(urls, tls=certificates.tls(), token="t" * 40, insecure_plain_token=True)
 
 
 @pytest.mark.parametrize("spoilt", ["missing", "empty", "key", "other key", "no key", "directory"])

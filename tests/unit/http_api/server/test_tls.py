@@ -192,10 +192,11 @@ async def test_plain_http_is_told_to_use_tls(certificates: Certificates) -> None
     async with tls_serving(certificates) as (served, door):
         served.trust = None
         answer = await served.raw(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.startswith(b"HTTP/1.1 421 ")
+        assert b'"code":"tls-required","outcome":"not-applied"' in answer
         assert b"https://" in answer
         long = await served.raw(RELEASE + b" " * 200_000)
-        assert long.startswith(b"HTTP/1.1 400 ")
+        assert long.startswith(b"HTTP/1.1 421 ")
         assert counts(door) == {"plain-http": 2}
         assert not served.node.begun
 

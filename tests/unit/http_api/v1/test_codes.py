@@ -9,6 +9,7 @@ import pytest
 
 from cluster import errors
 from holdfast import wire
+from http_api.server import tls_gate
 from lockstate import limits
 from lockstate.results import Reason
 from lockstate.versions import RULES_BOUNDED
@@ -132,7 +133,17 @@ async def _overloaded(served: Served) -> Got:
 
 async def _expecting(served: Served) -> Got:
     """Ask for what no node does. The client library sends no such thing, so these are bytes."""
-    raw = await served.raw(b"GET /livez HTTP/1.1\r\nHost: x\r\nExpect: 200-ok\r\n\r\n")
+    return _parsed(await served.raw(b"GET /livez HTTP/1.1\r\nHost: x\r\nExpect: 200-ok\r\n\r\n"))
+
+
+async def _without_tls(served: Served) -> Got:
+    """Speak plain HTTP to a port that speaks only TLS."""
+    del served
+    return _parsed(tls_gate._plain_answer())
+
+
+def _parsed(raw: bytes) -> Got:
+    """Return an answer of which the bytes are known."""
     head, _, body = raw.decode().partition("\r\n\r\n")
     status, *lines = head.split("\r\n")
     return Got(int(status.split()[1]), json.loads(body), dict(line.split(": ") for line in lines))
@@ -205,6 +216,7 @@ WAYS: dict[str, Way] = {
         "GET", wire.LIVEZ, headers={"Content-Encoding": "gzip"}
     ),
     "expectation-failed": _expecting,
+    "tls-required": _without_tls,
     "queue-full": _queue_full,
     "overloaded": _overloaded,
     "internal": _failing(RuntimeError("a bug")),
