@@ -229,6 +229,6 @@ def _flag(setting: str) -> str:
 def version() -> str:
     """Return the version of the installed distribution."""
     try:
-        return importlib.metadata.version("holdfast")
+        return importlib.metadata.version("holdfast-node")
     except importlib.metadata.PackageNotFoundError:
         return "0+source"

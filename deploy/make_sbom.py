@@ -23,6 +23,9 @@ from urllib.parse import quote
 
 SCHEMA: Final = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 OURS: Final = "holdfast"
+NODE: Final = "holdfast-node"
+DISTRIBUTIONS: Final = (NODE, "holdfast-locks")
+"""What is built here, and comes from no index."""
 PYTHON_ROOTS: Final = ("opt", "usr/local/lib", "usr/lib")
 """Where packages of Python are looked for."""
 WHEELS: Final = "opt/holdfast/wheels.sha256"
@@ -89,8 +92,7 @@ def python_packages(root: Path) -> Iterator[Component]:
 def _python_package(
     name: str, version: str, told: email.message.Message, places: list[str], sha256: str | None
 ) -> Component:
-    # Ours is not called a package of the public index, where somebody else may have published this name.
-    kind = "generic" if name == OURS else "pypi"
+    kind = "generic" if name in DISTRIBUTIONS else "pypi"
     purl = f"pkg:{kind}/{quote(name, safe='')}@{quote(version, safe='')}"
     component: Component = {"type": "library", "bom-ref": purl, "name": name, "version": version}
     if sha256 is not None:
@@ -128,7 +130,7 @@ def bill(root: Path, python: str, base: Mapping[str, str]) -> dict[str, Any]:
     """Return the whole document for a file system; `base` are facts about the base image."""
     system = operating_system(root)
     packages = list(python_packages(root))
-    (version,) = (one["version"] for one in packages if one["name"] == OURS)
+    (version,) = (one["version"] for one in packages if one["name"] == NODE)
     components = [
         system,
         interpreter(python),

@@ -102,6 +102,9 @@ if TYPE_CHECKING:
     from holdfast._watch import Watch
     from holdfast._words import Algorithm, HoldKind, HoldState, IfHeld, Mode, Relation, Scope
 
+__version__ = "1.0.0.dev0"
+"""The version of both distributions: the builds of holdfast-locks and of holdfast-node read it here."""
+
 __all__ = [
     "AccessDenied",
     "Acquirable",

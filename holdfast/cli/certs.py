@@ -106,7 +106,7 @@ def _load() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "cryptography":
             raise
-        advice = "`holdfast cert` needs the package cryptography: pip install 'holdfast[cert]'"
+        advice = "`holdfast cert` needs the package cryptography: pip install 'holdfast-locks[cert]'"
         raise ValueError(advice) from None
     return certificates
 

@@ -10,12 +10,11 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib import metadata
 from urllib.parse import quote
 
 import msgspec
 
-from holdfast import _errors
+from holdfast import __version__, _errors
 from holdfast._client import Client
 from holdfast._wanted import DEFAULT_PRIORITY
 from holdfast.cli import (
@@ -58,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=exit_codes.describe(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"holdfast {_version()}")
+    parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
     parser.add_argument(
         "--nodes",
         metavar="URL,URL,...",
@@ -283,14 +282,6 @@ async def _ending(arguments: argparse.Namespace) -> Ending:
     return ending
 
 
-def _version() -> str:
-    """Return the version of the installed distribution."""
-    try:
-        return metadata.version("holdfast")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
-
-
 def _user() -> str:
     """Return who runs this, and where."""
     try:
@@ -464,7 +455,7 @@ def _describe_self(arguments: argparse.Namespace) -> int:
     """Print what is made from the parser, for which no node is asked."""
     root = completion.read(build_parser())
     if arguments.command == "man":
-        print(completion.manual(root, _version(), exit_codes.MEANINGS))
+        print(completion.manual(root, __version__, exit_codes.MEANINGS))
     else:
         print(completion.SHELLS[arguments.shell](root))
     return 0

@@ -5,8 +5,8 @@ with MemoryCluster() as cluster, cluster.sync_client() as client:
     cluster.advance(31)  # the lease is over; no real time has passed
     assert client.lock("report").try_acquire() is not None
 
-`plugin.py` has fixtures for pytest. All but the Null classes run the code of a node, and need it:
-`pip install 'holdfast[node]'`.
+`plugin.py` has fixtures for pytest. All but the Null classes run the code of a node, which is a
+distribution of its own: `pip install holdfast-node`.
 """
 
 from typing import TYPE_CHECKING
@@ -32,18 +32,18 @@ _HOMES = {
 
 _WITHOUT_NODE = {"_null"}
 """What runs where only the client is installed."""
-_OF_NODES = ("aiohttp", "api", "cluster", "http_api", "lockstate", "pysyncobj", "uvloop")
-"""What a node consists of, and what that needs."""
+_IN_PROCESSES_OF_THEIR_OWN = {"_loopback"}
+"""What runs beside modules of others that have the names of a node's packages."""
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib.util  # noqa: PLC0415 - with the first use
+    import importlib  # noqa: PLC0415 - with the first use
 
     home = _HOMES[name]
-    missing = [] if home in _WITHOUT_NODE else [m for m in _OF_NODES if importlib.util.find_spec(m) is None]
-    if missing:
-        need = f"{name} runs the code of a node, which is not installed ({', '.join(missing)} missing)"
-        raise ImportError(f"{need}: pip install 'holdfast[node]'", name=missing[0])
+    if home not in _WITHOUT_NODE:
+        from holdfast.testing import _node_code  # noqa: PLC0415 - with the first use
+
+        _node_code.check(name, may_be_hidden=home in _IN_PROCESSES_OF_THEIR_OWN)
     return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -17,6 +17,7 @@ from holdfast import wire
 from holdfast._client import Client
 from holdfast._durations import Seconds
 from holdfast._sync_client import SyncClient
+from holdfast.testing import _node_code
 
 HOST: Final = "127.0.0.1"
 READY_S: Final = 120.0
@@ -131,7 +132,7 @@ class LoopbackCluster:
         command += ["--http", f"{HOST}:{http}", "--peer", f"{HOST}:{peer}"]
         # Settings of the shell that runs the tests are not meant for these nodes.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        environment["PYTHONPATH"] = os.pathsep.join(_node_code.paths())
         with self._log(folder, node).open("ab") as log:
             self._running[_id(node)] = subprocess.Popen(  # noqa: S603 - our own program and arguments
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=folder

@@ -4,10 +4,11 @@
 #     source "$root/scripts/lib/venv.sh" "$root"
 #     exec "$VENV/bin/python" ...
 #
-# Afterwards $VENV/bin/python has the project (editable) and its `dev` extra, in the versions of
-# requirements/dev.txt, whose hashes pip compares. This costs nothing when it is so already; it installs again
-# when pyproject.toml or requirements/ has changed or the checkout has moved. Several scripts may start at once.
-# Messages go to stderr. Two variables change what is made:
+# Afterwards $VENV/bin/python has client and node (editable) and the tools of the group `dev`, in the versions of
+# requirements/dev.txt, whose hashes pip compares. With a second argument, `node`, it has at least what client and node
+# run with, which is requirements/node.txt and takes a third of the time: the tools come with the first script that needs
+# them. This costs nothing when it is so already; it installs again when a pyproject.toml or requirements/ has changed
+# or the checkout has moved. Several scripts may start at once. Messages go to stderr. Two variables change what is made:
 #
 #     HOLDFAST_PYTHON   the interpreter to use instead of the first that fits
 #     HOLDFAST_VENV     the folder to use instead of .venv, relative to the checkout's root
@@ -28,9 +29,20 @@ holdfast_find_python() {
     return 1
 }
 
-# What the environment was made from. It is written last, so an interrupted installation leaves none.
+# What the environment of checkout $2 has, `node` or `dev`, and what it was made from. It is written last, so an
+# interrupted installation leaves none.
 holdfast_stamp() {
-    echo "$1 $(cat "$1/pyproject.toml" "$1"/requirements/*.txt | cksum)"
+    local version
+    version=$(grep '^__version__' "$2/holdfast/__init__.py")
+    echo "$1 $2 $(cat "$2/pyproject.toml" "$2"/node/* "$2"/requirements/*.txt - <<<"$version" | cksum)"
+}
+
+# Whether $VENV has what $2 (`node` or `dev`) says, for checkout $1.
+holdfast_venv_is_ready() {
+    local stamp
+    [[ -x "$VENV/bin/python" && -f "$VENV/holdfast.stamp" ]] || return 1
+    stamp=$(<"$VENV/holdfast.stamp")
+    [[ $stamp == "$(holdfast_stamp dev "$1")" || $stamp == "$(holdfast_stamp "$2" "$1")" ]]
 }
 
 # Tell pip of $VENV to install.
@@ -38,39 +50,42 @@ holdfast_pip_install() {
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2
 }
 
-holdfast_venv_is_ready() {
-    [[ -x "$VENV/bin/python" && -f "$VENV/holdfast.stamp" ]] &&
-        [[ "$(<"$VENV/holdfast.stamp")" == "$(holdfast_stamp "$1")" ]]
+# Install what the file $1 pins, which is for $2.
+holdfast_install_pinned() {
+    local file=$1 purpose=$2
+    shift 2
+    echo "holdfast: installing $(grep -c '^[^ #].*==' "$file") packages $purpose" >&2
+    holdfast_pip_install --require-hashes --requirement "$file" "$@"
 }
 
 holdfast_install() {
-    local root=$1 python
+    local root=$1 has=$2 python purpose
     rm -f "$VENV/holdfast.stamp"
     if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
         python=$(holdfast_find_python) || return 1
         echo "holdfast: making $VENV with $("$python" --version)" >&2
         "$python" -m venv --clear "$VENV" >&2 || return 1
     fi
-    echo "holdfast: installing the project and its tools into $VENV; this takes about a minute" >&2
+    purpose='that a node and the client run with'
+    [[ $has == node ]] || purpose='for client, node and the tools of development; this takes about a minute'
     # pip compares no hashes of what it builds wheels with in an environment of its own: so they are built in this one.
-    holdfast_pip_install --require-hashes --requirement "$root/requirements/build.txt" &&
-        holdfast_pip_install --require-hashes --no-build-isolation --use-pep517 \
-            --requirement "$root/requirements/dev.txt" &&
-        (cd "$root" && holdfast_pip_install --no-deps --no-build-isolation --editable .) || return 1
-    holdfast_stamp "$root" >"$VENV/holdfast.stamp"
+    holdfast_install_pinned "$root/requirements/build.txt" 'that build wheels' &&
+        holdfast_install_pinned "$root/requirements/$has.txt" "$purpose" --no-build-isolation --use-pep517 &&
+        (cd "$root" && holdfast_pip_install --no-deps --no-build-isolation --editable . --editable ./node) || return 1
+    holdfast_stamp "$has" "$root" >"$VENV/holdfast.stamp"
 }
 
 holdfast_ensure_venv() {
-    local root=$1
-    holdfast_venv_is_ready "$root" && return 0
+    local root=$1 has=$2
+    holdfast_venv_is_ready "$root" "$has" && return 0
     (
         # Without flock, only the protection against another script that starts at the same time is lost.
         if command -v flock >/dev/null; then
             flock 9 || exit 1
         fi
-        holdfast_venv_is_ready "$root" || holdfast_install "$root" 9>&-
+        holdfast_venv_is_ready "$root" "$has" || holdfast_install "$root" "$has" 9>&-
     ) 9>"$VENV.lock"
 }
 
 VENV="$1/${HOLDFAST_VENV:-.venv}"
-holdfast_ensure_venv "$1" || exit 1
+holdfast_ensure_venv "$1" "${2:-dev}" || exit 1

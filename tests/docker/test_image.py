@@ -1,6 +1,5 @@
 """The image of a node: it has the versions that were tested, and tells what it has."""
 
-import importlib.metadata
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import holdfast
+from deploy import make_sbom
 from scripts.lib import pinned
 from tests.docker.compose_cluster import ROOT, docker, run
 
@@ -45,7 +46,7 @@ def test_what_is_installed_is_what_was_tested(image: str) -> None:
     environment = pinned.linux(*in_image(image, "python", "-c", program).split())
     lines = pinned.read(ROOT / "requirements" / "node.txt")
     wanted = {(str(one.name), one.version) for one in lines if one.counts_for(environment)}
-    assert installed(image) == wanted | {("holdfast", importlib.metadata.version("holdfast"))}
+    assert installed(image) == wanted | {(name, holdfast.__version__) for name in make_sbom.DISTRIBUTIONS}
 
 
 def test_the_sbom_lists_what_is_installed(image: str, sbom: dict[str, Any]) -> None:
@@ -61,7 +62,7 @@ def test_the_sbom_lists_what_is_installed(image: str, sbom: dict[str, Any]) -> N
         ("pkg:deb", name, version) for name, version, status in debian if status == "installed"
     }
     for name, version in installed(image):
-        assert ("pkg:generic" if name == "holdfast" else "pkg:pypi", name, version) in told
+        assert ("pkg:generic" if name in make_sbom.DISTRIBUTIONS else "pkg:pypi", name, version) in told
 
 
 def test_the_sbom_has_the_hashes_that_were_compared(sbom: dict[str, Any]) -> None:
@@ -69,7 +70,7 @@ def test_the_sbom_has_the_hashes_that_were_compared(sbom: dict[str, Any]) -> Non
     told = {one["name"]: one["hashes"][0]["content"] for one in sbom["components"] if "hashes" in one}
     lines = pinned.read(ROOT / "requirements" / "node.txt")
     published = {str(one.name): one.hashes for one in lines if one.name != "pysyncobj"}
-    assert {"holdfast", "pysyncobj", "aiohttp"} <= set(told)
+    assert {*make_sbom.DISTRIBUTIONS, "pysyncobj", "aiohttp"} <= set(told)
     for name in set(published) & set(told):
         assert told[name] in published[name]
 

@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_installed_library_is_the_pinned_one() -> None:
     """The project pins one exact version, and that is what these tests have attacked."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert f"pysyncobj=={metadata.version('pysyncobj')}" in project["optional-dependencies"]["node"]
+    node = tomllib.loads((ROOT / "node" / "pyproject.toml").read_text())
+    needed = node["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
+    assert f"pysyncobj=={metadata.version('pysyncobj')}" in needed
 
 
 @pytest.mark.parametrize("name", REQUIRED_NAMES)

@@ -1,4 +1,4 @@
-"""The installed wheel at work, without the checkout: its packages, three nodes, and the command line."""
+"""The installed wheels at work, without the checkout: a user's project, three nodes, and the command line."""
 
 import json
 import os
@@ -11,12 +11,34 @@ from pathlib import Path
 import pytest
 
 from scripts.lib import ports
+from tests.packaging.conftest import Wheels, make_environment
 from tests.packaging.rooms import PACKAGES
 
 NODES_COUNT = 3
 READY_S = 60.0
 COMMAND_S = 60.0
 STOP_S = 20.0
+
+
+PROJECT = {
+    "api/__init__.py": "NAME = 'the api of a project'\n",
+    "cluster/__init__.py": "NAME = 'the cluster of a project'\n",
+    "test_project.py": """
+import api, cluster, holdfast
+
+def test_own_packages():
+    assert (api.NAME, cluster.NAME) == ("the api of a project", "the cluster of a project")
+    with holdfast.SyncClient() as client:
+        client.lock("a")
+
+def test_memory(holdfast_memory):
+    pass
+
+def test_cluster(holdfast_cluster):
+    pass
+""",
+}
+"""A project that locks, with packages of its own that are called like two of a node's."""
 
 
 def run(programs: Path, folder: Path, *command: str, nodes: str = "") -> subprocess.CompletedProcess[str]:
@@ -35,6 +57,14 @@ def run(programs: Path, folder: Path, *command: str, nodes: str = "") -> subproc
 def environment() -> dict[str, str]:
     """Return the environment without what could lead to the checkout."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOLDFAST"))}
+
+
+def run_project(programs: Path, folder: Path, *arguments: str) -> str:
+    """Run the tests of the project; return what pytest says."""
+    for name, text in PROJECT.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return run(programs, folder, "python", "-m", "pytest", "-p", "no:cacheprovider", *arguments).stdout
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +110,7 @@ def wait_for_leader(programs: Path, folder: Path, urls: list[str]) -> None:
         assert time.monotonic() < deadline_s, f"{status.stdout}{status.stderr}\n{logs}"
 
 
-def test_all_packages_come_from_the_wheel(programs: Path, tmp_path: Path) -> None:
+def test_all_packages_come_from_the_wheels(programs: Path, tmp_path: Path) -> None:
     """Every package imports from the environment's own folder, not from the checkout."""
     program = f"import json, {', '.join(PACKAGES)}\n"
     program += f"print(json.dumps([module.__file__ for module in ({', '.join(PACKAGES)})]))"
@@ -91,10 +121,35 @@ def test_all_packages_come_from_the_wheel(programs: Path, tmp_path: Path) -> Non
     )
 
 
-def test_the_installed_version_is_the_one_that_was_built(programs: Path, wheel: Path, tmp_path: Path) -> None:
-    """The node says the version that stands in the wheel's name."""
-    done = run(programs, tmp_path, "holdfast-node", "--version")
-    assert wheel.name.split("-")[1] in done.stdout.split(), done
+def test_the_client_alone_leaves_a_project_its_packages(client_programs: Path, tmp_path: Path) -> None:
+    """It brings nothing but `holdfast`; the fixtures, which run a node, fail and say what to install."""
+    said = run_project(client_programs, tmp_path)
+    assert "1 passed, 2 errors" in said
+    for name in ("MemoryCluster", "LoopbackCluster"):
+        assert f"{name} runs the code of a node, which is not installed for {client_programs}" in said
+    version = run(client_programs, tmp_path, "holdfast", "--version").stdout.split()[1]
+    assert said.count(f"(lockstate, http_api missing): pip install holdfast-node=={version}") >= 2
+
+
+@pytest.mark.process
+def test_beside_a_project_with_packages_of_the_same_names_nodes_are_processes(
+    wheels: Wheels, tmp_path: Path
+) -> None:
+    """The cluster in memory would have to run these, and says where they are; real nodes do not meet them."""
+    programs = make_environment(tmp_path / "environment", *wheels)
+    (tmp_path / "project").mkdir()
+    said = run_project(programs, tmp_path / "project")
+    assert "2 passed, 1 error" in said
+    assert f"Python finds api and cluster in {tmp_path / 'project'} before those of {programs.parent}" in said
+
+
+def test_the_installed_version_is_the_one_that_was_built(
+    programs: Path, wheels: Wheels, tmp_path: Path
+) -> None:
+    """Node and command say the version that stands in the wheel's name."""
+    for wheel, command in ((wheels.node, "holdfast-node"), (wheels.client, "holdfast")):
+        done = run(programs, tmp_path, command, "--version")
+        assert wheel.name.split("-")[1] in done.stdout.split(), done
 
 
 @pytest.mark.process

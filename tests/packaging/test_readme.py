@@ -65,9 +65,9 @@ def make_checkout(checkout: Path) -> Path:
         program = programs / name
         program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {module} "$@"\n')
         program.chmod(0o755)
-    # As scripts/lib/venv.sh writes it: this environment is ready.
-    files = '"$PWD/pyproject.toml" "$PWD"/requirements/*.txt'
-    stamp = ["bash", "-c", f'echo "$PWD $(cat {files} | cksum)" >.venv/holdfast.stamp']
+    # This environment is ready: the functions of venv.sh say how that is told.
+    functions = "source <(sed '/^VENV=/,$d' scripts/lib/venv.sh)"
+    stamp = ["bash", "-c", f'{functions} && holdfast_stamp node "$PWD" >.venv/holdfast.stamp']
     subprocess.run(stamp, cwd=checkout, check=True)
     return checkout
 

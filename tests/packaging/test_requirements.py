@@ -14,22 +14,24 @@ from packaging.utils import NormalizedName, canonicalize_name
 from scripts.lib import pinned
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CLIENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+NODE = tomllib.loads((ROOT / "node" / "pyproject.toml").read_text("utf-8"))
 FILES = {path.stem: path for path in sorted((ROOT / "requirements").glob("*.txt"))}
 PINNED = {name: pinned.read(path) for name, path in FILES.items()}
 HERE = pinned.linux(platform.python_version(), platform.machine())
 
 
-def of_project(*extras: str) -> list[Requirement]:
-    """Return what pyproject.toml asks for with these extras, those of ours that they name included."""
-    found = [Requirement(text) for text in PROJECT["dependencies"]]
-    for extra in extras:
-        for text in PROJECT["optional-dependencies"][extra]:
-            requirement = Requirement(text)
-            if requirement.name == PROJECT["name"]:
-                found += of_project(*requirement.extras)
-            else:
-                found.append(requirement)
+def of_distributions() -> list[Requirement]:
+    """Return what client and node ask for."""
+    hook = NODE["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    return [Requirement(text) for text in CLIENT["project"]["dependencies"] + hook["dependencies"]]
+
+
+def of_group(name: str) -> list[Requirement]:
+    """Return what a group of dependencies asks for, with the groups that it includes."""
+    found = []
+    for item in CLIENT["dependency-groups"][name]:
+        found += [Requirement(item)] if isinstance(item, str) else of_group(item["include-group"])
     return found
 
 
@@ -39,7 +41,11 @@ def of_build() -> list[Requirement]:
     return [Requirement(text) for line in lines if (text := line.partition("#")[0].strip())]
 
 
-WANTED = {"node": of_project("node"), "dev": of_project("dev") + of_build(), "build": of_build()}
+WANTED = {
+    "node": of_distributions(),
+    "dev": of_distributions() + of_group("dev") + of_build(),
+    "build": of_build(),
+}
 
 
 def counting_here(name: str) -> dict[NormalizedName, pinned.Pinned]:

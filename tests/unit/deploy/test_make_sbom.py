@@ -61,7 +61,8 @@ def root(tmp_path: Path) -> Path:
         f"{SHA256}  Some_Thing-1.0.post1-cp311-cp311-manylinux2014_x86_64.whl\n"
     )
     ours = "opt/holdfast/lib/python3.11/site-packages"
-    put_package(tmp_path, ours, "holdfast", "0.1.0", "License-Expression: Apache-2.0")
+    put_package(tmp_path, ours, "holdfast-node", "1.0.0", "License-Expression: Apache-2.0")
+    put_package(tmp_path, ours, "holdfast-locks", "1.0.0")
     put_package(tmp_path, ours, "Some.Thing", "1.0.post1")
     base = "usr/local/lib/python3.11/site-packages"
     put_package(tmp_path, base, "setuptools", "65.5")
@@ -86,7 +87,8 @@ def test_everything_is_listed(root: Path) -> None:
         "bash": "5.2.15-2",
         "libc6": "2.36-9+deb12u10",
         "login": "1:4.13+dfsg1-1+b1",
-        "holdfast": "0.1.0",
+        "holdfast-locks": "1.0.0",
+        "holdfast-node": "1.0.0",
         "some-thing": "1.0.post1",
         "setuptools": "65.5",
         "packaging": "24.0",
@@ -99,14 +101,15 @@ def test_everything_is_listed(root: Path) -> None:
 
 
 def test_scanners_know_the_names(root: Path) -> None:
-    """As package URLs: Debian's with their source, ours as nobody's on the index; Python by its CPE."""
+    """As package URLs: Debian's with their source, ours as of no index; Python by its CPE."""
     found = by_name(make_sbom.bill(root, "3.11.2", {}))
     debian = "arch=amd64&distro=debian-12&upstream"
     assert found["libc6"]["purl"] == f"pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?{debian}=glibc"
     assert found["login"]["purl"] == f"pkg:deb/debian/login@1:4.13%2Bdfsg1-1%2Bb1?{debian}=shadow"
     assert found["bash"]["purl"] == f"pkg:deb/debian/bash@5.2.15-2?{debian}=bash"
     assert found["some-thing"]["purl"] == "pkg:pypi/some-thing@1.0.post1"
-    assert found["holdfast"]["purl"] == "pkg:generic/holdfast@0.1.0"
+    for name in ("holdfast-locks", "holdfast-node"):
+        assert found[name]["purl"] == f"pkg:generic/{name}@1.0.0"
     assert found["python"]["cpe"] == "cpe:2.3:a:python:python:3.11.2:*:*:*:*:*:*:*"
 
 
@@ -115,8 +118,8 @@ def test_wheels_have_their_hash_and_licences_are_told(root: Path) -> None:
     found = by_name(make_sbom.bill(root, "3.11.2", {}))
     assert {name for name, one in found.items() if "hashes" in one} == {"some-thing"}
     assert found["some-thing"]["hashes"] == [{"alg": "SHA-256", "content": SHA256}]
-    assert {name for name, one in found.items() if "licenses" in one} == {"holdfast"}
-    assert found["holdfast"]["licenses"] == [{"expression": "Apache-2.0"}]
+    assert {name for name, one in found.items() if "licenses" in one} == {"holdfast-node"}
+    assert found["holdfast-node"]["licenses"] == [{"expression": "Apache-2.0"}]
 
 
 def test_the_document_says_what_it_is_of(root: Path) -> None:
@@ -125,7 +128,7 @@ def test_the_document_says_what_it_is_of(root: Path) -> None:
     document = make_sbom.bill(root, "3.11.2", base)
     assert (document["bomFormat"], document["specVersion"], document["version"]) == ("CycloneDX", "1.6", 1)
     about = document["metadata"]
-    assert (about["component"]["type"], about["component"]["version"]) == ("container", "0.1.0")
+    assert (about["component"]["type"], about["component"]["version"]) == ("container", "1.0.0")
     assert about["properties"] == [{"name": "holdfast:base-image", "value": "python:3.11-slim-bookworm"}]
     assert make_sbom.bill(root, "3.11.2", base) == document
     assert document["serialNumber"].startswith("urn:uuid:")
@@ -145,6 +148,6 @@ def test_the_command_prints_the_document(root: Path) -> None:
 
 def test_an_image_without_a_node_has_none(root: Path) -> None:
     """Whatever makes a build install nothing, it does not get a document that says so."""
-    (root / "opt/holdfast/lib/python3.11/site-packages/holdfast-0.1.0.dist-info/METADATA").unlink()
+    (root / "opt/holdfast/lib/python3.11/site-packages/holdfast_node-1.0.0.dist-info/METADATA").unlink()
     with pytest.raises(ValueError, match="not enough values to unpack"):
         make_sbom.bill(root, "3.11.2", {})

@@ -177,7 +177,7 @@ def test_without_cryptography_it_says_what_to_install(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert (said.returncode, "pip install 'holdfast[cert]'" in said.stderr) == (2, True)
+    assert (said.returncode, "pip install 'holdfast-locks[cert]'" in said.stderr) == (2, True)
 
 
 def test_a_client_cannot_be_a_node(tmp_path: Path) -> None:

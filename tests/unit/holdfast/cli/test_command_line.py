@@ -7,11 +7,11 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.cli.main import duration_ms
 from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, problem, released
 
@@ -126,7 +126,7 @@ async def test_release_without_a_hold_is_exit_code_2(argv: list[str], stdin: str
 
 async def test_version() -> None:
     """The command line says which version it is."""
-    assert await _holdfast("x", "--version") == (0, f"holdfast {metadata.version('holdfast')}\n", "")
+    assert await _holdfast("x", "--version") == (0, f"holdfast {holdfast.__version__}\n", "")
 
 
 async def test_a_command_without_dashes_is_told_where_they_go() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+
 ROOT = Path(__file__).resolve().parents[4]
 IN_MEMORY = """
 def test_one(holdfast_memory):
@@ -75,7 +77,7 @@ def run(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: holdfast-of-a-test\nVersion: 1\n")
     points = "".join(f"{name} = {module}\n" for name, module in entry_points().items())
     (info / "entry_points.txt").write_text(f"[pytest11]\n{points}")
-    (folder / "tests").mkdir()
+    (folder / "tests").mkdir(exist_ok=True)
     (folder / "tests" / "test_it.py").write_text(source)
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rs", "-W", "error", "-p", "no:cacheprovider", "tests"],
@@ -109,11 +111,31 @@ def test_a_run_that_does_not_use_it_loads_nothing(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_without_the_node_tests_are_skipped_with_a_reason(tmp_path: Path) -> None:
-    """A project that has only the client learns what to install."""
+def test_without_the_node_tests_fail_with_a_reason(tmp_path: Path) -> None:
+    """A project that has only the client learns what to install; a skipped test would not be missed."""
     done = run(tmp_path, WITHOUT_NODE)
-    assert "2 skipped" in done.stdout, done.stdout + done.stderr
-    assert "pip install 'holdfast[node]'" in done.stdout
+    assert "2 errors" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count(f"pip install holdfast-node=={holdfast.__version__}") >= 2
+
+
+def test_a_project_with_packages_of_the_same_names_learns_where_they_are(tmp_path: Path) -> None:
+    """The cluster in memory would run them instead of a node's."""
+    for package in ("api", "cluster"):
+        (tmp_path / "tests" / package).mkdir(parents=True)
+        (tmp_path / "tests" / package / "__init__.py").touch()
+    done = run(tmp_path, IN_MEMORY)
+    assert "2 errors" in done.stdout, done.stdout + done.stderr
+    assert f"Python finds api and cluster in {tmp_path / 'tests'} before those of {ROOT}" in done.stdout
+
+
+@pytest.mark.process
+def test_nodes_do_not_run_packages_of_a_project(tmp_path: Path) -> None:
+    """Real nodes find their own code, wherever the project puts modules of the same names."""
+    for package in ("api", "cluster"):
+        (tmp_path / "tests" / package).mkdir(parents=True)
+        (tmp_path / "tests" / package / "__init__.py").write_text("raise ImportError('a stranger')\n")
+    done = run(tmp_path, ON_LOOPBACK)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_what_makes_no_cluster_is_refused(tmp_path: Path) -> None:
