@@ -201,6 +201,10 @@ class Gateway:
         is_implied = type(command) is Numbered and name and machine.belongs_to(command.session_id, name)
         return "" if is_implied else name
 
+    def now_ms(self) -> int:
+        """Return the cluster time of the newest entry that this node has applied."""
+        return self._node.machine.now_ms
+
     async def wait_until(self, cluster_ms: int) -> int:
         """Wait until cluster time is `cluster_ms`; return how many milliseconds that took.
 

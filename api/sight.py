@@ -235,6 +235,15 @@ def audit_of_session(rights: Rights, asking: str, session_id: SessionId, limit: 
     return paging.Records(find)
 
 
-def audit_of(found: tuple[list[AuditEvent], int]) -> views.Audit:
-    """Show records of the audit, and say how many are left out."""
-    return _counted(views.audit_of, tells_hidden=True)(found)
+def audit_of(now_ms: Callable[[], int]) -> Callable[[tuple[list[AuditEvent], int]], views.Audit]:
+    """Return what shows records of the audit, and says how many are left out.
+
+    `now_ms` is cluster time, from which the age of a record can be counted back.
+    """
+
+    def show(found: tuple[list[AuditEvent], int]) -> views.Audit:
+        shown = _counted(views.audit_of, tells_hidden=True)(found)
+        shown.now_ms = now_ms()
+        return shown
+
+    return show

@@ -384,9 +384,10 @@ class Fence(Read):
 
 
 class Audit(Read):
-    """What happened last, the newest first."""
+    """What happened last, the newest first; `now_ms` is the cluster time of the newest entry of this node."""
 
     events: tuple[AuditEvent, ...]
+    now_ms: int | Unset = UNSET
 
 
 # -- from the machine's views to these --------------------------------------------------------------------

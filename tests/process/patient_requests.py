@@ -13,7 +13,7 @@ from tests.process.nodes import DEADLINE_S, POLL_S, Got, Http, until
 
 REPEATED = (429, 503, 504)
 """Not applied, or not known: the same request again, elsewhere, is right."""
-TIMES = ("expires_in_ms", "waited_ms", "since_ms")
+TIMES = ("now_ms", "expires_in_ms", "waited_ms", "since_ms")
 
 
 async def ask(http: Http, node_ids: Sequence[str], path: str, body: dict[str, Any]) -> Got:

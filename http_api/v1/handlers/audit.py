@@ -12,11 +12,12 @@ from lockstate import limits
 async def get_audit(gateway: Gateway, call: Call) -> Reply:
     """Return what happened last, newest first, to a name or to all; or what happened behind a record."""
     name, limit = schema.name_in_query(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
+    show = sight.audit_of(gateway.now_ms)
     behind = schema.record_behind(call)
     if not name:
-        return await reads.found(gateway, call, sight.audit(gateway.rights, limit, behind), sight.audit_of)
+        return await reads.found(gateway, call, sight.audit(gateway.rights, limit, behind), show)
     records = sight.audit_of_name(gateway.rights, name, limit, behind)
-    return await reads.found(gateway, call, records, sight.audit_of, name=name)
+    return await reads.found(gateway, call, records, show, name=name)
 
 
 async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
@@ -25,7 +26,7 @@ async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
     asking = gateway.principal.name
     records = sight.audit_of_session(gateway.rights, asking, session_id, limit)
     # Whoever knows the id of what was theirs may know what was done with it, whatever the names are.
-    return await reads.found(gateway, call, records, sight.audit_of)
+    return await reads.found(gateway, call, records, sight.audit_of(gateway.now_ms))
 
 
 def refusals_handler(trace: RefusalTrace) -> Handler:
