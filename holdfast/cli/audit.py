@@ -4,21 +4,30 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Container, Iterable
-from itertools import takewhile
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from holdfast import wire
 from holdfast._errors import Unavailable
-from holdfast._watch import Watch
 from holdfast.cli import exit_codes
 from holdfast.cli.audit_chain import ChainCheck
 from holdfast.cli.inspector import Inspector
-from holdfast.cli.printing import Row, event_line, print_line
-from holdfast.cli.reading import count, print_event
+from holdfast.cli.parsing import CommandParser, count, number
+from holdfast.cli.printing import (
+    TABLE,
+    Row,
+    event_line,
+    moment,
+    print_lines,
+    print_next,
+    print_one,
+    print_rows,
+    say,
+)
 
 AUDITED: Final = frozenset(
     {
@@ -38,6 +47,8 @@ AUDITED: Final = frozenset(
     }
 )
 """The events that the audit has, of those that a watch tells."""
+_HEAD: Final = f"{'UTC, AT THE LATEST':<20}  {'EVENT':<15} {'KIND':<9} NAME"
+_NO_TIME: Final = "-" * 20
 _Key: TypeAlias = tuple[object, ...]
 COUNT: Final = 100
 PAGE: Final = 1000
@@ -46,53 +57,52 @@ LOOK_S: Final = 0.5
 """Seconds after which somebody who ships records asks for the next ones."""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: CommandParser) -> None:
     """Describe the command."""
-    audit = commands.add_parser("audit", help="print what happened last, and what happens from now on")
+    audit = commands.command(
+        "audit",
+        "print what happened last, and what happens from now on",
+        run,
+        description="Print what happened last, the oldest first. Times are UTC by the clock of this machine,"
+        " counted back from cluster time, which stands still while there is no leader: a record may be older"
+        " than its time says. JSON has the records as the cluster keeps them, with cluster time alone.",
+    )
     audit.add_argument("name", metavar="NAME", nargs="?", default="", help="only this name")
     audit.add_argument(
-        "--limit", type=count, default=COUNT, help=f"how many, at most {PAGE} (default: {COUNT})"
+        "--limit", metavar="N", type=count, default=COUNT, help=f"at most N, up to {PAGE} (default: {COUNT})"
     )
     audit.add_argument(
-        "--behind", metavar="NUMBER", type=_number, help="go on behind this record, which --json has shown"
+        "--behind", metavar="NUMBER", type=number, help="continue after this record, which -o jsonl has shown"
     )
-    audit.add_argument("--follow", action="store_true", help="go on until it is interrupted")
-    audit.add_argument("--json", action="store_true", help="one JSON document in each line")
+    audit.add_argument("--follow", action="store_true", help="go on until interrupted")
     audit.add_argument(
         "--verify",
         metavar="FILE",
-        help="ask no node: say which record is missing or changed in what --json has printed; - is stdin",
+        help="ask no node: say which record is missing or changed in what -o jsonl has printed; - is stdin",
     )
-
-
-def _number(text: str) -> int:
-    """Read the number of a record, or 0."""
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a record")
-    return int(text)
+    audit.add_output()
 
 
 async def run(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print what happened, the oldest first, and what happens after it; or look at what was printed."""
     if arguments.verify is not None:
-        return _verify(arguments.verify)
+        return _verify(arguments.verify, arguments.output)
     if arguments.behind and not await _is_there(client, arguments.behind):
         return exit_codes.REFUSED
-    query = {"limit": str(arguments.limit)}
+    behind = "" if arguments.behind is None else str(arguments.behind)
+    query = {"name": arguments.name, "limit": str(arguments.limit), "behind": behind}
     if not arguments.follow:
-        await _records(client, arguments, query, arguments.behind)
+        records = await _records(client, query)
+        if arguments.output == TABLE:
+            print_lines([_HEAD, *(_line(record) for record in records)])
+        else:
+            # As they are: the hash of each covers all that it shows.
+            print_rows([record.row for record in records], {}, arguments.output)
         return 0
-    told: set[_Key] = set()
-    if arguments.json:
-        told = {_key(record) for record in await _ship(client, arguments, query)}
-        query = {"limit": str(PAGE)}  # what came since then
-    watching = client.watch(arguments.name)
-    try:
-        await watching.begin()  # before the look at the past: nothing is missed in between
-        past = await _records(client, arguments, query, arguments.behind, told)
-        await _follow(watching, arguments, told | {_key(event) for event in past})
-    finally:
-        await watching.close()
+    if arguments.output == TABLE:
+        print_next(None, _HEAD, TABLE)
+    told = await _ship(client, query, arguments.output)
+    await _watch(client, query, arguments, {_key(record.row) for record in told})
     return 0
 
 
@@ -105,67 +115,87 @@ async def _is_there(client: Inspector, behind: int) -> bool:
     newest = max((record.get("number", 0) for record in answer.get("events", [])), default=0)
     if newest >= behind or answer.get("hidden"):  # who may not read all cannot tell
         return True
-    print(
-        f"holdfast: there is no record {behind}: the newest is {newest}. If the cluster was founded anew,"
-        " begin another file, with --behind 0",
-        file=sys.stderr,
+    say(
+        f"there is no record {behind}: the newest is {newest}. If the cluster was founded anew, begin another"
+        " file, with --behind 0"
     )
     return False
 
 
-async def _records(
-    client: Inspector,
-    arguments: argparse.Namespace,
-    query: dict[str, str],
-    behind: int | None,
-    told: Container[_Key] = (),
-) -> list[Row]:
-    """Print the newest records, or the first ones behind another, and return them, the oldest first.
+class _Record(NamedTuple):
+    """A record as the cluster has told it, and when it was at the latest, in ms of the wall clock."""
 
-    Of the newest records it is those that came after the ones that were told.
-    """
-    query = query | {"name": arguments.name, "behind": "" if behind is None else str(behind)}
-    found: list[Row] = (await client.read(wire.AUDIT, query)).get("events", [])
-    if behind is None:
-        found = [*takewhile(lambda record: _key(record) not in told, found)][::-1]
-    for record in found:
-        if arguments.json:
-            print_line(record)  # as it is: its hash covers all that it shows
-        else:
-            print(event_line(record), flush=True)
-    return found
+    row: Row
+    unix_ms: float | None
 
 
-async def _ship(client: Inspector, arguments: argparse.Namespace, query: dict[str, str]) -> list[Row]:
+async def _records(client: Inspector, query: Mapping[str, str]) -> list[_Record]:
+    """Return the newest records, or the first ones behind another, the oldest first."""
+    answer = await client.read(wire.AUDIT, query)
+    rows: list[Row] = answer.get("events", [])
+    if not query["behind"]:
+        rows.reverse()
+    # By our own clock: those of nodes are not told, and may differ.
+    base_ms = time.time() * 1000 - answer["now_ms"] if "now_ms" in answer else None
+    return [_Record(row, None if base_ms is None else base_ms + row.get("at_ms", 0)) for row in rows]
+
+
+def _line(record: _Record) -> str:
+    """Return a record in one line for people."""
+    at = _NO_TIME if record.unix_ms is None else moment(record.unix_ms, "seconds")
+    return f"{at:<{len(_NO_TIME)}}  {event_line(record.row)}"
+
+
+def _print(records: Iterable[_Record], output: str) -> None:
+    for record in records:
+        print_next(record.row, _line(record), output)
+
+
+async def _ship(client: Inspector, query: dict[str, str], output: str) -> list[_Record]:
     """Print records, and every one behind those, for ever; what no node can tell now is told later.
 
     Returns records that have no numbers to go on by: those of a cluster that follows rules 8.
     """
-    records = await _records(client, arguments, query, arguments.behind)
+    records = await _records(client, query)
     # Nothing is missed if a node that is behind is asked, and no node has to ask the others.
-    query = {"limit": str(PAGE), "consistency": wire.STALE}
-    last = arguments.behind
+    query = query | {"limit": str(PAGE), "consistency": wire.STALE}
     while True:
+        _print(records, output)
         if records:
-            if "number" not in records[-1]:
+            if "number" not in records[-1].row:
                 return records
-            last = records[-1]["number"]
+            query["behind"] = str(records[-1].row["number"])
         if len(records) < PAGE:
             await asyncio.sleep(LOOK_S)
         try:
-            records = await _records(client, arguments, query, last)
+            records = await _records(client, query)
         except Unavailable as error:
-            print(f"holdfast: {error}; it goes on behind record {last}", file=sys.stderr)
+            say(f"{error}; it goes on behind record {query['behind'] or 0}")
             records = []
 
 
-async def _follow(watching: Watch, arguments: argparse.Namespace, told: set[_Key]) -> None:
-    """Print what comes and was not told yet."""
-    async for event in watching:
-        row = msgspec.to_builtins(event)
-        is_meant = not arguments.name or event.name == arguments.name
-        if is_meant and event.event in AUDITED and _key(row) not in told:
-            print_event(row, as_json=arguments.json)
+async def _watch(
+    client: Inspector, query: Mapping[str, str], arguments: argparse.Namespace, told: set[_Key]
+) -> None:
+    """Print what came since some records were told, and what comes, where records have no numbers."""
+    watching = client.watch(arguments.name)
+    try:
+        await watching.begin()  # before the look at the past: nothing is missed in between
+        past = [
+            record
+            for record in await _records(client, {**query, "limit": str(PAGE)})
+            if _key(record.row) not in told
+        ]
+        _print(past, arguments.output)
+        told |= {_key(record.row) for record in past}
+        async for event in watching:
+            row = msgspec.to_builtins(event)
+            is_meant = not arguments.name or event.name == arguments.name
+            if is_meant and event.event in AUDITED and _key(row) not in told:
+                row = {key: value for key, value in row.items() if value not in ("", 0) or key == "revision"}
+                _print([_Record(row, time.time() * 1000)], arguments.output)
+    finally:
+        await watching.close()
 
 
 def _key(event: Row) -> _Key:
@@ -175,42 +205,53 @@ def _key(event: Row) -> _Key:
     )
 
 
-def _verify(file: str) -> int:
+def _verify(file: str, output: str) -> int:
     """Look at the records in a file. Raises ValueError if it cannot be read."""
     if file == "-":
-        return _say_what_is_wrong(sys.stdin.buffer)
+        return _say_what_is_wrong(sys.stdin.buffer, output)
     try:
         with Path(file).open("rb") as lines:
-            return _say_what_is_wrong(lines)
+            return _say_what_is_wrong(lines, output)
     except OSError as error:
         raise ValueError(f"--verify: {error}") from error
 
 
-def _say_what_is_wrong(lines: Iterable[bytes]) -> int:
+def _say_what_is_wrong(lines: Iterable[bytes], output: str) -> int:
     """Print what is wrong with records, each in a line of its own, and what there is."""
-    check, is_whole = ChainCheck(), True
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = msgspec.json.decode(line, type=Row)
-            json.loads(line, object_pairs_hook=_once)
-            wrong = [*check.look(row)]
-        except _TwiceError as error:
-            wrong = [f"it has {error} twice"]
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            wrong = ["not a JSON object"]
-        for text in wrong:
-            print(f"line {number}: {text}")
-            is_whole = False
-    if not check.count:
-        print("no records")
-        return exit_codes.REFUSED
-    print(f"{check.count} records, {check.first_number} to {check.last_number}{_whole(check) * is_whole}")
+    check = ChainCheck()
+    wrong = [
+        {"line": number, "wrong": text}
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+        for text in _wrong(check, line)
+    ]
+    is_whole = bool(check.count) and not wrong
+    found: Row = {"whole": is_whole, "count": check.count, "wrong": wrong}
+    text = [f"line {each['line']}: {each['wrong']}" for each in wrong]
+    if check.count:
+        found |= {"first": check.first_number, "last": check.last_number, "in_no_hash": check.uncovered_count}
+        judged = _whole(check) if is_whole else ""
+        text.append(f"{check.count} records, {check.first_number} to {check.last_number}{judged}")
+    else:
+        text.append("no records")
     if check.last is not None:
+        found |= {"hash_of": check.last.number, "hash": check.last.hash, "chain": check.last.chain}
         since = f", and stands for those from {check.last.chain} on" * (check.last.chain > check.first_number)
-        print(f"the hash of record {check.last.number} is {check.last.hash}{since}")
+        text.append(f"the hash of record {check.last.number} is {check.last.hash}{since}")
+    print_one(found, text, output)
     return 0 if is_whole else exit_codes.REFUSED
+
+
+def _wrong(check: ChainCheck, line: bytes) -> list[str]:
+    """Return what is wrong with a record."""
+    try:
+        row = msgspec.json.decode(line, type=Row)
+        json.loads(line, object_pairs_hook=_once)
+        return [*check.look(row)]
+    except _TwiceError as error:
+        return [f"it has {error} twice"]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return ["not a JSON object"]
 
 
 def _whole(check: ChainCheck) -> str:

@@ -1,147 +1,137 @@
 """The commands `cell` and `take`: small values beside the locks, and rate limits."""
 
 import argparse
+import base64
 import sys
-from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast._cell_values import Cell
 from holdfast._errors import RateLimited, Refused
-from holdfast.cli import exit_codes
 from holdfast.cli.inspector import Inspector
-from holdfast.cli.printing import length, print_json, print_line, print_table, printable
-from holdfast.cli.reading import count
+from holdfast.cli.parsing import (
+    CommandParser,
+    add_conflict_exit_code,
+    count,
+    duration_ms,
+    number,
+    wait_s,
+)
+from holdfast.cli.printing import OUTPUTS, Row, print_next, print_one, print_rows, printable, table, to_row
+from holdfast.cli.tables import LISTED
 
 STDIN: Final = "-"
+VALUE: Final = "value"
+"""The format of `cell get` that a script wants: the bytes of the value, and nothing else."""
+MISSING: Final = "cell-not-found"
+"""The code of our own failure, the same as that of nodes: there is no such cell."""
 ALGORITHMS: Final = ("fixed-window", "sliding-window", "gcra")
 
 
-def add_parser(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", duration_ms: Callable[[str], int]
-) -> None:
+def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
-    cell = commands.add_parser("cell", help="read and write small values that the cluster keeps")
-    actions = cell.add_subparsers(dest="action", required=True, metavar="ACTION")
-    get = actions.add_parser("get", help="print a value; a newline follows on a terminal only")
+    cell = commands.command("cell", "read and write small values that the cluster keeps")
+    get = cell.command("get", "print a value, with a newline on a terminal only", _get)
     get.add_argument("key", metavar="KEY")
-    put = actions.add_parser("put", help="write a value")
+    get.add_argument(
+        "-o",
+        "--output",
+        choices=(VALUE, *OUTPUTS),
+        default=VALUE,
+        help="the bytes of the value, a table, one JSON document, or one in a line (default: value)",
+    )
+    put = cell.command("put", "write a value", _put)
     put.add_argument("key", metavar="KEY")
     put.add_argument("value", metavar="VALUE", help="the value; - reads it from standard input")
-    put.add_argument("--ttl", metavar="TIME", type=duration_ms, help="it ends so long after its last write")
-    delete = actions.add_parser("delete", help="delete a cell, or all with a prefix")
+    put.add_argument(
+        "--ttl", metavar="TIME", type=duration_ms, help="delete it this long after its last write"
+    )
+    delete = cell.command("delete", "delete a cell, or all with a prefix", _delete)
     delete.add_argument("key", metavar="KEY", nargs="?")
-    delete.add_argument("--prefix", metavar="PREFIX", help="delete all cells whose keys begin so")
+    delete.add_argument("--prefix", metavar="PREFIX", help="delete all cells with this prefix")
     for parser in (put, delete):
         parser.add_argument(
             "--if-version",
             metavar="N",
-            type=_version,
-            help="only while it has this version; 0: there is none",
+            type=number,
+            help="only while it has this version; 0: only while it does not exist",
         )
-    listing = actions.add_parser("list", help="list the cells whose keys begin with a prefix")
-    watch = actions.add_parser("watch", help="print cells, and each change, until it is interrupted")
+    listing = cell.command("list", "list the cells whose keys have a prefix", _list)
+    watch = cell.command("watch", "print cells, and each change, until interrupted", _watch)
     for parser in (listing, watch):
         parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="")
-    for parser in (get, put, delete, listing, watch):
-        parser.add_argument("--json", action="store_true", help="as JSON; a list in one line for each")
+    for parser in (put, delete, listing, watch):
+        parser.add_output()
 
-    take = commands.add_parser(
-        "take",
-        help="take from a rate limit; exit 0 when that is allowed",
-        description="Take from a rate limit.",
-    )
+    take = commands.command("take", "take from a rate limit; exit 0 if that is allowed", _take)
     take.add_argument("name", metavar="NAME")
     take.add_argument("--limit", metavar="N", type=count, required=True, help="how much is allowed")
-    take.add_argument(
-        "--per", metavar="TIME", type=duration_ms, required=True, help="in a time of this length"
-    )
+    take.add_argument("--per", metavar="TIME", type=duration_ms, required=True, help="in how long a time")
     take.add_argument("--cost", metavar="N", type=count, default=1, help="how much to take (default: 1)")
     take.add_argument("--algorithm", choices=ALGORITHMS, default=ALGORITHMS[0])
     take.add_argument(
-        "--wait", metavar="TIME", type=duration_ms, default=0, help="wait for a place this long (default: 0s)"
+        "--wait", metavar="TIME", type=wait_s, default=0.0, help="how long to wait for it (default: 0s)"
     )
-    take.add_argument(
-        "--conflict-exit-code",
-        metavar="CODE",
-        type=int,
-        choices=range(256),
-        default=exit_codes.CONFLICT,
-        help=f"exit so when it is not allowed (default: {exit_codes.CONFLICT})",
-    )
-    take.add_argument("--json", action="store_true", help="print what the rate limit says")
+    add_conflict_exit_code(take, "it is not allowed")
+    take.add_output()
 
 
-def _version(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a version")
-    return int(text)
-
-
-async def cell(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Run one of the commands for cells. Raises LockError and ValueError."""
-    match arguments.action:
-        case "get":
-            await _get(client, arguments)
-        case "put":
-            written = await client.cells.put(
-                arguments.key,
-                sys.stdin.buffer.read() if arguments.value == STDIN else arguments.value,
-                ttl=None if arguments.ttl is None else arguments.ttl / 1000,
-                if_version=arguments.if_version,
-            )
-            if arguments.json:
-                print_json(written)
-            else:
-                print(f"version {written.version}")
-        case "delete":
-            await _delete(client, arguments)
-        case "list":
-            cells = [cell async for cell in client.cells.list(arguments.prefix)]
-            if arguments.json:
-                for found in cells:
-                    print_line(_as_json(found))
-            else:
-                titles = ("KEY", "VERSION", "ENDS IN", "VALUE")
-                print_table(titles, [_as_row(found) for found in cells])
-        case _:
-            await _watch(client, arguments)
+async def _get(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Print a cell, by default the bytes of its value."""
+    found = await client.cells.get(arguments.key)
+    if found is None:
+        raise Refused(MISSING, f"there is no cell {arguments.key!r}")
+    if arguments.output == VALUE:
+        sys.stdout.buffer.write(found.value + (b"\n" if sys.stdout.isatty() else b""))
+        sys.stdout.buffer.flush()
+    else:
+        row = _as_row(found)
+        print_one(row, table(LISTED["cells"], [row]), arguments.output)
     return 0
 
 
-async def _get(client: Inspector, arguments: argparse.Namespace) -> None:
-    found = await client.cells.get(arguments.key)
-    if found is None:
-        raise Refused("cell-not-found", f"there is no cell {arguments.key!r}")
-    if arguments.json:
-        print_json(_as_json(found))
-        return
-    sys.stdout.buffer.write(found.value + (b"\n" if sys.stdout.isatty() else b""))
-    sys.stdout.buffer.flush()
+async def _put(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Write a cell, and print its version."""
+    written = await client.cells.put(
+        arguments.key,
+        sys.stdin.buffer.read() if arguments.value == STDIN else arguments.value,
+        ttl=None if arguments.ttl is None else arguments.ttl / 1000,
+        if_version=arguments.if_version,
+    )
+    print_one(written, [f"version {written.version}"], arguments.output)
+    return 0
 
 
-async def _delete(client: Inspector, arguments: argparse.Namespace) -> None:
+async def _delete(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Delete cells, and print how many there were. Raises Refused if the one named does not exist."""
     if (arguments.key is None) == (arguments.prefix is None):
         raise ValueError("name either a key or a --prefix")
-    if arguments.prefix is None:
-        deleted = int(await client.cells.delete(arguments.key, if_version=arguments.if_version))
-    elif arguments.if_version is not None:
+    if arguments.prefix is not None and arguments.if_version is not None:
         raise ValueError("--if-version is for one key")
-    else:
+    if arguments.prefix is not None:
         deleted = await client.cells.delete_prefix(arguments.prefix)
-    if arguments.json:
-        print_json({"deleted": deleted})
+    elif await client.cells.delete(arguments.key, if_version=arguments.if_version):
+        deleted = 1
     else:
-        print(f"{deleted} deleted")
+        raise Refused(MISSING, f"there is no cell {arguments.key!r}; nothing was deleted")
+    print_one({"deleted": deleted}, [f"{deleted} deleted"], arguments.output)
+    return 0
 
 
-async def _watch(client: Inspector, arguments: argparse.Namespace) -> None:
+async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Print cells."""
+    rows = [_as_row(found) async for found in client.cells.list(arguments.prefix)]
+    print_rows(rows, LISTED["cells"], arguments.output)
+    return 0
+
+
+async def _watch(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print the cells that there are, and then what becomes of them."""
     async with client.watch(arguments.prefix) as watching:
         await watching.begin()  # before the look: nothing changes unseen in between
         seen: dict[str, int] = {}
         async for found in client.cells.list(arguments.prefix):
             seen[found.key] = found.mod_revision
-            _print_change("cell-put", found.key, found, as_json=arguments.json)
+            _print_change("cell-put", found.key, found, arguments.output)
         async for event in watching:
             if not event.event.startswith("cell-"):
                 continue
@@ -149,22 +139,19 @@ async def _watch(client: Inspector, arguments: argparse.Namespace) -> None:
             if now is not None and seen.get(now.key, 0) >= now.mod_revision:
                 continue  # it was printed with the change before
             seen[event.name] = 0 if now is None else now.mod_revision
-            _print_change(
-                "cell-deleted" if now is None else event.event, event.name, now, as_json=arguments.json
-            )
+            _print_change("cell-deleted" if now is None else event.event, event.name, now, arguments.output)
+    return 0
 
 
-def _print_change(what: str, key: str, found: Cell | None, *, as_json: bool) -> None:
-    if as_json:
-        print_line({"event": what, "key": key} | ({} if found is None else _as_json(found)))
-    else:
-        value = "" if found is None else f" {_text(found)}"
-        print(printable(f"{what.removeprefix('cell-'):<8} {key}{value}"), flush=True)
+def _print_change(what: str, key: str, found: Cell | None, output: str) -> None:
+    row = {"event": what, "key": key} | ({} if found is None else _as_row(found))
+    value = "" if found is None else f" {found.value.decode(errors='replace')}"
+    print_next(row, printable(f"{what.removeprefix('cell-'):<8} {key}{value}"), output)
 
 
-def _as_json(found: Cell) -> dict[str, Any]:
+def _as_row(found: Cell) -> Row:
     """Return a cell as nodes show it."""
-    value: dict[str, Any] = {"value_base64": found.value}  # bytes become Base64
+    value: dict[str, Any] = {"value_base64": base64.b64encode(found.value).decode()}
     try:
         value = {"value": found.text}
     except UnicodeDecodeError:
@@ -175,27 +162,16 @@ def _as_json(found: Cell) -> dict[str, Any]:
     return {"key": found.key.encode(errors="replace").decode(), **value, **numbers, "owner": found.owner}
 
 
-def _as_row(found: Cell) -> tuple[str, ...]:
-    return found.key, str(found.version), length(found.expires_in_ms), _text(found)
-
-
-def _text(found: Cell) -> str:
-    return found.value.decode(errors="replace")
-
-
-async def take(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Take from a rate limit. Raises LockError."""
+async def _take(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Take from a rate limit, and print what is left."""
     limiter = client.rate_limiter(
         arguments.name, limit=arguments.limit, per=arguments.per / 1000, algorithm=arguments.algorithm
     )
     try:
-        taken = await limiter.take(arguments.cost, timeout=arguments.wait / 1000)
+        taken = await limiter.take(arguments.cost, timeout=arguments.wait)
     except RateLimited as error:
-        if arguments.json:
-            print_json({"allowed": False, "retry_after_ms": round(error.retry_after * 1000)})
+        refused = {"allowed": False, "retry_after_ms": round(error.retry_after * 1000)}
+        print_one(refused, [], arguments.output)
         raise
-    if arguments.json:
-        print_json(taken)
-    else:
-        print(f"allowed; {taken.remaining} left")
+    print_one(to_row(taken), [f"allowed; {taken.remaining} left"], arguments.output)
     return 0

@@ -9,6 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from holdfast.cli.parsing import CommandParser
+from holdfast.cli.printing import print_lines
+
 if TYPE_CHECKING:
     from holdfast.cli.certificates import Issued
 
@@ -24,25 +27,28 @@ _KEY_MODE: Final = 0o600
 _CERT_MODE: Final = 0o644
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
-    cert = commands.add_parser(
+    cert = commands.command(
         "cert",
-        help="make certificates for nodes and clients",
-        description="Make an authority of your own, and certificates for nodes and clients. Each gives two"
-        " files, NAME.pem and NAME-key.pem; keys are readable for their owner only. Needs no node.",
+        "make certificates for nodes and clients",
+        description="Make a certificate authority of your own, and certificates for nodes and clients. Each"
+        " command makes two files, NAME.pem and NAME-key.pem; keys are readable by their owner only. Needs no"
+        " node.",
     )
-    kinds = cert.add_subparsers(dest="kind", required=True, metavar="KIND")
-    ca = kinds.add_parser("ca", help="make the authority: ca.pem, which all need, and ca-key.pem, a secret")
+    ca = cert.command(
+        "ca", "make the authority: ca.pem, which everybody needs, and ca-key.pem, a secret", alone=run
+    )
     ca.add_argument("--name", metavar="NAME", default="Holdfast", help="its name (default: Holdfast)")
-    node = kinds.add_parser("node", help="make the certificate of a node")
-    node.add_argument("name", metavar="NAME", type=_name, help="the node, such as n1; the files get its name")
+    node = cert.command("node", "make the certificate of a node", alone=run)
+    node.add_argument("name", metavar="NAME", type=_name, help="the node, such as n1; also names the files")
     node.add_argument(
         "hosts", metavar="HOST", nargs="+", help="a name or address by which clients will call the node"
     )
-    peer = kinds.add_parser(
+    peer = cert.command(
         "peer",
-        help="make the certificate that a node shows other nodes",
+        "make the certificate that a node shows to other nodes",
+        alone=run,
         description="Make NAME-peer.pem and NAME-peer-key.pem, by which the nodes of a cluster know a node.",
     )
     peer.add_argument("name", metavar="NODE_ID", type=_name, help="the id of the node, such as n1")
@@ -51,24 +57,28 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="NAME",
         action="append",
         required=True,
-        help="a name for the cluster, the same in the certificates of all its nodes, or its id; both if given"
-        " twice",
+        help="a name for the cluster, the same in the certificates of all its nodes, or its id; give it twice"
+        " for both",
     )
-    client = kinds.add_parser("client", help="make the certificate of a client")
-    client.add_argument("name", metavar="NAME", type=_name, help="the client; the files get its name")
+    client = cert.command("client", "make the certificate of a client", alone=run)
+    client.add_argument("name", metavar="NAME", type=_name, help="the client; also names the files")
     for kind, days in {ca: CA_DAYS, node: DAYS, peer: DAYS, client: DAYS}.items():
-        kind.add_argument("--days", type=_days, default=days, help=f"days until it ends (default: {days})")
-        kind.add_argument("--dir", metavar="DIR", type=Path, default=Path(), help="where the files are")
-        kind.add_argument("--force", action="store_true", help="replace files that are there")
+        kind.add_argument(
+            "--days", metavar="N", type=_days, default=days, help=f"days until it expires (default: {days})"
+        )
+        kind.add_argument(
+            "--dir", metavar="DIR", type=Path, default=Path(), help="where the files are (default: here)"
+        )
+        kind.add_argument("--force", action="store_true", help="replace existing files")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the files and say which. Raises ValueError and OSError."""
     made = _load()
     directory: Path = arguments.dir
-    name: str = _CA if arguments.kind == "ca" else arguments.name
+    name: str = _CA if arguments.action == "ca" else arguments.name
     # A node may have a certificate for its clients as well.
-    stem = f"{name}{_PEER}" if arguments.kind == "peer" else name
+    stem = f"{name}{_PEER}" if arguments.action == "peer" else name
     cert, key = directory / f"{stem}.pem", directory / f"{stem}-key.pem"
     if not arguments.force:
         # Told before anything is made. That nothing is replaced is seen to when the files are written.
@@ -76,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             if path.exists():
                 raise ValueError(f"{path} is there already: name another --dir, or replace it with --force")
     issued: Issued
-    match arguments.kind:
+    match arguments.action:
         case "ca":
             issued = made.new_authority(arguments.name, days=arguments.days)
         case "node":
@@ -95,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         _put(new_key, key, is_forced=arguments.force)
         _put(new, cert, is_forced=arguments.force)
-    print(f"{cert} and {key}, until {made.end_of(issued.certificate):%Y-%m-%d}")
+    print_lines([f"{cert} and {key}, until {made.end_of(issued.certificate):%Y-%m-%d}"])
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The commands of `holdfast cluster`: who belongs to the cluster, and who leads it."""
+"""The commands `status` and `cluster`: which nodes there are, who leads, and what keeps them from serving."""
 
 import argparse
 import asyncio
@@ -6,12 +6,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from holdfast import wire
-from holdfast._client import Client
 from holdfast._clock import now_s
 from holdfast._errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
 from holdfast._values import Member
-from holdfast.cli import rotate_secret
-from holdfast.cli.printing import print_line
+from holdfast.cli import exit_codes, rotate_secret
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.parsing import CommandParser, duration_ms
+from holdfast.cli.printing import (
+    TABLE,
+    Columns,
+    field,
+    print_lines,
+    print_one,
+    print_rows,
+    say,
+    table,
+    to_row,
+)
 
 POLL_S: Final = 0.2
 """Seconds between two looks at whether a node has caught up."""
@@ -39,128 +50,181 @@ def hint(error: LockError) -> str | None:
             return None
 
 
-def add_parser(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", duration_ms: Callable[[str], int]
-) -> None:
+_NODES: Final[Columns] = {
+    "ID": field("id"),
+    "STATE": field("state"),
+    "PEER": field("peer"),
+    "HTTP": field("http"),
+    "REVISION": field("revision"),
+}
+
+
+def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
-    cluster = commands.add_parser(
-        "cluster",
-        help="show and change who belongs to the cluster",
-        description="Show and change who belongs to the cluster, one node at a time, while it runs.",
+    status = commands.command(
+        "status", "show the nodes and what keeps them from serving; exit 0 if there is a leader", _status
     )
-    actions = cluster.add_subparsers(dest="action", required=True, metavar="ACTION")
-    members = actions.add_parser("members", help="show all nodes with their peer addresses")
-    members.add_argument("--json", action="store_true", help="one JSON document in each line")
-    add = actions.add_parser("add", help="add a node and print how to start it")
+    cluster = commands.command(
+        "cluster",
+        "show and change the nodes that belong to the cluster",
+        description="Show and change the nodes that belong to the cluster, one at a time, while it runs.",
+    )
+    members = cluster.command("members", "show all nodes with their addresses", _members)
+    add = cluster.command("add", "add a node and print how to start it", _add)
     add.add_argument("node_id", metavar="ID", help="a new id")
     add.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach it")
-    move = actions.add_parser("move", help="change the address of a node that keeps its data directory")
+    move = cluster.command("move", "change the address of a node that keeps its data directory", _move)
     move.add_argument("node_id", metavar="ID")
     move.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach it")
-    remove = actions.add_parser("remove", help="remove a node, dead or alive; its disk is never let in again")
+    remove = cluster.command("remove", "remove a node, dead or alive; its disk can never rejoin", _remove)
     remove.add_argument("node_id", metavar="ID")
-    replace = actions.add_parser("replace", help="add a node, wait until it counts, remove another one")
-    replace.add_argument("old_id", metavar="OLD_ID", help="the node that goes, dead or alive")
+    replace = cluster.command("replace", "add a node, wait until it votes, and remove another one", _replace)
+    replace.add_argument("old_id", metavar="OLD_ID", help="the node to remove, dead or alive")
     replace.add_argument("node_id", metavar="NEW_ID", help="a new id")
     replace.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach the new one")
-    waits = {
-        add: (0, "return when the node counts, or fail after this long (default: do not wait)"),
-        move: (0, "try this long while another change is under way (default: 0s)"),
-        remove: (0, "try this long while another change is under way (default: 0s)"),
-        replace: (REPLACE_WAIT_MS, "how long the new node may take until it counts (default: 1m)"),
-    }
-    rotate = actions.add_parser("rotate-secret", help="exchange the secret of the nodes while they run")
+    rotate = cluster.command(
+        "rotate-secret", "replace the secret of the nodes while they run", rotate_secret.run
+    )
     rotate.add_argument("files", metavar="FILE", nargs="+", help="the secret files of the nodes")
     rotate.add_argument(
         "--carry",
         metavar="COMMAND",
         default="",
-        help="run this whenever the files have changed, to bring them to the machines of the other nodes",
+        help="run this whenever the files have changed, to copy them to the machines of the other nodes",
     )
-    waits[rotate] = (rotate_secret.WAIT_MS, "how long the nodes may take for each step (default: 5m)")
+    transfer = cluster.command("transfer", "hand leadership to another node", _transfer)
+    transfer.add_argument(
+        "to", metavar="ID", nargs="?", default="", help="to this node (default: the most up-to-date one)"
+    )
+    waits = {
+        add: (0, "wait this long until the node votes, and fail if it does not (default: do not wait)"),
+        move: (0, "retry this long while another change is in progress (default: 0s)"),
+        remove: (0, "retry this long while another change is in progress (default: 0s)"),
+        replace: (REPLACE_WAIT_MS, "how long the new node may take until it votes (default: 1m)"),
+        rotate: (rotate_secret.WAIT_MS, "how long the nodes may take for each step (default: 5m)"),
+    }
     for action, (default_ms, text) in waits.items():
         action.add_argument("--wait", metavar="TIME", type=duration_ms, default=default_ms, help=text)
-    transfer = actions.add_parser("transfer", help="hand leadership over")
-    transfer.add_argument("to", metavar="ID", nargs="?", default="", help="to this node (default: the best)")
+    for parser in (status, members, add, move, remove, replace, transfer):
+        parser.add_output()
 
 
-async def run(client: Client, arguments: argparse.Namespace) -> int:
-    """Run one of the commands. Raises LockError."""
-    match arguments.action:
-        case "members":
-            await _show(client, as_json=arguments.json)
-        case "add":
-            await _add(client, arguments.node_id, arguments.peer, arguments.wait)
-        case "move":
-            await _move(client, arguments.node_id, arguments.peer, arguments.wait)
-        case "remove":
-            await _remove(client, arguments.node_id, arguments.wait)
-        case "replace":
-            await _replace(client, arguments)
-        case "rotate-secret":
-            return await rotate_secret.run(client, arguments.files, arguments.carry, arguments.wait)
-        case _:
-            print(f"{await client.admin.transfer_leadership(arguments.to)} leads")
+async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Print the nodes as the answering node sees them, and what keeps it from serving."""
+    info = await client.cluster()
+    leader = info.leader or "none"
+    text = [f"asked {info.node_id}: leader {leader}, term {info.term}, revision {info.revision}"]
+    text += table(_NODES, [to_row(node) for node in info.nodes])
+    for obstacle in info.obstacles:
+        text += [
+            f"{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}",
+            f"    {obstacle.advice}",
+        ]
+    print_one(info, text, arguments.output)
+    return 0 if info.leader else exit_codes.UNAVAILABLE
+
+
+async def _members(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Print the nodes as the answering node sees them."""
+    print_rows([to_row(node) for node in (await client.cluster()).nodes], _NODES, arguments.output)
     return 0
 
 
-async def _show(client: Client, *, as_json: bool) -> None:
-    """Print the nodes as the answering node sees them."""
-    info = await client.cluster()
-    for node in info.nodes:
-        if as_json:
-            print_line(node)
-            continue
-        print(f"{node.id:<6} {node.state:<12} {node.peer:<22} {node.http}")
+async def _add(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Add a node, print how to start it and, if asked to, wait until it votes."""
+    members = await _added(client, arguments)
+    if arguments.output != TABLE:
+        print_rows([to_row(member) for member in members], _NODES, arguments.output)
+    return 0
 
 
-async def _add(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
-    """Add a node, print how to start it and, if asked to, wait until it counts."""
-    deadline_s = now_s() + wait_ms / 1000
+async def _added(client: Inspector, arguments: argparse.Namespace) -> tuple[Member, ...]:
+    """Add a node and return the members. What is said meanwhile is the answer, unless that is JSON."""
+    tell = print_lines if arguments.output == TABLE else _say_all
+    node_id, peer = arguments.node_id, arguments.peer
+    deadline_s = now_s() + arguments.wait / 1000
     members = await _patiently(lambda: client.admin.add_member(node_id, peer), deadline_s)
-    if _counts(members, node_id):
-        print(f"{node_id} is a member and counts")
-        return
-    print(f"{node_id} is joining; it counts when it runs and has caught up. Start it on its machine, with")
-    print("its own http address, an empty data directory, the secret of the cluster, and what the other")
-    print("nodes are told of TLS and tokens, or by --insecure-http and --insecure-peers:\n")
-    print(start_command(members, node_id))
-    if not wait_ms:
-        return
-    print(f"\nwaiting until {node_id} counts", flush=True)
-    while not _counts(await client.admin.add_member(node_id, peer), node_id):
+    if _votes(members, node_id):
+        tell([f"{node_id} is a member and votes"])
+        return members
+    tell(
+        [
+            f"{node_id} is joining; it votes when it runs and has caught up. Start it on its machine, with",
+            "its own http address, an empty data directory, the secret of the cluster, and the options for",
+            "TLS and tokens that the other nodes have, or --insecure-http and --insecure-peers:",
+            "",
+            *start_command(members, node_id),
+        ]
+    )
+    if not arguments.wait:
+        return members
+    tell(["", f"waiting until {node_id} votes"])
+    while not _votes(members := await client.admin.add_member(node_id, peer), node_id):
         if now_s() >= deadline_s:
             detail = f"{node_id} is still joining: does it run, and do the others reach {peer}?"
             raise Unavailable(detail, STILL_JOINING)
         await asyncio.sleep(POLL_S)
-    print(f"{node_id} counts")
+    tell([f"{node_id} votes"])
+    return members
 
 
-async def _move(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
+async def _move(client: Inspector, arguments: argparse.Namespace) -> int:
     """Change the address of a node."""
-    await _patiently(lambda: client.admin.move_member(node_id, peer), now_s() + wait_ms / 1000)
-    print(f"the others reach {node_id} at {peer} from now on; let it run there, on its data directory")
+    node_id, deadline_s = arguments.node_id, now_s() + arguments.wait / 1000
+    members = await _patiently(lambda: client.admin.move_member(node_id, arguments.peer), deadline_s)
+    (peer,) = (member.peer for member in members if member.id == node_id)
+    text = f"the others reach {node_id} at {peer} from now on; let it run there, on its data directory"
+    _print(members, text, arguments.output)
+    return 0
 
 
-async def _remove(client: Client, node_id: str, wait_ms: int) -> None:
+async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
     """Remove a node."""
-    left = await _patiently(lambda: client.admin.remove_member(node_id), now_s() + wait_ms / 1000)
-    print(f"{node_id} was removed; there are {', '.join(member.id for member in left)}")
+    await _removed(client, arguments.node_id, arguments)
+    return 0
 
 
-async def _replace(client: Client, arguments: argparse.Namespace) -> None:
-    """Add the new node, wait until it counts, remove the old one. Repeated, it goes on where it stopped."""
+async def _removed(client: Inspector, node_id: str, arguments: argparse.Namespace) -> None:
+    """Remove a node and print the members that are left."""
+    deadline_s = now_s() + arguments.wait / 1000
+    left = await _patiently(lambda: client.admin.remove_member(node_id), deadline_s)
+    text = f"{node_id} was removed; the members are {', '.join(member.id for member in left)}"
+    _print(left, text, arguments.output)
+
+
+async def _replace(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Add the new node, wait until it votes, remove the old one. Repeated, it goes on where it stopped."""
     old_id, new_id = arguments.old_id, arguments.node_id
     if old_id == new_id:
-        detail = f"{old_id} cannot take its own place: remove it, then add it again with an empty directory"
+        detail = f"{old_id} cannot replace itself: remove it, then add it again with an empty directory"
         raise InvalidRequest("invalid-request", detail)
     present = {node.id for node in (await client.cluster()).nodes}
     if not {old_id, new_id} & present:
         raise MemberChangeRefused(
-            "member-not-found", f"{old_id} is not a member; there are {', '.join(present)}"
+            "member-not-found", f"{old_id} is not a member; the members are {', '.join(present)}"
         )
-    await _add(client, new_id, arguments.peer, arguments.wait)
-    await _remove(client, old_id, arguments.wait)
+    await _added(client, arguments)
+    await _removed(client, old_id, arguments)
+    return 0
+
+
+async def _transfer(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Hand leadership over, and print who leads."""
+    leader = await client.admin.transfer_leadership(arguments.to)
+    print_one({"leader": leader}, [f"{leader} leads"], arguments.output)
+    return 0
+
+
+def _print(members: Sequence[Member], text: str, output: str) -> None:
+    """Print a sentence, or the members that the cluster has told."""
+    if output == TABLE:
+        print_lines([text])
+    else:
+        print_rows([to_row(member) for member in members], _NODES, output)
+
+
+def _say_all(lines: Sequence[str]) -> None:
+    say(*lines)
 
 
 async def _patiently(
@@ -176,17 +240,17 @@ async def _patiently(
             await asyncio.sleep(POLL_S)
 
 
-def _counts(members: Sequence[Member], node_id: str) -> bool:
+def _votes(members: Sequence[Member], node_id: str) -> bool:
     return any(member.id == node_id and member.state != wire.JOINING for member in members)
 
 
-def start_command(members: Sequence[Member], node_id: str) -> str:
-    """Return how to start a node that was added."""
+def start_command(members: Sequence[Member], node_id: str) -> list[str]:
+    """Return the lines of how to start a node that was added."""
     (own,) = (member.peer for member in members if member.id == node_id)
     peers = ",".join(f"{member.id}={member.peer}" for member in members)
     http = f"{own.rpartition(':')[0]}:7700"
-    return (
-        f"    holdfast-node --join --node-id {node_id} --http {http} \\\n"
-        f"        --peers {peers} \\\n"
-        "        --data-dir /var/lib/holdfast --secret-file /etc/holdfast/secret"
-    )
+    return [
+        f"    holdfast-node --join --node-id {node_id} --http {http} \\",
+        f"        --peers {peers} \\",
+        "        --data-dir /var/lib/holdfast --secret-file /etc/holdfast/secret",
+    ]

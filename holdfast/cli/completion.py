@@ -1,80 +1,66 @@
-"""The command line as data, read from its parser: shell completion and the manual page are made of it."""
+"""The commands `completion` and `man`: shell completion and the manual page, made of what parsers know."""
 
 import argparse
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+
+from holdfast import __version__
+from holdfast.cli import exit_codes
+from holdfast.cli.parsing import CommandParser
+from holdfast.cli.printing import print_lines
 
 
-class Option(NamedTuple):
-    """An option: how it is written, what its value is called (empty: it has none), and what it may be."""
-
-    flags: tuple[str, ...]
-    value: str
-    choices: tuple[str, ...]
-    text: str
-
-
-class Word(NamedTuple):
-    """A command or a part of one: `path` is what stands before, itself included."""
-
-    path: tuple[str, ...]
-    text: str
-    description: str
-    usage: str
-    options: tuple[Option, ...]
-    arguments: tuple[Option, ...]
-    below: tuple["Word", ...]
-
-    def walk(self) -> Iterator["Word"]:
-        """Yield it, and all below it."""
-        yield self
-        for word in self.below:
-            yield from word.walk()
+def add_parser(commands: CommandParser) -> None:
+    """Describe the commands."""
+    shells = commands.command(
+        "completion",
+        "print what completes commands in a shell",
+        alone=lambda given: _completion(commands, given),
+    )
+    shells.add_argument("shell", choices=list(SHELLS))
+    commands.command(
+        "man", "print the manual page: `holdfast man | man -l -`", alone=lambda _: _manual(commands)
+    )
 
 
-def read(parser: argparse.ArgumentParser, path: tuple[str, ...] = (), text: str = "") -> Word:
-    """Return what a parser takes."""
-    options: list[Option] = []
-    arguments: list[Option] = []
-    below: list[Word] = []
-    # argparse has no public way to ask a parser what it takes.
-    for action in parser._actions:  # noqa: SLF001
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            texts = {choice.dest: choice.help or "" for choice in action._choices_actions}  # noqa: SLF001
-            below = [
-                read(child, (*path, name), texts.get(name, "")) for name, child in action.choices.items()
-            ]
-            continue
-        value = "" if action.nargs == 0 else str(action.metavar or action.dest)
-        choices = action.choices if isinstance(action.choices, (list, tuple)) else ()
-        told = "" if action.help == argparse.SUPPRESS else (action.help or "") % {"default": action.default}
-        option = Option(tuple(action.option_strings), value, tuple(map(str, choices)), told)
-        (options if action.option_strings else arguments).append(option)
-    usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    description = parser.description or text
-    return Word(path, text, description, usage, tuple(options), tuple(arguments), tuple(below))
+def _completion(root: CommandParser, arguments: argparse.Namespace) -> int:
+    print_lines([SHELLS[arguments.shell](root)])
+    return 0
 
 
-def _key(word: Word) -> str:
+def _manual(root: CommandParser) -> int:
+    print_lines([manual(root)])
+    return 0
+
+
+def _key(word: CommandParser) -> str:
     return " ".join(word.path)
 
 
-def _values(word: Word) -> Iterator[tuple[str, Option]]:
+def _choices(action: argparse.Action) -> tuple[str, ...]:
+    """Return what an argument may be, if that is worth offering: not each of 256 numbers."""
+    return tuple(map(str, action.choices)) if isinstance(action.choices, list | tuple) else ()
+
+
+def _text(action: argparse.Action) -> str:
+    return "" if action.help == argparse.SUPPRESS else (action.help or "")
+
+
+def _values(word: CommandParser) -> Iterator[tuple[str, argparse.Action]]:
     for option in word.options:
-        if option.value:
-            yield from ((flag, option) for flag in option.flags)
+        if option.nargs != 0:
+            yield from ((flag, option) for flag in option.option_strings)
 
 
-def _offers(word: Word) -> list[tuple[str, str]]:
+def _offers(word: CommandParser) -> list[tuple[str, str]]:
     """Return what may stand at this place, each with what it means."""
-    offers = [(below.path[-1], below.text) for below in word.below]
-    offers += [(choice, argument.text) for argument in word.arguments for choice in argument.choices]
+    offers = [(name, below.text) for name, below in word.below.items()]
+    offers += [(choice, _text(argument)) for argument in word.arguments for choice in _choices(argument)]
     return offers + [
-        (flag, option.text) for option in word.options for flag in option.flags if flag[1] == "-"
+        (flag, _text(option)) for option in word.options for flag in option.option_strings if flag[1] == "-"
     ]
 
 
-def bash(root: Word) -> str:
+def bash(root: CommandParser) -> str:
     """Return the script for bash."""
     lines = [
         '# bash completion of holdfast. Try it: eval "$(holdfast completion bash)"',
@@ -92,8 +78,8 @@ def bash(root: Word) -> str:
     ]
     for word in root.walk():
         for flag, option in _values(word):
-            if option.choices:
-                lines.append(f"    '{_key(word)}:{flag}') words='{' '.join(option.choices)}' ;;")
+            if _choices(option):
+                lines.append(f"    '{_key(word)}:{flag}') words='{' '.join(_choices(option))}' ;;")
             else:
                 lines.append(f"    '{_key(word)}:{flag}') compopt -o default; COMPREPLY=(); return ;;")
     lines += ["    *)", '        case "$path" in']
@@ -110,7 +96,7 @@ def bash(root: Word) -> str:
     return "\n".join(lines)
 
 
-def zsh(root: Word) -> str:
+def zsh(root: CommandParser) -> str:
     """Return the script for zsh."""
     lines = [
         "#compdef holdfast",
@@ -127,7 +113,7 @@ def zsh(root: Word) -> str:
     ]
     for word in root.walk():
         for flag, option in _values(word):
-            answer = f"compadd {' '.join(option.choices)}" if option.choices else "_default"
+            answer = f"compadd {' '.join(_choices(option))}" if _choices(option) else "_default"
             lines.append(f"    '{_key(word)}:{flag}') {answer}; return ;;")
     lines += ["    esac", '    case "$path_" in']
     for word in root.walk():
@@ -139,7 +125,7 @@ def zsh(root: Word) -> str:
     return "\n".join(lines)
 
 
-def fish(root: Word) -> str:
+def fish(root: CommandParser) -> str:
     """Return the script for fish."""
     lines = [
         "# fish completion of holdfast: a file holdfast.fish in ~/.config/fish/completions.",
@@ -158,19 +144,21 @@ def fish(root: Word) -> str:
     ]
     for word in root.walk():
         here = f"complete -c holdfast -n {_quoted('__holdfast_path ' + _key(word))}"
-        lines += [f"{here} -a {below.path[-1]} -d {_quoted(below.text)}" for below in word.below]
+        lines += [f"{here} -a {name} -d {_quoted(below.text)}" for name, below in word.below.items()]
         for option in word.options:
-            flags = " ".join(f"-l {flag[2:]}" for flag in option.flags if flag[1] == "-")
-            takes = (
-                f" -r -a {_quoted(' '.join(option.choices))}"
-                if option.choices
-                else " -r" * bool(option.value)
+            flags = " ".join(
+                f"-l {flag[2:]}" if flag[1] == "-" else f"-s {flag[1:]}" for flag in option.option_strings
             )
-            lines.append(f"{here} {flags}{takes} -d {_quoted(option.text)}")
+            takes = (
+                f" -r -a {_quoted(' '.join(_choices(option)))}"
+                if _choices(option)
+                else " -r" * (option.nargs != 0)
+            )
+            lines.append(f"{here} {flags}{takes} -d {_quoted(_text(option))}")
     return "\n".join(lines)
 
 
-def _patterns(root: Word) -> str:
+def _patterns(root: CommandParser) -> str:
     """Return all paths as one pattern of a shell."""
     return " | ".join(f"'{_key(word)}'" for word in root.walk() if word.path)
 
@@ -182,37 +170,44 @@ def _quoted(text: str) -> str:
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
-def manual(root: Word, version: str, exit_codes: dict[int, str]) -> str:
+def manual(root: CommandParser) -> str:
     """Return the manual page, in the language of man(7)."""
-    lines = [f'.TH HOLDFAST 1 "" "holdfast {version}" "User Commands"', ".SH NAME"]
+    lines = [f'.TH HOLDFAST 1 "" "holdfast {__version__}" "User Commands"', ".SH NAME"]
     lines += ["holdfast \\- use the locks of a Holdfast cluster", ".SH SYNOPSIS"]
-    lines += [_roff(root.usage), ".SH OPTIONS", *_items(root.options), ".SH COMMANDS"]
+    lines += [_roff(_usage(root)), ".SH OPTIONS", *_items(root.options), ".SH COMMANDS"]
     for word in root.walk():
         if word.path and not word.below:
-            lines += [
-                f".SS {_roff('holdfast ' + _key(word))}",
-                _roff(word.description.rstrip(".") + "."),
-                ".PP",
-            ]
-            lines += [_roff(word.usage), *_items((*word.arguments, *word.options))]
+            lines += [f".SS {_roff('holdfast ' + _key(word))}", _roff(word.description or word.text), ".PP"]
+            lines += [_roff(_usage(word)), *_items([*word.arguments, *word.options])]
     lines.append(".SH EXIT STATUS")
-    for code, meaning in exit_codes.items():
+    for code, meaning in exit_codes.MEANINGS.items():
         lines += [".TP", str(code), _roff(meaning)]
-    lines += [".SH ENVIRONMENT", ".TP", "HOLDFAST_NODES", "The nodes, separated by commas."]
-    lines += [".TP", "HOLDFAST_HOLD_ID", "The hold to renew or release."]
-    lines += [".TP", "HOLDFAST_CA, HOLDFAST_CERT, HOLDFAST_KEY", "Files for nodes with TLS.", ".TP"]
-    return "\n".join([*lines, "NO_COLOR", "If set, nothing is printed in colour."])
+    lines.append(".SH ENVIRONMENT")
+    for name, meaning in _ENVIRONMENT.items():
+        lines += [".TP", name, _roff(meaning)]
+    return "\n".join(lines)
 
 
-def _items(options: tuple[Option, ...]) -> Iterator[str]:
+_ENVIRONMENT = {
+    "HOLDFAST_NODES": "The nodes, separated by commas.",
+    "HOLDFAST_HOLD_ID": "The hold to renew or release.",
+    "HOLDFAST_CA, HOLDFAST_CERT, HOLDFAST_KEY": "Files for nodes with TLS.",
+    "HOLDFAST_ACCESS_TOKEN_FILE, HOLDFAST_ACCESS_TOKEN": "The access token, for nodes that want one.",
+    "NO_COLOR": "If set, nothing is printed in colour.",
+}
+
+
+def _usage(word: CommandParser) -> str:
+    return " ".join(word.format_usage().removeprefix("usage: ").split())
+
+
+def _items(options: Iterable[argparse.Action]) -> Iterator[str]:
     for option in options:
-        if "-h" in option.flags:
+        if "-h" in option.option_strings:
             continue
-        value = "|".join(option.choices) or option.value
-        head = ", ".join(option.flags) + (
-            f" {value}" if value and option.flags else "" if option.flags else value
-        )
-        yield from (".TP", f"\\fB{_roff(head)}\\fR", _roff(option.text) or "\\&")
+        value = "" if option.nargs == 0 else "|".join(_choices(option)) or str(option.metavar or option.dest)
+        head = " ".join(filter(None, (", ".join(option.option_strings), value)))
+        yield from (".TP", f"\\fB{_roff(head)}\\fR", _roff(_text(option)) or "\\&")
 
 
 def _roff(text: str) -> str:

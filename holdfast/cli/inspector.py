@@ -10,7 +10,7 @@ from holdfast import _operations, wire
 from holdfast._client import Client
 from holdfast._errors import LockError, OutcomeUnknown
 from holdfast._lease import Lease
-from holdfast._operation import Operation, ask, decode
+from holdfast._operation import Operation, ask, decode, new_request_id, write
 from holdfast._transport import Transport
 from holdfast.cli.printing import Row
 
@@ -49,6 +49,11 @@ class Page:
 
 class Inspector(Client):
     """A client that can also ask for whatever a node shows."""
+
+    @property
+    def owner(self) -> str:
+        """The name that others see as the holder of what this client holds, or waits for."""
+        return self._owner
 
     async def read(self, path: str, query: Mapping[str, str]) -> Row:
         """Ask a node. Raises LockError, and OutcomeUnknown for what is not a JSON object."""
@@ -104,6 +109,12 @@ class Inspector(Client):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return answers, failures
+
+    async def release_by_id(self, hold_id: str) -> Row:
+        """Release a hold of a lock, by the secret alone, and return the answer. Raises LeaseExpired."""
+        fields = {"hold_id": hold_id, "request_id": new_request_id()}
+        release = write(wire.LOCK_RELEASE, fields, lambda answer: decode(answer, Row))
+        return await self._transport.call(release)
 
     async def renew_by_id(self, hold_id: str, ttl_ms: int | None) -> Lease:
         """Start the lease of a lock anew, by the secret alone. Raises LeaseExpired."""

@@ -1,75 +1,81 @@
 """The command `quota`: how much each principal may have at a time, and how much it has."""
 
 import argparse
+from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
-from holdfast._values import PrincipalInfo, Quota
+from holdfast._values import Quota
 from holdfast.cli.inspector import Inspector
-from holdfast.cli.printing import print_line, print_table
+from holdfast.cli.parsing import CommandParser
+from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table, to_row
 
 _WHAT: Final = (
     ("sessions", "sessions at a time"),
-    ("holds", "holds at a time, with what it waits for"),
-    ("waits", "waits at a time, of which each counts as a hold, too"),
+    ("holds", "holds at a time; each wait counts as one"),
+    ("waits", "waits at a time; each counts as a hold, too"),
     ("cells", "cells at a time"),
     ("fences", "fences at a time"),
     ("bytes", "bytes of cells, notes, values and labels at a time"),
 )
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: CommandParser) -> None:
     """Describe the command."""
-    quota = commands.add_parser(
+    quota = commands.command(
         "quota",
-        help="show and set how much each principal may have at a time",
+        "show and set how much each principal may have at a time",
         description="Show and set how much a principal may have at a time, in the whole cluster."
         " '*' is each principal without a quota of its own. Needs the right admin.",
     )
-    actions = quota.add_subparsers(dest="action", required=True, metavar="ACTION")
-    shown = actions.add_parser("list", help="show who has how much, of how much")
-    shown.add_argument("--json", action="store_true", help="one JSON document in each line")
-    bound = actions.add_parser("set", help="bound what a principal may have, or with '*' all others")
+    shown = quota.command("list", "show how much each principal has, of how much", _list)
+    bound = quota.command("set", "limit what a principal may have, or with '*' every other one", _set)
     for what, text in _WHAT:
-        bound.add_argument(f"--{what}", metavar="N", type=int, help=f"so many {text}")
-    end = actions.add_parser("remove", help="end the quota of a principal")
+        bound.add_argument(f"--{what}", metavar="N", type=int, help=f"at most N {text}")
+    end = quota.command("remove", "remove the quota of a principal", _remove)
     for parser in (bound, end):
         parser.add_argument("principal", metavar="PRINCIPAL")
+    for parser in (shown, bound, end):
+        parser.add_output()
 
 
-async def run(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Do it, and print what came of it."""
-    match arguments.action:
-        case "list":
-            _print(await client.admin.quotas(), as_json=arguments.json)
-        case "set":
-            numbers = {what: getattr(arguments, what) for what, _ in _WHAT}
-            _say(arguments.principal, await client.admin.set_quota(arguments.principal, **numbers))
-        case _:
-            await client.admin.remove_quota(arguments.principal)
-            _say(arguments.principal, None)
+async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Print quotas, and what there is."""
+    print_rows([to_row(found) for found in await client.admin.quotas()], _LISTED, arguments.output)
     return 0
 
 
-def _say(principal: str, quota: Quota | None) -> None:
-    print_line({"principal": principal, "quota": msgspec.to_builtins(quota)})
+async def _set(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Set a quota, and print what it is from now on."""
+    numbers = {what: getattr(arguments, what) for what, _ in _WHAT}
+    return _print(arguments, await client.admin.set_quota(arguments.principal, **numbers))
 
 
-def _print(rows: tuple[PrincipalInfo, ...], *, as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            print_line(msgspec.to_builtins(row))
-        return
-    quotas = [(row, row.quota or Quota()) for row in rows]
-    print_table(
-        ("PRINCIPAL", *[what.upper() for what, _ in _WHAT]),
-        [
-            (row.principal, *[_of(getattr(row.used, what), getattr(quota, what)) for what, _ in _WHAT])
-            for row, quota in quotas
-        ],
-    )
+async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Remove a quota."""
+    await client.admin.remove_quota(arguments.principal)
+    return _print(arguments, None)
 
 
-def _of(used: int, limit: int | None) -> str:
-    return str(used) if limit is None else f"{used} of {limit}"
+def _print(arguments: argparse.Namespace, quota: Quota | None) -> int:
+    """Print the quota that the cluster has told."""
+    row = {"principal": arguments.principal, "quota": None if quota is None else to_row(quota)}
+    text = [f"{arguments.principal} has no quota of its own"] if quota is None else table(_SET, [row])
+    print_one(row, text, arguments.output)
+    return 0
+
+
+def _limit(row: Row, what: str) -> int | None:
+    quota: Row = row["quota"] or {}
+    return quota.get(what)
+
+
+def _used(what: str) -> Callable[[Row], str]:
+    return lambda row: of(row["used"][what], _limit(row, what))
+
+
+def _bound(what: str) -> Callable[[Row], object]:
+    return lambda row: "-" if _limit(row, what) is None else _limit(row, what)
+
+
+_LISTED: Final[Columns] = {"PRINCIPAL": field("principal")} | {what.upper(): _used(what) for what, _ in _WHAT}
+_SET: Final[Columns] = {"PRINCIPAL": field("principal")} | {what.upper(): _bound(what) for what, _ in _WHAT}

@@ -1,40 +1,48 @@
 """The command `refusals`: what the nodes have refused because of who asked. Each remembers only its own."""
 
 import argparse
-import sys
-from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 from holdfast import _cluster_operations
-from holdfast._values import RefusedAttempt
 from holdfast.cli import exit_codes
 from holdfast.cli.inspector import PAGE, Inspector
-from holdfast.cli.printing import print_line, print_table
-from holdfast.cli.reading import count
+from holdfast.cli.parsing import CommandParser, count
+from holdfast.cli.printing import Columns, field, moment, print_rows, say, to_row
 
 SHOWN: Final = 100
 """How many are shown unless the command line says otherwise."""
-_COLUMNS: Final = ("TIME", "NODE", "PRINCIPAL", "ADDRESS", "CODE", "CALL", "DETAIL")
+_COLUMNS: Final[Columns] = {
+    "TIME": lambda row: moment(row["unix_ms"]),
+    "NODE": field("node_id"),
+    "PRINCIPAL": lambda row: row["principal"] or "-",
+    "ADDRESS": lambda row: row["address"] or "-",
+    "CODE": field("code"),
+    "CALL": lambda row: f"{row['method']} {row['route']}" if row["route"] != "-" else "-",
+    "DETAIL": field("detail"),
+}
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: CommandParser) -> None:
     """Describe the command."""
-    refusals = commands.add_parser(
+    refusals = commands.command(
         "refusals",
-        help="show what was refused because of who asked: wrong tokens, rights that lack",
-        description="Show which attempts the nodes have refused because of who asked: a wrong token, a right"
-        " that lacks, a foreign web page; the newest last. Each node in --nodes is asked, because each"
-        " remembers only what it has refused itself, since it was started. Needs the right admin.",
+        "show what was refused because of who asked: wrong tokens, missing rights",
+        _refusals,
+        description="Show which attempts the nodes have refused because of who asked: a wrong token, a"
+        " missing right, a foreign web page; the newest last. Each node in --nodes is asked, because each"
+        " remembers only what it has refused itself since it was started. Needs the right admin.",
     )
     refusals.add_argument(
-        "--limit", type=count, default=SHOWN, help=f"the newest so many, at most {PAGE} (default: {SHOWN})"
+        "--limit",
+        metavar="N",
+        type=count,
+        default=SHOWN,
+        help=f"the newest N, at most {PAGE} (default: {SHOWN})",
     )
-    refusals.add_argument("--json", action="store_true", help="one JSON document in each line")
+    refusals.add_output()
 
 
-async def run(client: Inspector, arguments: argparse.Namespace) -> int:
+async def _refusals(client: Inspector, arguments: argparse.Namespace) -> int:
     """Ask all nodes and print what they tell, in the order of their clocks. Raises LockError if none does.
 
     The exit code says whether all nodes of the cluster are among them.
@@ -47,42 +55,10 @@ async def run(client: Inspector, arguments: argparse.Namespace) -> int:
     if not answers:
         raise failures[0]
     told = {answer.node_id: answer.refusals for answer in answers}  # one node may have several URLs
-    rows = [(attempt, node_id) for node_id, attempts in told.items() for attempt in attempts]
-    rows.sort(key=lambda row: (row[0].unix_ms, row[1], row[0].number))
-    _print(rows[-arguments.limit :], as_json=arguments.json)
+    rows = [{"node_id": node_id, **to_row(each)} for node_id, attempts in told.items() for each in attempts]
+    rows.sort(key=lambda row: (row["unix_ms"], row["node_id"], row["number"]))
+    print_rows(rows[-arguments.limit :], _COLUMNS, arguments.output)
     silent = sorted(members - told.keys())
     if silent:
-        text = (
-            f"{', '.join(silent)} did not tell what was refused there; are all nodes in --nodes, and running?"
-        )
-        print(f"holdfast: {text}", file=sys.stderr)
+        say(f"no answer from {', '.join(silent)}; are all nodes in --nodes, and running?")
     return exit_codes.UNAVAILABLE if silent else 0
-
-
-def _print(rows: list[tuple[RefusedAttempt, str]], *, as_json: bool) -> None:
-    if as_json:
-        for attempt, node_id in rows:
-            print_line({"node_id": node_id, **msgspec.to_builtins(attempt)})
-        return
-    print_table(
-        _COLUMNS,
-        [
-            (
-                _time(attempt.unix_ms),
-                node_id,
-                attempt.principal or "-",
-                attempt.address or "-",
-                attempt.code,
-                f"{attempt.method} {attempt.route}" if attempt.route != "-" else "-",
-                attempt.detail,
-            )
-            for attempt, node_id in rows
-        ],
-    )
-
-
-def _time(unix_ms: int) -> str:
-    """Return a time of a node's clock, as its log has it."""
-    return (
-        datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )

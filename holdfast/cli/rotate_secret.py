@@ -12,6 +12,7 @@ Each step begins when all nodes say that they have taken the one before. Files s
 the command can be repeated, and goes on where it was.
 """
 
+import argparse
 import asyncio
 import os
 import re
@@ -25,9 +26,10 @@ import aiohttp
 
 from holdfast import _exchange, _tls, wire
 from holdfast._access import Access
-from holdfast._client import Client
 from holdfast._clock import now_s
 from holdfast._errors import InvalidRequest, LockError, Unavailable, refusal
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.printing import TABLE, print_lines, print_next
 
 WAIT_MS: Final = 300_000
 """Milliseconds that the nodes may take for each step, unless the command line says otherwise."""
@@ -131,9 +133,10 @@ def write(path: Path, phase: Phase) -> None:
         raise
 
 
-async def run(client: Client, files: Sequence[str], command: str, wait_ms: int) -> int:
+async def run(client: Inspector, arguments: argparse.Namespace) -> int:
     """Take all steps that are left. Raises LockError."""
-    paths = [Path(name) for name in files]
+    paths = [Path(name) for name in arguments.files]
+    command, wait_ms = arguments.carry, arguments.wait
     try:
         present = [phase_of(path.read_bytes()) for path in paths]
         phase = furthest(present)
@@ -142,13 +145,13 @@ async def run(client: Client, files: Sequence[str], command: str, wait_ms: int) 
             phase = after(phase, secrets.token_hex(32).encode())
             await _take(client, paths, phase, command, wait_ms)
             if not phase.step:
-                print("done: the secret was exchanged")
+                print_lines(["done: the secret was exchanged"])
                 return 0
     except OSError as error:
         raise _wrong(f"{error.filename}: {error.strerror}") from None
 
 
-async def _take(client: Client, paths: Sequence[Path], phase: Phase, command: str, wait_ms: int) -> None:
+async def _take(client: Inspector, paths: Sequence[Path], phase: Phase, command: str, wait_ms: int) -> None:
     """Bring all files to a step, carry them to the nodes, wait until all nodes have taken it."""
     for path in paths:
         if path.read_bytes().rstrip() != phase.content.rstrip():
@@ -159,12 +162,12 @@ async def _take(client: Client, paths: Sequence[Path], phase: Phase, command: st
     told = ""
     while (missing := await _missing(client, phase.step)) != "":
         if missing != told:
-            print(f"waiting: {missing}", flush=True)
+            print_next(None, f"waiting: {missing}", TABLE)
             told = missing
         if now_s() >= deadline_s:
             raise Unavailable(f"not within {wait_ms / 1000:.0f} s: {missing}", STUCK)
         await asyncio.sleep(POLL_S)
-    print(_STEP_NAMES[phase.step], flush=True)
+    print_next(None, _STEP_NAMES[phase.step], TABLE)
 
 
 async def _carry(command: str) -> None:
@@ -175,7 +178,7 @@ async def _carry(command: str) -> None:
         raise Unavailable(f"the command that carries the files ended with code {code}: {command}", STUCK)
 
 
-async def _missing(client: Client, step: str) -> str:
+async def _missing(client: Inspector, step: str) -> str:
     """Return what a step still waits for, in words; empty if all nodes have taken it."""
     try:
         nodes = (await client.cluster()).nodes

@@ -15,40 +15,55 @@ from holdfast._hold import Hold
 from holdfast.cli import exit_codes, guardian
 from holdfast.cli.ending import Ending, Hook, end, signal_group
 from holdfast.cli.terminal import Foreground
+from holdfast.cli.waiting import Waiting
 
 _log = logging.getLogger("holdfast")
 
 
 async def run_under_lock(
-    lock: Acquirable[Any], argv: Sequence[str], ending: Ending, name_variable: str = "HOLDFAST_LOCK"
+    lock: Acquirable[Any], argv: Sequence[str], ending: Ending, waiting: Waiting, *, name_variable: str
 ) -> int:
     """Run `argv` while the lock is held and return its exit code. Raises what `lock` raises, and OSError.
 
-    Its environment has HOLDFAST_TOKEN, and the name of the lock in `name_variable`.
+    Its environment has HOLDFAST_TOKEN, and the name of the lock in `name_variable`. Until the lock is held,
+    `waiting` says who has it.
 
     SIGTERM, SIGINT and SIGHUP are passed on to the command, and its end is ours. When the lock is lost, the
     command gets SIGTERM, and SIGKILL when the grace of `ending` is over, with all processes of its group; so
     it does when this process is killed. The command gets the terminal if we have it, and cannot be suspended.
     """
-    async with _guarded_group(ending.grace_s) as guard, lock as hold:
-        group = guard.pid
-        environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), name_variable: hold.name}
-        foreground = Foreground(group)
-        await _tell(guard, guardian.STARTING)
-        with foreground.lent():
-            # In a group of its own, so that what the command starts is stopped with it.
-            process = await asyncio.create_subprocess_exec(*argv, env=environment, process_group=group)
-            with _signals_handled(process.pid, group, foreground):
-                try:
-                    code = await process.wait()
-                except asyncio.CancelledError:
-                    hook = _hook(ending, hold, process, environment)
-                    try:
-                        await _report_loss(hold, guard, ending)
-                    finally:
-                        await end(process, group, ending.grace_s, hook)
-                    raise
+    with waiting:
+        async with _guarded_group(ending.grace_s) as guard, lock as hold:
+            waiting.end()
+            code = await _run_with(hold, argv, ending, guard, name_variable)
     return code if code >= 0 else exit_codes.SIGNAL_BASE - code
+
+
+async def _run_with(
+    hold: Hold,
+    argv: Sequence[str],
+    ending: Ending,
+    guard: asyncio.subprocess.Process,
+    name_variable: str,
+) -> int:
+    """Run `argv` in the guard's process group and return what asyncio calls its return code."""
+    group = guard.pid
+    environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), name_variable: hold.name}
+    foreground = Foreground(group)
+    await _tell(guard, guardian.STARTING)
+    with foreground.lent():
+        # In a group of its own, so that what the command starts is stopped with it.
+        process = await asyncio.create_subprocess_exec(*argv, env=environment, process_group=group)
+        with _signals_handled(process.pid, group, foreground):
+            try:
+                return await process.wait()
+            except asyncio.CancelledError:
+                hook = _hook(ending, hold, process, environment)
+                try:
+                    await _report_loss(hold, guard, ending)
+                finally:
+                    await end(process, group, ending.grace_s, hook)
+                raise
 
 
 async def _report_loss(hold: Hold, guard: asyncio.subprocess.Process, ending: Ending) -> None:

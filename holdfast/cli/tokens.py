@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 from holdfast import token_lines
+from holdfast.cli.parsing import CommandParser
+from holdfast.cli.printing import print_lines, print_one, say
 from holdfast.token_lines import Line, LinesWrong, Right
 
 _MODE = 0o600
@@ -18,20 +20,19 @@ _SOON_S = 14 * 86_400
 """Seconds before the end of a token from which on `check` says so."""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
-    token = commands.add_parser(
+    token = commands.command(
         "token",
-        help="make tokens, and lines for the tokens file of nodes",
+        "make tokens, and lines for the tokens file of nodes",
         description="Make tokens for clients, and the lines by which nodes know them (--tokens FILE). A token"
         " is never shown: it goes from file to file. Needs no node.",
     )
-    kinds = token.add_subparsers(dest="kind", required=True, metavar="KIND")
-    new = kinds.add_parser("new", help="make a token, write it to a file, and print its line")
+    new = token.command("new", "make a token, write it to a file, and print its line", alone=_new)
     new.add_argument(
-        "--out", metavar="FILE", type=Path, required=True, help="write the token here, readable for its owner"
+        "--out", metavar="FILE", type=Path, required=True, help="write the token here, readable by its owner"
     )
-    made = kinds.add_parser("hash", help="print the line of a token that is read from standard input")
+    made = token.command("hash", "print the line of a token that is read from standard input", alone=_hash)
     for kind in (new, made):
         kind.add_argument("name", metavar="NAME", help="the principal: for logs, and unique in its file")
         kind.add_argument(
@@ -43,27 +44,29 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         kind.add_argument(
             "--until", metavar="DATE", help="the last day, such as 2027-01-31 (default: no end)"
         )
-    check = kinds.add_parser("check", help="say what a tokens file means, or what is wrong with it")
+    check = token.command("check", "say what a tokens file means, or what is wrong with it", alone=_check)
     check.add_argument("file", metavar="FILE", type=Path)
+    check.add_output()
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Carry one of them out. Raises ValueError and OSError."""
-    if arguments.kind == "check":
-        return _check(arguments.file)
-    if arguments.kind == "new":
-        token = token_lines.TOKEN_PREFIX + secrets.token_urlsafe(token_lines.TOKEN_BYTES)
-        line = _line(arguments, token)  # before the file: a wrong call leaves nothing behind
-        _write(arguments.out, token)
-    else:
-        token = sys.stdin.readline().strip()
-        if not token_lines.is_token(token):
-            raise ValueError(
-                f"standard input: a token has {token_lines.TOKEN_CHARS_MIN} to {token_lines.TOKEN_CHARS_MAX}"
-                " visible ASCII characters, best random ones, as `holdfast token new` makes them"
-            )
-        line = _line(arguments, token)
-    print(line)
+def _new(arguments: argparse.Namespace) -> int:
+    """Make a token. Raises ValueError and OSError."""
+    token = token_lines.TOKEN_PREFIX + secrets.token_urlsafe(token_lines.TOKEN_BYTES)
+    line = _line(arguments, token)  # before the file: a wrong call leaves nothing behind
+    _write(arguments.out, token)
+    print_lines([line])
+    return 0
+
+
+def _hash(arguments: argparse.Namespace) -> int:
+    """Print the line of a token. Raises ValueError."""
+    token = sys.stdin.readline().strip()
+    if not token_lines.is_token(token):
+        raise ValueError(
+            f"standard input: a token has {token_lines.TOKEN_CHARS_MIN} to {token_lines.TOKEN_CHARS_MAX}"
+            " visible ASCII characters, best random ones, as `holdfast token new` makes them"
+        )
+    print_lines([_line(arguments, token)])
     return 0
 
 
@@ -93,8 +96,9 @@ def _write(path: Path, token: str) -> None:
         os.fsync(file.fileno())
 
 
-def _check(path: Path) -> int:
+def _check(arguments: argparse.Namespace) -> int:
     """Print who may do what by a file. Raises ValueError if nodes would not take it, and OSError."""
+    path: Path = arguments.file
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path}: must be a regular file")
     try:
@@ -102,14 +106,22 @@ def _check(path: Path) -> int:
     except LinesWrong as error:
         raise ValueError(f"{path}: {error}") from None
     now_s = time.time()
+    text = [f"{line.name}: {_described(line)}{_end(line, now_s)}" for line in lines]
+    found = [{"name": line.name, "rights": _rights(line), "ends_at_s": line.ends_at_s} for line in lines]
     with contextlib.suppress(BrokenPipeError):  # as by `head`
-        for line in lines:
-            print(f"{line.name}: {_described(line)}{_end(line, now_s)}")
-        print(f"{len(lines)} principals")
+        print_one({"principals": found}, [*text, f"{len(lines)} principals"], arguments.output)
     mode = path.stat().st_mode
     if mode & (stat.S_IWGRP | stat.S_IRWXO):
-        print(f"warning: other users can read or write {path}: chmod 600 it", file=sys.stderr)
+        say(f"warning: other users can read or write {path}: chmod 600 it")
     return 0
+
+
+def _rights(line: Line) -> dict[str, list[str]]:
+    """Return the rights by prefix, the shortest prefix first."""
+    return {
+        prefix: [right.value for right in Right if right in line.rights[prefix]]
+        for prefix in sorted(line.rights)
+    }
 
 
 def _described(line: Line) -> str:

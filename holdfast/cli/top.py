@@ -5,7 +5,6 @@ import asyncio
 import shutil
 import signal
 import sys
-from collections.abc import Callable
 from typing import Final
 
 from holdfast import wire
@@ -13,8 +12,21 @@ from holdfast._errors import LockError
 from holdfast._values import ClusterInfo
 from holdfast.cli import exit_codes
 from holdfast.cli.inspector import Inspector
-from holdfast.cli.printing import RED, Row, colored, length, print_line, printable, table
-from holdfast.cli.reading import count, owners
+from holdfast.cli.parsing import CommandParser, count, duration_ms
+from holdfast.cli.printing import (
+    RED,
+    TABLE,
+    Columns,
+    Row,
+    colored,
+    field,
+    length,
+    print_on_screen,
+    print_one,
+    printable,
+    table,
+)
+from holdfast.cli.tables import owners
 
 LOOKED_AT: Final = 10_000
 """How many locks one look goes through: a cluster with more is not slowed down by those who look."""
@@ -31,40 +43,38 @@ _REST_OF_LINE: Final = "\x1b[K"
 _REST_OF_SCREEN: Final = "\x1b[J"
 
 
-def add_parser(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", duration_ms: Callable[[str], int]
-) -> None:
+def add_parser(commands: CommandParser) -> None:
     """Describe the command."""
-    top = commands.add_parser(
+    top = commands.command(
         "top",
-        help="show the locks that are waited for and held longest, again and again",
-        description="Show who holds and who waits: first the longest queues, then what is held longest. Looks"
-        f" at the first {LOOKED_AT} names, and at the node's own view. Control-C ends it.",
+        "show the locks with the longest queues and holds, again and again",
+        run,
+        description="Show who holds and who waits: the longest queues first, then the longest holds. Looks at"
+        f" the first {LOOKED_AT} names, as one node sees them. Control-C ends it.",
     )
-    top.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
+    top.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names with this prefix")
     top.add_argument(
-        "--interval",
-        metavar="TIME",
-        type=duration_ms,
-        default=2000,
-        help="time between two looks (default: 2s)",
+        "--interval", metavar="TIME", type=duration_ms, default=2000, help="how often to look (default: 2s)"
     )
-    top.add_argument("--rows", metavar="N", type=count, help="how many (default: as many as fit)")
-    top.add_argument("--once", action="store_true", help="look once; so it is where there is no terminal")
-    top.add_argument("--json", action="store_true", help="one JSON document in each line, one for each look")
+    top.add_argument("--rows", metavar="N", type=count, help="how many rows (default: as many as fit)")
+    top.add_argument(
+        "--once", action="store_true", help="print one snapshot, as without a terminal, and exit"
+    )
+    top.add_output()
 
 
 async def run(client: Inspector, arguments: argparse.Namespace) -> int:
     """Show it, once or until it is interrupted. Raises LockError if the first look fails."""
-    is_live = not arguments.once and (arguments.json or sys.stdout.isatty())
+    is_table = arguments.output == TABLE
+    is_live = not arguments.once and (not is_table or sys.stdout.isatty())
     look = await _look(client, arguments.prefix)
-    if not is_live or arguments.json:
-        _show_once(*look, arguments)
-        while is_live:
-            await asyncio.sleep(max(arguments.interval / 1000, 0.1))
-            _show_once(*await _look(client, arguments.prefix), arguments)
-        return 0
-    return await _live(client, look, arguments)
+    if is_live and is_table:
+        return await _live(client, look, arguments)
+    _show(*look, arguments)
+    while is_live:
+        await asyncio.sleep(max(arguments.interval / 1000, 0.1))
+        _show(*await _look(client, arguments.prefix), arguments)
+    return 0
 
 
 async def _live(client: Inspector, look: tuple[ClusterInfo, list[Row]], arguments: argparse.Namespace) -> int:
@@ -79,7 +89,7 @@ async def _live(client: Inspector, look: tuple[ClusterInfo, list[Row]], argument
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, end, number)
-    print(_ENTER, end="", flush=True)
+    print_on_screen(_ENTER)
     try:
         while True:
             _draw(_lines(*look, arguments.rows or shutil.get_terminal_size().lines - _HEAD))
@@ -94,7 +104,7 @@ async def _live(client: Inspector, look: tuple[ClusterInfo, list[Row]], argument
         task.uncancel()
         return exit_codes.SIGNAL_BASE + ended[0]
     finally:
-        print(_LEAVE, end="", flush=True)
+        print_on_screen(_LEAVE)
 
 
 async def _look(client: Inspector, prefix: str) -> tuple[ClusterInfo, list[Row]]:
@@ -112,13 +122,10 @@ def _held_ms(lock: Row) -> int:
     return max((holder.get("since_ms", 0) for holder in lock.get("holders", ())), default=0)
 
 
-def _show_once(info: ClusterInfo, locks: list[Row], arguments: argparse.Namespace) -> None:
-    if arguments.json:
-        shown = locks[: arguments.rows]
-        print_line({"leader": info.leader, "revision": info.revision, "count": len(locks), "locks": shown})
-        return
-    for line in _lines(info, locks, arguments.rows or ROWS):
-        print(line)
+def _show(info: ClusterInfo, locks: list[Row], arguments: argparse.Namespace) -> None:
+    shown = locks[: arguments.rows]
+    row = {"leader": info.leader, "revision": info.revision, "count": len(locks), "locks": shown}
+    print_one(row, _lines(info, locks, arguments.rows or ROWS), arguments.output)
 
 
 def _lines(info: ClusterInfo, locks: list[Row], rows: int) -> list[str]:
@@ -126,26 +133,26 @@ def _lines(info: ClusterInfo, locks: list[Row], rows: int) -> list[str]:
     waiting = sum(len(lock.get("queue", ())) for lock in locks)
     head = f"leader {info.leader or 'none'}  revision {info.revision}  locks {len(locks)}  waiting {waiting}"
     troubles = [colored(printable(f"{item.kind}: {item.detail}"), RED) for item in info.obstacles[:1]]
-    titles = ("NAME", "STATE", "HOLDER", "HELD", "WAITING", "LONGEST")
-    cells = [
-        (
-            str(lock.get("name")),
-            str(lock.get("state")),
-            owners(lock),
-            length(_held_ms(lock)) if lock.get("holders") else "-",
-            str(len(lock.get("queue", ()))),
-            length(max((waiter.get("waited_ms", 0) for waiter in lock.get("queue", ())), default=None)),
-        )
-        for lock in locks[: max(rows, 1)]
-    ]
-    return [head, *troubles, *table(titles, cells)]
+    return [head, *troubles, *table(_COLUMNS, locks[: max(rows, 1)])]
+
+
+_COLUMNS: Final[Columns] = {
+    "NAME": field("name"),
+    "STATE": field("state"),
+    "HOLDER": owners,
+    "HELD": lambda lock: length(_held_ms(lock)) if lock.get("holders") else "-",
+    "WAITING": lambda lock: len(lock.get("queue", ())),
+    "LONGEST": lambda lock: length(
+        max((waiter.get("waited_ms", 0) for waiter in lock.get("queue", ())), default=None)
+    ),
+}
 
 
 def _draw(lines: list[str]) -> None:
     """Show these lines in place of the last ones. What is too long for the terminal is cut off."""
     size = shutil.get_terminal_size()
     shown = [_cut(line, size.columns) + _REST_OF_LINE for line in lines[: size.lines - 1]]
-    print(_HOME + "\r\n".join(shown) + _REST_OF_SCREEN, end="", flush=True)
+    print_on_screen(_HOME + "\r\n".join(shown) + _REST_OF_SCREEN)
 
 
 def _cut(line: str, columns: int) -> str:

@@ -159,5 +159,5 @@ def test_installed_nodes_give_a_lock(nodes: list[str], programs: Path, tmp_path:
     for token in ("1", "2"):
         done = run(programs, tmp_path, "holdfast", "run", "smoke", "--", *program, nodes=",".join(nodes))
         assert (done.returncode, done.stdout) == (0, f"token {token}\n"), done.stderr
-    shown = run(programs, tmp_path, "holdfast", "get", "smoke", nodes=nodes[-1])
+    shown = run(programs, tmp_path, "holdfast", "get", "smoke", "-o", "json", nodes=nodes[-1])
     assert json.loads(shown.stdout)["state"] == "free", shown

@@ -23,8 +23,8 @@ Rows = list[dict[str, Any]]
 
 @asynccontextmanager
 async def _shipping(url: str, *argv: str) -> AsyncGenerator[asyncio.StreamReader]:
-    """Run `audit --follow --json` until the end of the block; it ends as an interrupt ends it."""
-    process = await start(url, "audit", "--follow", "--json", *argv)
+    """Run `audit --follow -o jsonl` until the end of the block; it ends as an interrupt ends it."""
+    process = await start(url, "audit", "--follow", "-o", "jsonl", *argv)
     assert process.stdout is not None
     try:
         async with asyncio.timeout(DEADLINE_S):
@@ -65,7 +65,7 @@ async def test_records_are_shipped_without_a_gap_and_verified(
             rows += await _shipped(lines, 4)
         assert [row["number"] for row in rows] == list(range(1, 13))
         line = Line(url, capsys)
-        assert (await line("audit", "--json", "--behind", "10"))[1] == "".join(map(_line, rows[10:]))
+        assert (await line("audit", "-o", "jsonl", "--behind", "10"))[1] == "".join(map(_line, rows[10:]))
         file.write_text("".join(map(_line, rows)))
         code, out, _ = await line("audit", "--verify", str(file))
         assert (code, out) == (
@@ -154,12 +154,12 @@ async def test_what_is_missing_or_changed_is_told(
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
         await _take(client, 3)
         line = Line(url, capsys)
-        _, out, _ = await line("audit", "--json")
+        _, out, _ = await line("audit", "-o", "jsonl")
         file = tmp_path / "audit"
         rows = [json.loads(text) for text in out.splitlines()]
         file.write_text("".join(map(_line, spoil(rows))))
         code, out, _ = await line("audit", "--verify", str(file))
-        assert (code, [text for text in out.splitlines() if text.startswith("line")]) == (124, said)
+        assert (code, [text for text in out.splitlines() if text.startswith("line")]) == (119, said)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ async def test_records_that_were_not_linked_when_they_were_shipped(
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
         await _take(client, 3)
         line = Line(url, capsys)
-        rows = [json.loads(text) for text in (await line("audit", "--json"))[1].splitlines()]
+        rows = [json.loads(text) for text in (await line("audit", "-o", "jsonl"))[1].splitlines()]
         file = tmp_path / "audit"
         file.write_text("".join(_line(_bare(row) if row["number"] in bare else row) for row in rows))
         code, out, _ = await line("audit", "--verify", str(file))
@@ -197,7 +197,7 @@ async def test_a_chain_that_begins_anew_under_load_is_whole(
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
         await _take(client, 3)
         line = Line(url, capsys)
-        rows = [json.loads(text) for text in (await line("audit", "--json"))[1].splitlines()]
+        rows = [json.loads(text) for text in (await line("audit", "-o", "jsonl"))[1].splitlines()]
     anew = _sealed(_bare(rows[3]) | {"chain": 4, "previous": "", "hash": ""})
     last = _sealed(
         rows[5] | {"chain": 4, "previous": _sealed(rows[4], chain=4, previous=anew["hash"])["hash"]}
@@ -217,13 +217,13 @@ async def test_a_field_that_stands_twice_is_told(tmp_path: Path, capsys: pytest.
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
         await _take(client, 1)
         line = Line(url, capsys)
-        first, second = (await line("audit", "--json"))[1].splitlines()
+        first, second = (await line("audit", "-o", "jsonl"))[1].splitlines()
         file = tmp_path / "audit"
         twice = second.replace('"owner":"ann"', '"owner":"mallory","owner":"ann"')
         assert json.loads(twice) == json.loads(second)
         file.write_text(f"{first}\n{twice}\n")
         code, out, _ = await line("audit", "--verify", str(file))
-        assert (code, out.splitlines()[0]) == (124, "line 2: it has owner twice")
+        assert (code, out.splitlines()[0]) == (119, "line 2: it has owner twice")
 
 
 async def test_who_ships_opens_no_watch() -> None:
@@ -258,7 +258,7 @@ async def test_records_without_numbers_are_followed_by_a_watch() -> None:
         assert await _shipped(lines, 2) == [old, new]
 
 
-@pytest.mark.parametrize("argv", [(), ("--follow", "--json")])
+@pytest.mark.parametrize("argv", [(), ("--follow", "-o", "jsonl")])
 async def test_a_record_that_is_not_there_yet_is_told(
     capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
 ) -> None:
@@ -266,16 +266,16 @@ async def test_a_record_that_is_not_there_yet_is_told(
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
         await _take(client, 2)
         line = Line(url, capsys)
-        assert (await line("audit", "--behind", "4")) == (0, "", "")
+        assert (await line("audit", "--behind", "4", "-o", "jsonl")) == (0, "", "")
         code, out, err = await line("audit", "--behind", "5", *argv)
-        assert (code, out) == (124, "")
+        assert (code, out) == (119, "")
         assert "there is no record 5: the newest is 4" in err
 
 
 async def test_who_may_not_read_all_is_not_told_so(capsys: pytest.CaptureFixture[str]) -> None:
     """What is hidden may be newer than all that is shown."""
     async with ScriptedNode(answer(events=[], hidden=3)) as node:
-        assert await Line(node.url, capsys)("audit", "--behind", "5") == (0, "", "")
+        assert await Line(node.url, capsys)("audit", "--behind", "5", "-o", "jsonl") == (0, "", "")
 
 
 async def test_a_record_that_was_replaced_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,19 +285,19 @@ async def test_a_record_that_was_replaced_is_told(tmp_path: Path, capsys: pytest
         async with a_node() as (_, url), holdfast.Client(url, owner=owner) as client:
             await _take(client, 2)
             line = Line(url, capsys)
-            files.append((await line("audit", "--json"))[1].splitlines(keepends=True))
+            files.append((await line("audit", "-o", "jsonl"))[1].splitlines(keepends=True))
     file = tmp_path / "audit"
     file.write_text("".join([*files[0][:2], *files[1][2:]]))
     code, out, _ = await line("audit", "--verify", str(file))
     assert (code, out.splitlines()[0]) == (
-        124,
+        119,
         "line 3: record 3 does not follow record 2: one of them was replaced",
     )
 
 
 @pytest.mark.parametrize(
     ("content", "code", "said"),
-    [("", 124, "no records"), ("\n", 124, "no records"), ("what?\n", 124, "line 1: not a JSON object")],
+    [("", 119, "no records"), ("\n", 119, "no records"), ("what?\n", 119, "line 1: not a JSON object")],
 )
 async def test_what_is_no_audit_is_not_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, code: int, said: str

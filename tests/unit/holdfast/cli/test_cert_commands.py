@@ -163,7 +163,7 @@ def test_an_authority_that_cannot_sign(
 def test_a_directory_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The system says why."""
     (tmp_path / "file").write_text("")
-    assert cert("ca", "--dir", str(tmp_path / "file")) == 124
+    assert cert("ca", "--dir", str(tmp_path / "file")) == 119
     assert "file: " in capsys.readouterr().err
 
 

@@ -74,13 +74,14 @@ async def test_the_client_adds_and_removes() -> None:
 
 
 async def test_members_are_shown_with_their_addresses() -> None:
-    """One line for each node: id, role, peer address, URL."""
+    """One line for each node: id, role, peer address, URL, revision."""
     async with ScriptedNode(_view("n1", "n4", joining="n4")) as node:
         code, out, _ = await _holdfast(node.url, "cluster", "members")
         assert code == 0
         assert [line.split() for line in out.splitlines()] == [
-            ["n1", "follower", "h1:7800", "http://h1:7700"],
-            ["n4", "joining", "h4:7800", "http://h4:7700"],
+            ["ID", "STATE", "PEER", "HTTP", "REVISION"],
+            ["n1", "follower", "h1:7800", "http://h1:7700", "7"],
+            ["n4", "joining", "h4:7800", "http://h4:7700", "7"],
         ]
 
 
@@ -103,7 +104,7 @@ async def test_add_waits_until_the_node_counts() -> None:
     async with ScriptedNode(joining, joining, _members("n1", "n4")) as node:
         code, out, _ = await _holdfast(node.url, *ADD, "--wait", "20s")
         assert code == 0
-        assert out.endswith("n4 counts\n")
+        assert out.endswith("n4 votes\n")
     async with ScriptedNode(joining) as node:
         code, _, err = await _holdfast(node.url, *ADD, "--wait", "300ms")
         assert code == 121
@@ -111,12 +112,12 @@ async def test_add_waits_until_the_node_counts() -> None:
         assert "holdfast cluster remove" in err
 
 
-async def test_a_refused_change_is_exit_code_124_with_the_reason() -> None:
+async def test_a_refused_change_is_exit_code_119_with_the_reason() -> None:
     """The cluster's reason is shown, and what to do next."""
     refused = problem("member-change-refused", detail="without n2 the cluster would lose its quorum")
     async with ScriptedNode(refused) as node:
         code, _, err = await _holdfast(node.url, "cluster", "remove", "n2")
-        assert code == 124
+        assert code == 119
         assert "would lose its quorum" in err
         assert "this change was not made" in err
 
@@ -126,10 +127,10 @@ async def test_a_pending_change_is_waited_for() -> None:
     pending = problem("member-change-pending")
     async with ScriptedNode(pending, pending, _members("n1", "n2")) as node:
         code, out, _ = await _holdfast(node.url, "cluster", "remove", "n3", "--wait", "20s")
-        assert (code, out) == (0, "n3 was removed; there are n1, n2\n")
+        assert (code, out) == (0, "n3 was removed; the members are n1, n2\n")
     async with ScriptedNode(pending) as node:
         code, _, err = await _holdfast(node.url, "cluster", "remove", "n3")
-        assert code == 124
+        assert code == 119
         assert "under way" in err
 
 
@@ -162,7 +163,7 @@ async def test_replace_removes_the_old_node_when_the_new_one_counts() -> None:
     async with ScriptedNode(*script) as node:
         code, out, _ = await _holdfast(node.url, *REPLACE)
         assert code == 0
-        assert out.endswith("n4 counts\nn3 was removed; there are n1, n2, n4\n")
+        assert out.endswith("n4 votes\nn3 was removed; the members are n1, n2, n4\n")
         assert [seen.method for seen in node.seen] == ["GET", "POST", "POST", "POST", "DELETE"]
 
 
@@ -183,7 +184,7 @@ async def test_replace_begins_nothing_that_cannot_end(argv: tuple[str, ...]) -> 
     """A node that is not a member, or the same id twice, is refused before anything is added."""
     async with ScriptedNode(_view("n1", "n2", "n3")) as node:
         code, _, err = await _holdfast(node.url, *argv)
-        assert code == 124
+        assert code == 119
         assert "not a member" in err or "remove it, then add it again" in err
         assert {seen.method for seen in node.seen} <= {"GET"}
 

@@ -17,7 +17,7 @@ import pytest
 import holdfast
 from holdfast.cli import completion, exit_codes
 from holdfast.cli.audit import AUDITED
-from holdfast.cli.main import _main, build_parser
+from holdfast.cli.main import _main, build_parser, read
 from lockstate.results import EventKind
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, answer
@@ -36,9 +36,7 @@ class Line:
 
     async def __call__(self, *argv: str) -> tuple[int, str, str]:
         """Run a command; return exit code, stdout and stderr."""
-        arguments = build_parser().parse_args(["--nodes", self._url, *argv])
-        arguments.argv = []
-        code = await _main(arguments)
+        code = await _main(read(["--nodes", self._url, *argv]))
         captured = self._capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -77,7 +75,7 @@ async def test_everything_can_be_listed(capsys: pytest.CaptureFixture[str]) -> N
                 assert code == 0
                 assert titles == titles.upper()
                 assert len(rows) == (3 if kind == "holds" else 1), out
-                code, out, _ = await line("list", "--kind", kind, "--json")
+                code, out, _ = await line("list", "--kind", kind, "-o", "jsonl")
                 assert [json.loads(row) for row in out.splitlines()]
         code, out, _ = await line("list", "app/")
         assert out.splitlines() == ["NAME  STATE  HOLDER  MODE  WAITING"]
@@ -89,12 +87,20 @@ async def test_one_of_each_kind_is_shown(capsys: pytest.CaptureFixture[str]) -> 
         line = Line(url, capsys)
         await client.fence("app/a").advance(3)
         async with client.semaphore("app/a", limit=2), client.election("app/a", value="here"):
-            assert json.loads((await line("get", "app/a"))[1])["state"] == "free"
-            assert json.loads((await line("get", "app/a", "--kind", "semaphore"))[1])["limit"] == 2
-            assert (
-                json.loads((await line("get", "app/a", "--kind", "election"))[1])["leader"]["value"] == "here"
-            )
-            assert json.loads((await line("get", "app/a", "--kind", "fence"))[1])["highest_token"] == 3
+
+            async def shown(kind: str) -> Any:
+                code, out, _ = await line("get", "app/a", "--kind", kind, "-o", "json")
+                assert code == 0
+                return json.loads(out)
+
+            assert (await shown("lock"))["state"] == "free"
+            assert (await shown("semaphore"))["limit"] == 2
+            assert (await shown("election"))["leader"]["value"] == "here"
+            assert (await shown("fence"))["highest_token"] == 3
+            _, out, _ = await line("get", "app/a", "--kind", "semaphore")
+            _, row, _, titles, holder = out.splitlines()
+            assert row.split() == ["app/a", "2", "1", "ann", "0"]
+            assert (titles.split()[0], holder.split()[0]) == ("OWNER", "ann")
 
 
 async def test_a_listing_stops_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,15 +109,15 @@ async def test_a_listing_stops_and_goes_on(capsys: pytest.CaptureFixture[str]) -
         line = Line(url, capsys)
         for index in range(3):
             await client.acquire(f"x/{index}")
-        code, out, err = await line("list", "x/", "--limit", "2", "--json")
+        code, out, err = await line("list", "x/", "--limit", "2", "-o", "jsonl")
         assert [json.loads(row)["name"] for row in out.splitlines()] == ["x/0", "x/1"]
         after = err.partition("--after '")[2].partition("'")[0]
-        code, out, err = await line("list", "x/", "--after", after, "--json")
+        code, out, err = await line("list", "x/", "--after", after, "-o", "jsonl")
         assert [json.loads(row)["name"] for row in out.splitlines()] == ["x/2"]
         assert (code, err) == (0, "")
         assert (await line("list", "x/", "--longer-than", "1h"))[1].count("\n") == 1
         code, _, err = await line("list", "--owner", "ann")
-        assert (code, "owner" in err) == (124, True)
+        assert (code, "owner" in err) == (119, True)
 
 
 async def test_names_of_others_cannot_disturb_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,12 +144,12 @@ async def test_a_session_is_shown_with_what_it_holds(capsys: pytest.CaptureFixtu
         assert code == 0
         assert "host:rack-3" in out
         assert f"lock  a     {hold.token}" in out
-        _, out, _ = await line("session", "show", holder.session_name, "--json")
+        _, out, _ = await line("session", "show", holder.session_name, "-o", "json")
         assert json.loads(out)["holds"][0]["token"] == hold.token
-        _, out, _ = await line("session", "list", "--label", "host:rack-3", "--json")
+        _, out, _ = await line("session", "list", "--label", "host:rack-3", "-o", "jsonl")
         assert json.loads(out)["session_name"] == holder.session_name
         code, _, err = await line("session", "show", "s-999")
-        assert (code, "s-999" in err) == (124, True)
+        assert (code, "s-999" in err) == (119, True)
 
 
 async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,39 +159,56 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         session = await client.open_session(ttl=60)
         await client.lock("a", session=session).acquire()
         (holder,) = (await client.inspect("a")).holders
-        code, out, _ = await line("force", "end-session", holder.session_name, "--reason", "it hangs")
+        end = ("force", "end-session", holder.session_name, "--reason", "it hangs")
+        code, out, _ = await line(*end, "-o", "json")
         assert (code, json.loads(out)) == (0, {"released": ["a"]})
-        code, _, err = await line("force", "end-session", holder.session_name, "--reason", "it hangs")
-        assert (code, "session-expired" in err) == (124, True)
+        code, _, err = await line(*end)
+        assert (code, "session-expired" in err) == (119, True)
         await client.lock("a", ttl=60, lock_delay=60).acquire()
-        code, out, _ = await line("force", "release", "a", "--reason", "it hangs")
+        code, out, _ = await line("force", "release", "a", "--reason", "it hangs", "-o", "jsonl")
         assert [one["owner"] for one in json.loads(out)["released"]] == ["ann"]
-        code, out, _ = await line("force", "lift-delay", "a", "--reason", "all is well")
-        assert (code, json.loads(out)) == (0, {"lifted": 1})
-        _, out, _ = await line("force", "lift-delay", "a", "--kind", "semaphore", "--reason", "all is well")
-        assert json.loads(out) == {"lifted": 0}
+        assert (await line("force", "lift-delay", "a", "--reason", "all is well"))[:2] == (0, "1 lifted\n")
         await client.fence("disk").advance(9)
-        _, out, _ = await line("force", "forget-fence", "disk", "--reason", "a new disk")
-        assert json.loads(out) == {"highest_token": 9}
+        forget = ("force", "forget-fence", "disk", "--reason", "a new disk")
+        assert (await line(*forget, "-o", "json"))[1] == '{\n  "highest_token": 9\n}\n'
         _, out, _ = await line("audit", "disk")
         assert "reason=a new disk" in out
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("force", "release", "a"), "nobody holds lock 'a'; nothing was released"),
+        (("force", "lift-delay", "a", "--kind", "semaphore"), "semaphore 'a' has no lock-delay"),
+        (("force", "forget-fence", "a"), "resource 'a' has never seen a token; nothing was forgotten"),
+        (("revoke", "a"), "nobody holds lock 'a'; nobody was asked"),
+    ],
+)
+async def test_nothing_to_override_is_not_success(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...], said: str
+) -> None:
+    """Whoever names the wrong lock is told so, and a script sees it."""
+    async with a_node() as (_, url):
+        code, out, err = await Line(url, capsys)(*command, "--reason", "it hangs")
+        assert (code, out) == (119, "")
+        assert said in err
 
 
 async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixture[str]) -> None:
     """All of a name or the one with a token; another kind or token, and a delay that cannot be, are told."""
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
         line = Line(url, capsys)
-        why = ("--reason", "it hangs")
+        why = ("--reason", "it hangs", "-o", "json")
         first = await client.semaphore("gpu", limit=2).acquire()
         await client.semaphore("gpu", limit=2).acquire()
         leader = await client.election("primary").acquire()
         code, _, err = await line("force", "release", "gpu", *why)
-        assert (code, "wrong-kind" in err) == (124, True)
+        assert (code, "wrong-kind" in err) == (119, True)
         one = ("force", "release", "gpu", "--kind", "semaphore", "--token", str(first.token))
         code, out, _ = await line(*one, *why)
         assert [each["token"] for each in json.loads(out)["released"]] == [first.token]
         code, _, err = await line(*one, *why)
-        assert (code, "not-holder" in err) == (124, True)
+        assert (code, "not-holder" in err) == (119, True)
         await line("force", "release", "gpu", "--kind", "semaphore", "--lock-delay", "1h", *why)
         seen = await client.get_semaphore("gpu")
         assert (seen.holders, seen.available) == ((), 1)
@@ -200,20 +223,22 @@ async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixtur
 
 
 async def test_cells_are_read_and_written(capsys: pytest.CaptureFixture[str]) -> None:
-    """Values come as they are; conditions refuse; what is not there is exit code 124."""
+    """Values come as they are; conditions refuse; what is not there is exit code 119."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
         line = Line(url, capsys)
         assert (await line("cell", "put", "a", "one", "--if-version", "0"))[1] == "version 1\n"
-        assert (await line("cell", "put", "a", "two", "--if-version", "0"))[0] == 124
+        assert (await line("cell", "put", "a", "two", "--if-version", "0"))[0] == 119
         assert (await line("cell", "get", "a"))[:2] == (0, "one")
-        assert json.loads((await line("cell", "get", "a", "--json"))[1])["value"] == "one"
+        assert json.loads((await line("cell", "get", "a", "-o", "json"))[1])["value"] == "one"
         await client.cells.put("b", b"\xff")
-        assert json.loads((await line("cell", "get", "b", "--json"))[1])["value_base64"] == "/w=="
+        assert json.loads((await line("cell", "get", "b", "-o", "jsonl"))[1])["value_base64"] == "/w=="
         assert len((await line("cell", "list"))[1].splitlines()) == 3
         assert (await line("cell", "delete", "a"))[1] == "1 deleted\n"
+        assert (await line("cell", "delete", "a"))[0] == 119
         assert (await line("cell", "delete", "--prefix", ""))[1] == "1 deleted\n"
+        assert (await line("cell", "delete", "--prefix", ""))[:2] == (0, "0 deleted\n")
         code, _, err = await line("cell", "get", "a")
-        assert (code, "no cell 'a'" in err) == (124, True)
+        assert (code, "no cell 'a'" in err) == (119, True)
         for wrong in (
             ("delete",),
             ("delete", "a", "--prefix", "b"),
@@ -230,7 +255,7 @@ async def test_a_rate_limit_is_taken_from(capsys: pytest.CaptureFixture[str]) ->
         assert (await line(*take))[:2] == (0, "allowed; 0 left\n")
         code, _, err = await line(*take)
         assert (code, "allows it in" in err) == (75, True)
-        code, out, _ = await line(*take, "--json", "--conflict-exit-code", "3")
+        code, out, _ = await line(*take, "-o", "json", "--conflict-exit-code", "3")
         assert (code, json.loads(out)["allowed"]) == (3, False)
 
 
@@ -240,11 +265,13 @@ async def test_the_audit_is_printed_oldest_first(capsys: pytest.CaptureFixture[s
         async with client.lock("a"), client.lock("b"):
             """Held."""
         _, out, _ = await Line(url, capsys)("audit", "a")
-        assert [row.split()[:3] for row in out.splitlines()] == [
+        head, *rows = out.splitlines()
+        assert head.split("  ")[0] == "UTC, AT THE LATEST"
+        assert [row.split()[1:4] for row in rows] == [
             ["granted", "lock", "a"],
             ["released", "lock", "a"],
         ]
-        _, out, _ = await Line(url, capsys)("audit", "a", "--json", "--limit", "1")
+        _, out, _ = await Line(url, capsys)("audit", "a", "-o", "jsonl", "--limit", "1")
         assert json.loads(out)["event"] == "released"
 
 
@@ -259,9 +286,9 @@ async def _keep_busy(client: holdfast.Client) -> None:
 async def test_what_happens_is_followed_until_an_interrupt() -> None:
     """`audit --follow` and both kinds of `watch` tell events as they come; Control-C ends them with 130."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
-        audit = await start(url, "audit", "a", "--follow", "--json")
+        audit = await start(url, "audit", "a", "--follow", "-o", "jsonl")
         watch = await start(url, "watch", "a")
-        cells = await start(url, "cell", "watch", "a", "--json")
+        cells = await start(url, "cell", "watch", "a", "-o", "jsonl")
         assert audit.stdout is not None
         assert watch.stdout is not None
         assert cells.stdout is not None
@@ -316,18 +343,20 @@ async def test_a_hold_that_cannot_be_printed_is_given_back() -> None:
         os.close(full)
         async with asyncio.timeout(DEADLINE_S):
             _, err = await process.communicate()
-        assert process.returncode == 124, err
+        assert process.returncode == 119, err
         assert not served.node.machine.state.holds
 
 
 async def test_renew_starts_a_lease_anew(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the secret, with another length if one is given; what is over is exit code 124."""
+    """By the secret, with another length if one is given; what is over is exit code 119."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
         hold = await client.acquire("a")
-        code, out, _ = await Line(url, capsys)("renew", hold.hold_id, "--ttl", "1h")
-        assert (code, json.loads(out)) == (0, {"expires_in_ms": 3_600_000})
+        line = Line(url, capsys)
+        assert await line("renew", hold.hold_id, "--ttl", "1h") == (0, "renewed; ends in 1.0h\n", "")
+        _, out, _ = await line("renew", hold.hold_id, "--ttl", "1h", "-o", "json")
+        assert json.loads(out) == {"expires_in_ms": 3_600_000}
         await client.release(hold)
-        assert (await Line(url, capsys)("renew", hold.hold_id))[0] == 124
+        assert (await Line(url, capsys)("renew", hold.hold_id))[0] == 119
 
 
 async def test_elect_runs_a_command_while_leading() -> None:
@@ -397,7 +426,7 @@ async def test_a_lock_is_taken_in_any_mode() -> None:
 async def test_run_with_a_priority(more: tuple[str, ...]) -> None:
     """It is asked for where the node allows it, and refused elsewhere."""
     async with a_node("gpu") as (_, url):
-        for name, code in (("gpu", 0), ("cpu", 124)):
+        for name, code in (("gpu", 0), ("cpu", 119)):
             running = await start(url, "run", name, *more, "--priority", "9", "--", "true")
             _, err = await running.communicate()
             assert running.returncode == code, err
@@ -417,7 +446,7 @@ async def test_top_shows_the_longest_queue_first(capsys: pytest.CaptureFixture[s
         head, _, *rows = out.splitlines()
         assert (code, [row.split()[:3] for row in rows]) == (0, [["b", "held", "ann"], ["a", "held", "ann"]])
         assert "locks 3  waiting 1" in head
-        _, out, _ = await Line(url, capsys)("top", "--once", "--json")
+        _, out, _ = await Line(url, capsys)("top", "--once", "-o", "json")
         assert [row["name"] for row in json.loads(out)["locks"]] == ["b", "a", "c"]
         waiting.cancel()
         await asyncio.wait({waiting})
@@ -456,7 +485,7 @@ async def test_top_leaves_the_terminal_as_it_was(number: signal.Signals, code: i
 
 def completed(*words: str) -> list[str]:
     """Return what bash offers for the last word."""
-    script = completion.bash(completion.read(build_parser()))
+    script = completion.bash(build_parser())
     line = " ".join(f"'{word}'" for word in ("holdfast", *words))
     script += f"\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; _holdfast 2>/dev/null"
     script += "\nprintf '%s\\n' \"${COMPREPLY[@]}\""
@@ -484,12 +513,12 @@ def test_bash_completes_commands_and_options(words: list[str], offered: list[str
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_scripts_for_shells_are_correct_and_complete(shell: str) -> None:
     """Each names every command and option; the shell, if it is there, takes the script."""
-    root = completion.read(build_parser())
+    root = build_parser()
     script = completion.SHELLS[shell](root)
     for word in root.walk():
         assert all(name in script for name in word.path)
         for option in word.options:
-            assert all(flag.lstrip("-") in script for flag in option.flags if flag.startswith("--"))
+            assert all(flag.lstrip("-") in script for flag in option.option_strings)
     if shutil.which(shell):
         done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
@@ -497,8 +526,8 @@ def test_scripts_for_shells_are_correct_and_complete(shell: str) -> None:
 
 def test_the_manual_page_has_every_command_and_exit_code() -> None:
     """groff, if it is there, formats it without a warning."""
-    root = completion.read(build_parser())
-    page = completion.manual(root, "1.2.3", exit_codes.MEANINGS)
+    root = build_parser()
+    page = completion.manual(root)
     for word in root.walk():
         assert word.below or f".SS holdfast {' '.join(word.path)}".replace("-", "\\-") in page
     for code in exit_codes.MEANINGS:
@@ -519,7 +548,7 @@ async def test_an_answer_of_something_else_is_exit_code_122(
 ) -> None:
     """What does not look like a page of a node ends the command with a sentence."""
     async with ScriptedNode(answer(**body)) as node:
-        code, out, err = await Line(node.url, capsys)("list", "--json")
+        code, out, err = await Line(node.url, capsys)("list", "-o", "jsonl")
         assert (code, out, "not that of a Holdfast node" in err) == (122, "", True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.cli.main import _main, build_parser
+from holdfast.cli.main import _main, read
 from tests.unit.holdfast.cli.test_quotas import url_of
 from tests.unit.holdfast.conftest import NewClient
 from tests.unit.http_api.serving import serving, token_line
@@ -61,31 +61,33 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
     async def line(*argv: str) -> list[str]:
         before = ["--nodes", url, "--token-file", str(token_file), "namespace"]
-        arguments = build_parser().parse_args([*before, *argv])
-        arguments.argv = []
-        assert await _main(arguments) == 0
+        assert await _main(read([*before, *argv])) == 0
         return capsys.readouterr().out.splitlines()
 
     async with serving(tokens=LINES) as served:
         url = url_of(served)
-        (said,) = await line("set", "jobs", "--ttl-max", "1m", "--no-deadline", "no", "--holds", "5")
+        (said,) = await line(
+            "set", "-o", "jsonl", "jobs", "--ttl-max", "1m", "--no-deadline", "no", "--holds", "5"
+        )
         expected = {
             "prefix": "jobs",
             "settings": OPEN | {"ttl_ms_max": 60_000, "no_deadline": False, "holds": 5},
         }
         assert json.loads(said) == expected
         titles, row = await line("list", "jobs")
-        assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "BYTES", "SAYS"]
+        assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "BYTES", "RULES"]
         assert row.split() == [
             "jobs",
             *["0", "of", "5", "0", "0", "0", "0"],
             "ttl_ms_max=60000",
             "no_deadline=no",
         ]
-        (shown,) = await line("list", "--json")
+        (shown,) = await line("list", "-o", "jsonl")
         assert json.loads(shown) == expected | {"used": NOTHING}
         await line("set", "jobs", "--ttl-min", "1s", "--lock-delay-min", "2s", "--priority", "yes")
-        rest = await line("set", "jobs", "--waits", "1", "--cells", "2", "--fences", "3", "--priority", "yes")
+        rest = await line(
+            "set", "-o", "jsonl", "jobs", "--waits", "1", "--cells", "2", "--fences", "3", "--priority", "yes"
+        )
         assert json.loads(rest[0])["settings"] == OPEN | {
             "waits": 1,
             "cells": 2,
@@ -93,11 +95,11 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
             "priority": True,
         }
         assert (await line("list"))[1].split()[-1] == "priority=yes"
-        (said,) = await line("set", "jobs", "--bytes", "0", "--if-held", "refuse")
-        assert json.loads(said)["settings"] == OPEN | {"bytes": 0, "if_held": "refuse"}
+        titles, row = await line("set", "jobs", "--bytes", "0", "--if-held", "refuse")
+        assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "BYTES", "RULES"]
+        assert row.split() == ["jobs", "-", "-", "-", "-", "0", "if_held=refuse"]
         assert (await line("list"))[1].split()[-4:] == ["0", "of", "0", "if_held=refuse"]
         await line("set", "jobs", "--waits", "1")
         assert (await line("list"))[1].split()[-1] == "-"
-        (said,) = await line("remove", "jobs")
-        assert json.loads(said) == {"prefix": "jobs", "settings": None}
-        assert await line("list", "--json") == []
+        assert await line("remove", "jobs") == ["jobs has no rules of its own"]
+        assert await line("list", "-o", "jsonl") == []

@@ -1,0 +1,96 @@
+"""What failures mean to people and scripts: a sentence, what to do next, and an exit code."""
+
+import argparse
+from typing import Final
+
+from holdfast import _errors
+from holdfast.cli import cells, cluster, exit_codes, force
+from holdfast.cli.printing import say
+
+_FAILURES: Final[tuple[tuple[type[_errors.LockError], int, str], ...]] = (
+    (_errors.LockHeld, exit_codes.CONFLICT, "wait for it with --wait 1m"),
+    (_errors.RateLimited, exit_codes.CONFLICT, "wait for it with --wait 1m"),
+    (
+        _errors.Compacted,
+        exit_codes.REFUSED,
+        "look at what there is now, and watch from now on, without --since",
+    ),
+    (
+        _errors.LeaseExpired,
+        exit_codes.REFUSED,
+        "the hold was over already; run what must last longer under `holdfast run`",
+    ),
+    (
+        _errors.AccessDenied,
+        exit_codes.REFUSED,
+        "nothing was changed; check HOLDFAST_ACCESS_TOKEN_FILE, and the tokens file of the nodes",
+    ),
+    (_errors.Refused, exit_codes.REFUSED, "nothing was changed; see `holdfast COMMAND --help`"),
+    (
+        _errors.TlsRefused,
+        exit_codes.UNAVAILABLE,
+        "nothing was changed; check HOLDFAST_CA, HOLDFAST_CERT, HOLDFAST_KEY and the nodes' files",
+    ),
+    (
+        _errors.Unavailable,
+        exit_codes.UNAVAILABLE,
+        "nothing was changed; are these nodes running? (--nodes, HOLDFAST_NODES)",
+    ),
+    (_errors.OutcomeUnknown, exit_codes.UNKNOWN, "it may have been done; look with `holdfast get NAME`"),
+    (
+        _errors.LeaseLost,
+        exit_codes.LOST,
+        "somebody else may hold the lock now; check what the command has done",
+    ),
+)
+"""The exit code of each failure, and what to do next. The first row that fits counts."""
+
+
+def explained(error: _errors.LockError | OSError | ValueError, arguments: argparse.Namespace) -> int:
+    """Say what failed and what to do, and return the exit code. Raises BrokenPipeError if nobody reads."""
+    if isinstance(error, _errors.LockError):
+        return _of_cluster(error, arguments)
+    if isinstance(error, OSError):
+        return _of_system(error, arguments)
+    words = " ".join(filter(None, (arguments.command, getattr(arguments, "action", None))))
+    return fail(exit_codes.USAGE, str(error), f"see `holdfast {words} --help`")
+
+
+def _of_cluster(error: _errors.LockError, arguments: argparse.Namespace) -> int:
+    """Explain why the cluster did not do it."""
+    code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))
+    if arguments.command == "cluster":
+        hint = cluster.hint(error) or hint
+    if isinstance(error, _errors.Refused) and error.code in (force.NOTHING, cells.MISSING):
+        return fail(code, error.detail, "look at what there is with `holdfast get` or `holdfast list`")
+    if isinstance(error, _errors.LockHeld | _errors.RateLimited):
+        code = getattr(arguments, "conflict_exit_code", code)
+    return fail(code, _describe(error), hint)
+
+
+def _of_system(error: OSError, arguments: argparse.Namespace) -> int:
+    """Explain what this machine did not do. Raises BrokenPipeError if nobody reads."""
+    if arguments.takes_command:
+        code = exit_codes.NOT_FOUND if isinstance(error, FileNotFoundError) else exit_codes.NOT_RUNNABLE
+        return fail(code, str(error), "the command could not be started; the lock is released")
+    if isinstance(error, BrokenPipeError):
+        raise error
+    if arguments.alone is not None:
+        what = f"{error.filename}: {error.strerror}"
+        return fail(exit_codes.REFUSED, what, "nothing was replaced; put that right and repeat the command")
+    return fail(exit_codes.REFUSED, str(error), "the answer could not be printed")
+
+
+def _describe(error: _errors.LockError) -> str:
+    """Say what happened; for a held lock, who has it."""
+    holders = error.problem.get("holders") if isinstance(error, _errors.LockHeld) else None
+    if not isinstance(holders, list):
+        return str(error)
+    owners = ", ".join(str(holder.get("owner")) for holder in holders if isinstance(holder, dict))
+    return f"the lock is held by {owners}"
+
+
+def fail(code: int, what: str, hint: str) -> int:
+    """Say what is wrong, and what to do; return the exit code."""
+    say(what, hint)
+    return code

@@ -1,0 +1,168 @@
+"""How the command line is described and read: commands that know what they take, and types of arguments."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn, TypeAlias
+
+from holdfast.cli import exit_codes
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.printing import OUTPUTS, TABLE, say
+
+Run: TypeAlias = Callable[[Inspector, argparse.Namespace], Awaitable[int]]
+"""What carries out a command: returns the exit code, and raises LockError, ValueError or OSError."""
+RunAlone: TypeAlias = Callable[[argparse.Namespace], int]
+"""What carries out a command that asks no node: returns the exit code, and raises ValueError or OSError."""
+
+FOREVER: Final = "forever"
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of a command, which also knows what it takes.
+
+    Shell completion, the manual page and advice for misspelt words are made of that. Options are never
+    abbreviated: a new one would make scripts ambiguous.
+    """
+
+    def __init__(self, *, path: Sequence[str] = (), text: str = "", **options: Any) -> None:
+        """Begin to describe a command: `path` is its words, `text` one line about it."""
+        self.path = tuple(path)
+        self.text = text
+        self.options: list[argparse.Action] = []
+        self.arguments: list[argparse.Action] = []
+        self.below: dict[str, CommandParser] = {}
+        super().__init__(allow_abbrev=False, **options)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Describe an argument or an option, as any parser does, and remember it."""
+        action = super().add_argument(*names, **options)
+        (self.options if action.option_strings else self.arguments).append(action)
+        return action
+
+    def command(
+        self, name: str, text: str, run: Run | None = None, *, alone: RunAlone | None = None, **options: Any
+    ) -> "CommandParser":
+        """Describe a command below this one, and what carries it out; neither for one that has others."""
+        if not self.below:
+            self._children = self.add_subparsers(
+                dest="action" if self.path else "command",
+                metavar="ACTION" if self.path else "COMMAND",
+                required=True,
+                parser_class=CommandParser,
+            )
+        options.setdefault("description", text[:1].upper() + text[1:] + ".")
+        child: CommandParser = self._children.add_parser(
+            name, help=text, path=(*self.path, name), text=text, **options
+        )
+        if run or alone:
+            child.set_defaults(run=run, alone=alone)
+        self.below[name] = child
+        return child
+
+    def add_output(self) -> None:
+        """Describe `-o`, for a command that shows something."""
+        self.add_argument(
+            "-o",
+            "--output",
+            choices=OUTPUTS,
+            default=TABLE,
+            help="a table or sentence for people, one JSON document, or one in each line (default: table)",
+        )
+
+    def walk(self) -> Iterator["CommandParser"]:
+        """Yield it, and all commands below it."""
+        yield self
+        for command in self.below.values():
+            yield from command.walk()
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line, and where it is described; exit."""
+        say(f"{message}", f"see `{self.prog} --help`")
+        sys.exit(exit_codes.USAGE)
+
+    def refuse_unknown(self, words: Sequence[str]) -> None:
+        """Exit if a word is an option or a command that does not exist, and name the nearest one that does.
+
+        argparse would complain first of what is missing, or take the value of a misspelt option for a name.
+        """
+        command, left = self, iter(words)
+        for word in left:
+            if word.startswith("-") and word != "-" and not word[1:2].isdigit():
+                flag, _, value = word.partition("=")
+                action = command.option(flag)
+                if action is None:
+                    command.error(self._advice(command, flag))
+                if action.nargs != 0 and not value and flag in action.option_strings:
+                    next(left, None)
+            elif command.below:
+                if word not in command.below:
+                    near = _nearest(word, command.below)
+                    command.error(f"unknown command {' '.join((*command.path, word))!r}{near}")
+                command = command.below[word]
+
+    def option(self, flag: str) -> argparse.Action | None:
+        """Return the option that a word begins, `-ojson` included; None if there is none."""
+        for action in self.options:
+            if flag in action.option_strings or (flag[1] != "-" and flag[:2] in action.option_strings):
+                return action
+        return None
+
+    def _advice(self, command: "CommandParser", flag: str) -> str:
+        if self.option(flag) is not None:
+            return f"{flag} goes before the command: holdfast {flag} ... {' '.join(command.path)}"
+        flags = [flag for action in command.options for flag in action.option_strings]
+        return f"unknown option {flag}{_nearest(flag, flags)}"
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """Return a question for the nearest of the known words, nothing if none is near."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+# -- types of arguments --------------------------------------------------------------------------------------
+
+
+def duration_ms(text: str) -> int:
+    """Read a length of time such as 500ms, 10s, 5m, 1h or 1d; a bare number means seconds."""
+    units = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+    unit = next((unit for unit in units if text.endswith(unit)), "")
+    try:
+        value = round(float(text.removesuffix(unit)) * units.get(unit, 1000))
+    except (ValueError, OverflowError):
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time; write it like 500ms, 10s or 5m")
+    return value
+
+
+def wait_s(text: str) -> float | None:
+    """Read how long to wait, in seconds; `forever` is None."""
+    return None if text == FOREVER else duration_ms(text) / 1000
+
+
+def count(text: str) -> int:
+    """Read a number of things, at least one."""
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return int(text)
+
+
+def number(text: str) -> int:
+    """Read the number of a record, or of a version: 0 or more."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return int(text)
+
+
+def add_conflict_exit_code(parser: CommandParser, when: str) -> None:
+    """Describe how a command exits when somebody else has what it wants."""
+    parser.add_argument(
+        "--conflict-exit-code",
+        metavar="CODE",
+        type=int,
+        choices=range(256),
+        default=exit_codes.CONFLICT,
+        help=f"exit code when {when} (default: {exit_codes.CONFLICT})",
+    )
