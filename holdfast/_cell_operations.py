@@ -12,7 +12,6 @@ from holdfast._cell_values import (
     CellDelete,
     CellGet,
     CellOperation,
-    CellPage,
     CellPut,
     CellResult,
     CellWritten,
@@ -21,6 +20,7 @@ from holdfast._cell_values import (
 )
 from holdfast._durations import to_ms
 from holdfast._errors import OutcomeUnknown
+from holdfast._listings import Page, page_of
 from holdfast._names import to_name
 from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 
@@ -50,11 +50,6 @@ class _Cell(msgspec.Struct):
         )
 
 
-class _Page(msgspec.Struct):
-    cells: tuple[_Cell, ...]
-    next: str | None = None
-
-
 class _Deleted(msgspec.Struct):
     deleted: int
     more: bool
@@ -80,7 +75,7 @@ def get(key: str, *, is_stale: bool) -> Operation[Cell]:
     return ask(_path(key), _consistency(is_stale), lambda answer: decode(answer, _Cell).decoded())
 
 
-def list_page(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operation[CellPage]:
+def list_page(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operation[Page[Cell]]:
     """Read a page of the cells whose keys begin with `prefix`."""
     query = {"prefix": prefix, "limit": str(limit), "after": after} | _consistency(is_stale)
     return ask(wire.CELLS, query, _page)
@@ -155,9 +150,15 @@ def _conditions(if_version: int | None, if_mod_revision: int | None) -> Fields:
     return {"if_version": if_version, "if_mod_revision": if_mod_revision}
 
 
-def _page(answer: TimedAnswer) -> CellPage:
-    page = decode(answer, _Page)
-    return CellPage(tuple(cell.decoded() for cell in page.cells), page.next)
+def _page(answer: TimedAnswer) -> Page[Cell]:
+    page = page_of(answer, "cells", _Cell)
+    return Page(
+        items=tuple(cell.decoded() for cell in page.items),
+        next=page.next,
+        hidden=page.hidden,
+        revision=page.revision,
+        lag_ms=page.lag_ms,
+    )
 
 
 def _deleted(answer: TimedAnswer) -> tuple[int, bool]:

@@ -83,14 +83,19 @@ _NUMBERS = ("version", "create_revision", "mod_revision")
 
 
 class StillHeld(msgspec.Struct, frozen=True):
-    """A compare: this hold, of a lock, of permits or of an election, is still there."""
+    """A compare: this hold, of a lock, of permits or of an election, is still there.
+
+    With `token` it also has to be as it was granted: a conversion or an addition gives it another one.
+    """
 
     hold: Held | str
     """A hold, or its `hold_id`."""
+    token: int | None = None
 
     def fields(self) -> Fields:
         """Return it as JSON."""
-        return {"hold_id": self.hold if isinstance(self.hold, str) else self.hold.hold_id}
+        fields: Fields = {"hold_id": self.hold if isinstance(self.hold, str) else self.hold.hold_id}
+        return fields if self.token is None else fields | {"token": self.token}
 
 
 class CellPut(msgspec.Struct, frozen=True):
@@ -137,13 +142,6 @@ class Transacted(msgspec.Struct, frozen=True):
 
     succeeded: bool
     results: tuple[CellResult, ...]
-
-
-class CellPage(msgspec.Struct, frozen=True):
-    """Cells in order of key. `next` is to be passed as `after` for the next page; None at the end."""
-
-    cells: tuple[Cell, ...]
-    next: str | None = None
 
 
 def _of_value(value: Value) -> Fields:

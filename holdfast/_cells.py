@@ -1,13 +1,12 @@
 """Cells: small values that the cluster keeps beside the locks, for either client."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Sequence
 
 from holdfast import _cell_operations
 from holdfast._cell_values import (
     Cell,
     CellCompare,
     CellOperation,
-    CellPage,
     CellPut,
     CellWritten,
     Keeper,
@@ -16,9 +15,10 @@ from holdfast._cell_values import (
 )
 from holdfast._durations import Seconds
 from holdfast._errors import Refused
+from holdfast._listings import Listing, listing
 from holdfast._names import Name, to_name
-from holdfast._portal import Call
 from holdfast._transport import Transport
+from holdfast._twins import ForThreads, waiting
 
 
 class Cells:
@@ -64,21 +64,12 @@ class Cells:
         )
         return await self._transport.call(operation)
 
-    async def list(self, prefix: str = "", *, is_stale: bool = False) -> AsyncGenerator[Cell]:
-        """Yield the cells whose keys begin with `prefix`, in order of key, a page at a time."""
-        after: str | None = ""
-        while after is not None:
-            page = await self.list_page(prefix, after=after, is_stale=is_stale)
-            for cell in page.cells:
-                yield cell
-            after = page.next
-
-    async def list_page(
-        self, prefix: str = "", *, limit: int = 100, after: str = "", is_stale: bool = False
-    ) -> CellPage:
-        """Read a page of the cells with this prefix; `after` is the `next` of the page before."""
-        operation = _cell_operations.list_page(prefix, limit, after, is_stale=is_stale)
-        return await self._transport.call(operation)
+    def list(self, prefix: str = "", *, is_stale: bool = False) -> Listing[Cell]:
+        """Return the cells whose keys begin with `prefix`, in order of key."""
+        return Listing(
+            self._transport,
+            lambda limit, after: _cell_operations.list_page(prefix, limit, after, is_stale=is_stale),
+        )
 
     async def delete_prefix(self, prefix: str) -> int:
         """Delete all cells whose keys begin with `prefix`, a thousand in each step; return how many."""
@@ -99,68 +90,12 @@ class Cells:
         return await self._transport.call(_cell_operations.transact(compare, then, otherwise))
 
 
-class SyncCells:
+class SyncCells(ForThreads[Cells]):
     """The cells of a cluster, for threads. See `Cells`."""
 
-    def __init__(self, twin: Cells) -> None:
-        self._twin = twin
-
-    def get(self, key: Name, *, is_stale: bool = False) -> Cell | None:
-        """Read a cell; None if there is none. `is_stale` allows the node's own, older view."""
-        return Call(lambda: self._twin.get(key, is_stale=is_stale)).run()
-
-    def put(
-        self,
-        key: Name,
-        value: Value,
-        *,
-        session: Keeper | None = None,
-        ttl: Seconds | None = None,
-        if_version: int | None = None,
-        if_mod_revision: int | None = None,
-    ) -> CellWritten:
-        """Write a cell. It lives with `session`, for `ttl` after its last write, or until it is deleted."""
-        return Call(
-            lambda: self._twin.put(
-                key,
-                value,
-                session=session,
-                ttl=ttl,
-                if_version=if_version,
-                if_mod_revision=if_mod_revision,
-            )
-        ).run()
-
-    def delete(self, key: Name, *, if_version: int | None = None, if_mod_revision: int | None = None) -> bool:
-        """Delete a cell; return whether it was there."""
-        return Call(
-            lambda: self._twin.delete(key, if_version=if_version, if_mod_revision=if_mod_revision)
-        ).run()
-
-    def list(self, prefix: str = "", *, is_stale: bool = False) -> Iterator[Cell]:
-        """Yield the cells whose keys begin with `prefix`, in order of key, a page at a time."""
-        after: str | None = ""
-        while after is not None:
-            page = self.list_page(prefix, after=after, is_stale=is_stale)
-            yield from page.cells
-            after = page.next
-
-    def list_page(
-        self, prefix: str = "", *, limit: int = 100, after: str = "", is_stale: bool = False
-    ) -> CellPage:
-        """Read a page of the cells with this prefix; `after` is the `next` of the page before."""
-        return Call(lambda: self._twin.list_page(prefix, limit=limit, after=after, is_stale=is_stale)).run()
-
-    def delete_prefix(self, prefix: str) -> int:
-        """Delete all cells whose keys begin with `prefix`, a thousand in each step; return how many."""
-        return Call(lambda: self._twin.delete_prefix(prefix)).run()
-
-    def transact(
-        self,
-        *,
-        compare: Sequence[CellCompare] = (),
-        then: Sequence[CellOperation] = (),
-        otherwise: Sequence[CellOperation] = (),
-    ) -> Transacted:
-        """Do all of `then` if everything in `compare` is true, and all of `otherwise` if not, in one step."""
-        return Call(lambda: self._twin.transact(compare=compare, then=then, otherwise=otherwise)).run()
+    get = waiting(Cells.get)
+    put = waiting(Cells.put)
+    delete = waiting(Cells.delete)
+    list = listing(Cells.list)
+    delete_prefix = waiting(Cells.delete_prefix)
+    transact = waiting(Cells.transact)

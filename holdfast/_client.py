@@ -3,13 +3,12 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
 from holdfast import (
     _access,
-    _cluster_operations,
     _exchange,
     _operations,
     _primitive_operations,
@@ -36,18 +35,19 @@ from holdfast._metrics import Metrics
 from holdfast._names import Name, to_name
 from holdfast._process import OfOneProcess
 from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._reads import Reads
 from holdfast._several import Together, WantedPermits, WantedRate
 from holdfast._tls import Tls, Trust, from_environment
 from holdfast._transaction import TransactionContext
 from holdfast._transport import Transport
 from holdfast._wanted import DEFAULT_PRIORITY
-from holdfast._watch import Watch
+from holdfast._words import Algorithm
 
 OnLost = Callable[[Hold], object]
 """Called with a hold that is lost. What it returns may be awaitable."""
 
 
-class Client(OfOneProcess):
+class Client(OfOneProcess, Reads):
     """Talks to a cluster through any of its nodes, from one thread, for as long as you like.
 
     It outlives its event loop: the next one gets connections of its own. So does a forked child, where what
@@ -99,8 +99,8 @@ class Client(OfOneProcess):
                 access.check(url)
         timeout_s = to_s(timeout, "timeout")
         has_streams = stream and not _streams.is_switched_off(os.environ)
-        self._transport = Transport(
-            urls, timeout_s, trust=trust, access=access, metrics=metrics, has_streams=has_streams
+        super().__init__(
+            Transport(urls, timeout_s, trust=trust, access=access, metrics=metrics, has_streams=has_streams)
         )
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._kept: set[Kept] = set()
@@ -377,7 +377,7 @@ class Client(OfOneProcess):
         )
 
     def rate_limiter(
-        self, name: Name, *, limit: int, per: Seconds, algorithm: str = "fixed-window"
+        self, name: Name, *, limit: int, per: Seconds, algorithm: Algorithm = "fixed-window"
     ) -> RateLimiter:
         """Return a rate limit: `limit` in each `per` seconds, shared by all clients.
 
@@ -484,63 +484,11 @@ class Client(OfOneProcess):
         lease = await self._transport.call(_operations.renew_by_value(kind, to_name(name), value, ttl_ms))
         return max(0.0, lease.remaining_s(self._transport.clock.now_s()))
 
-    # -- what there is to see -------------------------------------------------------------------------------
-
-    def watch(self, prefix: str = "", *, since: str | int | None = None) -> Watch:
-        """Return an iterator of what happens to names that begin with `prefix`, from now on or since."""
-        return Watch(self._transport, prefix, since)
-
-    async def inspect(self, name: Name, *, is_stale: bool = False) -> _values.LockInfo:
-        """Read one lock: its holders and its queue. `is_stale` allows the node's own, older view."""
-        return await self._transport.call(_operations.get_lock(to_name(name), is_stale=is_stale))
-
-    async def get_lock(self, name: Name, *, is_stale: bool = False) -> _values.LockInfo:
-        """Read one lock: the same as `inspect`."""
-        return await self.inspect(name, is_stale=is_stale)
-
-    async def list(self, prefix: str = "", *, is_stale: bool = False) -> AsyncGenerator[_values.LockInfo]:
-        """Yield the locks whose names begin with `prefix`, in order of name, a page at a time."""
-        after: str | None = ""
-        while after is not None:
-            page = await self.list_locks(prefix, after=after, is_stale=is_stale)
-            for info in page.locks:
-                yield info
-            after = page.next
-
-    async def list_locks(
-        self, prefix: str = "", *, limit: int = 100, after: str = "", is_stale: bool = False
-    ) -> _values.LockPage:
-        """Read a page of the locks whose names begin with `prefix`, in order of name.
-
-        `after` is the `next` of the page before.
-        """
-        return await self._transport.call(_operations.list_locks(prefix, limit, after, is_stale=is_stale))
-
-    async def get_semaphore(self, name: Name, *, is_stale: bool = False) -> _values.SemaphoreInfo:
-        """Read one semaphore: its limit, holders and queue."""
-        operation = _primitive_operations.get_semaphore(to_name(name), is_stale=is_stale)
-        return await self._transport.call(operation)
-
     async def resize_semaphore(self, name: Name, limit: int) -> _values.SemaphoreSize:
         """Give a semaphore that is in use another limit. Takes nothing from anybody."""
         return await self._transport.call(_primitive_operations.resize(to_name(name), limit))
 
-    async def get_election(self, name: Name, *, is_stale: bool = False) -> _values.ElectionInfo:
-        """Read one election: its leader and its candidates."""
-        operation = _primitive_operations.get_election(to_name(name), is_stale=is_stale)
-        return await self._transport.call(operation)
-
-    async def check_token(self, name: Name, token: int, *, is_stale: bool = False) -> _values.TokenCheck:
-        """Ask whether a token belongs to a current holder of a lock. A fence is the better choice."""
-        operation = _primitive_operations.check_token(to_name(name), token, is_stale=is_stale)
-        return await self._transport.call(operation)
-
-    async def audit(self, name: Name = "", *, limit: int = 100) -> tuple[_values.Event, ...]:
-        """Return what happened last to a name, or to all, the newest first."""
-        operation = _primitive_operations.audit(to_name(name) if name else "", limit)
-        return await self._transport.call(operation)
-
-    # -- sessions as plain calls, and the cluster -----------------------------------------------------------
+    # -- sessions as plain calls -----------------------------------------------------------------------------
 
     async def open_session(self, *, ttl: Seconds, labels: Mapping[str, str] | None = None) -> Session:
         """Open a session that lives for `ttl` after its last keepalive; nothing keeps it alive."""
@@ -557,10 +505,6 @@ class Client(OfOneProcess):
         From here on neither the session nor its holds are valid, whatever the answer.
         """
         return await session.close()
-
-    async def cluster(self) -> _values.ClusterInfo:
-        """Return the cluster as one of its nodes sees it."""
-        return await self._transport.call(_cluster_operations.cluster())
 
 
 async def _give_up(kept: Iterable[Kept]) -> None:

@@ -90,6 +90,11 @@ class Election(Acquirable[Leadership]):
                         if (event.kind, event.name) != ("election", name):
                             continue
                         now = await self.leader()
-                        if now != last:
+                        if _said(now) != _said(last):
                             last = now
                             yield now
+
+
+def _said(leader: Leader | None) -> tuple[int, str] | None:
+    """Return what makes a leader another one for those who observe: who leads, and what it tells."""
+    return None if leader is None else (leader.token, leader.value)

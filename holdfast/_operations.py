@@ -124,17 +124,6 @@ def get_lock(name: str, *, is_stale: bool) -> Operation[_values.LockInfo]:
     return ask(path, query, lambda answer: decode(answer, _values.LockInfo))
 
 
-def list_locks(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operation[_values.LockPage]:
-    """Read one page of locks."""
-    query = {
-        "prefix": prefix,
-        "limit": str(limit),
-        "after": after,
-        "consistency": wire.STALE if is_stale else "",
-    }
-    return ask(wire.LOCKS, query, lambda answer: decode(answer, _values.LockPage))
-
-
 # -- whatever is held -------------------------------------------------------------------------------------
 
 _RENEW = {"lock": wire.LOCK_RENEW, "semaphore": wire.SEMAPHORE_RENEW}
@@ -190,6 +179,12 @@ def _put_off(answer: TimedAnswer) -> Lease:
     return Lease(answer.attempted_at_s, decode(answer, _values.PutOff).ends_in_ms)
 
 
+def release_some(hold_id: str, names: tuple[str, ...]) -> Operation[None]:
+    """Release some locks of a hold that has several."""
+    fields = {"hold_id": hold_id, "names": names, "request_id": new_request_id()}
+    return write(wire.LOCK_RELEASE, fields, lambda _: None)
+
+
 def release(kind: HoldKind, hold_id: str) -> Operation[None]:
     """Release a hold."""
     return write(
@@ -242,9 +237,10 @@ def _holdings(answer: TimedAnswer) -> frozenset[tuple[str, str]]:
     return frozenset((one.kind, one.name) for one in decode(answer, _values.SessionShown).holds)
 
 
-def keepalive(session_id: str) -> Operation[Lease]:
-    """Keep a session alive. Repeating it is harmless, so it needs no request id."""
-    return write(wire.SESSION_KEEPALIVE.format(session_id=quote(session_id, safe="")), {}, _kept)
+def keepalive(session_id: str, ttl_ms: int | None = None) -> Operation[Lease]:
+    """Keep a session alive, with another ttl from now on if given. Repeating it needs no request id."""
+    path = wire.SESSION_KEEPALIVE.format(session_id=quote(session_id, safe=""))
+    return write(path, {"ttl_ms": ttl_ms}, _kept)
 
 
 def _kept(answer: TimedAnswer) -> Lease:

@@ -6,6 +6,7 @@ from holdfast import _stream_forms, _stream_more_forms, _values, wire
 from holdfast._operation import Operation, ask, decode, new_request_id, write
 from holdfast._operations import Grant, grant_of, release
 from holdfast._wanted import Wanted
+from holdfast._words import HoldKind
 
 # -- semaphores -------------------------------------------------------------------------------------------
 
@@ -75,22 +76,29 @@ def take(
     )
 
 
-def peek(name: str, *, limit: int, window_ms: int, algorithm: str, cost: int) -> Operation[_values.Taken]:
+def peek(
+    name: str, *, limit: int, window_ms: int, algorithm: str, cost: int, is_stale: bool
+) -> Operation[_values.Taken]:
     """Ask what `take` would answer. It is a read, though its path takes a POST."""
+    path = wire.RATE_PEEK + (f"?consistency={wire.STALE}" if is_stale else "")
     fields = {"name": name, "limit": limit, "window_ms": window_ms, "algorithm": algorithm, "cost": cost}
-    return write(wire.RATE_PEEK, fields, lambda answer: decode(answer, _values.Taken))
+    return write(path, fields, lambda answer: decode(answer, _values.Taken))
 
 
-def get_fence(resource: str) -> Operation[int | None]:
+def get_fence(resource: str, *, is_stale: bool) -> Operation[int | None]:
     """Read the highest token that a resource has seen."""
     path = wire.FENCE.format(name=quote(resource, safe=""))
-    return ask(path, {}, lambda answer: decode(answer, _values.FenceInfo).highest_token)
+    query = {"consistency": wire.STALE if is_stale else ""}
+    return ask(path, query, lambda answer: decode(answer, _values.FenceInfo).highest_token)
 
 
-def check_token(name: str, token: int, *, is_stale: bool) -> Operation[_values.TokenCheck]:
+def check_token(
+    name: str, token: int, *, kind: HoldKind | None, is_stale: bool
+) -> Operation[_values.TokenCheck]:
     """Ask whether a token belongs to a current holder. It is a read, though its path takes a POST."""
     path = wire.FENCE_CHECK + (f"?consistency={wire.STALE}" if is_stale else "")
-    return write(path, {"name": name, "token": token}, lambda answer: decode(answer, _values.TokenCheck))
+    fields = {"name": name, "token": token, "kind": kind}
+    return write(path, fields, lambda answer: decode(answer, _values.TokenCheck))
 
 
 def advance(resource: str, token: int) -> Operation[int]:
@@ -144,10 +152,21 @@ def get_election(name: str, *, is_stale: bool) -> Operation[_values.ElectionInfo
 # -- what happened ----------------------------------------------------------------------------------------
 
 
-def audit(name: str, limit: int) -> Operation[tuple[_values.Event, ...]]:
-    """Read what happened last to a name, or to all."""
-    return ask(
-        wire.AUDIT,
-        {"name": name, "limit": str(limit)},
-        lambda answer: decode(answer, _values.EventList).events,
-    )
+def audit(
+    name: str, limit: int, behind: int | None, *, is_stale: bool
+) -> Operation[tuple[_values.Event, ...]]:
+    """Read what happened last to a name, or to all; or what happened behind a record."""
+    query = {
+        "name": name,
+        "limit": str(limit),
+        "behind": "" if behind is None else str(behind),
+        "consistency": wire.STALE if is_stale else "",
+    }
+    return ask(wire.AUDIT, query, lambda answer: decode(answer, _values.EventList).events)
+
+
+def session_audit(session_id: str, limit: int, *, is_stale: bool) -> Operation[tuple[_values.Event, ...]]:
+    """Read what a session did last; it may have ended."""
+    path = wire.SESSION_AUDIT.format(session_id=quote(session_id, safe=""))
+    query = {"limit": str(limit), "consistency": wire.STALE if is_stale else ""}
+    return ask(path, query, lambda answer: decode(answer, _values.EventList).events)

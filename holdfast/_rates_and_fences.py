@@ -4,13 +4,17 @@ from holdfast import _primitive_operations
 from holdfast._durations import Seconds, to_ms
 from holdfast._errors import RateLimited, Refused, StaleToken
 from holdfast._transport import Transport
+from holdfast._twins import ForThreads, waiting
 from holdfast._values import Taken
+from holdfast._words import Algorithm
 
 
 class RateLimiter:
     """A limit that all clients share: `limit` in each `per` seconds."""
 
-    def __init__(self, transport: Transport, name: str, *, limit: int, per_ms: int, algorithm: str) -> None:
+    def __init__(
+        self, transport: Transport, name: str, *, limit: int, per_ms: int, algorithm: Algorithm
+    ) -> None:
         self._transport = transport
         self._name = name
         self._limit = limit
@@ -37,8 +41,8 @@ class RateLimiter:
             raise RateLimited(self._name, taken.retry_after_ms / 1000)
         return taken
 
-    async def peek(self, cost: int = 1) -> Taken:
-        """Return what `take` would say now; nothing is taken."""
+    async def peek(self, cost: int = 1, *, is_stale: bool = False) -> Taken:
+        """Return what `take` would say now; nothing is taken. `is_stale` asks a node for its own view."""
         return await self._transport.call(
             _primitive_operations.peek(
                 self._name,
@@ -46,6 +50,7 @@ class RateLimiter:
                 window_ms=self._per_ms,
                 algorithm=self._algorithm,
                 cost=cost,
+                is_stale=is_stale,
             )
         )
 
@@ -64,9 +69,10 @@ class Fence:
         self._transport = transport
         self._resource = resource
 
-    async def highest(self) -> int | None:
+    async def highest(self, *, is_stale: bool = False) -> int | None:
         """Return the highest token that the resource has seen, None if it has never seen one."""
-        return await self._transport.call(_primitive_operations.get_fence(self._resource))
+        operation = _primitive_operations.get_fence(self._resource, is_stale=is_stale)
+        return await self._transport.call(operation)
 
     async def advance(self, token: int) -> int:
         """Show a token to the resource; return the highest one seen. Raises StaleToken for a smaller one."""
@@ -77,3 +83,18 @@ class Fence:
             if error.code == "stale-token" and isinstance(highest, int):
                 raise StaleToken(token, highest) from error
             raise
+
+
+class SyncRateLimiter(ForThreads[RateLimiter]):
+    """A limit that all clients share, for threads. See `RateLimiter`."""
+
+    take = waiting(RateLimiter.take)
+    peek = waiting(RateLimiter.peek)
+    try_take = waiting(RateLimiter.try_take)
+
+
+class SyncFence(ForThreads[Fence]):
+    """The highest token that a resource has seen, kept by the cluster, for threads. See `Fence`."""
+
+    highest = waiting(Fence.highest)
+    advance = waiting(Fence.advance)

@@ -15,6 +15,7 @@ from holdfast._operation import Operation, TimedAnswer, decode, write
 from holdfast._operations import Grant
 from holdfast._transport import Transport
 from holdfast._wanted import Wanted
+from holdfast._words import Algorithm
 
 
 class WantedPermits(msgspec.Struct, frozen=True):
@@ -35,7 +36,7 @@ class WantedRate(msgspec.Struct, frozen=True):
     name: Name
     limit: int
     per: Seconds
-    algorithm: str = "fixed-window"
+    algorithm: Algorithm = "fixed-window"
     cost: int = 1
 
     def fields(self) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """The client for threads: the same calls as `Client`, which it runs on the loop of `_portal.py`."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
@@ -16,7 +16,8 @@ from holdfast._metrics import Metrics
 from holdfast._names import Name
 from holdfast._portal import Call
 from holdfast._process import OfOneProcess
-from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._rates_and_fences import SyncFence, SyncRateLimiter
+from holdfast._reads import SyncReads
 from holdfast._several import WantedPermits, WantedRate
 from holdfast._sync_holds import (
     SyncElection,
@@ -29,12 +30,12 @@ from holdfast._sync_holds import (
     SyncTogether,
 )
 from holdfast._sync_transaction import SyncTransactionContext
-from holdfast._sync_watch import SyncWatch
 from holdfast._tls import Tls
 from holdfast._wanted import DEFAULT_PRIORITY
+from holdfast._words import Algorithm
 
 
-class SyncClient(OfOneProcess):
+class SyncClient(OfOneProcess, SyncReads):
     """Talks to a cluster from any number of threads. Names, arguments and errors are those of `Client`.
 
     What it holds is renewed by one thread in the background, which all clients of the process share. A call
@@ -67,6 +68,7 @@ class SyncClient(OfOneProcess):
             insecure_plain_token=insecure_plain_token,
             stream=stream,
         )
+        super().__init__(self._client)
         _portal.register(self._client)
 
     def __enter__(self) -> Self:
@@ -273,12 +275,12 @@ class SyncClient(OfOneProcess):
         return SyncTransactionContext(self._client.transaction(timeout=timeout, ttl=ttl, labels=labels))
 
     def rate_limiter(
-        self, name: Name, *, limit: int, per: Seconds, algorithm: str = "fixed-window"
-    ) -> "SyncRateLimiter":
+        self, name: Name, *, limit: int, per: Seconds, algorithm: Algorithm = "fixed-window"
+    ) -> SyncRateLimiter:
         """Return a rate limit: `limit` in each `per` seconds, shared by all clients."""
         return SyncRateLimiter(self._client.rate_limiter(name, limit=limit, per=per, algorithm=algorithm))
 
-    def fence(self, resource: Name) -> "SyncFence":
+    def fence(self, resource: Name) -> SyncFence:
         """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""
         return SyncFence(self._client.fence(resource))
 
@@ -357,57 +359,11 @@ class SyncClient(OfOneProcess):
         """Renew the hold of a name if it has this value. See `Client.renew_by_value`."""
         return Call(lambda: self._client.renew_by_value(name, value, ttl=ttl, kind=kind)).run()
 
-    # -- what there is to see -------------------------------------------------------------------------------
-
-    def watch(self, prefix: str = "", *, since: str | int | None = None) -> SyncWatch:
-        """Return an iterator of what happens to names that begin with `prefix`, from now on or since."""
-        return SyncWatch(self._client.watch(prefix, since=since))
-
-    def inspect(self, name: Name, *, is_stale: bool = False) -> _values.LockInfo:
-        """Read one lock: its holders and its queue. `is_stale` allows the node's own, older view."""
-        return Call(lambda: self._client.inspect(name, is_stale=is_stale)).run()
-
-    def get_lock(self, name: Name, *, is_stale: bool = False) -> _values.LockInfo:
-        """Read one lock: the same as `inspect`."""
-        return self.inspect(name, is_stale=is_stale)
-
-    def list(self, prefix: str = "", *, is_stale: bool = False) -> Iterator[_values.LockInfo]:
-        """Yield the locks whose names begin with `prefix`, in order of name, a page at a time."""
-        after: str | None = ""
-        while after is not None:
-            page = self.list_locks(prefix, after=after, is_stale=is_stale)
-            yield from page.locks
-            after = page.next
-
-    def list_locks(
-        self, prefix: str = "", *, limit: int = 100, after: str = "", is_stale: bool = False
-    ) -> _values.LockPage:
-        """Read a page of the locks whose names begin with `prefix`. See `Client.list_locks`."""
-        return Call(
-            lambda: self._client.list_locks(prefix, limit=limit, after=after, is_stale=is_stale)
-        ).run()
-
-    def get_semaphore(self, name: Name, *, is_stale: bool = False) -> _values.SemaphoreInfo:
-        """Read one semaphore: its limit, holders and queue."""
-        return Call(lambda: self._client.get_semaphore(name, is_stale=is_stale)).run()
-
     def resize_semaphore(self, name: Name, limit: int) -> _values.SemaphoreSize:
         """Give a semaphore that is in use another limit. Takes nothing from anybody."""
         return Call(lambda: self._client.resize_semaphore(name, limit)).run()
 
-    def get_election(self, name: Name, *, is_stale: bool = False) -> _values.ElectionInfo:
-        """Read one election: its leader and its candidates."""
-        return Call(lambda: self._client.get_election(name, is_stale=is_stale)).run()
-
-    def check_token(self, name: Name, token: int, *, is_stale: bool = False) -> _values.TokenCheck:
-        """Ask whether a token belongs to a current holder of a lock. A fence is the better choice."""
-        return Call(lambda: self._client.check_token(name, token, is_stale=is_stale)).run()
-
-    def audit(self, name: Name = "", *, limit: int = 100) -> tuple[_values.Event, ...]:
-        """Return what happened last to a name, or to all, the newest first."""
-        return Call(lambda: self._client.audit(name, limit=limit)).run()
-
-    # -- sessions as plain calls, and the cluster -----------------------------------------------------------
+    # -- sessions as plain calls -----------------------------------------------------------------------------
 
     def open_session(self, *, ttl: Seconds, labels: Mapping[str, str] | None = None) -> SyncSession:
         """Open a session that lives for `ttl` after its last keepalive; nothing keeps it alive."""
@@ -424,44 +380,6 @@ class SyncClient(OfOneProcess):
     def close_session(self, session: SyncSession) -> tuple[str, ...]:
         """End a session, release what it holds, and return the names of those locks."""
         return session.close()
-
-    def cluster(self) -> _values.ClusterInfo:
-        """Return the cluster as one of its nodes sees it."""
-        return Call(self._client.cluster).run()
-
-
-class SyncRateLimiter:
-    """A limit that all clients share."""
-
-    def __init__(self, twin: RateLimiter) -> None:
-        self._twin = twin
-
-    def take(self, cost: int = 1, *, timeout: Seconds | None = None) -> _values.Taken:
-        """Wait for a place in order of arrival; return when its time has come. See `RateLimiter.take`."""
-        return Call(lambda: self._twin.take(cost, timeout=timeout)).run()
-
-    def peek(self, cost: int = 1) -> _values.Taken:
-        """Return what `take` would say now; nothing is taken."""
-        return Call(lambda: self._twin.peek(cost)).run()
-
-    def try_take(self, cost: int = 1) -> _values.Taken | None:
-        """Take it now, or return None."""
-        return Call(lambda: self._twin.try_take(cost)).run()
-
-
-class SyncFence:
-    """The highest token that a resource has seen, kept by the cluster."""
-
-    def __init__(self, twin: Fence) -> None:
-        self._twin = twin
-
-    def highest(self) -> int | None:
-        """Return the highest token that the resource has seen, None if it has never seen one."""
-        return Call(self._twin.highest).run()
-
-    def advance(self, token: int) -> int:
-        """Show a token to the resource; return the highest one seen. Raises StaleToken for a smaller one."""
-        return Call(lambda: self._twin.advance(token)).run()
 
 
 def _twin(session: SyncSession | None) -> Session | None:

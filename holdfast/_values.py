@@ -5,6 +5,18 @@ from typing import Literal
 import msgspec
 
 
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of what a read shows.
+
+    `hidden` counts what is left out because the caller may not read it. What a node has answered of its own,
+    older view (`is_stale`) says its `revision`, and how long ago it heard from a leader (`lag_ms`).
+    """
+
+    hidden: int = 0
+    revision: int | None = None
+    lag_ms: int | None = None
+
+
 class Revocation(msgspec.Struct, frozen=True):
     """What a holder was asked: to give up within `ends_in_ms`, or it is ended by force.
 
@@ -38,7 +50,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """Who waits. `position` counts from 1."""
+    """Who waits. `position` counts from 1; a `conversion` of what is held goes before all others."""
 
     owner: str
     mode: str = ""
@@ -47,22 +59,19 @@ class Waiter(msgspec.Struct, frozen=True):
     permits: int = 0
     ticket: int = 0
     priority: int = 5
+    name: str = ""
+    scope: str = ""
+    conversion: bool = False
+    session_name: str = ""
 
 
-class LockInfo(msgspec.Struct, frozen=True):
+class LockInfo(Seen, frozen=True):
     """A lock as it stands. `state` is free, held or delayed."""
 
     name: str
     state: str
     holders: tuple[Holder, ...] = ()
     queue: tuple[Waiter, ...] = ()
-
-
-class LockPage(msgspec.Struct, frozen=True):
-    """Locks in order of name. `next` is to be passed as `after` for the next page; None at the end."""
-
-    locks: tuple[LockInfo, ...]
-    next: str | None = None
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
@@ -95,7 +104,9 @@ class Obstacle(msgspec.Struct, frozen=True):
 class ClusterInfo(msgspec.Struct, frozen=True):
     """The cluster as the asked node sees it. `leader` is None while there is none.
 
-    Of `obstacles`, the gravest come first. Earlier releases of the node tell none.
+    `ready` says whether the node can serve, `lag_ms` how long ago it heard from a leader (0 on the leader,
+    None if it has not yet). Of `obstacles`, the gravest come first. Nodes at the same `revision` have the
+    same `digest` of the state there.
     """
 
     node_id: str
@@ -104,6 +115,9 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     revision: int
     nodes: tuple[NodeInfo, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
+    lag_ms: int | None = None
+    ready: bool = False
+    digest: str = ""
 
 
 class RefusedAttempt(msgspec.Struct, frozen=True):
@@ -352,7 +366,7 @@ class SemaphoreSize(msgspec.Struct, frozen=True):
     available: int
 
 
-class SemaphoreInfo(msgspec.Struct, frozen=True):
+class SemaphoreInfo(Seen, frozen=True):
     """A semaphore as it stands. Its limit is 0 while nobody holds or wants a permit."""
 
     name: str
@@ -371,7 +385,7 @@ class Taken(msgspec.Struct, frozen=True):
     reset_in_ms: int
 
 
-class TokenCheck(msgspec.Struct, frozen=True):
+class TokenCheck(Seen, frozen=True):
     """Whether a token is that of a current holder; `current_token` is the highest of those, 0 without any."""
 
     valid: bool
@@ -396,9 +410,13 @@ class Leader(msgspec.Struct, frozen=True):
     owner: str
     value: str
     token: int
+    since_ms: int = 0
+    session_name: str = ""
+    labels: dict[str, str] = {}
+    revocation: Revocation | None = None
 
 
-class ElectionInfo(msgspec.Struct, frozen=True):
+class ElectionInfo(Seen, frozen=True):
     """An election as it stands. `leader` is None while there is none."""
 
     name: str
@@ -410,8 +428,9 @@ class Event(msgspec.Struct, frozen=True):
     """Something that happened, as a watch or the audit tells it.
 
     `event` is granted, queued, released, expired, forced, converted, session-expired, session-forced,
-    elected, resigned, delay-lifted or fence-forgotten; `kind` is lock, semaphore or election. Behind `id` a
-    watch goes on; events of the audit have none.
+    revoked, put-off, elected, resigned, delay-lifted, fence-forgotten, cell-put, cell-deleted or
+    cell-expired; `kind` is lock, semaphore or election. `principal` is whose it was, `by` who overrode
+    somebody. Behind `id` a watch goes on, behind `number` the audit, whose records are chained by `hash`.
     """
 
     revision: int
@@ -427,6 +446,14 @@ class Event(msgspec.Struct, frozen=True):
     reason: str = ""
     at_ms: int = 0
     lasted_ms: int = 0
+    ticket: int = 0
+    ends_in_ms: int = 0
+    principal: str = ""
+    by: str = ""
+    number: int = 0
+    chain: int = 0
+    previous: str = ""
+    hash: str = ""
     id: str = ""
 
 

@@ -132,5 +132,5 @@ class _MemorySyncClient(SyncClient):
     """A client for threads whose twin was given its way to the node."""
 
     def __init__(self, twin: Client) -> None:
-        self._client = twin
+        self._client = self._twin = twin
         _portal.register(twin)

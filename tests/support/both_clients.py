@@ -25,6 +25,7 @@ TWINS: dict[type, type] = {
     holdfast.SyncFence: holdfast.Fence,
     holdfast.SyncHold: holdfast.Hold,
     holdfast.SyncLeadership: holdfast.Leadership,
+    holdfast.SyncListing: holdfast.Listing,
     holdfast.SyncLock: holdfast.Lock,
     holdfast.SyncRateLimiter: holdfast.RateLimiter,
     holdfast.SyncSemaphore: holdfast.Semaphore,

@@ -41,6 +41,8 @@ async def tasks(client: holdfast.Client) -> None:
         assert_type(event, holdfast.Event)
     async for info in client.list("build/"):
         assert_type(info, holdfast.LockInfo)
+    assert_type(await client.list_waits("build/").page(), holdfast.Page[holdfast.WaitRow])
+    assert_type(await client.ping(), holdfast.Pong)
     assert_type(await client.rate_limiter("mail", limit=100, per=60).take(timeout=5), holdfast.Taken)
     assert_type(await client.fence("disk").advance(7), int)
     assert_type(await client.cells.get("app/release"), holdfast.Cell | None)
@@ -122,7 +124,12 @@ def threads(client: holdfast.SyncClient) -> None:
         assert_type(event, holdfast.Event)
     assert_type(client.rate_limiter("mail", limit=100, per=60).try_take(), holdfast.Taken | None)
     assert_type(client.inspect("a"), holdfast.LockInfo)
-    assert_type(client.cells.list("app/"), Iterator[holdfast.Cell])
+    assert_type(client.cells.list("app/"), holdfast.SyncListing[holdfast.Cell])
+    for row in client.list_holds(owner="worker-7"):
+        assert_type(row, holdfast.HoldRow)
+    assert_type(client.list_sessions().page(limit=5).items, tuple[holdfast.SessionRow, ...])
+    assert_type(client.admin.revoke("a", reason="why"), tuple[holdfast.Holder, ...])
+    assert_type(client.get_ticket(7).estimate_ms, int | None)
     client.cells.put("app/me", "here", session=session)
     client.cells.transact(compare=[holdfast.StillHeld(hold)], then=[holdfast.CellDelete("a")])
 

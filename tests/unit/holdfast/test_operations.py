@@ -17,6 +17,7 @@ from holdfast import (
     wire,
 )
 from holdfast._lease import Lease
+from holdfast._listings import pages
 from holdfast._operation import Operation, TimedAnswer
 from holdfast._values import Taken
 from holdfast._wanted import Wanted
@@ -78,7 +79,7 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.SEMAPHORE_RELEASE, _operations.release("semaphore", "h")),
         (wire.SEMAPHORE_RESIZE, _primitive_operations.resize("a", 3)),
         (wire.RATE_TAKE, _take()),
-        (wire.FENCE_CHECK, _primitive_operations.check_token("a", 1, is_stale=False)),
+        (wire.FENCE_CHECK, _primitive_operations.check_token("a", 1, kind="lock", is_stale=False)),
         (wire.FENCE_ADVANCE, _primitive_operations.advance("a", 1)),
         (wire.ELECTION_CAMPAIGN, _primitive_operations.campaign("a", "v", FULL)),
         (wire.ELECTION_PROCLAIM, _primitive_operations.proclaim("h", "v")),
@@ -134,15 +135,16 @@ def test_a_key_that_is_not_text_is_shown_all_the_same() -> None:
     """Only other faces than HTTP could write it."""
     cell = b'{"key_base64":"/w==","value":"v","create_revision":1,"mod_revision":2,"version":1}'
     page = _cell_operations.list_page("", 10, "", is_stale=True)
-    (read,) = page.read(TimedAnswer(b'{"cells":[%b],"next":null}' % cell, 0.0, 0.0)).cells
+    (read,) = page.read(TimedAnswer(b'{"cells":[%b],"next":null}' % cell, 0.0, 0.0)).items
     assert (read.key.encode(errors="surrogateescape"), read.text) == (b"\xff", "v")
     assert page.path == "/v1/cells?limit=10&consistency=stale"
 
 
 def test_reads_change_nothing() -> None:
     """Only reads leave no doubt when their answer is lost."""
-    assert _operations.list_locks("", 5, "", is_stale=True).changes_nothing
+    assert pages(wire.LOCKS, "locks", holdfast.LockInfo, {})(5, "").changes_nothing
     assert not _operations.close_session("s").changes_nothing
-    assert _operations.list_locks("a/", 5, "b c", is_stale=True).path == (
-        f"{wire.LOCKS}?prefix=a%2F&limit=5&after=b+c&consistency=stale"
+    query = {"prefix": "a/", "owner": "", "consistency": wire.STALE}
+    assert pages(wire.LOCKS, "locks", holdfast.LockInfo, query)(5, "b c").path == (
+        f"{wire.LOCKS}?prefix=a%2F&consistency=stale&limit=5&after=b+c"
     )

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -120,7 +120,9 @@ REFUSED: dict[str, Callable[[holdfast.Client], Awaitable[object]]] = {
     "bad token": lambda client: client.fence("disk").advance(-1),
     "no limit": lambda client: client.rate_limiter("a", limit=0, per=1).take(timeout=0),
     "too much": lambda client: client.rate_limiter("a", limit=1, per=1).take(2, timeout=0),
-    "bad algorithm": lambda client: client.rate_limiter("a", limit=1, per=1, algorithm="x").take(timeout=0),
+    "bad algorithm": lambda client: client.rate_limiter("a", limit=1, per=1, algorithm=cast("Any", "x")).take(
+        timeout=0
+    ),
     "rate taken": lambda client: client.rate_limiter("mail", limit=1, per=3600).take(timeout=0),
     "a key too long": lambda client: client.cells.put("k" * 513, "v"),
     "a value too long": lambda client: client.cells.put("k", "v" * 5000),
