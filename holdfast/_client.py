@@ -120,9 +120,11 @@ class Client(OfOneProcess, Reads):
         leases end.
         """
         kept = [item for item in self._kept if item.reason not in (FORKED, RELEASED)]
-        if kept:
-            await self._transport.finish(_give_up(kept))
-        await self._transport.close()
+        try:
+            if kept:
+                await self._transport.finish(_give_up(kept))
+        finally:
+            await self._transport.close()
 
     # -- what is acquired, kept and released ----------------------------------------------------------------
 

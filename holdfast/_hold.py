@@ -126,6 +126,8 @@ class Session(Kept):
 
         From here on neither the session nor its holds are valid, whatever the answer.
         """
+        if self.is_let_go:
+            return ()
         self.refuse_forked()
         self.end(RELEASED)
         return await self.let_go(None)
@@ -270,6 +272,8 @@ class Hold(Kept):
 
         From here on it is not valid, whatever the answer: the cluster may have released it.
         """
+        if self.is_let_go:
+            return
         self.refuse_forked()
         self.end(RELEASED)
         await self.let_go(None)

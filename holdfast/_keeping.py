@@ -133,11 +133,16 @@ class Kept(Leased):
 
     async def give_up(self) -> None:
         """Let go of it, whether or not it can be relied on, and whether or not the cluster answers."""
-        if self.reason == FORKED:
+        if self.reason == FORKED or self.is_let_go:
             return
         self.end(RELEASED)
         with contextlib.suppress(LeaseLost):
             await self._transport.finish(self._release_quietly(self._undo_s))
+
+    @property
+    def is_let_go(self) -> bool:
+        """Whether its client, or the end of the process, has let go of it: nothing is left to release."""
+        return self.reason == RELEASED and self._transport.is_closed
 
     @property
     def _undo_s(self) -> float | None:

@@ -1,17 +1,21 @@
 """An event loop in a thread of its own, for threads that wait: what `SyncClient` stands on.
 
 All of a process share one. It starts with the first call, is not inherited by a forked child, and at the end
-of the process lets clients release what they hold.
+of the process lets clients release what they hold. After that nothing is waited for any more: calls that come
+late, as from `__del__`, do only what is possible at once, so that the process ends.
 """
 
 import asyncio
 import atexit
 import contextvars
 import logging
+import sys
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from holdfast._process import after_fork
@@ -55,17 +59,26 @@ class Call(Generic[T]):
         self._done.acquire()
 
     def run(self) -> T:
-        """Run it and wait for its end; return or raise what it does. Interrupted, it is abandoned."""
+        """Run it and wait for its end; return or raise what it does. Interrupted, it is abandoned.
+
+        Raises RuntimeError where nothing may be waited for: on the loop itself, at the end of the process.
+        """
+        if _portal.has_ended:
+            _end_thread()
+            return self.run_at_once()
         if _portal.is_own_thread():
             raise RuntimeError("this would wait for itself: call it from a thread of your own")
+        _warn_of_loop()
         try:
             self._inbox = _portal.inbox()
             self._inbox.put(self._start)
             self._done.acquire()
+            _end_thread()
             assert self._task is not None
             return self._task.result()
         except BaseException:
             self.abandon()
+            _end_thread()
             raise
 
     def abandon(self) -> None:
@@ -73,11 +86,34 @@ class Call(Generic[T]):
         if self._inbox is not None and not self._inbox.loop.is_closed():
             self._inbox.put(self._take_back)
 
+    def run_at_once(self) -> T:
+        """Run it without the loop. Raises RuntimeError if it waits for anything."""
+        coroutine = self._work()
+        try:
+            coroutine.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            coroutine.close()
+        raise RuntimeError("the process ends, and its clients are closed")
+
     def _start(self) -> None:
         if self._is_abandoned:
             return
+        if _portal.has_ended:
+            self._done.release()
+            return
         self._task = asyncio.get_running_loop().create_task(self._work(), context=self._context)
-        self._task.add_done_callback(lambda _: self._done.release())
+        _portal.calls.add(self._task)
+        self._task.add_done_callback(self._tell_thread)
+
+    def _tell_thread(self, task: "asyncio.Task[T]") -> None:
+        """Wake the thread that waits."""
+        _portal.calls.discard(task)
+        if _portal.has_ended and not task.cancelled():
+            task.exception()  # seen: its thread ends, and asks for nothing any more
+        self._done.release()
 
     def _take_back(self) -> None:
         if self._is_abandoned:
@@ -132,7 +168,20 @@ class _Portal:
         self._inbox: _Inbox | None = None
         self._thread: threading.Thread | None = None
         self._aside: set[asyncio.Task[Any]] = set()
+        self._is_over = False
+        self.calls: set[asyncio.Task[Any]] = set()
+        """What threads wait for."""
         self.clients: weakref.WeakSet[Closing] = weakref.WeakSet()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process ends: no thread is started and nothing waited for any more."""
+        return self._is_over or sys.is_finalizing()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the loop was started, in this process."""
+        return self._inbox is not None
 
     def inbox(self) -> _Inbox:
         """Return the way to the loop, which is started if it does not run."""
@@ -144,7 +193,11 @@ class _Portal:
                 loop = asyncio.new_event_loop()
                 # A daemon: waiting for a lock must not keep a process from its end.
                 thread = threading.Thread(target=_run, args=(loop,), name="holdfast", daemon=True)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # the process ends, or has too many threads
+                    loop.close()
+                    raise
                 self._inbox, self._thread = _Inbox(loop), thread
             return self._inbox
 
@@ -162,7 +215,7 @@ class _Portal:
         """Let all clients release what they hold, and end the thread."""
         with self._starting:
             inbox, thread = self._inbox, self._thread
-            self._inbox = self._thread = None
+            self._is_over = True
         if inbox is None or thread is None or not thread.is_alive():
             return
         loop = inbox.loop
@@ -175,7 +228,9 @@ class _Portal:
         thread.join(EXIT_S)
 
     async def _close_all(self) -> None:
-        """Close all clients, and wait for what runs aside."""
+        """Take back what daemon threads wait for, close all clients, and wait for what runs aside."""
+        for call in list(self.calls):
+            call.cancel()
         while self._aside:
             _, late = await asyncio.wait(self._aside, timeout=EXIT_S)
             if late:
@@ -183,16 +238,18 @@ class _Portal:
         closing = [asyncio.ensure_future(client.close()) for client in list(self.clients)]
         if closing:
             _, late = await asyncio.wait(closing, timeout=EXIT_S)
+            if late:
+                _log.warning("not all is released, the rest expires by itself: no node answers")
             for task in late:
                 task.cancel()
 
     def after_fork(self) -> None:
         """Leave the loop and its thread to the parent; the child keeps a copy that it never touches."""
         if self._inbox is not None:
-            _of_parents.append((self._inbox, self._aside))
+            _of_parents.append((self._inbox, self._aside, self.calls))
         self._starting = threading.Lock()
         self._inbox = self._thread = None
-        self._aside = set()
+        self._aside, self.calls = set(), set()
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -215,13 +272,69 @@ _of_parents: list[object] = []
 
 
 def register(client: Closing) -> None:
-    """Close this client at the end of the process, if it still exists."""
+    """Close this client at the end of the process, if it still exists. Raises RuntimeError after that."""
+    if _portal.has_ended:
+        raise RuntimeError("the process ends: it is too late to make a client")
     _portal.clients.add(client)
 
 
+def close(client: Closing) -> None:
+    """Close a client: on the loop or, where none runs, as one that has nothing open."""
+    call = Call(client.close)
+    if _portal.is_running:
+        call.run()
+    else:
+        call.run_at_once()
+
+
 def begin(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Let something run without waiting for it."""
-    _portal.inbox().put(lambda: _portal.run_aside(work()))
+    """Let something run without waiting for it; at the end of the process nothing."""
+    if not _portal.has_ended:
+        _portal.inbox().put(lambda: _portal.run_aside(work()))
+
+
+def _end_thread() -> None:
+    """End a daemon that waits, or wants to, while the process ends: in silence, but out of all its blocks.
+
+    It might have what others need in order to end, such as the lock of a log handler.
+    """
+    if _portal.has_ended and threading.current_thread() is not threading.main_thread():
+        raise SystemExit
+
+
+def start_thread(call: Callable[..., object], *args: Any, name: str) -> None:
+    """Start a thread that must not keep the process from its end; at that end none."""
+    if not _portal.has_ended:
+        threading.Thread(target=call, args=args, name=name, daemon=True).start()
+
+
+_warned: Final[set[str]] = set()
+"""Calls of which their users were warned."""
+
+
+def _warn_of_loop() -> None:
+    """Warn, once for each call, whoever waits in a thread that runs an event loop: the loop waits as well."""
+    if asyncio._get_running_loop() is None:  # noqa: SLF001 - it is public, and the other one raises
+        return
+    name, depth = "", 2
+    caller: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the caller
+    while caller is not None and str(caller.f_globals.get("__name__")).startswith("holdfast."):
+        name = _name_of_call(caller) or name
+        caller, depth = caller.f_back, depth + 1
+    if caller is None or not name or name in _warned:  # the library itself has called, or it is known
+        return
+    _warned.add(name)
+    text = f"{name} blocks the event loop; use AsyncClient or asyncio.to_thread"
+    warnings.warn(text, RuntimeWarning, stacklevel=depth)
+
+
+def _name_of_call(frame: FrameType) -> str:
+    """Return the name of a public call of the clients for threads; empty if it is not one."""
+    kinds = type(frame.f_locals.get("self")).__mro__
+    public = next((kind.__name__ for kind in kinds if kind.__name__.startswith("Sync")), "")
+    name = frame.f_code.co_name
+    is_public = name.startswith("__") or not name.startswith("_")
+    return f"{public}.{name}" if public and is_public else ""
 
 
 after_fork(_portal.after_fork)

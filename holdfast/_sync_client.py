@@ -80,8 +80,8 @@ class SyncClient(OfOneProcess, SyncReads):
         self.close()
 
     def close(self) -> None:
-        """Let go of all that this client keeps alive, and close its connections."""
-        Call(self._client.close).run()
+        """Let go of all that this client keeps alive, and close its connections. See `Client.close`."""
+        _portal.close(self._client)
 
     # -- what is acquired, kept and released ----------------------------------------------------------------
 

@@ -73,6 +73,7 @@ class Transport(OfOneProcess):
         # Clients spread over the nodes by chance; each then stays with the node that answers.
         self.node = random.randrange(len(self.nodes))  # noqa: S311 - load spreading, not a secret
         self._connections = connections
+        self.is_closed = False
         self._finishing: set[asyncio.Task[Any]] = set()
         self.streams = Streams(self) if has_streams else None
 
@@ -86,13 +87,21 @@ class Transport(OfOneProcess):
         return self._connections
 
     async def close(self) -> None:
-        """Finish what is being undone, and close the connections of the running loop."""
-        await self._finish_all()
-        if self.streams is not None:
-            await self.streams.close()
-            await self._finish_all()  # what was on its way there may be in doubt now
-        if self._connections is not None:
-            await self._connections.close()
+        """Finish what is being undone, and close the connections of the running loop. Send nothing more."""
+        try:
+            await self._finish_all()
+            if self.streams is not None:
+                await self.streams.close()
+                await self._finish_all()  # what was on its way there may be in doubt now
+        finally:
+            self.is_closed = True
+            if self._connections is not None:
+                await self._connections.close()
+
+    def refuse_closed(self) -> None:
+        """Raise RuntimeError if this client was closed."""
+        if self.is_closed:
+            raise RuntimeError("this client is closed")
 
     @property
     def undo_s(self) -> float:
@@ -101,6 +110,8 @@ class Transport(OfOneProcess):
 
     async def _finish_all(self) -> None:
         """Wait for what runs by itself on this loop."""
+        if not self._finishing:
+            return
         loop = asyncio.get_running_loop()
         finishing = {task for task in self._finishing if task.get_loop() is loop and not task.done()}
         if finishing:
@@ -111,6 +122,7 @@ class Transport(OfOneProcess):
 
         If the caller is cancelled, what the operation has given, or still will give, is undone.
         """
+        self.refuse_closed()
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
         asked = self._ask_stream(operation, timeout_s)
         if asked is None:
@@ -128,6 +140,7 @@ class Transport(OfOneProcess):
 
     async def complete(self, operation: Operation[T], timeout_s: float | None = None) -> T:
         """Do what `call` does, to its end also if the caller is cancelled: that comes afterwards."""
+        self.refuse_closed()
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
         asked = self._ask_stream(operation, timeout_s)
         if asked is None:
@@ -287,6 +300,7 @@ class Transport(OfOneProcess):
 
         A node that does not know the token is asked once more if the token's file has another one meanwhile.
         """
+        self.refuse_closed()
         send = self._send_probed if attempt.is_probed else self._send
         status, body = await send(attempt, sending)
         if status == UNAUTHENTICATED and not sending.is_withdrawn and self.reads_token_again():
@@ -335,6 +349,7 @@ class Transport(OfOneProcess):
         self, node: int, path: str, headers: dict[str, str], silence_s: float
     ) -> AsyncGenerator[tuple[int, bytes]]:
         """Ask a node for a stream; yield its status with each piece of its body. Raises NoAnswer."""
+        self.refuse_closed()
         return self.connections.stream(self.nodes[node] + path, headers, silence_s)
 
 

@@ -223,7 +223,7 @@ async def test_a_client_may_come_late_or_grant_everything(threads: holdfast.Sync
         asked.append(1)
         return threads
 
-    assert holdfast.locked("a", client=late)(lambda: 5)() == 5
+    assert await asyncio.to_thread(holdfast.locked("a", client=late)(lambda: 5)) == 5
     assert asked == [1]
 
     async def work() -> int:

@@ -81,21 +81,22 @@ async def test_a_thread_hears_of_the_loss_by_a_flag(cluster: MemoryCluster) -> N
     began = threading.Event()
     terms: list[bool] = []
 
-    with cluster.sync_client() as client:
+    client = cluster.sync_client()
 
-        @holdfast.leader("scheduler", ttl=15, client=client)
-        def schedule(name: str, lost: threading.Event) -> str:
-            terms.append(lost.is_set())
-            if len(terms) == 1:
-                began.set()
-                assert lost.wait(20)
-            return name
+    @holdfast.leader("scheduler", ttl=15, client=client)
+    def schedule(name: str, lost: threading.Event) -> str:
+        terms.append(lost.is_set())
+        if len(terms) == 1:
+            began.set()
+            assert lost.wait(20)
+        return name
 
-        leading = asyncio.create_task(asyncio.to_thread(schedule, "s"))
-        await asyncio.to_thread(began.wait, 20)
-        cluster.advance(16)
-        assert await leading == "s"
-        assert terms == [False, False]
+    leading = asyncio.create_task(asyncio.to_thread(schedule, "s"))
+    await asyncio.to_thread(began.wait, 20)
+    cluster.advance(16)
+    assert await leading == "s"
+    assert terms == [False, False]
+    await asyncio.to_thread(client.close)
 
 
 async def test_its_errors_are_its_own(cluster: MemoryCluster) -> None:

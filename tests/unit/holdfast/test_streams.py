@@ -112,8 +112,8 @@ async def test_a_stream_can_be_switched_off(
             assert not served.node.machine.state.sessions
         else:
             await until(lambda: bool(served.node.machine.state.sessions))
-    with contextlib.closing(holdfast.SyncClient(url, stream=stream)) as blocking:
-        assert (blocking._client._transport.streams is None) == is_off
+    blocking = holdfast.SyncClient(url, stream=stream)
+    assert (blocking._client._transport.streams is None) == is_off
 
 
 def test_a_switch_that_says_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -588,7 +588,7 @@ async def a_node_in_a_thread() -> AsyncIterator[str]:
 
 
 async def test_closing_waits_for_calls_under_way() -> None:
-    """They get their answer; what comes after goes on over connections of its own."""
+    """They get their answer; what comes after is refused."""
     async with on_the_way() as way:
         way.tap.stall("acceptor")
         acquiring = asyncio.create_task(way.client.acquire("a"))
@@ -600,7 +600,8 @@ async def test_closing_waits_for_calls_under_way() -> None:
         hold = await acquiring
         await closing
         assert not way.state.sessions
-        await hold.release()
+        with pytest.raises(RuntimeError, match="this client is closed"):
+            await hold.release()
 
 
 async def _acquire_while_the_loop_stands_still(client: holdfast.Client) -> holdfast.Hold:

@@ -136,14 +136,15 @@ def test_threads_need_no_threads(cluster: MemoryCluster) -> None:
 
 async def test_tasks_and_threads_share_a_cluster(cluster: MemoryCluster) -> None:
     """Clients of several loops and threads see each other."""
-    with cluster.sync_client(owner="thread") as threaded:
-        hold = await asyncio.to_thread(threaded.acquire, "a")
-        async with cluster.client() as client:
-            assert (await client.inspect("a")).holders[0].owner == "thread"
-            waiting = asyncio.create_task(client.acquire("a", timeout=60))
-            await until(lambda: cluster.waiting)
-            await asyncio.to_thread(hold.release)
-            assert (await waiting).token > hold.token
+    threaded = cluster.sync_client(owner="thread")
+    hold = await asyncio.to_thread(threaded.acquire, "a")
+    async with cluster.client() as client:
+        assert (await client.inspect("a")).holders[0].owner == "thread"
+        waiting = asyncio.create_task(client.acquire("a", timeout=60))
+        await until(lambda: cluster.waiting)
+        await asyncio.to_thread(hold.release)
+        assert (await waiting).token > hold.token
+    await asyncio.to_thread(threaded.close)
 
 
 def test_a_client_outlives_its_loop(cluster: MemoryCluster) -> None:
