@@ -34,7 +34,7 @@ holdfast_find_python() {
 holdfast_stamp() {
     local version
     version=$(grep '^__version__' "$2/holdfast/__init__.py")
-    echo "$1 $2 $(cat "$2/pyproject.toml" "$2"/node/* "$2"/requirements/*.txt - <<<"$version" | cksum)"
+    echo "$1 $2 $(cat "$2/pyproject.toml" "$2/node/pyproject.toml" "$2/node/hatch_build.py" "$2"/requirements/*.txt - <<<"$version" | cksum)"
 }
 
 # Whether $VENV has what $2 (`node` or `dev`) says, for checkout $1.
