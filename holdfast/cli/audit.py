@@ -54,7 +54,7 @@ COUNT: Final = 100
 PAGE: Final = 1000
 """The most records that a node tells of at a time."""
 LOOK_S: Final = 0.5
-"""Seconds after which somebody who ships records asks for the next ones."""
+"""Seconds between two requests for records while records are shipped."""
 
 
 def add_parser(commands: CommandParser) -> None:
@@ -113,7 +113,7 @@ async def _is_there(client: Inspector, behind: int) -> bool:
     """
     answer = await client.read(wire.AUDIT, {"limit": "1"})
     newest = max((record.get("number", 0) for record in answer.get("events", [])), default=0)
-    if newest >= behind or answer.get("hidden"):  # who may not read all cannot tell
+    if newest >= behind or answer.get("hidden"):  # a caller that may not read all cannot tell
         return True
     say(
         f"there is no record {behind}: the newest is {newest}. If the cluster was founded anew, begin another"
@@ -154,7 +154,7 @@ def _print(records: Iterable[_Record], output: str) -> None:
 async def _ship(client: Inspector, query: dict[str, str], output: str) -> list[_Record]:
     """Print records, and every one behind those, for ever; what no node can tell now is told later.
 
-    Returns records that have no numbers to go on by: those of a cluster that follows rules 8.
+    Returns records without numbers, which a cluster that follows rules 8 has: nothing tells where to go on.
     """
     records = await _records(client, query)
     # Nothing is missed if a node that is behind is asked, and no node has to ask the others.

@@ -23,7 +23,7 @@ STDIN: Final = "-"
 VALUE: Final = "value"
 """The format of `cell get` that a script wants: the bytes of the value, and nothing else."""
 MISSING: Final = "cell-not-found"
-"""The code of our own failure, the same as that of nodes: there is no such cell."""
+"""The code of a failure that nodes have, too: there is no such cell."""
 ALGORITHMS: Final = ("fixed-window", "sliding-window", "gcra")
 
 

@@ -142,7 +142,7 @@ def _signing_key(authority: Issued, signer: x509.Certificate) -> ec.EllipticCurv
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("the key of the authority is not one that `holdfast cert ca` makes")  # noqa: TRY004 - a file
     if key.public_key() != signer.public_key():
-        raise ValueError("the key is not that of the authority: certificate and key belong together")
+        raise ValueError("the key does not belong to the authority's certificate")
     return key
 
 

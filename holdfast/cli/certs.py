@@ -1,4 +1,4 @@
-"""The commands of `holdfast cert`: certificates for those who have no authority of their own."""
+"""The commands of `holdfast cert`: certificates for clusters without an authority of their own."""
 
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ DAYS_MAX: Final = 36_500
 _CA: Final = "ca"
 _PEER: Final = "-peer"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
-"""Names are those of files, too."""
+"""A name is also the name of its files."""
 _KEY_MODE: Final = 0o600
 _CERT_MODE: Final = 0o644
 
@@ -161,7 +161,7 @@ def _put(temporary: Path, path: Path, *, is_forced: bool) -> None:
 
 
 def _name(text: str) -> str:
-    """Read a name that can be that of a file."""
+    """Read a name that files can have."""
     if not _NAME.fullmatch(text) or text in {_CA, f"{_CA}-key"} or text.endswith("-key"):
         raise argparse.ArgumentTypeError(
             f"{text!r}: a name has 1 to 63 letters, digits, '.', '_', '@' or '-', begins with a letter or"

@@ -107,11 +107,11 @@ async def end(
         await asyncio.wait(ends.values(), timeout=over_at_s - loop.time())
         for what, ended in ends.items():
             if not ended.done():
-                _log.warning("%s did not stop in time and is killed", what)
+                _log.warning("%s did not end in time; killing it", what)
     finally:
         # Also after it ended by itself: what it left behind in its group works without the lock.
         signal_group(group, signal.SIGKILL)
-        # Whoever has left the group by itself would let us wait for ever.
+        # A process that has left the group would keep us waiting for ever.
         _kill(command)
         if hook is not None:
             hook.kill()
@@ -123,7 +123,9 @@ async def _begin(hook: Hook, group: int, limit_s: float) -> "asyncio.Task[None]"
     running = asyncio.create_task(hook.run(group))
     await asyncio.wait([running], timeout=limit_s)
     if not running.done():
-        _log.warning("--on-lost takes longer than %g s: it gets SIGTERM together with the command", limit_s)
+        _log.warning(
+            "--on-lost is still running after %g s: it gets SIGTERM together with the command", limit_s
+        )
     return running
 
 

@@ -32,6 +32,7 @@ from holdfast.cli import (
 )
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
+from holdfast.cli.printing import SaidLog
 
 _FAMILIES = (
     holding, reading, top, audit, cells, force, quotas, namespaces, refusals, cluster, tokens, certs,
@@ -139,8 +140,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     _open_missing_streams()
     arguments = read(list(sys.argv[1:] if argv is None else argv))
-    level = logging.INFO if arguments.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="holdfast: %(message)s")
+    logging.basicConfig(handlers=[SaidLog()])
+    logging.getLogger("holdfast").setLevel(logging.INFO if arguments.verbose else logging.WARNING)
     try:
         code = _carried_out(arguments)
     except KeyboardInterrupt:
@@ -151,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _open_missing_streams() -> None:
-    """Give this process all three streams, if whoever started it has closed any.
+    """Give this process all three streams, if it was started without any of them.
 
     Otherwise the next file or socket would get its number, and a command under a lock would write there.
     """

@@ -33,6 +33,8 @@ class CommandParser(argparse.ArgumentParser):
         self.arguments: list[argparse.Action] = []
         self.below: dict[str, CommandParser] = {}
         super().__init__(allow_abbrev=False, **options)
+        if sys.version_info >= (3, 14):
+            self.color = False  # the manual page is made of usage lines, and colours are our own everywhere
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Describe an argument or an option, as any parser does, and remember it."""

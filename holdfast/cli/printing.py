@@ -3,6 +3,7 @@
 Every command that shows something takes `-o`, see `OUTPUTS`.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,9 @@ JSON: Final = "json"
 JSONL: Final = "jsonl"
 OUTPUTS: Final = (TABLE, JSON, JSONL)
 """The formats: a table or a sentence; one indented JSON document; one JSON document in each line."""
+
+_in_place: list[str] = []
+"""The line that `say_in_place` shows now, if any."""
 
 BOLD: Final = "1"
 RED: Final = "31"
@@ -70,13 +74,27 @@ def print_on_screen(text: str) -> None:
 
 def say(*sentences: str) -> None:
     """Tell people something beside the answer, on standard error, each sentence in a line of its own."""
+    say_in_place("")
     for sentence in sentences:
         print(f"holdfast: {sentence}", file=sys.stderr, flush=True)
 
 
 def say_in_place(text: str) -> None:
-    """Show a line on the terminal that standard error is, in place of the line that was there."""
-    print(f"{CLEAR_LINE}{text}", end="", file=sys.stderr, flush=True)
+    """Show a line on the terminal that standard error is, in place of the one shown so; "" only clears it."""
+    if text or _in_place:
+        print(f"{CLEAR_LINE}{text}", end="", file=sys.stderr, flush=True)
+    _in_place[:] = [text] if text else []
+
+
+class SaidLog(logging.Handler):
+    """Tells people what the client logs, as anything else that is said."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say a record."""
+        try:
+            say(self.format(record))
+        except OSError:  # nobody reads standard error any more
+            self.handleError(record)
 
 
 def _print_json(value: object) -> None:

@@ -110,7 +110,7 @@ def furthest(phases: Sequence[Phase]) -> Phase:
         for before, behind in (found, found[::-1]):
             if after(before, behind.other) == behind:
                 return behind
-    raise _wrong("the files have different secrets: they must be those of one cluster")
+    raise _wrong("the files have different secrets: they must belong to one cluster")
 
 
 def write(path: Path, phase: Phase) -> None:

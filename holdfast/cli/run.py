@@ -71,7 +71,7 @@ async def _report_loss(hold: Hold, guard: asyncio.subprocess.Process, ending: En
     if not hold.lost.is_set():
         return
     _log.error(
-        "%s; the command is stopped, within %g s: it may not work without the lock",
+        "%s; stopping the command, which must not run without the lock: it has %g s to end",
         hold.loss(hold.reason),
         ending.grace_s,
     )

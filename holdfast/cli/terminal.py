@@ -53,11 +53,11 @@ class Foreground:
         What somebody has stopped by SIGSTOP stays stopped.
         """
         if number == signal.SIGTSTP:
-            _log.warning("the command goes on: it has the lock, and cannot be suspended")
+            _log.warning("the command cannot be suspended, because it has the lock; it goes on")
         elif number not in (signal.SIGTTIN, signal.SIGTTOU):
             return
         elif not self._give():
-            _log.warning("the command waits for the terminal, and for holdfast to be in the foreground")
+            _log.warning("the command waits for the terminal; bring holdfast to the foreground, with `fg`")
             self._give_later()
             return
         self._continue()

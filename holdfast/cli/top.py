@@ -29,7 +29,7 @@ from holdfast.cli.printing import (
 from holdfast.cli.tables import owners
 
 LOOKED_AT: Final = 10_000
-"""How many locks one look goes through: a cluster with more is not slowed down by those who look."""
+"""How many locks one look goes through, so that looking does not slow a large cluster down."""
 ROWS: Final = 20
 """How many rows are shown where there is no terminal that says how many fit."""
 _HEAD: Final = 4

@@ -1,8 +1,8 @@
 """Says what a command waits for: who has it, its place in the queue, and for how long it has waited."""
 
 import asyncio
+import contextlib
 import os
-import shutil
 import sys
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,6 +18,8 @@ FIRST_S: Final = 1.0
 """Seconds until the first words: most waits are over by then."""
 LOOK_S: Final = 1.0
 """Seconds between two looks, which are stale reads: they cost the leader nothing."""
+COLUMNS: Final = 80
+"""The width of a terminal that does not tell its own."""
 REMIND_S: Final = 60.0
 """Seconds after which a line says again what has not changed, where lines cannot be replaced."""
 
@@ -37,7 +39,6 @@ class Waiting:
         self._is_silent = not (self._is_in_place or sys.stderr.isatty() or is_verbose)
         self._began_s = now_s()
         self._task: asyncio.Task[None] | None = None
-        self._is_shown = False
 
     def __enter__(self) -> Self:
         self._began_s = now_s()
@@ -55,13 +56,15 @@ class Waiting:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        if self._is_shown:
-            say_in_place("")
-            self._is_shown = False
+        say_in_place("")
 
     async def _tell(self) -> None:
-        """Say it again and again."""
+        """Say it again and again, as long as somebody reads it."""
         await asyncio.sleep(FIRST_S)
+        with contextlib.suppress(OSError):
+            await self._tell_now()
+
+    async def _tell_now(self) -> None:
         said, said_at_s = "", 0.0
         while True:
             try:
@@ -73,12 +76,18 @@ class Waiting:
             text = printable(f"{state}, {spoken(waited_s)}")
             if self._is_in_place:
                 # One column less: a full line would wrap, and could not be replaced.
-                say_in_place(f"holdfast: {text}"[: shutil.get_terminal_size().columns - 1])
-                self._is_shown = True
+                say_in_place(f"holdfast: {text}"[: _columns() - 1])
             elif state != said or now_s() - said_at_s >= REMIND_S:
                 say(text)
                 said, said_at_s = state, now_s()
             await asyncio.sleep(LOOK_S)
+
+
+def _columns() -> int:
+    """Return the width of the terminal that standard error is; standard output may be a pipe."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS
+    return COLUMNS
 
 
 def describe(name: str, shown: Row | None, owner: str, waited_s: float) -> str:

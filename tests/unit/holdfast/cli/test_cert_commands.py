@@ -145,7 +145,7 @@ def test_wrong_words_make_no_files(
         (lambda where: (where / "ca-key.pem").write_text("junk"), "key of the authority cannot be read"),
         (
             lambda where: (where / "ca-key.pem").write_bytes(certificates.new_authority("o", days=9).key),
-            "is not",
+            "does not belong",
         ),
     ],
 )
