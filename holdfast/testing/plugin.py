@@ -4,8 +4,9 @@ They need holdfast-node. A test that asks for one where that is missing fails, a
 if it were skipped, nobody would see that something is not tested any more.
 """
 
+import importlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,20 +17,22 @@ if TYPE_CHECKING:
 @pytest.fixture
 def holdfast_memory() -> "Iterator[MemoryCluster]":
     """Give each test a cluster in memory, with a clock that stands still until `advance`."""
-    try:
-        from holdfast.testing import MemoryCluster  # noqa: PLC0415 - with the first use
-    except ImportError as error:
-        pytest.fail(str(error), pytrace=False)
-    with MemoryCluster() as cluster:
+    with _class("MemoryCluster")() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def holdfast_cluster(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[LoopbackCluster]":
     """Give all tests of the run one cluster of three real nodes on loopback, in real time."""
-    try:
-        from holdfast.testing import LoopbackCluster  # noqa: PLC0415 - with the first use
-    except ImportError as error:
-        pytest.fail(str(error), pytrace=False)
-    with LoopbackCluster(tmp_path_factory.mktemp("holdfast")) as cluster:
+    with _class("LoopbackCluster")(tmp_path_factory.mktemp("holdfast")) as cluster:
         yield cluster
+
+
+def _class(name: str) -> Any:
+    """Return a class of holdfast.testing, imported now; fail the test with the reason if that cannot be."""
+    testing = importlib.import_module("holdfast.testing")
+    try:
+        return getattr(testing, name)
+    except ImportError as error:
+        reason = str(error)
+    pytest.fail(reason, pytrace=False)  # behind the handler: in it, pytest would print the reason twice
