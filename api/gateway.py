@@ -15,7 +15,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
-from api import problems, right_calls, rights_needed, sight
+from api import problems, right_calls, rights_needed, sight, spelling
 from api.allowed_names import NOWHERE, AllowedForFew
 from api.node import Applied, Begun, NodeState, ServingNode
 from api.problems import ProblemError
@@ -173,10 +173,11 @@ class Gateway:
     def _known(self, command: Command) -> Command:
         """Return a command as the cluster knows it before its last node is upgraded. Raises ProblemError.
 
-        Also when the principal has no right for it.
+        Also when the principal has no right for it, or a name has another spelling than it should.
         """
         if self.rights is not EVERYTHING:
             rights_needed.check_command(self.rights, command)
+        spelling.check_command(command)
         if type(command) in _MAY_BE_UNCOMMON:
             command = self._allowed.told(command)
         elif isinstance(command, AddLocks):
@@ -279,6 +280,7 @@ class Gateway:
         """
         if name is not None:
             rights_needed.check_name(self.rights, Right.READ, name)
+            spelling.check_name("name", name)
         if is_large:
             view = await self._large_view(query, show, timeout_s, is_stale=is_stale)
         else:

@@ -34,6 +34,7 @@ from api.requests.stream import (
     opening,
     resuming,
 )
+from api.spelling import Misspelled
 from cluster.errors import ClusterError, OutcomeUnknown
 from holdfast import wire
 from http_api.server.call import Call, Reply
@@ -315,7 +316,7 @@ class _Stream(Reply):
             begun = self._gateway.begin(frame, timeout_s)
         except (ProblemError, ClusterError) as exc:
             problem = problems.of_exception(exc)
-            if problem.code == "invalid-request":
+            if problem.code == "invalid-request" and not isinstance(exc, Misspelled):
                 raise _Closed(INVALID, problem.detail) from None
             self._unanswered -= _size(message)
             self._refuse(message.first, problem)

@@ -55,9 +55,9 @@ async def test_a_cell_is_written_and_read() -> None:
 async def test_any_text_is_a_key_and_any_bytes_are_a_value() -> None:
     """Keys are UTF-8, percent-encoded in the path; values that are not text are in Base64."""
     async with serving() as served:
-        await put(served, "a%20b/%C3%A9%0A/txn", value="x")
-        got = await served.call("GET", "/v1/cells/a%20b/%C3%A9%0A/txn")
-        assert got.body["key"] == "a b/é\n/txn"
+        await put(served, "a%20b/%C3%A9%0A%C3%A9/txn", value="x")
+        got = await served.call("GET", "/v1/cells/a%20b/%C3%A9%0A%C3%A9/txn")
+        assert got.body["key"] == "a b/é\né/txn"
         raw = bytes(range(256))
         await put(served, "bytes", value_base64=base64.b64encode(raw).decode())
         got = await served.call("GET", "/v1/cells/bytes")
