@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StillHeld,
         Transacted,
     )
+    from holdfast._cell_watch import CellChange, CellWatch, SyncCellWatch
     from holdfast._cells import Cells, SyncCells
     from holdfast._client import Client
     from holdfast._decorators import locked, once
@@ -124,6 +125,7 @@ __all__ = [
     "Algorithm",
     "AlreadyHeld",
     "Cell",
+    "CellChange",
     "CellChanged",
     "CellCompare",
     "CellDelete",
@@ -131,6 +133,7 @@ __all__ = [
     "CellIs",
     "CellOperation",
     "CellPut",
+    "CellWatch",
     "CellWritten",
     "Cells",
     "Client",
@@ -198,6 +201,7 @@ __all__ = [
     "StaleToken",
     "StillHeld",
     "SyncAdmin",
+    "SyncCellWatch",
     "SyncCells",
     "SyncClient",
     "SyncElection",
@@ -251,6 +255,9 @@ _HOMES = {
     "CellWritten": "_cell_values",
     "StillHeld": "_cell_values",
     "Transacted": "_cell_values",
+    "CellChange": "_cell_watch",
+    "CellWatch": "_cell_watch",
+    "SyncCellWatch": "_cell_watch",
     "Cells": "_cells",
     "SyncCells": "_cells",
     "Client": "_client",

@@ -13,12 +13,14 @@ from holdfast._cell_values import (
     Transacted,
     Value,
 )
+from holdfast._cell_watch import CellWatch, SyncCellWatch
 from holdfast._durations import Seconds
 from holdfast._errors import Refused
 from holdfast._listings import Listing, listing
 from holdfast._names import Name, to_name
 from holdfast._transport import Transport
 from holdfast._twins import ForThreads, waiting
+from holdfast._watch import Watch
 
 
 class Cells:
@@ -71,6 +73,10 @@ class Cells:
             lambda limit, after: _cell_operations.list_page(prefix, limit, after, is_stale=is_stale),
         )
 
+    def watch(self, prefix: str = "") -> CellWatch:
+        """Return an iterator of the cells with this prefix, and then of each change, as `CellChange`."""
+        return CellWatch(self, prefix, lambda: Watch(self._transport, prefix))
+
     async def delete_prefix(self, prefix: str) -> int:
         """Delete all cells whose keys begin with `prefix`, a thousand in each step; return how many."""
         count, is_more = 0, True
@@ -97,5 +103,10 @@ class SyncCells(ForThreads[Cells]):
     put = waiting(Cells.put)
     delete = waiting(Cells.delete)
     list = listing(Cells.list)
+
+    def watch(self, prefix: str = "") -> SyncCellWatch:
+        """Return an iterator of the cells with this prefix, and then of each change, as `CellChange`."""
+        return SyncCellWatch(self._twin.watch(prefix))
+
     delete_prefix = waiting(Cells.delete_prefix)
     transact = waiting(Cells.transact)

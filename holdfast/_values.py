@@ -429,7 +429,7 @@ class Event(msgspec.Struct, frozen=True):
 
     `event` is granted, queued, released, expired, forced, converted, session-expired, session-forced,
     revoked, put-off, elected, resigned, delay-lifted, fence-forgotten, cell-put, cell-deleted or
-    cell-expired; `kind` is lock, semaphore or election. `principal` is whose it was, `by` who overrode
+    cell-expired; `kind` is lock, semaphore, election or cell. `principal` is whose it was, `by` who overrode
     somebody. Behind `id` a watch goes on, behind `number` the audit, whose records are chained by `hash`.
     """
 
@@ -450,6 +450,8 @@ class Event(msgspec.Struct, frozen=True):
     ends_in_ms: int = 0
     principal: str = ""
     by: str = ""
+    version: int = 0
+    mod_revision: int = 0
     number: int = 0
     chain: int = 0
     previous: str = ""

@@ -6,6 +6,7 @@ import sys
 from typing import Any, Final
 
 from holdfast._cell_values import Cell
+from holdfast._cell_watch import CellChange
 from holdfast._errors import RateLimited, Refused
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import (
@@ -126,27 +127,17 @@ async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _watch(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print the cells that there are, and then what becomes of them."""
-    async with client.watch(arguments.prefix) as watching:
-        await watching.begin()  # before the look: nothing changes unseen in between
-        seen: dict[str, int] = {}
-        async for found in client.cells.list(arguments.prefix):
-            seen[found.key] = found.mod_revision
-            _print_change("cell-put", found.key, found, arguments.output)
-        async for event in watching:
-            if not event.event.startswith("cell-"):
-                continue
-            now = await client.cells.get(event.name) if event.event == "cell-put" else None
-            if now is not None and seen.get(now.key, 0) >= now.mod_revision:
-                continue  # it was printed with the change before
-            seen[event.name] = 0 if now is None else now.mod_revision
-            _print_change("cell-deleted" if now is None else event.event, event.name, now, arguments.output)
+    async with client.cells.watch(arguments.prefix) as changes:
+        async for change in changes:
+            _print_change(change, arguments.output)
     return 0
 
 
-def _print_change(what: str, key: str, found: Cell | None, output: str) -> None:
-    row = {"event": what, "key": key} | ({} if found is None else _as_row(found))
+def _print_change(change: CellChange, output: str) -> None:
+    found = change.cell
+    row = {"event": change.event, "key": change.key} | ({} if found is None else _as_row(found))
     value = "" if found is None else f" {found.value.decode(errors='replace')}"
-    print_next(row, printable(f"{what.removeprefix('cell-'):<8} {key}{value}"), output)
+    print_next(row, printable(f"{change.event.removeprefix('cell-'):<8} {change.key}{value}"), output)
 
 
 def _as_row(found: Cell) -> Row:

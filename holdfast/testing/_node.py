@@ -148,7 +148,7 @@ class MemoryNode:
         """Apply a command, or only let time pass, and wake the waiters that it concerns."""
         batches = () if command is None else (Batch("memory", (next(self._seqs),), (command,)),)
         outcome = self.machine.apply(Entry(self._now_ms(), batches))
-        self.events.append(outcome.events)
+        self.events.append(outcome.events + outcome.cell_events)
         self._counted.applied(outcome)
         for settled in outcome.settled:
             waiter = self._waiters.get(settled.hold_id)

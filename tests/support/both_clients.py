@@ -19,6 +19,7 @@ from holdfast._stream_link import StreamLink
 
 TWINS: dict[type, type] = {
     holdfast.SyncAdmin: holdfast.Admin,
+    holdfast.SyncCellWatch: holdfast.CellWatch,
     holdfast.SyncCells: holdfast.Cells,
     holdfast.SyncClient: holdfast.Client,
     holdfast.SyncElection: holdfast.Election,
