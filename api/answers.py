@@ -14,6 +14,7 @@ from holdfast import wire
 from lockstate import results
 from lockstate.commands import Wanted
 from lockstate.modes import Mode, Scope
+from lockstate.results import TicketView
 
 _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode
@@ -119,6 +120,30 @@ class GrantedOfKinds(Answer):
     permits: tuple[HeldPermits, ...]
     rates: tuple[UsedRate, ...]
     expires_in_ms: int
+    revision: int
+
+
+class StillWaiting(msgspec.Struct):
+    """A request that goes on waiting: asked again within `kept_ms`, with its id, it goes on in its place.
+
+    `ticket` is its public number, null once it only waits for the moment that its rate limits have reserved.
+    `estimate_ms` is a guess of how long it goes on, null if nothing speaks for any number; it gives up in
+    `ends_in_ms`.
+    """
+
+    ticket: int | None
+    position: int
+    estimate_ms: int | None
+    waited_ms: int
+    ends_in_ms: int | None
+    kept_ms: int
+    revision: int
+
+
+class Withdrawn(msgspec.Struct):
+    """Whether there was anything to take back: a place in a queue, or a hold."""
+
+    withdrawn: bool
     revision: int
 
 
@@ -357,6 +382,21 @@ def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
         answer.scope = result.scope
     _add_held(answer, result)
     return answer
+
+
+def still_waiting(view: TicketView | None, left_ms: int, revision: int) -> StillWaiting:
+    """Return where a request stands; without a ticket it has its hold in `left_ms`."""
+    if view is None:
+        return StillWaiting(None, 0, left_ms, 0, None, wire.WAIT_KEPT_MS, revision)
+    return StillWaiting(
+        view.ticket,
+        view.position,
+        view.estimate_ms,
+        view.waited_ms,
+        view.ends_in_ms,
+        wire.WAIT_KEPT_MS,
+        revision,
+    )
 
 
 def granted_of_kinds(result: results.GrantedSeveral, waited_ms: int, revision: int) -> GrantedOfKinds:

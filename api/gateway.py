@@ -28,12 +28,12 @@ from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown, ShuttingDown
 from holdfast import wire
 from holdfast.token_lines import Right
-from lockstate import newer
+from lockstate import listings, newer
 from lockstate.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
 from lockstate.ids import HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.requests import older_form
-from lockstate.results import GrantedSeveral, Reason, Refused, Result
+from lockstate.results import GrantedSeveral, Queued, Reason, Refused, Result, TicketView
 from lockstate.versions import RULES
 
 UPGRADE_RETRY_MS: Final = 5_000
@@ -59,6 +59,15 @@ class Outcome(NamedTuple, Generic[R]):
     result: R
     revision: int
     is_repeated: bool
+
+
+class Unsettled(NamedTuple):
+    """A request that has its place in a queue, or its hold from a moment on that has not come yet."""
+
+    view: TicketView | None
+    left_ms: int
+    """Milliseconds to that moment, 0 if it has no hold yet."""
+    revision: int
 
 
 class Gateway:
@@ -98,14 +107,34 @@ class Gateway:
         applied = await self._node.submit(known, timeout_s, self._asking(known))
         return self._outcome(command, applied, kind)
 
-    async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> Outcome[R]:
-        """Have a command applied that may wait, and wait for its end. Cancelling the task cancels the wait.
+    async def acquire(
+        self, command: MayWait, kind: type[R], timeout_s: float, poll_ms: int | None = None
+    ) -> Outcome[R] | Unsettled:
+        """Have a command applied that may wait, and wait for its end, or for `poll_ms`.
 
-        Raises ProblemError, ClusterError.
+        What still waits then, or when the task is cancelled, keeps its place for a grace if it has a
+        `request_id`; else a cancelled task cancels the wait. Raises ProblemError, ClusterError.
         """
         known = cast("MayWait", self._known(command))
-        applied = await self._node.acquire(known, timeout_s, self._asking(known))
+        applied = await self._node.acquire(
+            known, timeout_s, self._asking(known), None if poll_ms is None else poll_ms / 1000
+        )
+        if isinstance(applied.result, Queued):
+            return self._still_waiting(applied.result.hold_id)
         return self._outcome(known, applied, kind)
+
+    def _still_waiting(self, hold_id: HoldId) -> Unsettled:
+        """Return where a request stands that has not been settled on this node."""
+        machine = self._node.machine
+        view = listings.ticket(machine.state, machine.state.tickets[hold_id].order)
+        return Unsettled(view, 0, machine.revision)
+
+    async def withdraw(self, scope: str, request_id: str, timeout_s: float) -> bool:
+        """Take back a request of this principal that waits, or what it was granted.
+
+        Return whether there was anything. Raises ClusterError.
+        """
+        return await self._node.withdraw(scope, request_id, timeout_s, self.principal.name)
 
     def _told_of_endless(self, command: AddLocks) -> AddLocks:
         """Return an addition that says for which names this node allows no hold without a deadline.
@@ -118,23 +147,32 @@ class Gateway:
         return msgspec.structs.replace(command, endless_not_for=missing)
 
     async def acquire_several(
-        self, command: MayWait, timeout_s: float
-    ) -> tuple[Outcome[GrantedSeveral], int]:
+        self, command: MayWait, timeout_s: float, poll_ms: int | None = None
+    ) -> tuple[Outcome[GrantedSeveral], int] | Unsettled:
         """Acquire things of several kinds, and wait for the moment that their rate limits have reserved.
 
-        Return what became of it, and how many milliseconds the moment was waited for. Cancelling the task
-        cancels the wait, or ends the hold. Raises as `acquire`.
+        Return what became of it, and how many milliseconds the moment was waited for. Else as `acquire`: a
+        hold whose moment has not come when the task is cancelled is left as a wait is.
         """
         known = cast("MayWait", self._known(command))
-        applied = await self._node.acquire(known, timeout_s, self._asking(known))
+        began_s = time.monotonic()
+        applied = await self._node.acquire(
+            known, timeout_s, self._asking(known), None if poll_ms is None else poll_ms / 1000
+        )
+        if isinstance(applied.result, Queued):
+            return self._still_waiting(applied.result.hold_id)
         outcome = self._outcome(known, applied, GrantedSeveral)
+        if poll_ms is not None:
+            poll_ms = max(0, poll_ms - int((time.monotonic() - began_s) * 1000))
+        waited_ms: int | Unsettled | None = None
         try:
-            return outcome, await self.wait_until(outcome.result.at_ms)
-        except asyncio.CancelledError:
-            begun: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
-            begun.set_result(applied)
-            self._node.abandon(known, begun)
-            raise
+            waited_ms = await self.wait_until(outcome.result.at_ms, poll_ms)
+        finally:
+            if not isinstance(waited_ms, int):
+                begun: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
+                begun.set_result(applied)
+                self.abandon(known, begun)
+        return waited_ms if isinstance(waited_ms, Unsettled) else (outcome, waited_ms)
 
     def begin(self, command: Command, timeout_s: float) -> Begun:
         """Have one command applied that does not wait in a queue; `outcome` says what became of it.
@@ -167,8 +205,8 @@ class Gateway:
         return sight.refusal(self.rights, result)[0] if isinstance(result, Refused) else result
 
     def abandon(self, command: Command, begun: Begun) -> None:
-        """Undo a command whose client went away: a hold that nobody would hear of is given back."""
-        self._node.abandon(command, begun)
+        """Leave a command whose client went away: a hold that nobody asks for again is given back."""
+        self._node.abandon(command, begun, self._asking(command))
 
     def _known(self, command: Command) -> Command:
         """Return a command as the cluster knows it before its last node is upgraded. Raises ProblemError.
@@ -206,27 +244,29 @@ class Gateway:
         """Return the cluster time of the newest entry that this node has applied."""
         return self._node.machine.now_ms
 
-    async def wait_until(self, cluster_ms: int) -> int:
-        """Wait until cluster time is `cluster_ms`; return how many milliseconds that took.
+    async def wait_until(self, cluster_ms: int, poll_ms: int | None = None) -> int | Unsettled:
+        """Wait until cluster time is `cluster_ms`, or for `poll_ms`; return how many milliseconds that took.
 
         `now_ms` of the machine is that of the entry that reserved the moment, or of a later one, and cluster
         time never runs faster than ours: waiting for the difference never ends too early.
 
         Raises OutcomeUnknown if the node stops before.
         """
-        delay_ms = cluster_ms - self._node.machine.now_ms
-        if delay_ms <= 0:
-            return 0
-        stopping = asyncio.ensure_future(self._node.wait_shutdown())
-        try:
-            await asyncio.wait({stopping}, timeout=delay_ms / 1000)
-            if stopping.done():
-                raise OutcomeUnknown(
-                    "this node stops before the reserved moment; repeat the request with the same request_id"
-                    " on another node"
-                )
-        finally:
-            stopping.cancel()
+        delay_ms = max(0, cluster_ms - self._node.machine.now_ms)
+        waited_ms = delay_ms if poll_ms is None else min(delay_ms, poll_ms)
+        if waited_ms:
+            stopping = asyncio.ensure_future(self._node.wait_shutdown())
+            try:
+                await asyncio.wait({stopping}, timeout=waited_ms / 1000)
+                if stopping.done():
+                    raise OutcomeUnknown(
+                        "this node stops before the reserved moment; repeat the request with the same"
+                        " request_id on another node"
+                    )
+            finally:
+                stopping.cancel()
+        if waited_ms < delay_ms:
+            return Unsettled(None, delay_ms - waited_ms, self._node.machine.revision)
         return delay_ms
 
     # -- reads ----------------------------------------------------------------------------------------------

@@ -116,12 +116,21 @@ class ServingNode(NodeState, Protocol):
         """Replicate one command that does not wait in a queue, for a caller that has no task to wait in."""
         ...
 
-    def abandon(self, command: Command, begun: Begun) -> None:
-        """Undo what was begun for a client that went away, as when the task of an `acquire` is cancelled."""
+    def abandon(self, command: Command, begun: Begun, principal: str = "") -> None:
+        """Leave what was begun for a client that went away, as when the task of an `acquire` is cancelled."""
         ...
 
-    async def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> Applied:
-        """Replicate a request and wait in the queue, if it has to. Cancelled with the calling task."""
+    async def acquire(
+        self, command: MayWait, timeout_s: float, principal: str = "", poll_s: float | None = None
+    ) -> Applied:
+        """Replicate a request and wait in the queue, if it has to: after `poll_s` the result is Queued.
+
+        What is Queued, or whose task was cancelled, keeps its place for a grace if it has a `request_id`.
+        """
+        ...
+
+    async def withdraw(self, scope: str, request_id: str, timeout_s: float, principal: str = "") -> bool:
+        """Take back a request that waits, or what it was granted; return whether there was anything."""
         ...
 
     async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:

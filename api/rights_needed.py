@@ -125,6 +125,7 @@ _CALLS: Final[dict[tuple[str, str], Need]] = {
     ("GET", wire.LOCKS): _READ,
     ("GET", wire.HOLDS): _READ,
     ("GET", wire.TICKET): _READ,
+    ("POST", wire.WAITS_WITHDRAW): _ACQUIRE,
     ("POST", wire.SEMAPHORE_ACQUIRE): _ACQUIRE,
     ("POST", wire.SEMAPHORE_RENEW): _ACQUIRE,
     ("POST", wire.SEMAPHORE_RELEASE): _ACQUIRE,

@@ -362,14 +362,22 @@ class Node:
         """Replicate one command that does not wait in a queue; return the future of its answer."""
         return self.group.requests.begin(command, timeout_s, principal)
 
-    def abandon(self, command: Command, begun: object) -> None:
-        """Undo what was begun for a client that went away."""
+    def abandon(self, command: Command, begun: object, principal: str = "") -> None:
+        """Leave what was begun for a client that went away."""
         assert isinstance(begun, asyncio.Future), "that is what `begin` returned"
-        self.group.requests.abandon(command, begun)
+        self.group.requests.abandon(command, begun, principal)
 
-    def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> Coroutine[Any, Any, Answer]:
-        """Replicate a request that may wait in a queue, and wait there."""
-        return self.group.requests.acquire(command, timeout_s, principal)
+    def acquire(
+        self, command: MayWait, timeout_s: float, principal: str = "", poll_s: float | None = None
+    ) -> Coroutine[Any, Any, Answer]:
+        """Replicate a request that may wait in a queue, and wait there, or for `poll_s`."""
+        return self.group.requests.acquire(command, timeout_s, principal, poll_s)
+
+    def withdraw(
+        self, scope: str, request_id: str, timeout_s: float, principal: str = ""
+    ) -> Coroutine[Any, Any, bool]:
+        """Take back a request that waits, or what it was granted; return whether there was anything."""
+        return self.group.requests.withdraw(scope, request_id, timeout_s, principal)
 
     def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> Coroutine[Any, Any, T]:
         """Answer from a state at least as new as every answer given before this call, anywhere."""

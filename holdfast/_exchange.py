@@ -28,12 +28,16 @@ BACKOFF_S_MIN = 0.05
 """Seconds to wait once all nodes have failed in turn; each further round waits twice as long."""
 BACKOFF_S_MAX = 1.0
 """Seconds between two rounds, at most."""
-PROBE_S = 2.0
-"""Seconds between two probes of a node that an operation waits at, and for the answer to each."""
-PROBE_FAILURES_MAX = 2
-"""Probes in a row without an answer after which a node is taken to hang."""
-ALIVE_S = PROBE_FAILURES_MAX * 2 * PROBE_S + 1
-"""Seconds after which a probed attempt has been at a node that lives: one that hangs is found before."""
+SLICE_S = 4.0
+"""Seconds for which one request waits in a queue; then it is asked again, and goes on in its place. A node
+that hangs is found by the answer that is missing then, and few proxies end a silent request earlier."""
+SLICE_S_MIN = 0.1
+"""Seconds of the shortest slice, and between two requests about one wait, at least."""
+BORNE = 0.6
+"""A request that was cut off after some time is asked again in slices of this part of it."""
+CUT_S_MIN = 0.5
+"""Seconds after which a waiting request that ends was ended by something on the way that lost patience; one
+that ends earlier has failed like any other."""
 
 NODES_VARIABLE = "HOLDFAST_NODES"
 """The environment variable that names the nodes, separated by commas."""
@@ -45,16 +49,15 @@ DEFAULT_NODES = ",".join(f"127.0.0.1:{DEFAULT_PORT + i}" for i in range(3))
 
 _REPEATABLE = frozenset({421, 429, 502, 503, 504})
 """Statuses after which another node, or the same one later, may do better."""
+_OF_PROXIES = frozenset({408, *range(520, 531)})
+"""Statuses with which proxies say that they got no answer of a node, beside those above. No node has them."""
+_STILL_WAITS = 202
 _OK_MAX = 299
 _INTERNAL = 500
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """Send this to the node of index `node` now, and listen for `give_up_s`.
-
-    Meanwhile, if `is_probed`, send `probe(node)` every PROBE_S. A node that fails PROBE_FAILURES_MAX of them
-    in a row hangs, and the attempt has ended in silence.
-    """
+    """Send this to the node of index `node` now, and listen for `give_up_s`."""
 
     node: int
     method: str
@@ -62,7 +65,6 @@ class Attempt(msgspec.Struct, frozen=True):
     body: bytes
     headers: Mapping[str, str]
     give_up_s: float
-    is_probed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,14 @@ class Exchange(Generic[T]):
     """Decides over the attempts of one operation. Times are seconds of any one monotonic clock."""
 
     def __init__(
-        self, operation: Operation[T], *, nodes_count: int, node: int, now_s: float, timeout_s: float
+        self,
+        operation: Operation[T],
+        *,
+        nodes_count: int,
+        node: int,
+        now_s: float,
+        timeout_s: float,
+        slice_s: float = SLICE_S,
     ) -> None:
         """Begin with `node`; give up `timeout_s` after the wait that the operation itself asks for.
 
@@ -113,6 +122,9 @@ class Exchange(Generic[T]):
         self._deadline_s = self._wait_until_s + timeout_s
         self._timeout_s = timeout_s
         self._served_s = now_s
+        self._slice_s = slice_s
+        self._give_up_s = 0.0
+        self._was_cut = False
         self._share_s = min(ATTEMPT_S_MAX, timeout_s / max(2, nodes_count))
         self._failures = 0
         self._may_be_applied = False
@@ -133,7 +145,8 @@ class Exchange(Generic[T]):
         waiting_s = max(0.0, self._wait_until_s - now_s)
         answer_s = min(self._share_s, remaining_s - waiting_s if waiting_s else remaining_s)
         answer_ms = min(max(int(answer_s * 1000), wire.TIMEOUT_MS_MIN), wire.TIMEOUT_MS_MAX)
-        give_up_s = min(remaining_s, waiting_s + answer_ms / 1000 + GRACE_S)
+        slice_s = min(waiting_s, self._slice_s)
+        self._give_up_s = min(remaining_s, slice_s + answer_ms / 1000 + GRACE_S)
         operation = self._operation
         headers = {wire.HEADER_TIMEOUT_MS: str(answer_ms)}
         if operation.request_id:
@@ -144,10 +157,9 @@ class Exchange(Generic[T]):
             node=self._node,
             method=operation.method,
             path=operation.path,
-            body=operation.body,
+            body=operation.slice(int(slice_s * 1000)) if slice_s < waiting_s else operation.body,
             headers=headers,
-            give_up_s=give_up_s,
-            is_probed=give_up_s > 2 * PROBE_S,
+            give_up_s=self._give_up_s,
         )
 
     def skip(self, skipped_s: float) -> None:
@@ -159,6 +171,8 @@ class Exchange(Generic[T]):
         """Handle a broken connection or a timeout. Raises Unavailable or OutcomeUnknown when time is up."""
         self._untrusted.clear()
         self._may_be_applied |= was_sent and not self._operation.changes_nothing
+        if was_sent and now_s - self._attempted_at_s < self._give_up_s:
+            self._note_cut(now_s)
         return self._again("unavailable", detail, retry_after_ms=0, now_s=now_s, jitter=jitter)
 
     def on_no_trust(self, detail: str, *, was_sent: bool, now_s: float, jitter: float) -> Retry:
@@ -178,16 +192,21 @@ class Exchange(Generic[T]):
     def on_answer(self, status: int, body: bytes, *, now_s: float, jitter: float) -> Answered[T] | Retry:
         """Handle an answer. `jitter` is random, 0 to 1. Raises Refused, Unavailable or OutcomeUnknown."""
         self._untrusted.clear()
+        if status == _STILL_WAITS and self._operation.wait_ms:
+            return self._go_on(now_s)
         if status <= _OK_MAX:
             answer = TimedAnswer(body, self._asked_at_s, self._attempted_at_s)
             return Answered(self._operation.read(answer), self._node)
         facts, document = _decode(body)
         code = facts.code or f"http-{status}"
         detail = facts.detail or f"a node answered with status {status}"
-        if _is_refusal(status) or facts.is_final:
+        is_of_proxy = not facts.code and status in _REPEATABLE | _OF_PROXIES
+        if (_is_refusal(status) and not is_of_proxy) or facts.is_final:
             raise refusal(code, detail, document)
         self._may_be_applied |= facts.outcome != wire.NOT_APPLIED and not self._operation.changes_nothing
-        if status not in _REPEATABLE:
+        if is_of_proxy:
+            self._note_cut(now_s)
+        elif status not in _REPEATABLE:
             raise self._failure(code, detail)
         retry_after_ms = facts.retry_after_ms
         if facts.quota == wire.QUOTA_OF_REQUESTS:
@@ -195,12 +214,32 @@ class Exchange(Generic[T]):
             retry_after_ms = 0
         return self._again(code, detail, retry_after_ms=retry_after_ms, now_s=now_s, jitter=jitter)
 
+    def _go_on(self, now_s: float) -> Retry:
+        """Go on waiting at the node that has said that the request still waits. Raises OutcomeUnknown."""
+        self._may_be_applied = True
+        self._served_s = now_s
+        self._failures = 0
+        if now_s >= self._deadline_s:
+            raise self._failure("unavailable", "the request still waits, and should not any more")
+        return Retry(max(0.0, self._attempted_at_s + SLICE_S_MIN - now_s))
+
+    def _note_cut(self, now_s: float) -> None:
+        """Ask for less from now on, if a request that waited was ended by something that is not a node.
+
+        The first time it shows that the way to a node is there; a node has to answer the next ones.
+        """
+        lasted_s = now_s - self._attempted_at_s
+        if lasted_s < CUT_S_MIN or self._attempted_at_s >= self._wait_until_s:
+            return
+        self._slice_s = max(SLICE_S_MIN, min(self._slice_s, BORNE * lasted_s))
+        if not self._was_cut:
+            self._was_cut = True
+            self._served_s = now_s
+
     def _again(self, code: str, detail: str, *, retry_after_ms: int, now_s: float, jitter: float) -> Retry:
         """Turn to the next node, after the delay that it asks for or, when all have failed, our own."""
         deadline_s = self._deadline_s
         if self._operation.waits_for_ever:
-            if now_s - self._attempted_at_s > ALIVE_S:
-                self._served_s = now_s
             deadline_s = min(deadline_s, self._served_s + self._timeout_s)
         free_in_s = self._turn(now_s)
         self._failures += 1
@@ -244,12 +283,6 @@ def judge(status: int, body: bytes) -> tuple[str, str, bool, dict[str, object]]:
 def _is_refusal(status: int) -> bool:
     """Whether no node will answer otherwise."""
     return status not in _REPEATABLE and status < _INTERNAL
-
-
-def probe(node: int) -> Attempt:
-    """Return the attempt that asks a node whether it is alive."""
-    headers = {wire.HEADER_TIMEOUT_MS: str(wire.TIMEOUT_MS_MIN)}
-    return Attempt(node, "GET", wire.LIVEZ, b"", headers, PROBE_S)
 
 
 def node_urls(

@@ -9,12 +9,10 @@ import ssl
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
-from aiohttp.tracing import Trace
 
 from holdfast import wire
 from holdfast._access import Access
@@ -63,7 +61,6 @@ class Connections:
     async def send(self, url: str, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         """Make one attempt at a node; return status and body of the answer. Raises NoAnswer."""
         http = await self.session()
-        _sending.set(sending)
         try:
             async with (
                 asyncio.timeout(attempt.give_up_s),
@@ -78,12 +75,8 @@ class Connections:
                 ) as response,
             ):
                 body = await response.read()
-                if sending.is_withdrawn:
-                    response.close()  # no other request may follow on a connection that was half closed
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _no_answer(url, error, "no answer in time") from error
-        finally:
-            sending.transport = None
         if _is_of_tls_port(response.status) and TLS_REQUIRED.encode() in body:
             raise _tls_required(url)
         return response.status, body
@@ -96,7 +89,6 @@ class Connections:
         Raises NoAnswer when it breaks, also when nothing comes for `silence_s`; returns at its end.
         """
         http = await self.session()
-        _sending.set(None)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX, sock_read=silence_s)
         try:
             async with http.get(
@@ -115,7 +107,6 @@ class Connections:
     ) -> aiohttp.ClientWebSocketResponse:
         """Connect a WebSocket. Raises NoAnswer, and NoStream when something else answers there."""
         http = await self.session()
-        _sending.set(None)
         try:
             return await http.ws_connect(
                 url,
@@ -225,10 +216,6 @@ async def _refuse_redirect(
     raise NoStream(f"{parameters.url}: answered with a redirection")
 
 
-_sending: ContextVar[Sending | None] = ContextVar("_sending", default=None)
-"""What the running task sends: a connection tells it which one it is."""
-
-
 class Connector(aiohttp.TCPConnector):
     """A pool that a forked child does not close when it collects its copy.
 
@@ -239,19 +226,6 @@ class Connector(aiohttp.TCPConnector):
         # No limit on connections: a waiting acquire occupies one, and must not keep a renewal waiting.
         super().__init__(limit=0)
         self._pid = os.getpid()
-
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - theirs
-    ) -> aiohttp.connector.Connection:
-        """Get a connection, and show it to what is sent over it."""
-        connection = await super().connect(req, traces, timeout)
-        sending = _sending.get()
-        if sending is not None:
-            sending.transport = connection.transport
-        return connection
 
     def __del__(self, _warnings: Any = warnings) -> None:
         if self._pid == os.getpid():

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from holdfast import wire
 from holdfast._errors import OutcomeUnknown
 
 T = TypeVar("T")
@@ -63,6 +64,15 @@ class Operation(msgspec.Struct, Generic[T], kw_only=True):
     def changes_nothing(self) -> bool:
         """Whether a lost answer leaves no doubt about its effect: there is none."""
         return self.method == "GET"
+
+    @property
+    def stands_in_queue(self) -> bool:
+        """Whether it may wait for a place in a queue, which has to be given back. A rate limit has none."""
+        return self.wait_ms > 0 and self.path != wire.RATE_TAKE
+
+    def slice(self, poll_ms: int) -> bytes:
+        """Return what is sent to be told after `poll_ms` that the request still waits."""
+        return self.body[:-1] + b',"poll_ms":%d}' % poll_ms
 
     @property
     def body(self) -> bytes:

@@ -1,6 +1,7 @@
 """The operations on locks and sessions, and on whatever is held. No I/O."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -114,6 +115,25 @@ def add(hold_id: str, names: tuple[str, ...], mode: str, scope: str, wait_ms: in
         lambda answer: decode(answer, _values.TokenGiven).token,
         wait_ms=longest_wait_ms,
         waits_for_ever=wait_ms is None,
+    )
+
+
+class _Asked(msgspec.Struct):
+    """What tells one request that may wait from all others: its id, and what that counts within."""
+
+    request_id: str
+    session_id: str | msgspec.UnsetType = msgspec.UNSET
+    owner: str | msgspec.UnsetType = msgspec.UNSET
+    hold_id: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def withdraw(operation: Operation[Any]) -> Operation[bool]:
+    """Take back a request that waits, or what it was granted; the answer says whether there was anything."""
+    asked = msgspec.json.decode(operation.body, type=_Asked)
+    return write(
+        wire.WAITS_WITHDRAW,
+        msgspec.to_builtins(asked),
+        lambda answer: decode(answer, _values.Withdrawn).withdrawn,
     )
 
 

@@ -6,9 +6,9 @@ import random
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from holdfast import _exchange
+from holdfast import _operations
 from holdfast._access import Access
-from holdfast._attempts import Attempts, Withdrawn
+from holdfast._attempts import Attempts
 from holdfast._clock import REAL, Clock
 from holdfast._errors import LeaseExpired, LockError, OutcomeUnknown
 from holdfast._exchange import Attempt
@@ -16,7 +16,7 @@ from holdfast._metrics import Metrics, Reporter
 from holdfast._operation import Operation
 from holdfast._process import OfOneProcess
 from holdfast._renewals import Renewals
-from holdfast._sending import NoAnswer, Sending
+from holdfast._sending import Sending
 from holdfast._stream_calls import Asking, InDoubt
 from holdfast._stream_link import StreamLink
 from holdfast._stream_refusals import NotTaken
@@ -35,6 +35,10 @@ _log = logging.getLogger("holdfast")
 
 PATIENCE_S = 2.0
 """Seconds that a cancelled task takes at most to undo what it had begun; then that goes on without it."""
+ANSWER_S = 0.05
+"""Seconds that an answer has to arrive before a request that nobody waits for is withdrawn."""
+LATE_S = 0.5
+"""Seconds that a request has to arrive which its withdrawal has overtaken."""
 UNDO_S_MAX: Final = 10.0
 """Seconds that what nobody waits for is tried for at most, however patient the client is: it has to close."""
 _DOUBT: Final = "the session of the stream ended before its answer came"
@@ -244,7 +248,7 @@ class Transport(OfOneProcess):
         """Carry out an operation without a stream. Raises LockError."""
         _ = self.connections  # imported before the time of the operation begins to count
         work = Attempts(self, operation, timeout_s)
-        if operation.undo is None:
+        if operation.undo is None and not operation.stands_in_queue:
             return await work.run()
         task = asyncio.create_task(work.run())
         try:
@@ -278,22 +282,40 @@ class Transport(OfOneProcess):
 
     async def _undo(self, operation: Operation[T], work: Attempts[T], task: "asyncio.Task[T]") -> None:
         """Take back an operation whose caller went away, whatever has become of it."""
-        assert operation.undo is not None
-        work.abandon()
         if not (work.is_doubtful or task.done()):
             work.stop()
             task.cancel()
+        elif operation.stands_in_queue:
+            # Most are granted at once, and a grant is better released than lost on its way.
+            await asyncio.wait({task}, timeout=ANSWER_S)
+            if not task.done():
+                await self._withdraw(operation, task)
         try:
             given = await task
-        except Withdrawn:
-            return
         except LockError as error:
-            if work.is_doubtful:
+            if work.is_doubtful and not operation.stands_in_queue:
                 _log.warning("not undone, ends by itself: path=%s error=%s", operation.path, error)
             return
         except asyncio.CancelledError:
             return
-        await self._take_back(operation, given)
+        if operation.undo is not None:
+            await self._take_back(operation, given)
+
+    async def _withdraw(self, operation: Operation[T], task: "asyncio.Task[T]") -> None:
+        """Have the cluster take back a request that waits, or what it was granted; then let go of its answer.
+
+        One that has not arrived yet is waited for. One that arrives later still has nobody connected for it:
+        it ends after the grace that nodes give.
+        """
+        try:
+            if not await self.call_over_http(_operations.withdraw(operation), self.undo_s):
+                await asyncio.wait({task}, timeout=LATE_S)
+                if not task.done():
+                    await self.call_over_http(_operations.withdraw(operation), self.undo_s)
+        except LockError as error:
+            _log.warning("not withdrawn, ends by itself: path=%s error=%s", operation.path, error)
+        if not task.done():
+            task.cancel()
 
     async def attempt(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         """Make one attempt. Raises NoAnswer.
@@ -301,10 +323,9 @@ class Transport(OfOneProcess):
         A node that does not know the token is asked once more if the token's file has another one meanwhile.
         """
         self.refuse_closed()
-        send = self._send_probed if attempt.is_probed else self._send
-        status, body = await send(attempt, sending)
-        if status == UNAUTHENTICATED and not sending.is_withdrawn and self.reads_token_again():
-            return await send(attempt, sending)
+        status, body = await self._send(attempt, sending)
+        if status == UNAUTHENTICATED and self.reads_token_again():
+            return await self._send(attempt, sending)
         return status, body
 
     def reads_token_again(self) -> bool:
@@ -313,37 +334,6 @@ class Transport(OfOneProcess):
 
     async def _send(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         return await self.connections.send(self.nodes[attempt.node], attempt, sending)
-
-    async def _send_probed(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
-        """Make a long attempt, and give it up when its node stops answering probes."""
-        answering = asyncio.create_task(self._send(attempt, sending))
-        tasks: set[asyncio.Task[Any]] = {answering}
-        try:
-            # Most are answered long before the first probe, which is not even prepared for them.
-            await asyncio.wait(tasks, timeout=_exchange.PROBE_S)
-            if not answering.done():
-                tasks.add(asyncio.create_task(self._until_hung(attempt.node)))
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                raise NoAnswer(f"{self.nodes[attempt.node]}: the node hangs")
-            return answering.result()
-        finally:
-            for late in [task for task in tasks if not task.done()]:
-                late.cancel()
-                await asyncio.wait({late})
-
-    async def _until_hung(self, node: int) -> None:
-        """Return when a node has failed to say, several times in a row, that it is alive."""
-        failures = 0
-        while True:
-            try:
-                await self._send(_exchange.probe(node), Sending())
-                failures = 0
-            except NoAnswer:
-                failures += 1
-            if failures == _exchange.PROBE_FAILURES_MAX:
-                return
-            await asyncio.sleep(_exchange.PROBE_S)
 
     def stream(
         self, node: int, path: str, headers: dict[str, str], silence_s: float

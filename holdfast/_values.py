@@ -352,6 +352,12 @@ class Renewed(msgspec.Struct, frozen=True):
     revocation: Revocation | None = None
 
 
+class Withdrawn(msgspec.Struct):
+    """Whether there was anything to take back of a request."""
+
+    withdrawn: bool
+
+
 class TokenGiven(msgspec.Struct, frozen=True):
     """The body of the answer to a conversion or a proclamation, as far as we look at it."""
 

@@ -53,6 +53,7 @@ ELECTION_REVOKE: Final = "/v1/elections/revoke"
 ELECTION_PUT_OFF: Final = "/v1/elections/put-off"
 HOLDS: Final = "/v1/holds"
 TICKET: Final = "/v1/tickets/{ticket}"
+WAITS_WITHDRAW: Final = "/v1/waits/withdraw"
 CELLS: Final = "/v1/cells"
 CELL: Final = "/v1/cells/{key}"
 CELLS_TRANSACT: Final = "/v1/cells/txn"
@@ -93,6 +94,8 @@ BODY_BYTES_MAX: Final = 64 * 1024
 TIMEOUT_MS_MIN: Final = 50
 TIMEOUT_MS_MAX: Final = 60_000
 WAIT_MS_MAX: Final = 24 * 3600 * 1000
+WAIT_KEPT_MS: Final = 10_000
+"""Milliseconds for which a request with a `request_id` keeps its place while nobody is connected for it."""
 HEADER_REQUEST_ID_CHARS_MAX: Final = 64
 
 # Words of `?consistency=`, and of the `state` of members.

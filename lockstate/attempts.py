@@ -12,8 +12,10 @@ The newest one stands in the record itself, the others in its `Extra`.
 import msgspec
 
 from lockstate import limits
-from lockstate.ids import NO_ATTEMPT, AttemptId
+from lockstate.ids import NO_ATTEMPT, NO_HOLD, AttemptId, HoldId
 from lockstate.records import Hold, Ticket
+from lockstate.requests import key_of
+from lockstate.results import Granted, GrantedAgain, Queued
 from lockstate.state import State
 from lockstate.versions import RULES_WHOLE
 
@@ -61,6 +63,24 @@ def leave_origin(state: State, ticket: Ticket, origin: str) -> bool:
 def origins_of(state: State, ticket: Ticket) -> set[str]:
     """Return the node processes that keep the connections of a ticket's clients."""
     return {ticket.origin, *[origin for _, origin in _others(state, ticket)]}
+
+
+def of_request(
+    state: State, principal: str, scope: str, request_id: str
+) -> tuple[HoldId, tuple[AttemptId, ...]]:
+    """Return what a request waits under or was granted, and all attempts at it; none if it has nothing.
+
+    A hold that the session had before, or that was given to a later request, is not this one's.
+    """
+    for key in (key_of(principal, (scope, request_id)), (scope, request_id)):
+        remembered = state.requests.get(key)
+        result = None if remembered is None else remembered.result
+        if not isinstance(result, Queued | Granted) or isinstance(result, GrantedAgain):
+            continue
+        of = state.tickets.get(result.hold_id) or state.holds.get(result.hold_id)
+        if of is not None and of.request == key:
+            return of.hold_id, (*[attempt_id for attempt_id, _ in _others(state, of)], of.attempt_id)
+    return NO_HOLD, ()
 
 
 def _others(state: State, of: Hold | Ticket) -> Others:

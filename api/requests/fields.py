@@ -84,6 +84,26 @@ class Write(Request, kw_only=True):
         return self.request_id
 
 
+class Waiting(Write, kw_only=True):
+    """Base of requests that may wait in a queue, and be asked in slices.
+
+    With `poll_ms` the node answers 202 once it has waited that long; the same request asked again goes on.
+    """
+
+    wait_ms: Wait = 0
+    poll_ms: Wait | Maybe = UNSET
+
+    def checked_wait_ms(self) -> int:
+        """Return for how long the request may wait. Raises ProblemError, also for a wrong `poll_ms`."""
+        if self.wait_ms:
+            check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        if self.poll_ms is not UNSET:
+            check(limits.check_range("poll_ms", self.poll_ms, limits.WAIT_MS_MAX))
+            if self.request_id is UNSET:
+                raise invalid("poll_ms: needs a request_id, by which the request is asked again")
+        return self.wait_ms
+
+
 def check(refused: Refused | None) -> None:
     """Raise ProblemError if a check refused something."""
     if refused is not None:

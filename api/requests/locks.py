@@ -14,9 +14,10 @@ from api.requests.fields import (
     Name,
     Priority,
     Request,
+    RequestId,
     SessionIdText,
     Ttl,
-    Wait,
+    Waiting,
     Write,
     check,
     check_between,
@@ -37,13 +38,12 @@ IfHeldOrNot = IfHeld | Maybe
 ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
 
 
-class Acquiring(Write, kw_only=True):
+class Acquiring(Waiting, kw_only=True):
     """Base of the requests that acquire. Exactly one of `session_id` and `ttl_ms` is given."""
 
     session_id: SessionIdText | Maybe = UNSET
     ttl_ms: Ttl | Maybe = UNSET
     owner: OwnerName = NO_OWNER
-    wait_ms: Wait = 0
     lock_delay_ms: LockDelay = 0
     note: str = ""
 
@@ -51,8 +51,7 @@ class Acquiring(Write, kw_only=True):
         """Check the fields of this class; return session id and ttl, of which one is given."""
         if self.owner:
             check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
-        if self.wait_ms:
-            check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        self.checked_wait_ms()
         if self.lock_delay_ms:
             check(limits.check_range("lock_delay_ms", self.lock_delay_ms, limits.LOCK_DELAY_MS_MAX))
         if self.note:
@@ -289,7 +288,7 @@ class ReleaseRequest(OfHold, kw_only=True):
         return names
 
 
-class AddRequest(Write, kw_only=True):
+class AddRequest(Waiting, kw_only=True):
     """Add locks to a hold, all or none."""
 
     hold_id: HoldIdText
@@ -297,33 +296,58 @@ class AddRequest(Write, kw_only=True):
         list[WantedLock],
         msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": limits.LOCKS_COUNT_MAX}),
     ]
-    wait_ms: Wait = 0
 
     def command(self) -> commands.AddLocks:
         """Return the command, with new ids for the ticket and the attempt."""
         check(limits.check_id("hold_id", self.hold_id))
-        check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        self.checked_wait_ms()
         locks = checked_locks(self.locks)
         check(checks.check_together(locks))
         ticket_id, attempt_id = new_hold_ids()
         return commands.AddLocks(self.hold_id, locks, ticket_id, attempt_id, self.wait_ms, self.checked_id())
 
 
-class ConvertRequest(Write, kw_only=True):
+class ConvertRequest(Waiting, kw_only=True):
     """Change the mode of a hold."""
 
     hold_id: HoldIdText
     mode: Mode
-    wait_ms: Wait = 0
 
     def command(self) -> commands.Convert:
         """Return the command, with new ids for the ticket and the attempt."""
         check(limits.check_id("hold_id", self.hold_id))
-        check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        self.checked_wait_ms()
         ticket_id, attempt_id = new_hold_ids()
         return commands.Convert(
             self.hold_id, self.mode, ticket_id, attempt_id, self.wait_ms, self.checked_id()
         )
+
+
+class WithdrawRequest(Request, kw_only=True):
+    """Take back a request that may wait, on whatever node it was asked.
+
+    With the `request_id` comes what it counts within, as the request had it: its session, its owner, or the
+    hold that it was to change; none of them if it had none.
+    """
+
+    request_id: RequestId
+    session_id: SessionIdText | Maybe = UNSET
+    owner: OwnerName | Maybe = UNSET
+    hold_id: HoldIdText | Maybe = UNSET
+
+    def scope(self) -> str:
+        """Return what the id counts within. Raises ProblemError."""
+        check(limits.check_id("request_id", self.request_id))
+        given = [
+            (field, text)
+            for field in ("session_id", "hold_id", "owner")
+            if (text := getattr(self, field)) is not UNSET
+        ]
+        if len(given) > 1 and {field for field, _ in given} != {"session_id", "owner"}:
+            raise invalid("hold_id: goes with neither session_id nor owner")
+        for field, text in given:
+            check(limits.check_text(field, text, limits.OWNER_BYTES_MAX))
+        return next((text for _, text in given), "")
 
 
 class ForcingRequest(Write, kw_only=True):

@@ -15,7 +15,7 @@ from api.requests.fields import (
     SessionIdText,
     Token,
     Value,
-    Wait,
+    Waiting,
     Window,
     Write,
     check,
@@ -90,7 +90,7 @@ class ResizeRequest(Write, kw_only=True):
         return commands.ResizeSemaphore(self.name, self.limit, self.checked_id())
 
 
-class TakeRateRequest(Write, kw_only=True):
+class TakeRateRequest(Waiting, kw_only=True):
     """Take `cost` from a rate limit, at once or within `wait_ms`."""
 
     name: Name
@@ -98,7 +98,6 @@ class TakeRateRequest(Write, kw_only=True):
     window_ms: Window
     algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
     cost: Permits = 1
-    wait_ms: Wait = 0
 
     def command(self) -> commands.TakeRate:
         """Return the command."""
@@ -106,14 +105,13 @@ class TakeRateRequest(Write, kw_only=True):
         check_between("limit", self.limit, 1, limits.RATE_LIMIT_MAX)
         check_between("window_ms", self.window_ms, limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)
         check_between("cost", self.cost, 1, self.limit)
-        check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
         return commands.TakeRate(
             self.name,
             self.limit,
             self.window_ms,
             self.algorithm,
             self.cost,
-            self.wait_ms,
+            self.checked_wait_ms(),
             self.checked_id(),
         )
 
@@ -165,14 +163,13 @@ class AdvanceFenceRequest(Write, kw_only=True):
         return commands.AdvanceFence(self.resource, self.token, self.checked_id())
 
 
-class CampaignRequest(Write, kw_only=True):
+class CampaignRequest(Waiting, kw_only=True):
     """Ask to lead an election, for a session."""
 
     name: Name
     session_id: SessionIdText
     value: Value
     owner: OwnerName = NO_OWNER
-    wait_ms: Wait = 0
 
     def command(self) -> commands.Campaign:
         """Return the command, with new ids for the hold and the attempt."""
@@ -180,7 +177,7 @@ class CampaignRequest(Write, kw_only=True):
         check(limits.check_id("session_id", self.session_id))
         check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
         check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
-        check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        self.checked_wait_ms()
         hold_id, attempt_id = new_hold_ids()
         return commands.Campaign(
             self.name,

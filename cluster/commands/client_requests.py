@@ -9,10 +9,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from cluster.commands.fair_queue import Turn
+from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.commands.room import deciding
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
-from lockstate import codec
+from lockstate import attempts, codec
 from lockstate.commands import (
     AcquireIf,
     Barrier,
@@ -70,6 +71,7 @@ class ClientRequests:
         self._load = load
         self._owner_of = owner_of
         self._cancels: set[asyncio.Task[None]] = set()
+        self._kept = KeptWaits(self._undo)
 
     async def submit(self, command: Command, timeout_s: float, principal: str = "") -> Answer:
         """Replicate one command and return its result and revision.
@@ -89,49 +91,94 @@ class ClientRequests:
         """
         return self._submit(command, timeout_s, principal).future
 
-    def abandon(self, command: Command, begun: "asyncio.Future[Answer]") -> None:
-        """Undo what was begun for a client that went away, as `acquire` does when it is cancelled."""
+    def abandon(self, command: Command, begun: "asyncio.Future[Answer]", principal: str = "") -> None:
+        """Leave what was begun for a client that went away, as `acquire` does when it is cancelled."""
         if isinstance(command, MayWait):
-            self._undo_when_known(command, begun)
+            self._leave_when_known(command, principal, begun)
 
-    async def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> Answer:
+    async def acquire(
+        self, command: MayWait, timeout_s: float, principal: str = "", poll_s: float | None = None
+    ) -> Answer:
         """Replicate a request that may wait in a queue, and wait there: the result is Granted or Refused.
 
-        When the calling task is cancelled (the client went away) the request is undone in the cluster too,
-        unless this node is shutting down: then its client may ask on another node with the same request_id.
+        After `poll_s` it is Queued if the wait goes on; then, and when the calling task is cancelled (the
+        client's connection ended), the request keeps its place for a grace if it has a `request_id`
+        (`kept_waits`). One without is undone in the cluster at once, unless this node is shutting down.
         Of a conversion only the wait is undone: one that came through stays, as the hold does.
         Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
         """
+        self.check_open()
+        kept = self._kept.take(command, principal)
+        if kept is not None:
+            command, answer = kept
+            answer = msgspec.structs.replace(answer, is_repeated=True)
+            return await self._wait(command, answer, timeout_s, principal, poll_s)
         pending = self._submit(command, timeout_s, principal)
         try:
             answer = await asyncio.shield(pending.future)
         except asyncio.CancelledError:
-            self._undo_when_known(command, pending.future)
+            self._leave_when_known(command, principal, pending.future)
             raise
+        return await self._wait(command, answer, timeout_s, principal, poll_s)
+
+    async def _wait(
+        self, command: MayWait, answer: Answer, timeout_s: float, principal: str, poll_s: float | None
+    ) -> Answer:
+        """Wait for the end of a wait, as `acquire` says."""
         if answer.wait is None:
             return answer
+        longest_s = command.wait_ms / 1000 + timeout_s
+        is_slice = poll_s is not None and poll_s < longest_s
         try:
-            async with asyncio.timeout(command.wait_ms / 1000 + timeout_s):
-                ended = await answer.wait
-                return msgspec.structs.replace(ended, is_repeated=True) if answer.is_repeated else ended
+            async with asyncio.timeout(poll_s if is_slice else longest_s):
+                ended = await asyncio.shield(answer.wait)
         except TimeoutError:
-            if not command.request_id:
-                # Nobody can ask for this outcome again.
-                self._undo(command, answer)
-            raise OutcomeUnknown("the wait did not end in time; repeat with the same request_id") from None
+            if answer.wait.done():
+                ended = answer.wait.result()
+            elif is_slice:
+                self._leave(command, principal, answer)
+                return answer
+            else:
+                unknown = OutcomeUnknown("the wait did not end in time; repeat with the same request_id")
+                await self._forget_wait(command, answer, is_known=True)
+                raise unknown from None
         except asyncio.CancelledError:
+            self._leave(command, principal, answer)
+            raise
+        except OutcomeUnknown as error:
+            await self._forget_wait(command, answer, is_known=isinstance(error, WaitCutOff))
+            raise
+        return msgspec.structs.replace(ended, is_repeated=True) if answer.is_repeated else ended
+
+    async def _forget_wait(self, command: MayWait, answer: Answer, *, is_known: bool) -> None:
+        """Take back a ticket whose outcome nobody can ask for again, for it has no `request_id`.
+
+        One that this node may know no more has ended, unless the node stops: then it is left behind.
+        """
+        if command.request_id:
+            return
+        if is_known:
             self._undo(command, answer)
-            raise
-        except WaitCutOff:
-            if not command.request_id:
-                # Nobody can ask for this outcome again.
-                self._undo(command, answer)
-            raise
-        except OutcomeUnknown:
-            if not self._is_open() and not command.request_id:
-                # Nobody can ask for this outcome again: take the ticket back rather than leave it behind.
-                await self._cancel(command, answer)
-            raise
+        elif not self._is_open():
+            await self._cancel(command, answer)
+
+    async def withdraw(self, scope: str, request_id: str, timeout_s: float, principal: str = "") -> bool:
+        """Take back all attempts at a request, on whatever node: its wait, or what it was granted.
+
+        `scope` is what its ids count within (`request_key`). Returns whether there was anything to take back.
+        Raises as `submit`.
+        """
+        hold_id, attempt_ids = await self.read(
+            lambda machine: attempts.of_request(machine.state, principal, scope, request_id), timeout_s
+        )
+        cancels = [
+            self._outbox.submit(codec.encode_command(Cancel(hold_id, attempt_id)), timeout_s)
+            for attempt_id in attempt_ids
+        ]
+        self._request_flush()
+        for pending in cancels:
+            await pending.future
+        return bool(cancels)
 
     async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
         """Answer from a state at least as new as every answer given before this call, anywhere.
@@ -187,14 +234,21 @@ class ClientRequests:
 
     # -- clients that went away -----------------------------------------------------------------------------
 
-    def _undo_when_known(self, command: MayWait, begun: "asyncio.Future[Answer]") -> None:
-        """Undo a request whose client left before it was known whether it waits or holds."""
+    def _leave_when_known(self, command: MayWait, principal: str, begun: "asyncio.Future[Answer]") -> None:
+        """Leave a request whose client went before it was known whether it waits or holds."""
 
         def on_outcome(future: asyncio.Future[Answer]) -> None:
             if not future.cancelled() and future.exception() is None:
-                self._undo(command, future.result())
+                self._leave(command, principal, future.result())
 
         begun.add_done_callback(on_outcome)
+
+    def _leave(self, command: MayWait, principal: str, answer: Answer) -> None:
+        """Keep what a client may ask for again, undo what it cannot or would not: what need not wait."""
+        if command.request_id and command.wait_ms and to_undo(command, answer.result):
+            self._kept.keep(command, principal, answer)
+        else:
+            self._undo(command, answer)
 
     def _undo(self, command: MayWait, answer: Answer) -> None:
         """Cancel in the background."""
@@ -212,7 +266,7 @@ class ClientRequests:
         as it lives, and the cluster may be without a leader for longer than one try lasts. To cancel twice
         does no harm: ids are used once.
         """
-        undone = _to_undo(command, answer.result)
+        undone = to_undo(command, answer.result)
         if not undone:
             return
         cancel = codec.encode_command(Cancel(undone, command.attempt_id))
@@ -234,7 +288,7 @@ class ClientRequests:
             await asyncio.sleep(RETRY_S)
 
 
-def _to_undo(command: MayWait, result: Result) -> HoldId:
+def to_undo(command: MayWait, result: Result) -> HoldId:
     """Return the id of the ticket or hold that a client left behind, empty if there is none.
 
     A hold that the session had before, or that an earlier attempt got, is not this one's to undo; only what

@@ -11,15 +11,20 @@ from typing import Final, TypeVar
 import msgspec
 
 from api.node import Counters
+from cluster.commands.client_requests import to_undo
+from cluster.commands.kept_waits import KeptWaits
+from cluster.commands.outbox import Answer
+from cluster.commands.waiters import Waiters
 from cluster.consensus.member_list import Member, Members
 from cluster.errors import MemberChangeRefused, ShuttingDown, TransferFailed
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Metrics
 from cluster.observing.status import ClusterStatus, PeerStatus
-from lockstate.commands import Acquire, AcquirePermits, Batch, Campaign, Cancel, Command, Entry, MayWait
+from lockstate import attempts
+from lockstate.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
 from lockstate.on_behalf import on_behalf
-from lockstate.results import Done, Granted, Queued, Result
+from lockstate.results import Done, Queued
 from lockstate.versions import RULES_NEWEST
 
 T = TypeVar("T")
@@ -29,15 +34,6 @@ HTTP: Final = "http://127.0.0.1:7700"
 """Where the node says that it is. Nothing listens there."""
 PEER: Final = "127.0.0.1:7800"
 _ALONE: Final = "a cluster in memory has one node, and keeps it"
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What a command came to."""
-
-    result: Result
-    revision: int
-    is_repeated: bool = False
-    waits: None = None
 
 
 class MemoryNode:
@@ -55,7 +51,8 @@ class MemoryNode:
         self.members = Members({NODE_ID: Member(PEER, is_voter=True)})
         self.events = EventLog(self._loop)
         self._seqs = itertools.count(1)
-        self._waiters: dict[str, asyncio.Future[Result]] = {}
+        self._waiters = Waiters(self._loop)
+        self._kept = KeptWaits(self._undo)
         self._shutdown = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -76,9 +73,7 @@ class MemoryNode:
     def begin_shutdown(self) -> None:
         """Refuse new work and end the waits."""
         self._shutdown.set()
-        for waiter in self._waiters.values():
-            if not waiter.done():
-                waiter.set_exception(ShuttingDown("the node is shutting down"))
+        self._waiters.fail_all(ShuttingDown("the node is shutting down"))
         self.events.end()
         self._stop_timer()
 
@@ -96,33 +91,66 @@ class MemoryNode:
         begun.set_result(self._apply(on_behalf(principal, command, self.machine.rules)))
         return begun
 
-    def abandon(self, command: Command, begun: object) -> None:
-        """Release what was acquired for a client that went away."""
+    def abandon(self, command: Command, begun: object, principal: str = "") -> None:
+        """Release what was acquired for a client that went away, unless it may ask for it again."""
         assert isinstance(begun, asyncio.Future), "that is what `begin` returned"
-        match command, begun.result().result:
-            case Acquire() | AcquirePermits() | Campaign(), Granted(hold_id=hold_id):
-                # Not a hold that its session had before, or that an earlier attempt has got.
-                if hold_id == command.hold_id and not self.is_shutting_down:
-                    self._apply(Cancel(hold_id, command.attempt_id))
+        if isinstance(command, MayWait):
+            self._leave(command, principal, begun.result())
 
-    async def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> Answer:
-        """Apply a request and wait for its end; undo it when cancelled."""
+    async def acquire(
+        self, command: MayWait, timeout_s: float, principal: str = "", poll_s: float | None = None
+    ) -> Answer:
+        """Apply a request and wait for its end, or for `poll_s`."""
         self._check(timeout_s)
-        answer = self._apply(on_behalf(principal, command, self.machine.rules))
-        if not isinstance(answer.result, Queued):
-            return answer
-        hold_id = answer.result.hold_id
-        waiter = self._waiters[hold_id] = self._loop.create_future()
-        if self.when_waiting is not None:
-            self._loop.call_soon(self.when_waiting)
+        kept = self._kept.take(command, principal)
+        if kept is not None:
+            command, answer = kept
+            answer = msgspec.structs.replace(answer, is_repeated=True)
+        else:
+            answer = self._apply(on_behalf(principal, command, self.machine.rules))
+            if not isinstance(answer.result, Queued):
+                return answer
+            wait = self._waiters.add(answer.result.hold_id)
+            answer = msgspec.structs.replace(answer, wait=wait)
+            if self.when_waiting is not None:
+                self._loop.call_soon(self.when_waiting)
+        assert answer.wait is not None, "it is queued"
         try:
-            return Answer(await waiter, self.machine.revision, answer.is_repeated)
+            async with asyncio.timeout(poll_s):
+                ended = await asyncio.shield(answer.wait)
+        except TimeoutError:
+            if not answer.wait.done():
+                self._leave(command, principal, answer)
+                return answer
+            ended = answer.wait.result()
         except asyncio.CancelledError:
-            if not self.is_shutting_down:
-                self._apply(Cancel(hold_id, command.attempt_id))
+            self._leave(command, principal, answer)
             raise
-        finally:
-            self._waiters.pop(hold_id, None)
+        return Answer(ended.result, self.machine.revision, is_repeated=answer.is_repeated)
+
+    def _leave(self, command: MayWait, principal: str, answer: Answer) -> None:
+        """Keep what a client may ask for again, undo what it cannot."""
+        undone = to_undo(command, answer.result)
+        if undone and command.request_id and command.wait_ms:
+            self._kept.keep(command, principal, answer)
+        else:
+            self._undo(command, answer)
+
+    def _undo(self, command: MayWait, answer: Answer) -> None:
+        if answer.wait is not None:
+            answer.wait.cancel()
+        undone = to_undo(command, answer.result)
+        if undone and not self.is_shutting_down:
+            self._apply(Cancel(undone, command.attempt_id))
+
+    async def withdraw(self, scope: str, request_id: str, timeout_s: float, principal: str = "") -> bool:
+        """Take back a request that waits, or what it was granted."""
+        self._check(timeout_s)
+        self._apply(None)
+        hold_id, attempt_ids = attempts.of_request(self.machine.state, principal, scope, request_id)
+        for attempt_id in attempt_ids:
+            self._apply(Cancel(hold_id, attempt_id))
+        return bool(attempt_ids)
 
     async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
         """Answer from the only state there is."""
@@ -151,14 +179,12 @@ class MemoryNode:
         self.events.append(outcome.events + outcome.cell_events)
         self._counted.applied(outcome)
         for settled in outcome.settled:
-            waiter = self._waiters.get(settled.hold_id)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(settled.result)
+            self._waiters.wake(settled, outcome.revision)
         self._set_timer()
         if not outcome.batches:
             return Answer(Done(), outcome.revision)
         (batch,) = outcome.batches
-        return Answer(batch.results[0], outcome.revision, bool(batch.repeated))
+        return Answer(batch.results[0], outcome.revision, is_repeated=bool(batch.repeated))
 
     def _set_timer(self) -> None:
         """Come back when the next thing ends by itself."""

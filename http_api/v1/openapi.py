@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from api.answers import StillWaiting
 from api.problems import Problem
+from api.requests.fields import Waiting
 from cluster.config_sources import version
 from holdfast import wire
 from http_api.server.routes import Route
@@ -149,7 +151,7 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
     """Return the document."""
     kinds = [kind for route in routes for kind in (route.takes, route.gives, route.or_gives)]
     types = [kind for kind in kinds if kind not in (None, dict)]
-    schemas = _schemas([*types, Problem])
+    schemas = _schemas([*types, StillWaiting, Problem])
     for name, rules in _RULES.items():
         schemas[name]["allOf"] = rules
     for schema in schemas.values():
@@ -209,7 +211,7 @@ def _operation(route: Route) -> JsonObject:
         "operationId": route.handler.__name__,
         "summary": (route.handler.__doc__ or "").strip().splitlines()[0],
         "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in parameters],
-        "responses": {str(route.status): _success(route), **_refusals(route)},
+        "responses": {str(route.status): _success(route), **_accepted(route), **_refusals(route)},
     }
     if route.need.is_open:
         operation["security"] = []
@@ -234,6 +236,14 @@ def _success(route: Route) -> JsonObject:
     if route.or_gives is not None:
         schema = {"anyOf": [schema, _ref(route.or_gives)]}
     return {"description": "It is done", "content": {wire.JSON: {"schema": schema}}}
+
+
+def _accepted(route: Route) -> JsonObject:
+    """Return the answer to a request that was asked in slices, and goes on waiting."""
+    if route.takes is None or not issubclass(route.takes, Waiting):
+        return {}
+    content = {wire.JSON: {"schema": _ref(StillWaiting)}}
+    return {str(HTTPStatus.ACCEPTED): {"description": "It goes on waiting", "content": content}}
 
 
 def _refusals(route: Route) -> JsonObject:

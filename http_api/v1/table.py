@@ -14,6 +14,7 @@ from api.requests.locks import (
     ReleasePermitsRequest,
     ReleaseRequest,
     RenewRequest,
+    WithdrawRequest,
 )
 from api.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
 from api.requests.overrides import (
@@ -194,6 +195,10 @@ _LOCKS: Final = (
     Route(
         method="GET", path=wire.TICKET, handler=holds.get_ticket,
         gives=views.TicketStatus, query=("consistency",), problems=("ticket-ended", *_READ),
+    ),
+    Route(
+        method="POST", path=wire.WAITS_WITHDRAW, handler=locks.withdraw,
+        takes=WithdrawRequest, gives=answers.Withdrawn, problems=_WORLD,
     ),
 )  # fmt: skip
 

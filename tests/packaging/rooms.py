@@ -101,8 +101,8 @@ ROOMS = {
     ),
     "holdfast/testing": Room(
         (
-            "api", "cluster.consensus.member_list", "cluster.errors", "cluster.observing", "holdfast",
-            "http_api", "lockstate",
+            "api", "cluster.commands", "cluster.consensus.member_list", "cluster.errors",
+            "cluster.observing", "holdfast", "http_api", "lockstate",
         ),
         "a cluster in memory is the state machine behind the API; real nodes are processes (_loopback.py)",
     ),

@@ -1,6 +1,7 @@
 """Waiting in a queue, sessions, and a leader that pauses."""
 
 import asyncio
+import time
 from typing import Any
 
 import aiohttp
@@ -15,7 +16,8 @@ from tests.process.nodes import Got, Http, LogSince, bring_all_back, followers, 
 
 pytestmark = pytest.mark.process
 
-WAIT_MS = 20_000
+WAIT_MS = 30_000
+WAIT_KEPT_MS = wire.WAIT_KEPT_MS
 SESSION_TTL_MS = 3_000
 
 
@@ -74,6 +76,57 @@ async def test_waiting_client_leaves(cluster: LocalCluster) -> None:
         await queued(http, "n3", name, 0)
         assert (await http.release("n1", held.body["hold_id"])).status == 200
         assert await http.token("n3", name) is None
+
+
+async def test_cut_connection_keeps_place(cluster: LocalCluster) -> None:
+    """A request whose connection ended goes on in its place on another node, whatever the first forgets."""
+    name = "wait/cut"
+    wait: dict[str, Any] = {"owner": "first", "wait_ms": WAIT_MS, "request_id": "first-of-the-queue"}
+    async with http_to(cluster) as http:
+        held = await http.acquire("n1", name)
+        cut = asyncio.create_task(http.acquire("n2", name, **wait))
+        await queued(http, "n3", name, 1)
+        later = asyncio.create_task(http.acquire("n1", name, owner="later", wait_ms=WAIT_MS))
+        await queued(http, "n3", name, 2)
+        cut.cancel()
+        again = asyncio.create_task(http.acquire("n3", name, **wait))
+
+        async def has_forgotten() -> bool:
+            return await http.metric("n2", "holdfast_waiting_acquires") == 0
+
+        await until(has_forgotten, "n2 has taken back its attempt")
+        await queued(http, "n3", name, 2)
+        assert (await http.release("n1", held.body["hold_id"])).status == 200
+        granted = await again
+        assert (granted.status, later.done()) == (200, False)
+        assert (await http.release("n2", granted.body["hold_id"])).status == 200
+        assert (await later).status == 200
+
+
+async def test_dead_client_leaves_after_the_grace(cluster: LocalCluster) -> None:
+    """A request that nobody asks for again is gone from the queue after ten seconds, and not before five."""
+    name = "wait/dead"
+    async with http_to(cluster) as http:
+        await http.acquire("n1", name)
+        cut = asyncio.create_task(http.acquire("n2", name, wait_ms=60_000, request_id="nobody-asks-again"))
+        await queued(http, "n3", name, 1)
+        cut.cancel()
+        began_s = time.monotonic()
+        await queued(http, "n3", name, 0)
+        assert WAIT_KEPT_MS / 2000 < time.monotonic() - began_s < 2 * WAIT_KEPT_MS / 1000
+
+
+async def test_cancelled_wait_of_the_client_leaves_at_once(cluster: LocalCluster) -> None:
+    """The Python client says that it does not wait any longer."""
+    name = "wait/cancelled"
+    async with http_to(cluster) as http, holdfast.Client(urls(cluster)) as client:
+        await http.acquire("n1", name)
+        waiting = asyncio.create_task(client.acquire(name, ttl=60, timeout=None))
+        await queued(http, "n3", name, 1)
+        waiting.cancel()
+        began_s = time.monotonic()
+        await queued(http, "n3", name, 0)
+        assert time.monotonic() - began_s < WAIT_KEPT_MS / 2000
 
 
 async def test_same_request_on_another_node(cluster: LocalCluster) -> None:

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Iterable
 
+from cluster.commands.outbox import Answer as LocalAnswer
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Member, Members
 from cluster.observing.metrics import Sample
 from cluster.observing.status import ClusterStatus, PeerStatus
-from holdfast.testing._node import Answer as LocalAnswer
 from holdfast.testing._node import MemoryNode
 from lockstate.commands import Command, MayWait
 
@@ -55,17 +55,19 @@ class LocalNode(MemoryNode):
         self.begun.append((command, begun))
         return begun
 
-    def abandon(self, command: Command, begun: object) -> None:
+    def abandon(self, command: Command, begun: object, principal: str = "") -> None:
         """Note what was given up; what was acquired and waited for its moment is released."""
         if any(begun is known for _, known in self.begun):
             self.abandoned.append(command)
         else:
-            super().abandon(command, begun)
+            super().abandon(command, begun, principal)
 
-    async def acquire(self, command: MayWait, timeout_s: float, principal: str = "") -> LocalAnswer:
-        """Apply a request and wait for its end; undo it when cancelled."""
+    async def acquire(
+        self, command: MayWait, timeout_s: float, principal: str = "", poll_s: float | None = None
+    ) -> LocalAnswer:
+        """Apply a request and wait for its end; leave it when cancelled."""
         try:
-            return await super().acquire(command, timeout_s, principal)
+            return await super().acquire(command, timeout_s, principal, poll_s)
         except asyncio.CancelledError:
             self.cancelled.set()
             raise

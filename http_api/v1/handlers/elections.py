@@ -3,9 +3,9 @@
 from api import answers, paging, views
 from api.gateway import Gateway
 from api.requests.locks import DeposeRequest
-from api.requests.primitives import CampaignRequest, ProclaimRequest
+from api.requests.primitives import ProclaimRequest
 from http_api.server.call import Call, Reply
-from http_api.v1 import reads, schema
+from http_api.v1 import reads, schema, waiting
 from http_api.v1.handlers import locks
 from lockstate import listings, results
 from lockstate.kinds import HoldKind
@@ -13,9 +13,7 @@ from lockstate.kinds import HoldKind
 
 async def campaign(gateway: Gateway, call: Call) -> Reply:
     """Ask to lead an election, waiting in its queue if asked to."""
-    request = await schema.read(call, CampaignRequest)
-    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.told(answers.elected(result, request.value, revision), is_repeated=is_repeated))
+    return await waiting.CAMPAIGN.reply(gateway, call)
 
 
 async def proclaim(gateway: Gateway, call: Call) -> Reply:

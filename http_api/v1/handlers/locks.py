@@ -6,8 +6,6 @@ from api import answers, paging, views
 from api.gateway import Gateway
 from api.requests.locks import (
     AcquireRequest,
-    AddRequest,
-    ConvertRequest,
     ForceReleaseRequest,
     ForcingRequest,
     ReleaseHoldRequest,
@@ -18,7 +16,7 @@ from api.requests.locks import (
 from api.requests.overrides import LiftDelayRequest, PutOffRequest, RevokeRequest
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
-from http_api.v1 import reads, schema
+from http_api.v1 import reads, schema, waiting
 from lockstate import results
 from lockstate.kinds import HoldKind
 
@@ -33,25 +31,22 @@ RELEASE: Final = Direct(ReleaseRequest.command, results.Released, answers.releas
 
 async def acquire(gateway: Gateway, call: Call) -> Reply:
     """Acquire a lock, or several at once, waiting in the queue if asked to."""
-    request = await schema.read(call, AcquireRequest)
-    outcome = await gateway.acquire(request.command(), ACQUIRE.gives, call.timeout_s)
-    return Reply(ACQUIRE.encoded(outcome))
+    return await waiting.ACQUIRE.reply(gateway, call)
 
 
 async def add(gateway: Gateway, call: Call) -> Reply:
     """Add locks to a hold, waiting in their queues if asked to."""
-    return await _changed(gateway, call, await schema.read(call, AddRequest))
+    return await waiting.ADD.reply(gateway, call)
 
 
 async def convert(gateway: Gateway, call: Call) -> Reply:
     """Change the mode of a hold, waiting ahead of the queue if asked to."""
-    return await _changed(gateway, call, await schema.read(call, ConvertRequest))
+    return await waiting.CONVERT.reply(gateway, call)
 
 
-async def _changed(gateway: Gateway, call: Call, request: AddRequest | ConvertRequest) -> Reply:
-    """Change a hold; answer with all that it is then."""
-    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.told(answers.granted(result, revision), is_repeated=is_repeated))
+async def withdraw(gateway: Gateway, call: Call) -> Reply:
+    """Take back a request that waits, or what it was granted."""
+    return await waiting.WITHDRAW.reply(gateway, call)
 
 
 async def renew(gateway: Gateway, call: Call) -> Reply:

@@ -3,9 +3,9 @@
 from api import answers, paging, views
 from api.gateway import Gateway
 from api.requests.locks import ForceReleaseRequest
-from api.requests.primitives import AcquirePermitsRequest, ResizeRequest
+from api.requests.primitives import ResizeRequest
 from http_api.server.call import Call, Reply
-from http_api.v1 import reads, schema
+from http_api.v1 import reads, schema, waiting
 from http_api.v1.handlers import locks
 from lockstate import listings, results
 from lockstate.kinds import HoldKind
@@ -13,9 +13,7 @@ from lockstate.kinds import HoldKind
 
 async def acquire_permits(gateway: Gateway, call: Call) -> Reply:
     """Acquire permits of a semaphore, waiting in its queue if asked to."""
-    request = await schema.read(call, AcquirePermitsRequest)
-    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.told(answers.permits_granted(result, revision), is_repeated=is_repeated))
+    return await waiting.ACQUIRE_PERMITS.reply(gateway, call)
 
 
 async def renew_permits(gateway: Gateway, call: Call) -> Reply:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from api.gateway import Gateway
+from api.gateway import Gateway, Outcome
 from api.problems import ProblemError
 from api.requests.locks import AcquireRequest, ForceReleaseRequest, ReleaseHoldRequest, RenewRequest
 from api.requests.service import OpenSessionRequest
@@ -31,7 +31,9 @@ async def test_a_command_comes_back_as_its_result_and_revision() -> None:
         OpenSessionRequest(ttl_ms=60_000).command(), results.SessionOpened, 1.5
     )
     command = AcquireRequest(name="a", session_id=opened.session_id).command()
-    granted, second, _ = await gateway.acquire(command, results.Granted, 2.5)
+    outcome = await gateway.acquire(command, results.Granted, 2.5)
+    assert isinstance(outcome, Outcome)
+    granted, second, _ = outcome
     assert (granted.hold_id, granted.name) == (command.hold_id, "a")
     assert (first, second) == (1, 2)
     assert node.timeouts_s == [1.5, 2.5]

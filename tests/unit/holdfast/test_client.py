@@ -91,8 +91,8 @@ async def test_a_silent_node_is_given_up_in_time() -> None:
 
 
 async def test_a_long_wait_leaves_a_node_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While an acquire waits its node is probed; when that gets no answer the same request moves on."""
-    monkeypatch.setattr(_exchange, "PROBE_S", 0.05)
+    """When the answer that a request still waits is missing, the same request moves on."""
+    monkeypatch.setattr(_exchange, "SLICE_S", 0.05)
     async with ScriptedNode(silence) as hung, ScriptedNode(granted(), renewed()) as alive:
         hung.is_hung = True
         async with holdfast.Client([hung.url, alive.url]) as client, asyncio.timeout(10):
@@ -102,19 +102,14 @@ async def test_a_long_wait_leaves_a_node_that_hangs(monkeypatch: pytest.MonkeyPa
         assert hung.seen[0].body == alive.seen[0].body
 
 
-async def test_a_long_wait_stays_with_a_node_that_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that is only waiting for the lock, and says that it lives, is not left."""
-    monkeypatch.setattr(_exchange, "PROBE_S", 0.02)
-
-    async def late(request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(0.3)
-        return await granted()(request)
-
-    async with ScriptedNode(late) as node, ScriptedNode(status(500)) as other:
+async def test_a_long_wait_stays_with_a_node_that_lives() -> None:
+    """A node that says that the request still waits is asked again, with the same request."""
+    async with ScriptedNode(status(202), status(202), granted()) as node, ScriptedNode(status(500)) as other:
         async with holdfast.Client([node.url, other.url]) as client:
             client._transport.node = 0
             await client.acquire("a/b", ttl=30, timeout=60)
-        assert len(node.seen) == 1
+        assert len({request.fields["request_id"] for request in node.seen}) == 1
+        assert len(node.seen) == 3
         assert other.seen == []
 
 

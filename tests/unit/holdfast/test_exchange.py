@@ -6,7 +6,16 @@ import pytest
 import holdfast
 from holdfast import _exchange, wire
 from holdfast._errors import _REFUSALS
-from holdfast._exchange import ATTEMPT_S_MAX, PROBE_S, Answered, Attempt, Exchange, Retry
+from holdfast._exchange import (
+    ATTEMPT_S_MAX,
+    GRACE_S,
+    SLICE_S,
+    SLICE_S_MIN,
+    Answered,
+    Attempt,
+    Exchange,
+    Retry,
+)
 from holdfast._operation import Operation, TimedAnswer, write
 
 
@@ -57,30 +66,88 @@ def test_an_attempt_has_a_share_of_the_deadline() -> None:
     assert _new(timeout_s=3.0).attempt(102.9).give_up_s == pytest.approx(0.1)
 
 
+def _waiting(wait_ms: int = 20_000, *, for_ever: bool = False) -> Operation[bytes]:
+    return write("/", {"request_id": "r"}, _body, wait_ms=wait_ms, waits_for_ever=for_ever)
+
+
+def _poll_ms(attempt: Attempt) -> int | None:
+    asked: dict[str, object] = msgspec.json.decode(attempt.body)
+    poll_ms = asked.get("poll_ms")
+    assert poll_ms is None or isinstance(poll_ms, int)
+    return poll_ms
+
+
 def test_a_wait_without_an_end_gives_up_without_nodes() -> None:
-    """It ends `timeout_s` after the last attempt that a living node has served for long."""
-    waiting: Operation[bytes] = Operation(
-        method="POST", path="/", read=_body, wait_ms=wire.WAIT_MS_MAX, waits_for_ever=True
-    )
-    exchange = _new(waiting, timeout_s=10.0)
-    assert exchange.attempt(100.0).give_up_s > 1000
-    assert isinstance(exchange.on_silence("reset", was_sent=True, now_s=5000.0, jitter=0.0), Retry)
+    """It ends `timeout_s` after a node has said for the last time that it still waits."""
+    exchange = _new(_waiting(wire.WAIT_MS_MAX, for_ever=True), timeout_s=10.0)
     exchange.attempt(5000.0)
-    assert isinstance(exchange.on_silence("hangs", was_sent=False, now_s=5008.1, jitter=0.0), Retry)
-    exchange.attempt(5008.1)
+    assert isinstance(exchange.on_answer(202, b"{}", now_s=5004.0, jitter=0.0), Retry)
+    exchange.attempt(5004.0)
+    assert isinstance(exchange.on_silence("reset", was_sent=True, now_s=5004.1, jitter=0.0), Retry)
+    exchange.attempt(5005.0)
+    assert isinstance(exchange.on_silence("hangs", was_sent=True, now_s=5013.0, jitter=0.0), Retry)
+    exchange.attempt(5013.0)
     with pytest.raises(holdfast.OutcomeUnknown):
-        exchange.on_silence("reset", was_sent=False, now_s=5010.0, jitter=0.0)
+        exchange.on_silence("reset", was_sent=False, now_s=5014.0, jitter=0.0)
 
 
-def test_a_wait_comes_on_top_of_the_deadline() -> None:
-    """A repeated waiting acquire listens for the rest of its wait; the deadline counts from its end."""
-    exchange = _new(Operation(method="POST", path="/", read=_body, wait_ms=20_000), timeout_s=6.0)
-    assert exchange.attempt(100.0).give_up_s == pytest.approx(22.25)
-    assert exchange.attempt(115.0).give_up_s == pytest.approx(7.25)
-    assert exchange.attempt(125.0).give_up_s == pytest.approx(1.0)
+def test_a_wait_is_asked_for_in_slices() -> None:
+    """A node has a slice and the time of an answer, then it hangs; the last slice ends with the wait."""
+    exchange = _new(_waiting(), timeout_s=6.0)
+    first = exchange.attempt(100.0)
+    assert _poll_ms(first) == SLICE_S * 1000
+    assert first.give_up_s == pytest.approx(SLICE_S + 2.0 + GRACE_S)
+    last = exchange.attempt(118.0)
+    assert _poll_ms(last) is None
+    assert last.give_up_s == pytest.approx(2.0 + 2.0 + GRACE_S)
+    after = exchange.attempt(125.0)
+    assert _poll_ms(after) is None
+    assert after.give_up_s == pytest.approx(1.0)
     assert isinstance(exchange.on_silence("x", was_sent=True, now_s=125.9, jitter=0), Retry)
     with pytest.raises(holdfast.OutcomeUnknown):
         exchange.on_silence("x", was_sent=True, now_s=126.0, jitter=0)
+
+
+def test_a_wait_goes_on_where_it_stands() -> None:
+    """The node that says that a request still waits is asked again at once, but not in a hurry."""
+    exchange = _new(_waiting())
+    exchange.attempt(100.0)
+    assert exchange.on_answer(202, b"{}", now_s=104.0, jitter=0) == Retry(0.0)
+    assert exchange.attempt(104.0).node == 0
+    hurried = exchange.on_answer(202, b"{}", now_s=104.0, jitter=0)
+    assert isinstance(hurried, Retry)
+    assert hurried.delay_s == pytest.approx(SLICE_S_MIN)
+
+
+@pytest.mark.parametrize("status", [408, 502, 504, 524])
+def test_a_proxy_without_patience_is_asked_for_less(status: int) -> None:
+    """A request that it cut off is asked again in shorter slices, also one that it cut again."""
+    exchange = _new(_waiting(), nodes=1)
+    exchange.attempt(100.0)
+    assert isinstance(exchange.on_answer(status, b"<html>", now_s=102.0, jitter=0), Retry)
+    assert _poll_ms(exchange.attempt(102.0)) == 1200
+    assert isinstance(exchange.on_silence("reset", was_sent=True, now_s=103.0, jitter=0), Retry)
+    assert _poll_ms(exchange.attempt(103.0)) == 600
+
+
+def test_a_cut_shows_once_that_there_is_a_way() -> None:
+    """A wait without an end that is cut off again and again, and never answered, gives up."""
+    exchange = _new(_waiting(wire.WAIT_MS_MAX, for_ever=True), nodes=1, timeout_s=10.0)
+    exchange.attempt(100.0)
+    assert isinstance(exchange.on_answer(504, b"", now_s=160.0, jitter=0), Retry)
+    exchange.attempt(160.0)
+    with pytest.raises(holdfast.OutcomeUnknown):
+        exchange.on_answer(504, b"", now_s=170.0, jitter=0)
+
+
+def test_a_quick_failure_is_not_a_cut() -> None:
+    """A proxy without nodes behind it, and a node that was just killed, change no slice."""
+    exchange = _new(_waiting(), nodes=1)
+    exchange.attempt(100.0)
+    exchange.on_answer(502, b"", now_s=100.1, jitter=0)
+    exchange.attempt(100.2)
+    exchange.on_silence("reset", was_sent=True, now_s=100.3, jitter=0)
+    assert _poll_ms(exchange.attempt(100.4)) == SLICE_S * 1000
 
 
 def test_the_worst_that_is_possible_is_reported() -> None:
@@ -136,16 +203,6 @@ def test_an_attempt_is_what_goes_over_the_wire() -> None:
         "Content-Type": wire.JSON,
     }
     assert set(_new(READ).attempt(100.0).headers) == {wire.HEADER_TIMEOUT_MS}
-
-
-def test_only_a_long_attempt_is_probed() -> None:
-    """A node is asked whether it lives while it makes us wait, and not for a short attempt."""
-    waiting: Operation[bytes] = Operation(method="POST", path="/", read=_body, wait_ms=20_000)
-    assert _new(waiting).attempt(100.0).is_probed
-    assert not _new().attempt(100.0).is_probed
-    probe = _exchange.probe(2)
-    assert (probe.node, probe.method, probe.path, probe.give_up_s) == (2, "GET", wire.LIVEZ, PROBE_S)
-    assert not probe.is_probed
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:x", "ftp://a", "http://", "", "http:///x"])

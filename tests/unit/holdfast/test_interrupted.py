@@ -16,10 +16,10 @@ import pytest
 from aiohttp import web
 
 import holdfast
-from holdfast import _attempts, _portal, _sync_holds
+from holdfast import _portal, _sync_holds, _transport, wire
 from tests.support.both_clients import WAYS, take
 from tests.unit.holdfast.conftest import a_node, sessions_of
-from tests.unit.holdfast.scripted import ScriptedNode, granted, problem, released, reset
+from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, problem, released, reset, silence
 from tests.unit.holdfast.test_loops_and_forks import exit_code
 from tests.unit.http_api.serving import Served
 
@@ -78,7 +78,7 @@ async def test_a_cancellation_at_any_point_leaves_nothing_held(
     work: Callable[[holdfast.Client], Coroutine[Any, Any, None]], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task is cancelled after each number of turns of the loop, until it ends before that."""
-    monkeypatch.setattr(_attempts, "ANSWER_S", 30.0)  # all is granted at once, on a slow machine, too
+    monkeypatch.setattr(_transport, "ANSWER_S", 30.0)  # all is granted at once, on a slow machine, too
     async with a_node() as (served, url), holdfast.Client(url) as client:
         await take(client, way)
         await work(client)
@@ -115,9 +115,8 @@ async def test_a_cancelled_wait_leaves_the_queue(way: str) -> None:
             await _nothing_left(served)
 
 
-async def test_a_lost_answer_is_looked_for_when_the_caller_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lost_answer_is_looked_for_when_the_caller_is_gone() -> None:
     """An acquire that may have been applied is asked for again after a cancellation, and released."""
-    monkeypatch.setattr(_attempts, "WITHDRAW_AFTER_S", 30.0)
     again = asyncio.Event()
 
     async def second(request: web.Request) -> web.StreamResponse:
@@ -136,6 +135,25 @@ async def test_a_lost_answer_is_looked_for_when_the_caller_is_gone(monkeypatch: 
             await client.close()
         assert node.seen[-1].path == "/v1/locks/release"
         assert node.seen[0].body == node.seen[1].body
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_wait_is_withdrawn_when_the_caller_is_gone(*, is_known: bool) -> None:
+    """Also one that had not arrived when it was withdrawn for the first time; then its answer is let go."""
+    told = [answer(withdrawn=True, revision=1)]
+    if not is_known:
+        told.insert(0, answer(withdrawn=False, revision=1))
+    async with ScriptedNode(silence, *told) as node, holdfast.Client(node.url, owner="me") as client:
+        waiting = asyncio.create_task(client.acquire("a/b", timeout=None))
+        async with asyncio.timeout(DEADLINE_S):
+            while not node.seen:  # noqa: ASYNC110 - no event to await
+                await asyncio.sleep(0.002)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        asked, *withdrawn = node.seen
+        assert [request.path for request in withdrawn] == [wire.WAITS_WITHDRAW] * len(told)
+        assert withdrawn[0].fields == {"request_id": asked.fields["request_id"], "owner": "me"}
 
 
 async def test_a_grant_that_comes_too_late_is_released() -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import _exchange, _tls, wire
-from holdfast._sending import Sending
+from holdfast import _tls
 from holdfast._streams import BUSY_COUNT
 from holdfast._tls import Tls, Trust
 from http_api.server import tls_context
@@ -203,32 +202,6 @@ async def test_a_wait_that_is_cancelled_leaves_nothing(certificates: Certificate
         await until(lambda: not state.tickets)
         await hold.release()
         assert not state.holds
-
-
-async def test_a_grant_on_its_way_is_heard_after_the_withdrawal(certificates: Certificates) -> None:
-    """What the node answered before it learns that nobody waits still arrives, and can be undone."""
-    async with (
-        tls_node(certificates.files()) as (served, url),
-        holdfast.Client(url, tls=certificates.tls()) as client,
-    ):
-        await client.cluster()
-        served.node.holds_outcomes = True
-        sending = Sending()
-        attempt = _exchange.Attempt(
-            0,
-            "POST",
-            wire.LOCK_ACQUIRE,
-            b'{"name":"a","ttl_ms":60000}',
-            {"Content-Type": wire.JSON},
-            10.0,
-        )
-        asking = asyncio.create_task(client._transport.attempt(attempt, sending))
-        await until(lambda: served.node.begun)
-        command, begun = served.node.begun[0]
-        begun.set_result(served.node._apply(command))
-        sending.withdraw()
-        status, body = await asking
-        assert (status, b'"hold_id"' in body) == (200, True)
 
 
 def test_plain_urls_do_not_go_with_tls(certificates: Certificates) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.commands import client_requests
+from cluster.commands import client_requests, kept_waits
 from cluster.commands.client_requests import ClientRequests
 from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.room import check_room
@@ -17,10 +17,12 @@ from lockstate import codec
 from lockstate.commands import (
     Acquire,
     AcquireIf,
+    Batch,
     Cancel,
     CloseSession,
     Command,
     Convert,
+    Entry,
     IfHeld,
     KeepAlive,
     MayWait,
@@ -29,10 +31,10 @@ from lockstate.commands import (
     OpenSession,
     Release,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from lockstate.results import Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
+from lockstate.results import Cancelled, Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
 from lockstate.versions import RULES_NEWEST, RULES_WHOLE
 
 LONG_S = 3_600.0
@@ -289,6 +291,91 @@ async def test_of_what_the_session_had_only_a_count_is_undone(if_held: IfHeld, u
     faces.answer(1, GrantedAgain(**msgspec.structs.asdict(granted()), depth=2))
     await settle()
     assert faces.sent() == undone
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_request_with_an_id_keeps_its_place(*, is_known: bool) -> None:
+    """Its connection ends, before or after it was queued: asked again it goes on, and nothing is sent."""
+    faces, command = _Faces(), acquire(request_id="r")
+    task = await faces.begin(command)
+    if is_known:
+        faces.answer(1, QUEUED)
+        await settle()
+    await leave(task)
+    if not is_known:
+        faces.answer(1, QUEUED)
+        await settle()
+    again = msgspec.structs.replace(command, attempt_id=AttemptId("another"))
+    asked_again = asyncio.create_task(faces.requests.acquire(again, LONG_S))
+    await settle()
+    assert faces.sent() == []
+    faces.wait.set_result(Answer(granted(), 2))
+    assert await asked_again == Answer(granted(), 2, is_repeated=True)
+
+
+@pytest.mark.parametrize("result", [QUEUED, granted()])
+async def test_who_does_not_ask_again_loses_place_and_grant(
+    result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the grace this attempt is taken back: nobody would hear of the grant."""
+    monkeypatch.setattr(kept_waits, "KEEP_S", SHORT_S)
+    faces = _Faces()
+    await leave(await faces.begin(acquire(request_id="r")))
+    faces.answer(1, result)
+    async with asyncio.timeout(10):
+        while not faces.outbox.unsent:  # noqa: ASYNC110 - a timer has no event to await
+            await asyncio.sleep(0.001)
+    assert faces.sent() == [UNDO]
+
+
+async def test_what_need_not_wait_is_undone_at_once() -> None:
+    """There is no place to keep, and whoever asks again is as well served by a new grant."""
+    faces = _Faces()
+    await leave(await faces.begin(acquire(request_id="r", wait_ms=0)))
+    faces.answer(1, granted())
+    await settle()
+    assert faces.sent() == [UNDO]
+
+
+async def test_a_slice_ends_where_the_request_stands() -> None:
+    """After `poll_s` the answer is that it is queued; the next slice goes on."""
+    faces, command = _Faces(), acquire(request_id="r")
+    slices = [asyncio.create_task(faces.requests.acquire(command, LONG_S, "", SHORT_S))]
+    await settle()
+    assert faces.sent() == [command]
+    faces.answer(1, QUEUED)
+    assert (await slices[0]).result == QUEUED
+    assert (await faces.requests.acquire(command, LONG_S, "", 0.0)).result == QUEUED
+    slices.append(asyncio.create_task(faces.requests.acquire(command, LONG_S, "", LONG_S)))
+    await settle()
+    faces.wait.set_result(Answer(granted(), 2))
+    assert (await slices[1]).result == granted()
+    assert faces.sent() == []
+
+
+async def test_a_withdrawn_request_is_taken_back_with_all_its_attempts() -> None:
+    """Those that other nodes keep, too; of a request that has nothing there is nothing to take back."""
+    faces, machine = _Faces(), LockMachine()
+    machine.state.rules = RULES_NEWEST
+    holder = acquire()
+    first = msgspec.structs.replace(
+        holder, hold_id=HoldId("h2"), attempt_id=AttemptId("at-a"), request_id="r", owner=OwnerName("o")
+    )
+    second = msgspec.structs.replace(first, hold_id=HoldId("h3"), attempt_id=AttemptId("at-b"))
+    machine.apply(Entry(1, (Batch("a.1", (1, 2), (holder, first)), Batch("b.1", (1,), (second,)))))
+    found = []
+    for scope in ("o", "other"):
+        task = asyncio.create_task(faces.requests.withdraw(scope, "r", LONG_S))
+        await settle()
+        faces.sent()
+        seq = faces.outbox._next_seq
+        faces.outbox.complete(seq - 1, Answer(Done(), 1), machine)
+        await settle()
+        for number, command in enumerate(faces.sent(), seq):
+            found.append(command)
+            faces.answer(number, Cancelled(undone=True))
+        assert await task is (scope == "o")
+    assert found == [Cancel(HoldId("h2"), AttemptId("at-a")), Cancel(HoldId("h2"), AttemptId("at-b"))]
 
 
 async def test_a_command_without_an_outcome_is_not_undone() -> None:

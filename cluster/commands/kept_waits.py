@@ -1,0 +1,79 @@
+"""Waits of clients that are away: each keeps its place until they ask again, or a grace ends.
+
+A wait gets here when its connection ends, or when its client asked for an answer after a while (`poll_ms`).
+Only one with a `request_id` can be asked for again. Nothing of this is replicated: for the cluster the wait
+goes on, with this node's attempt at it. Asked again here, it goes on without a command; asked again on
+another node, it gets an attempt of that node, and the end of the grace only takes back the attempt of this
+one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from cluster.commands.outbox import Answer
+from lockstate.commands import MayWait
+from lockstate.requests import content_digest, key_of, request_key
+
+KEEP_S: Final = 10.0
+"""The grace, in seconds. A client that was cut off asks again within two or three; one that died holds up the
+queue for no longer than this."""
+KEPT_COUNT_MAX: Final = 100_000
+"""Waits that are kept at once. Beyond it the oldest ends early: each takes about 2 kB of memory."""
+
+_Key = tuple[str, str]
+
+
+class _Kept(NamedTuple):
+    command: MayWait
+    answer: Answer
+    timer: asyncio.TimerHandle
+
+
+class KeptWaits:
+    """Waits and grants by request, the oldest first. `undo` takes back one attempt."""
+
+    def __init__(self, undo: Callable[[MayWait, Answer], None]) -> None:
+        self._undo = undo
+        self._kept: dict[_Key, _Kept] = {}
+
+    def __len__(self) -> int:
+        """Return how many are kept."""
+        return len(self._kept)
+
+    def keep(self, command: MayWait, principal: str, answer: Answer) -> None:
+        """Keep the place or the hold of a request for the grace. It must have a `request_id`."""
+        key = _key(command, principal)
+        assert key is not None, "nobody could ask for it again"
+        # Another attempt at the same request: the wait goes on with the newer one.
+        self._end(key)
+        timer = asyncio.get_running_loop().call_later(KEEP_S, self._end, key)
+        self._kept[key] = _Kept(command, answer, timer)
+        if len(self._kept) > KEPT_COUNT_MAX:
+            self._end(next(iter(self._kept)))
+
+    def take(self, command: MayWait, principal: str) -> tuple[MayWait, Answer] | None:
+        """Return the attempt that waits for the same, for its client to go on with; None if there is none.
+
+        What has ended meanwhile stays: the state machine knows what is left of a lease.
+        """
+        key = _key(command, principal)
+        kept = None if key is None else self._kept.get(key)
+        if key is None or kept is None or kept.answer.wait is None or kept.answer.wait.done():
+            return None
+        if content_digest(kept.command) != content_digest(command):
+            return None
+        kept.timer.cancel()
+        del self._kept[key]
+        return kept.command, kept.answer
+
+    def _end(self, key: _Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            kept.timer.cancel()
+            self._undo(kept.command, kept.answer)
+
+
+def _key(command: MayWait, principal: str) -> _Key | None:
+    key = request_key(command)
+    return None if key is None else key_of(principal, key)
