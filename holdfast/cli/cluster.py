@@ -5,10 +5,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from holdfast import wire
+import msgspec
+
+from holdfast import _cluster_operations, wire
 from holdfast._clock import now_s
 from holdfast._errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
-from holdfast._values import Member
+from holdfast._values import ClusterInfo, Member
 from holdfast.cli import exit_codes, rotate_secret
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
@@ -111,22 +113,24 @@ def add_parser(commands: CommandParser) -> None:
 
 async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print the nodes as the answering node sees them, and what keeps it from serving."""
-    info = await client.cluster()
+    shown = await client.told(_cluster_operations.cluster())
+    info = msgspec.convert(shown, ClusterInfo)
     leader = info.leader or "none"
     text = [f"asked {info.node_id}: leader {leader}, term {info.term}, revision {info.revision}"]
-    text += table(_NODES, [to_row(node) for node in info.nodes])
+    text += table(_NODES, shown.get("nodes", []))
     for obstacle in info.obstacles:
         text += [
             f"{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}",
             f"    {obstacle.advice}",
         ]
-    print_one(info, text, arguments.output)
+    print_one(shown, text, arguments.output)
     return 0 if info.leader else exit_codes.UNAVAILABLE
 
 
 async def _members(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print the nodes as the answering node sees them."""
-    print_rows([to_row(node) for node in (await client.cluster()).nodes], _NODES, arguments.output)
+    shown = await client.told(_cluster_operations.cluster())
+    print_rows(shown.get("nodes", []), _NODES, arguments.output)
     return 0
 
 

@@ -25,7 +25,7 @@ _FAILURES: Final[tuple[tuple[type[_errors.LockError], int, str], ...]] = (
         exit_codes.REFUSED,
         "nothing was changed; check HOLDFAST_ACCESS_TOKEN_FILE, and the tokens file of the nodes",
     ),
-    (_errors.Refused, exit_codes.REFUSED, "nothing was changed; see `holdfast COMMAND --help`"),
+    (_errors.Refused, exit_codes.REFUSED, "nothing was changed; see `holdfast {} --help`"),
     (
         _errors.TlsRefused,
         exit_codes.UNAVAILABLE,
@@ -44,6 +44,11 @@ _FAILURES: Final[tuple[tuple[type[_errors.LockError], int, str], ...]] = (
     ),
 )
 """The exit code of each failure, and what to do next. The first row that fits counts."""
+_MISSING: Final = {
+    force.NOTHING: "look at what there is with `holdfast get` or `holdfast list`",
+    cells.MISSING: "look at what there is with `holdfast cell list`",
+}
+"""What to do next when a thing that a command names does not exist, by the code of the failure."""
 
 
 def explained(error: _errors.LockError | OSError | ValueError, arguments: argparse.Namespace) -> int:
@@ -52,8 +57,7 @@ def explained(error: _errors.LockError | OSError | ValueError, arguments: argpar
         return _of_cluster(error, arguments)
     if isinstance(error, OSError):
         return _of_system(error, arguments)
-    words = " ".join(filter(None, (arguments.command, getattr(arguments, "action", None))))
-    return fail(exit_codes.USAGE, str(error), f"see `holdfast {words} --help`")
+    return fail(exit_codes.USAGE, str(error), f"see `holdfast {_words(arguments)} --help`")
 
 
 def _of_cluster(error: _errors.LockError, arguments: argparse.Namespace) -> int:
@@ -61,11 +65,11 @@ def _of_cluster(error: _errors.LockError, arguments: argparse.Namespace) -> int:
     code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))
     if arguments.command == "cluster":
         hint = cluster.hint(error) or hint
-    if isinstance(error, _errors.Refused) and error.code in (force.NOTHING, cells.MISSING):
-        return fail(code, error.detail, "look at what there is with `holdfast get` or `holdfast list`")
+    if isinstance(error, _errors.Refused) and error.code in _MISSING:
+        return fail(code, error.detail, _MISSING[error.code])
     if isinstance(error, _errors.LockHeld | _errors.RateLimited):
         code = getattr(arguments, "conflict_exit_code", code)
-    return fail(code, _describe(error), hint)
+    return fail(code, _describe(error), hint.format(_words(arguments)))
 
 
 def _of_system(error: OSError, arguments: argparse.Namespace) -> int:
@@ -88,6 +92,11 @@ def _describe(error: _errors.LockError) -> str:
         return str(error)
     owners = ", ".join(str(holder.get("owner")) for holder in holders if isinstance(holder, dict))
     return f"the lock is held by {owners}"
+
+
+def _words(arguments: argparse.Namespace) -> str:
+    """Return the words of the command."""
+    return " ".join(filter(None, (arguments.command, getattr(arguments, "action", None))))
 
 
 def fail(code: int, what: str, hint: str) -> int:

@@ -1,14 +1,15 @@
 """The commands `force` and `revoke`: what operators do to what others have. The cluster keeps the reasons."""
 
 import argparse
+from typing import Final
 
+from holdfast import _override_operations
 from holdfast._errors import Refused
-from holdfast.cli import tables
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
-from holdfast.cli.printing import print_one, table, to_row
+from holdfast.cli.printing import Columns, field, length_of, print_one, table
 
-NOTHING = "nothing-there"
+NOTHING: Final = "nothing-there"
 """The code of our own failure: there was nothing to end, lift or forget."""
 
 
@@ -60,57 +61,68 @@ def add_parser(commands: CommandParser) -> None:
 
 async def _release(client: Inspector, arguments: argparse.Namespace) -> int:
     """End holds, and print those that were ended."""
-    released = await client.admin.force_release(
-        arguments.name,
-        reason=arguments.reason,
-        lock_delay=arguments.lock_delay / 1000,
-        kind=arguments.kind,
-        token=arguments.token,
+    answer = await client.told(
+        _override_operations.force_release(
+            arguments.kind, arguments.name, arguments.reason, arguments.lock_delay, token=arguments.token
+        )
     )
+    released = answer.get("released")
     if not released:
         raise Refused(NOTHING, f"nobody holds {arguments.kind} {arguments.name!r}; nothing was released")
-    rows = [to_row(holder) for holder in released]
-    print_one({"released": released}, table(tables.HOLDERS, rows), arguments.output)
+    print_one(answer, table(_ENDED, released), arguments.output)
     return 0
 
 
 async def _end_session(client: Inspector, arguments: argparse.Namespace) -> int:
     """End a session, and print what it held."""
-    released = await client.admin.force_close_session(arguments.name, reason=arguments.reason)
-    text = f"ended {arguments.name}; released {', '.join(released) or 'nothing'}"
-    print_one({"released": released}, [text], arguments.output)
+    answer = await client.told(_override_operations.force_close_session(arguments.name, arguments.reason))
+    text = f"ended {arguments.name}; released {', '.join(answer.get('released', ())) or 'nothing'}"
+    print_one(answer, [text], arguments.output)
     return 0
 
 
 async def _lift_delay(client: Inspector, arguments: argparse.Namespace) -> int:
     """Lift delays, and print how many there were."""
-    lifted = await client.admin.lift_delay(arguments.name, reason=arguments.reason, kind=arguments.kind)
-    if not lifted:
+    lift = _override_operations.lift_delay(arguments.kind, arguments.name, arguments.reason)
+    answer = await client.told(lift)
+    if not answer.get("lifted"):
         raise Refused(NOTHING, f"{arguments.kind} {arguments.name!r} has no lock-delay; nothing was lifted")
-    print_one({"lifted": lifted}, [f"{lifted} lifted"], arguments.output)
+    text = f"{answer.get('lifted')} lifted, {length_of('left_ms')(answer)} early"
+    print_one(answer, [text], arguments.output)
     return 0
 
 
 async def _forget_fence(client: Inspector, arguments: argparse.Namespace) -> int:
     """Forget a token, and print which it was."""
-    token = await client.admin.forget_fence(arguments.name, reason=arguments.reason)
-    if token is None:
+    answer = await client.told(_override_operations.forget_fence(arguments.name, arguments.reason))
+    if answer.get("highest_token") is None:
         raise Refused(NOTHING, f"resource {arguments.name!r} has never seen a token; nothing was forgotten")
-    print_one({"highest_token": token}, [f"forgot token {token}"], arguments.output)
+    print_one(answer, [f"forgot token {answer.get('highest_token')}"], arguments.output)
     return 0
 
 
 async def _revoke(client: Inspector, arguments: argparse.Namespace) -> int:
     """Ask holders to release, and print who was asked."""
-    revoked = await client.admin.revoke(
-        arguments.name,
-        reason=arguments.reason,
-        grace=arguments.grace / 1000,
-        kind=arguments.kind,
-        token=arguments.token,
+    answer = await client.told(
+        _override_operations.revoke(
+            arguments.kind,
+            arguments.name,
+            arguments.reason,
+            arguments.grace,
+            token=arguments.token,
+            ticket=None,
+        )
     )
-    if not revoked:
+    asked = answer.get("revoked")
+    if not asked:
         raise Refused(NOTHING, f"nobody holds {arguments.kind} {arguments.name!r}; nobody was asked")
-    rows = [to_row(holder) for holder in revoked]
-    print_one({"revoked": revoked}, table(tables.HOLDERS, rows), arguments.output)
+    print_one(answer, table(_ASKED, asked), arguments.output)
     return 0
+
+
+_ENDED: Final[Columns] = {
+    "OWNER": field("owner"),
+    "TOKEN": field("token"),
+    "NOTE": lambda row: row.get("note") or "-",
+}
+_ASKED: Final[Columns] = {**_ENDED, "GRACE": lambda row: length_of("ends_in_ms")(row.get("revocation") or {})}

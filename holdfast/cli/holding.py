@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast import _operations
 from holdfast._acquiring import Acquirable
 from holdfast._wanted import DEFAULT_PRIORITY
 from holdfast.cli import guardian
 from holdfast.cli.ending import Ending
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, add_conflict_exit_code, count, duration_ms, wait_s
-from holdfast.cli.printing import field, length_of, print_next, print_one, table
+from holdfast.cli.printing import field, length_of, print_one, table
 from holdfast.cli.run import run_under_lock
 from holdfast.cli.waiting import Waiting
 
@@ -223,15 +224,14 @@ async def _acquire(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _renew(client: Inspector, arguments: argparse.Namespace) -> int:
     """Restart a lease and print how long it lasts."""
-    lease = await client.renew_by_id(_hold_id(arguments.hold_id), arguments.ttl)
-    row = {"expires_in_ms": lease.expires_in_ms}
-    print_next(row, f"renewed; ends in {length_of('expires_in_ms')(row)}", arguments.output)
+    answer = await client.told(_operations.renew("lock", _hold_id(arguments.hold_id), arguments.ttl))
+    print_one(answer, [f"renewed; ends in {length_of('expires_in_ms')(answer)}"], arguments.output)
     return 0
 
 
 async def _release(client: Inspector, arguments: argparse.Namespace) -> int:
     """Release a hold."""
-    answer = await client.release_by_id(_hold_id(arguments.hold_id))
+    answer = await client.told(_operations.release("lock", _hold_id(arguments.hold_id)))
     text = (
         "released" if answer.get("released") else f"not released: {answer.get('depth')} more releases end it"
     )

@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast import _operations, wire
+from holdfast import wire
 from holdfast._client import Client
 from holdfast._errors import LockError, OutcomeUnknown
-from holdfast._lease import Lease
-from holdfast._operation import Operation, ask, decode, new_request_id, write
+from holdfast._operation import Operation, TimedAnswer, ask, decode
 from holdfast._transport import Transport
 from holdfast.cli.printing import Row
 
@@ -29,7 +28,12 @@ LISTINGS: Final[Mapping[str, tuple[str, str]]] = {
     "sessions": (wire.SESSIONS, "sessions"),
     "holds": (wire.HOLDS, "holds"),
 }
-"""What can be listed: the path, and the field of the answer."""
+"""What `list` shows: the path, and the field of the answer."""
+_PAGES: Final[Mapping[str, tuple[str, str]]] = {
+    **LISTINGS,
+    "quotas": (wire.QUOTAS, "quotas"),
+    "namespaces": (wire.NAMESPACES, "namespaces"),
+}
 
 ITEMS: Final[Mapping[str, str]] = {
     "lock": wire.LOCK,
@@ -59,11 +63,21 @@ class Inspector(Client):
         """Ask a node. Raises LockError, and OutcomeUnknown for what is not a JSON object."""
         return await self._transport.call(ask(path, query, lambda answer: decode(answer, Row)))
 
+    async def told(self, operation: Operation[Any]) -> Row:
+        """Carry an operation out, and return the answer as it is, if it is one. Raises LockError."""
+
+        def read(answer: TimedAnswer) -> Row:
+            operation.read(answer)
+            return decode(answer, Row)
+
+        raw = msgspec.structs.replace(operation, read=read, undo=None, numbered=None)
+        return await self._transport.call(raw)
+
     async def rows(
         self, kind: str, query: Mapping[str, str], *, limit: int | None = None, page: Page | None = None
     ) -> AsyncGenerator[Row]:
         """Yield what there is of a kind, up to `limit`; then `page` says where it goes on."""
-        path, field = LISTINGS[kind]
+        path, field = _PAGES[kind]
         page = page or Page()
         left = limit
         while page.next is not None and left != 0:
@@ -109,13 +123,3 @@ class Inspector(Client):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return answers, failures
-
-    async def release_by_id(self, hold_id: str) -> Row:
-        """Release a hold of a lock, by the secret alone, and return the answer. Raises LeaseExpired."""
-        fields = {"hold_id": hold_id, "request_id": new_request_id()}
-        release = write(wire.LOCK_RELEASE, fields, lambda answer: decode(answer, Row))
-        return await self._transport.call(release)
-
-    async def renew_by_id(self, hold_id: str, ttl_ms: int | None) -> Lease:
-        """Start the lease of a lock anew, by the secret alone. Raises LeaseExpired."""
-        return await self._transport.call(_operations.renew("lock", hold_id, ttl_ms))

@@ -4,10 +4,11 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
+from holdfast import _namespace_operations
 from holdfast._values import NamespaceSettings
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
-from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table, to_row
+from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table
 
 _TIMES: Final = (
     ("ttl_ms_min", "--ttl-min", "the shortest lease of a hold without a session"),
@@ -61,7 +62,7 @@ def add_parser(commands: CommandParser) -> None:
 
 async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print namespaces, and what there is in each."""
-    rows = [to_row(found) for found in await client.admin.namespaces(arguments.prefix)]
+    rows = [row async for row in client.rows("namespaces", {"prefix": arguments.prefix})]
     print_rows(rows, _LISTED, arguments.output)
     return 0
 
@@ -70,29 +71,30 @@ async def _set(client: Inspector, arguments: argparse.Namespace) -> int:
     """Set rules, and print what they are from now on."""
     given = {what: getattr(arguments, what) for what in NamespaceSettings.__struct_fields__}
     given |= {what: _YES_OR_NO[given[what]] for what, _, _ in _FLAGS if given[what] is not None}
-    return _print(arguments, await client.admin.set_namespace(arguments.prefix, NamespaceSettings(**given)))
+    settings = NamespaceSettings(**given)
+    answer = await client.told(_namespace_operations.set_namespace(arguments.prefix, settings))
+    print_one(answer, table(_RULED, [answer]), arguments.output)
+    return 0
 
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
     """Remove rules."""
-    await client.admin.remove_namespace(arguments.prefix)
-    return _print(arguments, None)
-
-
-def _print(arguments: argparse.Namespace, settings: NamespaceSettings | None) -> int:
-    """Print the rules that the cluster has told."""
-    row = {"prefix": arguments.prefix, "settings": None if settings is None else to_row(settings)}
-    text = [f"{arguments.prefix} has no rules of its own"] if settings is None else table(_RULED, [row])
-    print_one(row, text, arguments.output)
+    answer = await client.told(_namespace_operations.remove_namespace(arguments.prefix))
+    print_one(answer, [f"{arguments.prefix} has no rules of its own"], arguments.output)
     return 0
 
 
+def _setting(row: Row, what: str) -> object:
+    settings: Row = row.get("settings") or {}
+    return settings.get(what)
+
+
 def _used(what: str) -> Callable[[Row], str]:
-    return lambda row: of(row["used"][what], row["settings"][what])
+    return lambda row: of((row.get("used") or {}).get(what, 0), _setting(row, what))
 
 
 def _bound(what: str) -> Callable[[Row], object]:
-    return lambda row: "-" if row["settings"][what] is None else row["settings"][what]
+    return lambda row: "-" if _setting(row, what) is None else _setting(row, what)
 
 
 def _rules(row: Row) -> str:
@@ -100,7 +102,7 @@ def _rules(row: Row) -> str:
     words = [
         f"{what}={'yes' if value is True else 'no' if value is False else value}"
         for what, *_ in (*_TIMES, *_FLAGS, ("if_held",))
-        if (value := row["settings"][what]) is not None
+        if (value := _setting(row, what)) is not None
     ]
     return " ".join(words) or "-"
 

@@ -154,7 +154,7 @@ def length(ms: float | None) -> str:
     return f"{seconds:.1f}s"
 
 
-def of(used: int, limit: int | None) -> str:
+def of(used: object, limit: object) -> str:
     """Return how much there is, and of how much if that is limited."""
     return str(used) if limit is None else f"{used} of {limit}"
 

@@ -4,10 +4,11 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
+from holdfast import _quota_operations
 from holdfast._values import Quota
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
-from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table, to_row
+from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table
 
 _WHAT: Final = (
     ("sessions", "sessions at a time"),
@@ -40,37 +41,32 @@ def add_parser(commands: CommandParser) -> None:
 
 async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print quotas, and what there is."""
-    print_rows([to_row(found) for found in await client.admin.quotas()], _LISTED, arguments.output)
+    print_rows([row async for row in client.rows("quotas", {})], _LISTED, arguments.output)
     return 0
 
 
 async def _set(client: Inspector, arguments: argparse.Namespace) -> int:
     """Set a quota, and print what it is from now on."""
-    numbers = {what: getattr(arguments, what) for what, _ in _WHAT}
-    return _print(arguments, await client.admin.set_quota(arguments.principal, **numbers))
+    quota = Quota(**{what: getattr(arguments, what) for what, _ in _WHAT})
+    answer = await client.told(_quota_operations.set_quota(arguments.principal, quota))
+    print_one(answer, table(_SET, [answer]), arguments.output)
+    return 0
 
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
     """Remove a quota."""
-    await client.admin.remove_quota(arguments.principal)
-    return _print(arguments, None)
-
-
-def _print(arguments: argparse.Namespace, quota: Quota | None) -> int:
-    """Print the quota that the cluster has told."""
-    row = {"principal": arguments.principal, "quota": None if quota is None else to_row(quota)}
-    text = [f"{arguments.principal} has no quota of its own"] if quota is None else table(_SET, [row])
-    print_one(row, text, arguments.output)
+    answer = await client.told(_quota_operations.remove_quota(arguments.principal))
+    print_one(answer, [f"{arguments.principal} has no quota of its own"], arguments.output)
     return 0
 
 
 def _limit(row: Row, what: str) -> int | None:
-    quota: Row = row["quota"] or {}
+    quota: Row = row.get("quota") or {}
     return quota.get(what)
 
 
 def _used(what: str) -> Callable[[Row], str]:
-    return lambda row: of(row["used"][what], _limit(row, what))
+    return lambda row: of((row.get("used") or {}).get(what, 0), _limit(row, what))
 
 
 def _bound(what: str) -> Callable[[Row], object]:

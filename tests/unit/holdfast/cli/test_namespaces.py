@@ -73,7 +73,7 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
             "prefix": "jobs",
             "settings": OPEN | {"ttl_ms_max": 60_000, "no_deadline": False, "holds": 5},
         }
-        assert json.loads(said) == expected
+        assert json.loads(said) == expected | {"revision": 1}
         titles, row = await line("list", "jobs")
         assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "BYTES", "RULES"]
         assert row.split() == [

@@ -64,7 +64,7 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         url = url_of(served)
         (said,) = await line("set", "-o", "jsonl", "ci", "--holds", "5", "--waits", "0")
         expected = {"principal": "ci", "quota": UNBOUNDED | {"holds": 5, "waits": 0}}
-        assert json.loads(said) == expected
+        assert json.loads(said) == expected | {"revision": 1}
         titles, row = await line("list")
         assert titles.split() == ["PRINCIPAL", *[what.upper() for what in UNBOUNDED]]
         assert row.split() == ["ci", "0", "0", "of", "5", "0", "of", "0", "0", "0", "0"]
