@@ -5,20 +5,27 @@ What only paces the network, such as probes, is not counted here: it takes real 
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
+def _monotonic() -> Callable[[], float]:
+    """Return what reads the clock that goes on while this machine is suspended: the cluster does not stop.
 
-def now_s() -> float:
-    """Read this machine's monotonic clock, in seconds.
-
-    On Linux it is the one that goes on while the machine is suspended: the cluster did not stop meanwhile.
+    Linux and macOS have it, under different names. Elsewhere, as on Windows, it is Python's own.
     """
-    return time.clock_gettime(_CLOCK)
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        clock = getattr(time, name, None)
+        if clock is not None:
+            return functools.partial(time.clock_gettime, clock)
+    return time.monotonic
+
+
+now_s: Final[Callable[[], float]] = _monotonic()
+"""Reads this machine's monotonic clock, in seconds."""
 
 
 class Timer(Protocol):

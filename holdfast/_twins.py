@@ -27,8 +27,8 @@ def waiting(
 ) -> Callable[Concatenate[ForThreads[A], P], T]:
     """Return the call for threads of a call that is awaited."""
 
-    @functools.wraps(call)
     def wait(self: ForThreads[A], /, *args: P.args, **options: P.kwargs) -> T:
         return Call(lambda: call(self._twin, *args, **options)).run()
 
-    return wait
+    wait.__code__ = wait.__code__.replace(co_name=call.__name__)  # what tracebacks and warnings show
+    return functools.wraps(call)(wait)

@@ -21,19 +21,19 @@ GOODBYE = b"goodbye\n"
 """What it is told when the command has ended, or was ended, and nothing is left to do."""
 
 _IGNORED = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGALRM,
-    signal.SIGPIPE,
-    signal.SIGTSTP,
-    signal.SIGTTIN,
-    signal.SIGTTOU,
+    "SIGHUP",
+    "SIGINT",
+    "SIGQUIT",
+    "SIGTERM",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGALRM",
+    "SIGPIPE",
+    "SIGTSTP",
+    "SIGTTIN",
+    "SIGTTOU",
 )
-"""What its group gets from the terminal or from users is meant for the command."""
+"""What its group gets from the terminal or from users is meant for the command. Windows has few of them."""
 
 
 def main() -> None:
@@ -42,8 +42,8 @@ def main() -> None:
     The only argument is the grace in seconds.
     """
     grace_s = float(sys.argv[1])
-    for number in _IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+    for name in _IGNORED:
+        signal.signal(signal.Signals[name], signal.SIG_IGN)
     os.write(sys.stdout.fileno(), READY)
     told, counted_from_s = _listen()
     if GOODBYE in told or STARTING not in told:

@@ -289,6 +289,8 @@ async def _elect(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _under(client: Inspector, lock: Acquirable[Any], kind: str, arguments: argparse.Namespace) -> int:
     """Run the command while it is held: a lock, a permit, or leadership. Raises ValueError."""
+    if not hasattr(os, "killpg"):
+        raise ValueError("run and elect end commands by their process group, which this system does not have")
     ending = Ending(grace_s=arguments.grace / 1000, on_lost=arguments.on_lost or "")
     await ending.check()
     waiting = Waiting(client, kind, arguments.name, is_verbose=arguments.verbose)

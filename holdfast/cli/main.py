@@ -23,7 +23,6 @@ from holdfast.cli import (
     force,
     holding,
     namespaces,
-    process_one,
     quotas,
     reading,
     refusals,
@@ -107,6 +106,8 @@ def _carried_out(arguments: argparse.Namespace) -> int:
     """Run one command; return its exit code."""
     if arguments.alone is None:
         if arguments.takes_command and os.getpid() == 1:
+            from holdfast.cli import process_one  # noqa: PLC0415 - it names signals that Windows has not
+
             process_one.split()
         return asyncio.run(_main(arguments))
     try:

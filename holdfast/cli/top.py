@@ -87,8 +87,9 @@ async def _live(client: Inspector, look: tuple[ClusterInfo, list[Row]], argument
         ended.append(number)
         task.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, end, number)
+    if hasattr(signal, "SIGHUP"):  # Windows has neither it nor handlers on an event loop
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
     print_on_screen(_ENTER)
     try:
         while True:
