@@ -6,6 +6,11 @@ from typing import Final
 from holdfast import _errors
 from holdfast.cli import cells, cluster, exit_codes, force
 from holdfast.cli.printing import say
+from holdfast.cli.waiting import spoken
+
+HOLDERS_NAMED: Final = 3
+"""How many of those that hold a lock are named."""
+_WAIT_LONGER: Final = "wait longer, with --wait; `--wait forever` waits for as long as it takes"
 
 _FAILURES: Final[tuple[tuple[type[_errors.LockError], int, str], ...]] = (
     (_errors.LockHeld, exit_codes.CONFLICT, "wait for it with --wait 1m"),
@@ -69,7 +74,9 @@ def _of_cluster(error: _errors.LockError, arguments: argparse.Namespace) -> int:
         return fail(code, error.detail, _MISSING[error.code])
     if isinstance(error, _errors.LockHeld | _errors.RateLimited):
         code = getattr(arguments, "conflict_exit_code", code)
-    return fail(code, _describe(error), hint.format(_words(arguments)))
+    if isinstance(error, _errors.LockHeld):
+        return fail(code, _held(error, arguments), _WAIT_LONGER if getattr(arguments, "wait", None) else hint)
+    return fail(code, str(error), hint.format(_words(arguments)))
 
 
 def _of_system(error: OSError, arguments: argparse.Namespace) -> int:
@@ -85,13 +92,20 @@ def _of_system(error: OSError, arguments: argparse.Namespace) -> int:
     return fail(exit_codes.REFUSED, str(error), "the answer could not be printed")
 
 
-def _describe(error: _errors.LockError) -> str:
-    """Say what happened; for a held lock, who has it."""
-    holders = error.problem.get("holders") if isinstance(error, _errors.LockHeld) else None
-    if not isinstance(holders, list):
+def _held(error: _errors.LockHeld, arguments: argparse.Namespace) -> str:
+    """Say who has what was asked for, and how long its lease goes on if it is not renewed."""
+    holders = error.problem.get("holders")
+    if not isinstance(holders, list) or not all(isinstance(holder, dict) for holder in holders):
         return str(error)
-    owners = ", ".join(str(holder.get("owner")) for holder in holders if isinstance(holder, dict))
-    return f"the lock is held by {owners}"
+    texts = []
+    for holder in holders[:HOLDERS_NAMED]:
+        known = [f"token {holder['token']}"] if "token" in holder else []
+        if "expires_in_ms" in holder:
+            known.append(f"{spoken(holder['expires_in_ms'] / 1000)} of its lease left")
+        texts.append(f"{holder.get('owner')} ({', '.join(known)})" if known else str(holder.get("owner")))
+    more = len(holders) - len(texts)
+    texts += [f"{more} more"] if more else []
+    return f"{getattr(arguments, 'name', 'it')!r} is held by {', '.join(texts)}" if texts else str(error)
 
 
 def _words(arguments: argparse.Namespace) -> str:

@@ -82,8 +82,12 @@ async def test_a_held_lock_is_exit_code_75_and_names_its_holder() -> None:
     async with ScriptedNode(problem("lock-held", holders=[{"owner": "eve"}])) as node:
         code, out, err = await _holdfast(node.url, "acquire", "a/b")
         assert (code, out) == (75, "")
-        assert "held by eve" in err
-        assert "--wait" in err
+        assert err == "holdfast: 'a/b' is held by eve\nholdfast: wait for it with --wait 1m\n"
+    holders = [{"owner": owner, "token": 7, "expires_in_ms": 28_300} for owner in "abcde"]
+    async with ScriptedNode(problem("lock-held", holders=holders)) as node:
+        _, _, err = await _holdfast(node.url, "run", "a/b", "--wait", "10ms", "--", "true")
+        assert "'a/b' is held by a (token 7, 28 s of its lease left), b (token 7" in err
+        assert "left), 2 more\nholdfast: wait longer, with --wait" in err
 
 
 async def test_an_unavailable_cluster_is_exit_code_121_and_a_lost_answer_122() -> None:
