@@ -72,6 +72,11 @@ async def test_records_are_shipped_without_a_gap_and_verified(
             0,
             f"12 records, 1 to 12, none missing or changed\nthe hash of record 12 is {rows[-1]['hash']}\n",
         )
+        file.write_text("".join(map(_line, [*rows[:2], *rows[3:]])))
+        code, out, _ = await line("audit", "--verify", str(file), "-o", "json")
+        told = json.loads(out)
+        assert (code, told["whole"], told["count"], told["hash"]) == (119, False, 11, rows[-1]["hash"])
+        assert told["wrong"] == [{"line": 3, "wrong": "record 3 is missing"}]
 
 
 def _line(row: dict[str, Any]) -> str:

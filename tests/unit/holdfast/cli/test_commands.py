@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -262,13 +264,16 @@ async def test_a_rate_limit_is_taken_from(capsys: pytest.CaptureFixture[str]) ->
 
 
 async def test_the_audit_is_printed_oldest_first(capsys: pytest.CaptureFixture[str]) -> None:
-    """So it goes on where --follow continues."""
+    """So it goes on where --follow continues; with the time of the wall clock, to the second."""
+    began_s = time.time()
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
         async with client.lock("a"), client.lock("b"):
             """Held."""
         _, out, _ = await Line(url, capsys)("audit", "a")
         head, *rows = out.splitlines()
         assert head.split("  ")[0] == "UTC, AT THE LATEST"
+        first_s, last_s = (datetime.fromisoformat(row.split()[0]).timestamp() for row in rows)
+        assert began_s - 1 <= first_s <= last_s <= time.time()
         assert [row.split()[1:4] for row in rows] == [
             ["granted", "lock", "a"],
             ["released", "lock", "a"],

@@ -1,6 +1,7 @@
 """`holdfast token`: tokens go from file to file, and lines are what nodes read."""
 
 import io
+import json
 import stat
 from pathlib import Path
 
@@ -92,6 +93,10 @@ def test_a_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "2 principals",
     ]
     assert said.err == ""
+    assert run("check", str(path), "-o", "jsonl") == 0
+    first, second = json.loads(capsys.readouterr().out)["principals"]
+    assert first == {"name": "a", "rights": {"": [], "jobs": ["read", "acquire"]}, "ends_at_s": 1577923200}
+    assert second == {"name": "b", "rights": {"": ["metrics"]}, "ends_at_s": None}
     path.chmod(0o644)
     assert run("check", str(path)) == 0
     assert "other users can read or write" in capsys.readouterr().err
