@@ -74,12 +74,16 @@ class Call(Generic[T]):
             self._inbox.put(self._start)
             self._done.acquire()
             _end_thread()
-            assert self._task is not None
-            return self._task.result()
+            return self._result()
         except BaseException:
             self.abandon()
             _end_thread()
             raise
+
+    def _result(self) -> T:
+        if self._task is None:
+            raise RuntimeError("the thread of the clients could not be started")
+        return self._task.result()
 
     def abandon(self) -> None:
         """Take it back, as far as it got. Does nothing to one that has failed."""
@@ -101,7 +105,8 @@ class Call(Generic[T]):
     def _start(self) -> None:
         if self._is_abandoned:
             return
-        if _portal.has_ended:
+        assert self._inbox is not None, "it was put there"
+        if _portal.has_ended or self._inbox.loop.is_closed():
             self._done.release()
             return
         self._task = asyncio.get_running_loop().create_task(self._work(), context=self._context)
@@ -145,19 +150,20 @@ class _Inbox:
             return
         try:
             self._is_waking = True
-            self.loop.call_soon_threadsafe(self._call_all)
+            self.loop.call_soon_threadsafe(self.call_all)
         except BaseException:  # also when its thread is interrupted just here
             self._is_waking = False
             raise
 
-    def _call_all(self) -> None:
+    def call_all(self) -> None:
+        """Call all that was put. On the loop, or where that is closed."""
         self._is_waking = False
         try:
             while self._calls:
                 self._calls.popleft()()
         finally:
             if self._calls:  # one of them has failed: that is told, and the others are called
-                self.loop.call_soon(self._call_all)
+                self.loop.call_soon(self.call_all)
 
 
 class _Portal:
@@ -189,17 +195,26 @@ class _Portal:
         if running is not None:
             return running
         with self._starting:
-            if self._inbox is None:
-                loop = asyncio.new_event_loop()
-                # A daemon: waiting for a lock must not keep a process from its end.
-                thread = threading.Thread(target=_run, args=(loop,), name="holdfast", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # the process ends, or has too many threads
-                    loop.close()
-                    raise
-                self._inbox, self._thread = _Inbox(loop), thread
-            return self._inbox
+            if self._inbox is not None:
+                return self._inbox
+            loop = asyncio.new_event_loop()
+            self._inbox = inbox = _Inbox(loop)
+            # A daemon: waiting for a lock must not keep a process from its end.
+            self._thread = thread = threading.Thread(target=_run, args=(loop,), name="holdfast", daemon=True)
+        try:
+            # Without the lock: if gevent has patched threads since the import, this lets others run, and
+            # whoever of them waited for a lock of before would stop them all.
+            thread.start()
+        except RuntimeError:  # the process ends, or has too many threads
+            self._inbox = self._thread = None
+            loop.close()
+            inbox.call_all()
+            raise
+        return inbox
+
+    def is_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether this is the loop."""
+        return self._inbox is not None and self._inbox.loop is loop
 
     def is_own_thread(self) -> bool:
         """Whether the caller runs on the loop, where waiting for it would never end."""
@@ -314,7 +329,8 @@ _warned: Final[set[str]] = set()
 
 def _warn_of_loop() -> None:
     """Warn, once for each call, whoever waits in a thread that runs an event loop: the loop waits as well."""
-    if asyncio._get_running_loop() is None:  # noqa: SLF001 - it is public, and the other one raises
+    running = asyncio._get_running_loop()  # noqa: SLF001 - it is public, and the other one raises
+    if running is None or _portal.is_loop(running):  # green threads share theirs with the portal
         return
     name, depth = "", 2
     caller: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to the caller
