@@ -15,7 +15,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
-from api import problems, right_calls, rights_needed, sight, spelling
+from api import endings, problems, right_calls, rights_needed, sight, spelling
 from api.allowed_names import NOWHERE, AllowedForFew
 from api.node import Applied, Begun, NodeState, ServingNode
 from api.problems import ProblemError
@@ -197,6 +197,13 @@ class Gateway:
             shown, hidden = sight.refusal(self.rights, result)
             problem = problems.refusal(shown, is_repeated=applied.is_repeated)
             problem.hidden = hidden
+            ended = endings.of(self._node.machine, command, result.reason, self.principal.name)
+            if ended is not None:
+                problem.ended, problem.detail = ended, endings.told(ended)
+            if applied.waited_ms:
+                problem.facts = {**problem.facts, "waited_ms": applied.waited_ms}
+            if applied.position:
+                problem.facts = {**problem.facts, "position": applied.position}
             raise problem
         raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 

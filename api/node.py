@@ -36,6 +36,16 @@ class Applied(Protocol):
         ...
 
     @property
+    def waited_ms(self) -> int:
+        """Return how long a wait took that has ended on this node, 0 for anything else."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Return the place in the queue at which a wait was given up, 0 if that is not known."""
+        ...
+
+    @property
     def waits(self) -> Mapping[int, Any] | None:
         """Return the futures of the ends of waits, by their places in the results of a frame of a stream."""
         ...

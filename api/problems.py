@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from api.endings import Ended
 from api.views import CycleStep, Holder, holders_of
 from cluster.errors import ClusterError
 from holdfast import wire
@@ -37,6 +38,8 @@ class Problem(msgspec.Struct, kw_only=True):
     retry_after_ms: int | msgspec.UnsetType = msgspec.UNSET
     holders: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
     queue_length: int | msgspec.UnsetType = msgspec.UNSET
+    position: int | msgspec.UnsetType = msgspec.UNSET
+    waited_ms: int | msgspec.UnsetType = msgspec.UNSET
     cycle: tuple[CycleStep, ...] | msgspec.UnsetType = msgspec.UNSET
     hidden: int | msgspec.UnsetType = msgspec.UNSET
     available: int | msgspec.UnsetType = msgspec.UNSET
@@ -49,6 +52,7 @@ class Problem(msgspec.Struct, kw_only=True):
     version: int | msgspec.UnsetType = msgspec.UNSET
     mod_revision: int | msgspec.UnsetType = msgspec.UNSET
     oldest: int | msgspec.UnsetType = msgspec.UNSET
+    ended: Ended | msgspec.UnsetType = msgspec.UNSET
     repeated: bool | msgspec.UnsetType = msgspec.UNSET
     revision: int | msgspec.UnsetType = msgspec.UNSET
     lag_ms: int | msgspec.UnsetType | None = msgspec.UNSET
@@ -81,6 +85,8 @@ class ProblemError(Exception):
         """Which quota has no room."""
         self.namespace = refused.namespace if isinstance(refused, RefusedInNamespace) else ""
         """The prefix of the namespace that does not allow it."""
+        self.ended: Ended | None = None
+        """How what was asked for had ended, if that is known."""
         self.facts: Mapping[str, int | None] = facts or (refused.facts if refused is not None else {})
 
 
@@ -155,6 +161,8 @@ def document(problem: ProblemError, request_id: str) -> Problem:
         result.quota = problem.quota
     if problem.hidden:
         result.hidden = problem.hidden
+    if problem.ended is not None:
+        result.ended = problem.ended
     for name, number in problem.facts.items():
         setattr(result, name, number)
     if problem.refused is not None:

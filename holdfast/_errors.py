@@ -24,6 +24,8 @@ LockError
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from holdfast._held_text import held_text
+
 E = TypeVar("E", bound="LockError")
 
 
@@ -57,7 +59,13 @@ class AccessDenied(Refused):
 
 
 class LockHeld(Refused):
-    """Somebody else has the lock, the permits or the election. `problem["holders"]` says who."""
+    """Somebody else has the lock, the permits or the election. `problem["holders"]` says who.
+
+    After a wait, `problem` has `waited_ms`, and the `position` in the queue at which it was given up.
+    """
+
+    def __str__(self) -> str:
+        return held_text(super().__str__(), self.problem)
 
 
 class LockTimeout(LockHeld, TimeoutError):

@@ -216,8 +216,9 @@ class Effects:
             )
         )
 
-    def settle(self, ticket: Ticket, result: Granted | Refused) -> None:
+    def settle(self, ticket: Ticket, result: Granted | Refused, position: int = 0) -> None:
         """Settle a wait: remember the outcome of its request, and tell the node that keeps its client."""
         self.state.settle(ticket.request, result)
         added = ticket.locks if ticket.is_addition else ()
-        self.settled.append(Settled(ticket.hold_id, result, self.state.now_ms - ticket.since_ms, added))
+        waited_ms = self.state.now_ms - ticket.since_ms
+        self.settled.append(Settled(ticket.hold_id, result, waited_ms, added, position))

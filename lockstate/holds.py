@@ -494,8 +494,9 @@ class Holds:
         """End a wait with a refusal, by default one that says what is in the way; return what became free."""
         state = self.state
         claims, permits = claims_of_hold(ticket), state.permits_in(ticket)
+        position = views.last_position(state, ticket) if why is Left.TIMED_OUT else 0
         freed = state.remove_ticket(ticket, claims)
-        self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.changes))
+        self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.changes), position)
         self.effects.tell_left(ticket, why, permits)
         if state.owners:
             self._disown(ticket)

@@ -70,7 +70,7 @@ from lockstate.elections import Elections
 from lockstate.fences import advance, forget
 from lockstate.frames import Frames
 from lockstate.holds import Holds
-from lockstate.ids import NO_SESSION, HoldId, SessionId
+from lockstate.ids import NO_HOLD, NO_SESSION, HoldId, SessionId
 from lockstate.kinded import Kinds
 from lockstate.ledger import NO_ROOM, NOTED_MAX
 from lockstate.locks import Locks
@@ -426,6 +426,10 @@ class LockMachine:
     ) -> list[Linked]:
         """Return what `audit` does, each with its link; behind a number the oldest come first."""
         return views.audit(self.state, name, session_id, limit, behind)
+
+    def ending(self, *, session_id: SessionId = NO_SESSION, hold_id: HoldId = NO_HOLD) -> Event | None:
+        """Return what ended a session, or a hold with a lease of its own; None if that was long ago."""
+        return views.ending(self.state, session_id, hold_id)
 
     # -- apply ----------------------------------------------------------------------------------------------
 

@@ -788,13 +788,15 @@ class CellEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Settled(msgspec.Struct, frozen=True):
     """How a wait ended, for the node that keeps its client's connection. It waited under `hold_id`.
 
-    `added` are the locks that an addition waited for: its grant tells of all that the hold has.
+    `added` are the locks that an addition waited for: its grant tells of all that the hold has. `position` is
+    the place in the queue of one whose time was over, 0 of any other, and where the queue was too long.
     """
 
     hold_id: HoldId
     result: Granted | Refused
     waited_ms: int
     added: tuple[Wanted, ...] = ()
+    position: int = 0
 
 
 class BatchOutcome(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,7 @@ from lockstate.results import (
     CellView,
     ElectionView,
     Event,
+    EventKind,
     FenceView,
     HolderView,
     HoldKind,
@@ -42,6 +43,15 @@ from lockstate.results import (
     WaiterView,
 )
 from lockstate.state import State, claims_of_hold
+
+ENDINGS_SEARCHED_MAX: Final = 1000
+"""Newest events among which the end of a hold or session is looked for: a refusal must stay cheap."""
+POSITION_QUEUE_MAX: Final = 1000
+"""Waits in a queue up to which one whose time is over is told its place: finding it looks at all of them."""
+HOLD_ENDINGS: Final = frozenset({EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED})
+"""What a hold ends with."""
+SESSION_ENDINGS: Final = frozenset({EventKind.SESSION_EXPIRED, EventKind.SESSION_FORCED})
+"""What a session ends with that its client does not close."""
 
 
 def remaining_ms(state: State, hold: Hold) -> int | None:
@@ -361,6 +371,13 @@ def audit(
     return list(islice(state.audit.records(is_wanted, behind), limit))
 
 
+def ending(state: State, session_id: SessionId, hold_id: HoldId) -> Event | None:
+    """Return what ended a session, or else a hold with a lease of its own; None if that was long ago."""
+    lease_id, kinds = (session_id, SESSION_ENDINGS) if session_id else (hold_id, HOLD_ENDINGS)
+    newest = islice(reversed(state.audit.events), ENDINGS_SEARCHED_MAX if lease_id else 0)
+    return next((one for one in newest if one.session_id == lease_id and one.kind in kinds), None)
+
+
 # -- places in queues, and what is in the way ----------------------------------------------------------------
 
 
@@ -370,6 +387,16 @@ def position(state: State, ticket: Ticket) -> int:
     places = [state.locks[name].place_of(ticket) for name in names]
     queues = [state.semaphores[name].queue for name, _ in state.permits_in(ticket)]
     return max(places + [place_among(queue, ticket) + 1 for queue in queues])
+
+
+def last_position(state: State, ticket: Ticket) -> int:
+    """Return the place of a ticket whose time is over, 0 if that is too costly to find for a hint."""
+    names = [name for name, claim in claims_of_hold(ticket) if not is_intent(claim)]
+    longest = max(
+        [state.locks[name].queue_length for name in names]
+        + [len(state.semaphores[name].queue) for name, _ in state.permits_in(ticket)]
+    )
+    return position(state, ticket) if longest <= POSITION_QUEUE_MAX else 0
 
 
 def newcomer_position(state: State, ticket: Ticket, claims: Claims, queue_length: int) -> int:

@@ -55,6 +55,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     `waits` has that for each place in the results of a frame of a stream where one is queued.
     `is_repeated` says that an earlier attempt, with the same `request_id`, had this outcome or its wait.
+    `waited_ms` and `position` are of a wait that has ended here: see `Settled`.
     """
 
     result: Result
@@ -62,6 +63,8 @@ class Answer(msgspec.Struct, frozen=True):
     wait: "asyncio.Future[Answer] | None" = None
     is_repeated: bool = False
     waits: "Mapping[int, asyncio.Future[Answer]] | None" = None
+    waited_ms: int = 0
+    position: int = 0
 
 
 class Pending(msgspec.Struct, eq=False):

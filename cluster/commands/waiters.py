@@ -32,7 +32,7 @@ class Waiters:
     def wake(self, settled: Settled, revision: int) -> None:
         """Hand the end of a wait to who waits for it."""
         if settled.hold_id in self._futures:
-            self._settle(settled.hold_id, Answer(settled.result, revision))
+            self._settle(settled.hold_id, _ended(settled, revision))
 
     def reconcile(
         self, hold_id: HoldId, found: Granted | Queued | None, revision: int, lost: ClusterError
@@ -77,3 +77,7 @@ class Waiters:
             futures.remove(future)
             if not futures:
                 del self._futures[hold_id]
+
+
+def _ended(settled: Settled, revision: int) -> Answer:
+    return Answer(settled.result, revision, waited_ms=settled.waited_ms, position=settled.position)

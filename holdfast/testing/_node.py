@@ -126,7 +126,7 @@ class MemoryNode:
         except asyncio.CancelledError:
             self._leave(command, principal, answer)
             raise
-        return Answer(ended.result, self.machine.revision, is_repeated=answer.is_repeated)
+        return msgspec.structs.replace(ended, revision=self.machine.revision, is_repeated=answer.is_repeated)
 
     def _leave(self, command: MayWait, principal: str, answer: Answer) -> None:
         """Keep what a client may ask for again, undo what it cannot."""

@@ -290,7 +290,7 @@ REPEATED_FIELDS: Final = ("repeated",)
 # Fields of a problem document: always, and where they apply.
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
 PROBLEM_EXTRA_FIELDS: Final = (
-    "retry_after_ms", "holders", "queue_length", "cycle", "hidden",
+    "retry_after_ms", "holders", "queue_length", "position", "waited_ms", "cycle", "hidden",
     "available", "limit", "remaining", "highest_token", "version", "namespace", "quota", "used",
-    "mod_revision", "oldest", "repeated", "revision", "lag_ms",
+    "mod_revision", "oldest", "ended", "repeated", "revision", "lag_ms",
 )  # fmt: skip

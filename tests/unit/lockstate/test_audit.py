@@ -6,6 +6,7 @@ from lockstate import limits, snapshot
 from lockstate.commands import Acquire, Proclaim, Release
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.results import EventKind
+from lockstate.views import ENDINGS_SEARCHED_MAX
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, wanted
 from tests.unit.lockstate.work_meter import Meter
 
@@ -141,3 +142,26 @@ def test_closing_is_not_an_expiry() -> None:
     driver.close("s1")
     assert _kinds(driver) == ["released", "granted"]
     assert EventKind.SESSION_EXPIRED not in {event.kind for event in driver.events}
+
+
+def test_how_something_ended_is_found_for_a_while() -> None:
+    """A hold with a lease of its own and a session are found by their ids; nothing by none."""
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=1000)
+    driver.granted("a", session_id="s1")
+    driver.granted("b", ttl_ms=500)
+    driver.granted("c", ttl_ms=60_000)
+    driver.granted("d", ttl_ms=60_000)
+    machine = driver.machine
+    assert machine.ending(session_id=SessionId("s1")) is None
+    driver.force("c")
+    driver.release("h4")
+    driver.pass_to(1001)
+    ended = [machine.ending(hold_id=HoldId(hold_id)) for hold_id in ("h2", "h3", "h4", "h1", "")]
+    assert [event and event.kind.value for event in ended] == ["expired", "forced", "released", None, None]
+    session = machine.ending(session_id=SessionId("s1"))
+    assert session is not None
+    assert session.kind is EventKind.SESSION_EXPIRED
+    for _ in range(ENDINGS_SEARCHED_MAX):
+        driver.release(driver.granted("e", ttl_ms=60_000).hold_id)
+    assert machine.ending(hold_id=HoldId("h3")) is None

@@ -17,6 +17,7 @@ from lockstate.machine import LockMachine
 from lockstate.owners import session_name
 from lockstate.results import Event, EventKind, Left
 from lockstate.versions import RULES_FOLLOWED, RULES_NUMBERED
+from lockstate.views import POSITION_QUEUE_MAX
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
 
@@ -167,3 +168,19 @@ def test_the_audit_has_the_numbers_of_grants(driver: CellDriver) -> None:
     driver.force("a")
     newest: Event = driver.machine.audit(limit=1)[0]
     assert (newest.kind, newest.ticket) == (EventKind.GRANTED, ticket)
+
+
+def test_a_wait_whose_time_is_over_says_where_it_stood() -> None:
+    """The end of a wait tells its place and how long it took; in a very long queue, no place."""
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=60_000)
+    driver.queued("a", wait_ms=5000)
+    driver.queued("a", wait_ms=100)
+    driver.queued("a", wait_ms=100)
+    ends = driver.apply(Entry(101)).settled
+    assert [(end.hold_id, end.waited_ms, end.position) for end in ends] == [("h3", 101, 2), ("h4", 101, 2)]
+    for _ in range(POSITION_QUEUE_MAX):
+        driver.queued("a", wait_ms=9000)
+    driver.queued("a", wait_ms=10)
+    (end,) = driver.apply(Entry(200)).settled
+    assert (end.waited_ms, end.position) == (99, 0)

@@ -1,0 +1,59 @@
+"""What errors say: who is in the way, where a wait ended, and how things ended; at a real node."""
+
+import pytest
+
+import holdfast
+from tests.unit.holdfast.conftest import NewClient, a_node
+
+
+async def test_a_wait_in_vain_says_who_has_it_and_where_it_stood(new_client: NewClient) -> None:
+    """The holder with its token and what is left of its lease, how long the wait was, and its place."""
+    async with (
+        a_node() as (_, url),
+        new_client(url, owner="web-1:312") as first,
+        new_client(url) as second,
+    ):
+        hold = await first.acquire("report", ttl=60)
+        with pytest.raises(holdfast.LockTimeout) as caught:
+            await second.lock("report", timeout=0.2).acquire()
+        problem = caught.value.problem
+        assert (problem["position"], problem["queue_length"]) == (1, 0)
+        assert isinstance(problem["waited_ms"], int)
+        assert problem["waited_ms"] >= 200
+        text = str(caught.value)
+        assert text.startswith(
+            f"'report' is held by web-1:312 (token {hold.token}, 60 s of its lease left); "
+        )
+        assert text.endswith("; waited 0.2 s, 1st in the queue")
+
+
+async def test_a_hold_that_is_over_says_how_it_ended(new_client: NewClient) -> None:
+    """By force, by whom and why; or released; as long as the audit has it."""
+    async with a_node() as (_, url), new_client(url) as client:
+        forced = await client.acquire("a", ttl=60)
+        released = await client.acquire("b", ttl=60)
+        await client.admin.force_release("a", reason="the disk is replaced")
+        await client.release(released.hold_id)
+        with pytest.raises(
+            holdfast.LeaseExpired, match=r"ended by force .* s ago: the disk is replaced"
+        ) as caught:
+            await forced.renew()
+        ended = caught.value.problem["ended"]
+        assert isinstance(ended, dict)
+        assert (ended["event"], ended["reason"]) == ("forced", "the disk is replaced")
+        with pytest.raises(holdfast.LeaseExpired, match="the hold was released"):
+            await released.renew()
+        with pytest.raises(holdfast.LeaseExpired, match="or never was"):
+            await client.release("no-such-hold")
+
+
+async def test_a_session_that_is_over_says_how_it_ended(new_client: NewClient) -> None:
+    """By force, and why; one that its client has closed is only not there."""
+    async with a_node() as (_, url), new_client(url) as client:
+        session = await client.open_session(ttl=60)
+        name = (await client.get_session(session)).session_name
+        await client.admin.force_close_session(name, reason="stuck")
+        with pytest.raises(holdfast.SessionExpired, match=r"the session was ended by force .*: stuck"):
+            await client.keepalive(session)
+        with pytest.raises(holdfast.SessionExpired, match="or never was"):
+            await client.get_session("no-such-session")
