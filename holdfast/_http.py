@@ -5,14 +5,16 @@ It is imported when the first request is sent: the import of aiohttp takes longe
 
 import asyncio
 import os
+import socket
 import ssl
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
+from aiohttp.abc import ResolveResult
 
 from holdfast import wire
 from holdfast._access import Access
@@ -224,12 +226,36 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self) -> None:
         # No limit on connections: a waiting acquire occupies one, and must not keep a renewal waiting.
-        super().__init__(limit=0)
+        super().__init__(limit=0, resolver=_Resolver())
         self._pid = os.getpid()
 
     def __del__(self, _warnings: Any = warnings) -> None:
         if self._pid == os.getpid():
             super().__del__(_warnings)
+
+
+class _Resolver(aiohttp.ThreadedResolver):
+    """Looks names up in a thread; at the end of a process, where none can be begun any more, on the loop."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host. Raises OSError."""
+        try:
+            return await super().resolve(host, port, family)
+        except RuntimeError:
+            here = cast("asyncio.AbstractEventLoop", _WithoutThreads())
+            return await aiohttp.ThreadedResolver(here).resolve(host, port, family)
+
+
+class _WithoutThreads:
+    """The calls of an event loop that look names up, which block it."""
+
+    async def getaddrinfo(self, host: str, port: int, **options: Any) -> Any:
+        return socket.getaddrinfo(host, port, **options)
+
+    async def getnameinfo(self, address: Any, flags: int = 0) -> tuple[str, str]:
+        return socket.getnameinfo(address, flags)
 
 
 _all: "weakref.WeakSet[Connections]" = weakref.WeakSet()

@@ -252,9 +252,11 @@ class _Portal:
                 break
         closing = [asyncio.ensure_future(client.close()) for client in list(self.clients)]
         if closing:
-            _, late = await asyncio.wait(closing, timeout=EXIT_S)
-            if late:
-                _log.warning("not all is released, the rest expires by itself: no node answers")
+            done, late = await asyncio.wait(closing, timeout=EXIT_S)
+            failures = [error for task in done if not task.cancelled() and (error := task.exception())]
+            if late or failures:
+                why = failures[0] if failures else "no node answers"
+                _log.warning("not all is released, the rest expires by itself: %s", why)
             for task in late:
                 task.cancel()
 

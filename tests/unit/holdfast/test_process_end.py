@@ -190,6 +190,26 @@ async def test_a_process_ends_in_silence(what: str) -> None:
         assert not served.node.machine.state.holds
 
 
+async def test_a_node_is_found_by_its_name_until_the_end() -> None:
+    """What has to be released over a new connection, to a node known by its name, is released."""
+    script = """
+from holdfast import _portal
+client = holdfast.SyncClient(url.replace("127.0.0.1", "localhost"))
+hold = client.lock("a").acquire()
+async def leave_alone_for_long():
+    connector = client._client._transport.connections._http.connector
+    connector.clear_dns_cache()
+    for idle in connector._conns.values():
+        for protocol, _ in idle:
+            protocol.close()
+    connector._conns.clear()
+_portal.Call(leave_alone_for_long).run()
+"""
+    async with a_node() as (served, url):
+        assert await run(BEGIN + script, url) == (0, "", "")
+        assert not served.node.machine.state.holds
+
+
 LATE: dict[str, tuple[str, str]] = {
     "a call": ("client.inspect('a')", "this client is closed"),
     "an acquire": ("client.lock('a').acquire()", "this client is closed"),
