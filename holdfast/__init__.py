@@ -4,7 +4,7 @@ async with holdfast.Client("10.0.0.1:7700,10.0.0.2:7700") as client:
     async with client.lock("db/migrate") as hold:
         migrate(token=hold.token)
 
-with holdfast.SyncClient() as client, client.lock(("order", 42), timeout=60) as hold:
+with holdfast.SyncClient() as client, client.lock(("order", 42), wait=60) as hold:
     ship(token=hold.token)
 """
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from holdfast._cell_watch import CellChange, CellWatch, SyncCellWatch
     from holdfast._cells import Cells, SyncCells
     from holdfast._client import Client
+    from holdfast._client import Client as AsyncClient
     from holdfast._decorators import locked, once
+    from holdfast._defaults import use
     from holdfast._durations import Seconds
     from holdfast._election import Election
     from holdfast._errors import (
@@ -124,6 +126,7 @@ __all__ = [
     "Admin",
     "Algorithm",
     "AlreadyHeld",
+    "AsyncClient",
     "Cell",
     "CellChange",
     "CellChanged",
@@ -236,6 +239,7 @@ __all__ = [
     "leader",
     "locked",
     "once",
+    "use",
 ]
 
 _HOMES = {
@@ -260,9 +264,11 @@ _HOMES = {
     "SyncCellWatch": "_cell_watch",
     "Cells": "_cells",
     "SyncCells": "_cells",
+    "AsyncClient": "_client",
     "Client": "_client",
     "locked": "_decorators",
     "once": "_decorators",
+    "use": "_defaults",
     "Seconds": "_durations",
     "Election": "_election",
     "AccessDenied": "_errors",

@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
+import sys
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from types import EllipsisType, TracebackType
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from types import FrameType, TracebackType
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from holdfast import _operations, _primitive_operations, wire
-from holdfast._durations import Seconds, to_ms, to_s
+from holdfast._blocks import Block, Blocks, Entered, Keyed
+from holdfast._durations import to_ms
 from holdfast._errors import (
     LeaseExpired,
     LeaseLost,
@@ -21,113 +22,31 @@ from holdfast._errors import (
     Unavailable,
 )
 from holdfast._hold import Claim, Hold, Session, claim_of_locks
-from holdfast._keeping import Kept, current_task_alive
+from holdfast._keeping import Kept
 from holdfast._lease import RELEASED
 from holdfast._operation import Operation
 from holdfast._operations import Grant, Opened
+from holdfast._terms import Owner, Terms, Wait
 from holdfast._transport import Transport
-from holdfast._wanted import DEFAULT_PRIORITY, Wanted
+from holdfast._wanted import Wanted
+from holdfast._words import Mode, Scope
 
 H = TypeVar("H", bound=Hold)
 S = TypeVar("S", bound=Session)
-
-Timeout: TypeAlias = Seconds | EllipsisType | None
-"""How long to wait: seconds, None for as long as it takes, `...` for what was said before."""
+T = TypeVar("T")
 
 _log = logging.getLogger("holdfast")
-
-DEFAULT_TTL_S = 30.0
-"""Seconds of a lease when the caller does not say: others wait so long after a crash, and a failover of the
-cluster takes less than its third."""
-DEFAULT_SESSION_TTL_S = 15.0
-"""Seconds of a session when the caller does not say."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How something is to be acquired and kept. `timeout_s` None waits for as long as it takes."""
-
-    owner: str
-    ttl_ms: int | None = None
-    session: Session | None = None
-    timeout_s: float | None = None
-    lock_delay_ms: int = 0
-    note: str = ""
-    value: str = ""
-    is_value_secret: bool = False
-    has_no_deadline: bool = False
-    priority: int = DEFAULT_PRIORITY
-    is_pushed: bool = False
-    max_hold_s: float | None = None
-    on_lost: Callable[[Any], object] | None = None
-
-    @staticmethod
-    def of(
-        owner: str,
-        *,
-        ttl: Seconds | None,
-        session: Session | None,
-        timeout: Seconds | None,
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-        priority: int = DEFAULT_PRIORITY,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: Callable[[Any], object] | None = None,
-    ) -> "Terms":
-        """Make terms of what callers say. Raises ValueError."""
-        if ttl is not None and session is not None:
-            raise ValueError("give either ttl or session, not both")
-        if no_deadline and (ttl is not None or session is not None):
-            raise ValueError("give either no_deadline, or ttl or session")
-        if push and session is not None:
-            raise ValueError("give push to the session: it hears of what it loses as a whole")
-        if ttl is None and session is None and not no_deadline:
-            ttl = DEFAULT_TTL_S
-        return Terms(
-            owner=owner,
-            ttl_ms=None if ttl is None else to_ms(ttl, "ttl"),
-            session=session,
-            timeout_s=None if timeout is None else to_s(timeout, "timeout"),
-            lock_delay_ms=to_ms(lock_delay, "lock_delay"),
-            note=note,
-            value=value,
-            is_value_secret=value_secret,
-            has_no_deadline=no_deadline,
-            priority=priority,
-            is_pushed=push,
-            max_hold_s=None if max_hold is None else to_s(max_hold, "max_hold"),
-            on_lost=on_lost,
-        )
-
-    def wanted(self, wait_ms: int | None) -> Wanted:
-        """Return what one request says of them."""
-        return Wanted(
-            owner=self.owner,
-            ttl_ms=self.ttl_ms,
-            session_id="" if self.session is None else self.session.session_id,
-            wait_ms=wait_ms,
-            lock_delay_ms=self.lock_delay_ms,
-            note=self.note,
-            value=self.value,
-            is_value_secret=self.is_value_secret,
-            has_no_deadline=self.has_no_deadline,
-            priority=self.priority,
-        )
 
 
 async def grant(transport: Transport, operation: Callable[[Wanted], Operation[Grant]], terms: Terms) -> Grant:
     """Ask until it is granted or the time is up. Raises LockTimeout, and whatever refuses it."""
     if terms.session is not None:
         terms.session.refuse_forked()
-    deadline_s = None if terms.timeout_s is None else transport.clock.now_s() + terms.timeout_s
+    deadline_s = None if terms.wait_s is None else transport.clock.now_s() + terms.wait_s
     while True:
         wait_ms = None
         if deadline_s is not None:
-            wait_ms = min(to_ms(max(0.0, deadline_s - transport.clock.now_s()), "timeout"), wire.WAIT_MS_MAX)
+            wait_ms = min(to_ms(max(0.0, deadline_s - transport.clock.now_s()), "wait"), wire.WAIT_MS_MAX)
         asked_s = transport.clock.now_s()
         try:
             return await transport.call(operation(terms.wanted(wait_ms)))
@@ -168,26 +87,83 @@ async def confirm(hold: Hold) -> None:
             await hold.give_up()
 
 
+class Acquiring(Coroutine[Any, Any, T]):
+    """An acquire under way: `await` it for the hold, or use it as the context, `async with x.acquire()`."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._hold: Any = None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Go on, as a coroutine does."""
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an error, as a coroutine does."""
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        """End it, as a coroutine does."""
+        self._work.close()
+
+    async def __aenter__(self) -> T:
+        self._hold = await self._work
+        # It does not wait for anything: nothing comes between the grant and the block.
+        hold: T = await self._hold.__aenter__()
+        return hold
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._hold.__aexit__(exc_type, exc, traceback)
+
+
 class Acquirable(Generic[H]):
     """Something to acquire, again and again, by any number of tasks: each gets a hold of its own.
 
     `async with` waits for it, renews the hold while the block runs, and releases it. When the hold is lost,
     because the cluster says so or because its time has passed by our own clock without an answer, the block
     is cancelled and the `async with` raises LeaseLost.
+
+    A block may be left in another task than it was entered in; it ends the hold of its own entry. Where
+    blocks of one object cannot be told apart (see `_blocks.py`), `async with x.acquire() as hold` always can.
     """
 
     kind: str
+    mode: Mode = "exclusive"
 
-    def __init__(self, transport: Transport, kept: set[Kept], names: tuple[str, ...], terms: Terms) -> None:
+    def __init__(self, transport: Transport, names: tuple[str, ...], terms: Terms) -> None:
         self._transport = transport
-        self._kept = kept
         self._names = names
         self._terms = terms
-        self._entered: dict[asyncio.Task[Any] | None, H] = {}
-        self._entering: set[asyncio.Task[Any] | None] = set()
+        self._blocks: Blocks[H] = Blocks(transport.entered)
+        self._holds: list[H] = []
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self._names)!r}>"
+
+    @property
+    def name(self) -> str:
+        """Its name; of several, all of them."""
+        return ", ".join(self._names)
+
+    @property
+    def holds(self) -> tuple[H, ...]:
+        """What was acquired by this object and has not ended. While this object lives, it is renewed."""
+        return tuple(hold for hold in self._holds if not hold.has_ended)
+
+    @property
+    def entered(self) -> Entered:
+        """The open blocks of its client."""
+        return self._transport.entered
+
+    @property
+    def terms(self) -> Terms:
+        """How it is to be acquired."""
+        return self._terms
 
     @abstractmethod
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
@@ -197,50 +173,94 @@ class Acquirable(Generic[H]):
     def _hold(self, granted: Grant, session: Session | None) -> H:
         """Return the hold."""
 
+    @abstractmethod
+    async def locked(self) -> bool:
+        """Ask the cluster whether anybody has it, so that it could not be acquired at once."""
+
     @property
     def claim(self) -> Claim | None:
         """What a session can have once only; None if it gets another hold each time that it asks."""
         return None
 
-    async def acquire(self, *, timeout: Timeout = ...) -> H:  # noqa: ASYNC109 - sent
-        """Wait for it, up to `timeout` (by default that of the lock), and return a hold that is renewed.
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """What of it can be held in one mode only: the kind with each name."""
+        return tuple((self.kind, name) for name in self._names)
 
-        It is renewed until it is released, lost, or the task that acquired it has ended. Raises LockTimeout
-        when others still have it then.
+    @overload
+    def acquire(self, blocking: Literal[True] = ..., *, wait: Wait = ...) -> Acquiring[H]: ...
+
+    @overload
+    def acquire(self, blocking: Literal[False], *, wait: Wait = ...) -> Acquiring[H | None]: ...
+
+    def acquire(self, blocking: bool = True, *, wait: Wait = ...) -> Acquiring[Any]:  # noqa: FBT001, FBT002 - as locks of threads have it
+        """Wait for it, up to `wait` (by default that of the lock), and return a hold that is renewed.
+
+        It is renewed until it is released, lost, or nobody refers to it any more: any task may use and
+        release it. Raises LockTimeout when others still have it then; with `blocking=False` it returns None.
         """
-        return await self.acquire_for(current_task_alive(), timeout)
+        return Acquiring(
+            self._acquire_or_none(0 if not blocking and wait is ... else wait, is_none=not blocking)
+        )
 
     async def try_acquire(self) -> H | None:
         """Return a hold that is renewed, or None when somebody else has it."""
-        try:
-            return await self.acquire(timeout=0)
-        except LockHeld:
-            return None
+        return await self._acquire_or_none(0, is_none=True)
 
-    async def acquire_for(self, is_alive: Callable[[], bool], timeout: Timeout = ...) -> H:  # noqa: ASYNC109 - sent
-        """Acquire it for an owner: once that is not alive, nobody renews the hold any longer."""
-        terms = self._terms
-        if timeout is not ...:
-            terms = replace(terms, timeout_s=None if timeout is None else to_s(timeout, "timeout"))
-        hold = await self._acquire_and_report(terms, is_alive)
+    async def _acquire_or_none(self, wait: Wait, *, is_none: bool) -> H | None:
+        terms = self._terms.waiting(wait)
+        if (again := self.counted_again(terms, sys._getframe())) is not None:  # noqa: SLF001 - see _blocks.py
+            hold: H = again
+            return hold
+        try:
+            hold = await self.granted(terms)
+        except LockHeld:
+            if is_none:
+                return None
+            raise
+        self.remember(hold)
+        return hold
+
+    def remember(self, hold: H) -> None:
+        """Keep a hold from being collected as long as this object is there: `release` gives it back."""
+        self._holds = [*self.holds, hold]
+
+    async def release(self) -> None:
+        """Give back what was acquired by this object. Raises RuntimeError unless that is one hold."""
+        await only_hold(self, self.holds, self._holds).release()
+
+    def owned(self) -> bool:
+        """Whether this object has a hold that can be relied on. Asks nobody."""
+        return any(hold.is_valid for hold in self._holds)
+
+    def counted_again(self, terms: Terms, frame: FrameType | None) -> Any:
+        """Return what a block around `frame` holds, if it is to be counted; see `held_around`."""
+        return held_around(self, self._transport.entered, terms, frame)
+
+    async def granted(self, terms: Terms) -> H:
+        """Return a new hold that is kept as its terms say. Nothing refers to it but the caller."""
+        hold = await self._acquire_and_report(terms)
         # Nothing is awaited from here on: a cancellation finds either no hold or one that its caller has.
-        if hold.session is None and not hold.lease.is_endless:
-            hold.keep(max_hold_s=terms.max_hold_s, is_alive=is_alive)
-        elif terms.max_hold_s is not None:
-            hold.end_after(terms.max_hold_s)
+        if hold.session is not None or hold.lease.is_endless:
+            hold.let_go_with_client()
+            if terms.max_hold_s is not None:
+                hold.end_after(terms.max_hold_s)
+        elif terms.is_renewed:
+            hold.keep(max_hold_s=terms.max_hold_s, tied_to=terms.tied_to)
+        else:
+            hold.end_with_lease()
         if terms.is_pushed and hold.session is None:
             hold.hear_losses()
-        register(self._kept, hold)
         if terms.on_lost is not None:
             tell_loss(hold, terms.on_lost)
         return hold
 
-    async def _acquire_and_report(self, terms: Terms, is_alive: Callable[[], bool]) -> H:
+    async def _acquire_and_report(self, terms: Terms) -> H:
         """Acquire it; tell the metrics how that went, and later how long it was held."""
-        clock, reporter = self._transport.clock, self._transport.reporter
+        clock, reporter, kind, names = self._transport.clock, self._transport.reporter, self.kind, self._names
         began_s, outcome = clock.now_s(), "failed"
         try:
-            hold = await self._acquire_once(terms, is_alive)
+            hold = await self._acquire_once(terms)
             outcome = "granted"
         except LockHeld:
             outcome = "held"
@@ -249,28 +269,28 @@ class Acquirable(Generic[H]):
             outcome = "cancelled"
             raise
         finally:
-            reporter.waited(self.kind, self._names, clock.now_s() - began_s, outcome)
+            reporter.waited(kind, names, clock.now_s() - began_s, outcome)
         granted_s = clock.now_s()
-        hold.when_ended(lambda: reporter.held(self.kind, self._names, clock.now_s() - granted_s, hold.reason))
+        hold.when_ended(lambda ended: reporter.held(kind, names, clock.now_s() - granted_s, ended.reason))
         return hold
 
-    async def _acquire_once(self, terms: Terms, is_alive: Callable[[], bool]) -> H:
+    async def _acquire_once(self, terms: Terms) -> H:
         """Acquire it, unless its session has it already, or is about to: that would get the same hold."""
-        session, claim = terms.session, self.claim
-        if session is None or claim is None:
-            return await self._acquire(terms, is_alive)
+        session: Session | None = terms.session
+        claim = self.claim
+        if session is None or claim is None or terms.is_counted:
+            return await self._acquire(terms)
         session.begin_claim(claim)
         try:
-            hold = await self._acquire(terms, is_alive)
+            hold = await self._acquire(terms)
         except BaseException:
             session.end_claim(claim)
             raise
-        hold.when_ended(lambda: session.end_claim(claim))
+        hold.when_ended(lambda _: session.end_claim(claim))
         return hold
 
-    async def _acquire(self, terms: Terms, is_alive: Callable[[], bool]) -> H:
+    async def _acquire(self, terms: Terms) -> H:
         """Return a new hold that can be relied on; nothing renews it yet."""
-        del is_alive  # of use to those that keep a session meanwhile
         granted = await grant(self._transport, self._operation, terms)
         hold = self._hold(granted, terms.session)
         await confirm(hold)
@@ -278,28 +298,75 @@ class Acquirable(Generic[H]):
 
     # -- as a context ---------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> H:
-        task = asyncio.current_task()
-        if task in self._entering:
-            raise RuntimeError(f"{self} is in use by this task, which would wait for itself")
-        self._entering.add(task)
-        try:
-            hold = await self.acquire()
-        except BaseException:
-            self._entering.discard(task)
-            raise
-        self._entered[task] = hold
-        # Without an await of its own: nothing can come between the grant and the block.
-        hold.guard()
-        return hold
+    def __aenter__(self) -> Coroutine[Any, Any, H]:
+        return self._enter(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
 
-    async def __aexit__(
+    async def _enter(self, frame: FrameType) -> H:
+        hold = await self._acquire_or_none(..., is_none=False)
+        assert hold is not None
+        # Neither waits for anything: nothing can come between the grant and the block.
+        self._blocks.enter(Block(frame, hold, self))
+        return await hold.__aenter__()
+
+    def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        task = asyncio.current_task()
-        hold = self._entered.pop(task)
-        self._entering.discard(task)
-        await hold.__aexit__(exc_type, exc, traceback)
+    ) -> Coroutine[Any, Any, None]:
+        holds = self._blocks.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+        return _leave_all(holds, exc_type, exc, traceback)
+
+
+async def _leave_all(
+    ended: Iterable[Kept],
+    exc_type: type[BaseException] | None,
+    exc: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    """End the holds of blocks that were left. Raises LeaseLost for those that were lost."""
+    losses: list[LeaseLost] = []
+    for kept in ended:
+        try:
+            await kept.__aexit__(exc_type, exc, traceback)
+        except LeaseLost as loss:
+            losses.append(loss)
+    raise_losses(losses)
+
+
+def raise_losses(losses: list[LeaseLost]) -> None:
+    """Raise what blocks that ended together have lost."""
+    if len(losses) == 1:
+        raise losses[0]
+    if losses:
+        raise ExceptionGroup("blocks that ended together were lost", losses)
+
+
+def only_hold(what: object, held: tuple[T, ...], last: list[T]) -> T:
+    """Return the only hold of an object; if it has none, the one that it had last. Raises RuntimeError."""
+    if len(held) > 1:
+        raise RuntimeError(f"{what} has {len(held)} holds; release the one you mean: acquire has returned it")
+    if not held and not last:
+        raise RuntimeError(f"{what} is not held by this object")
+    return held[0] if held else last[-1]
+
+
+def held_around(wanted: Keyed, entered: Entered, terms: Terms, frame: FrameType | None) -> Any:
+    """Return what a block around `frame` holds, counted once more, if it is to be; None if no block holds it.
+
+    Raises RuntimeError for a wait that could never end: that block ends only after this call.
+    """
+    for held, what in entered.around(frame, wanted.keys):
+        is_of_session = terms.session is not None and terms.session is what.terms.session
+        if "exclusive" not in (wanted.mode, held.mode) or not held.is_valid or is_of_session:
+            continue
+        is_same = set(what.keys) == set(wanted.keys) and held.mode in (wanted.mode, "exclusive")
+        if terms.is_counted and is_same:
+            held.count()
+            return held
+        if terms.wait_s != 0:
+            hint = "" if terms.is_counted else "; if_held='count' makes it an RLock"
+            raise RuntimeError(
+                f"{wanted} is held by a block around this call: it would wait for itself{hint}"
+            )
+    return None
 
 
 class Lock(Acquirable[Hold]):
@@ -308,17 +375,10 @@ class Lock(Acquirable[Hold]):
     kind = "lock"
 
     def __init__(
-        self,
-        transport: Transport,
-        kept: set[Kept],
-        names: tuple[str, ...],
-        terms: Terms,
-        *,
-        mode: str,
-        scope: str,
+        self, transport: Transport, names: tuple[str, ...], terms: Terms, *, mode: Mode, scope: Scope
     ) -> None:
-        super().__init__(transport, kept, names, terms)
-        self._mode = mode
+        super().__init__(transport, names, terms)
+        self.mode = mode
         self._scope = scope
 
     @property
@@ -326,8 +386,13 @@ class Lock(Acquirable[Hold]):
         """A session that acquires again what it holds gets the same hold."""
         return claim_of_locks(self._names)
 
+    async def locked(self) -> bool:
+        """Ask the cluster whether anybody holds it, or one of several."""
+        reads = [_operations.get_lock(name, is_stale=False) for name in self._names]
+        return any([(await self._transport.call(read)).holders for read in reads])
+
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
-        return _operations.acquire(self._names, mode=self._mode, scope=self._scope, wanted=wanted)
+        return _operations.acquire(self._names, mode=self.mode, scope=self._scope, wanted=wanted)
 
     def _hold(self, granted: Grant, session: Session | None) -> Hold:
         return Hold(self._transport, granted, session)
@@ -341,7 +406,6 @@ class Semaphore(Acquirable[Hold]):
     def __init__(
         self,
         transport: Transport,
-        kept: set[Kept],
         name: str,
         terms: Terms,
         *,
@@ -349,10 +413,21 @@ class Semaphore(Acquirable[Hold]):
         permits: int,
         strict: bool,
     ) -> None:
-        super().__init__(transport, kept, (name,), terms)
+        super().__init__(transport, (name,), terms)
         self._limit = limit
         self._permits = permits
         self._is_strict = strict
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Nothing: there may be permits left for a block within a block."""
+        return ()
+
+    async def locked(self) -> bool:
+        """Ask the cluster whether there are too few permits to acquire it at once."""
+        (name,) = self._names
+        info = await self._transport.call(_primitive_operations.get_semaphore(name, is_stale=False))
+        return info.limit > 0 and info.available < self._permits
 
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
         (name,) = self._names
@@ -365,45 +440,58 @@ class Semaphore(Acquirable[Hold]):
 
 
 class Openable(Generic[S]):
-    """A session to open: `async with` keeps it alive while its block runs, and then closes it."""
+    """A session to open: `async with` keeps it alive while its block runs, and then closes it.
 
-    def __init__(self, transport: Transport, kept: set[Kept], ttl_ms: int, labels: Mapping[str, str]) -> None:
+    Any number of blocks may be open at once: each has a session of its own, see `Acquirable`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        ttl_ms: int,
+        labels: Mapping[str, str],
+        *,
+        is_renewed: bool = True,
+        tied_to: Owner | None = None,
+    ) -> None:
         self._transport = transport
-        self._kept = kept
         self._ttl_ms = ttl_ms
         self._labels = labels
-        self._session: S | None = None
+        self._is_renewed = is_renewed
+        self._tied_to = tied_to
+        self._blocks: Blocks[S] = Blocks(transport.entered)
 
     @abstractmethod
     def _opened(self, opened: Opened) -> S:
         """Return the session."""
 
-    async def open(self) -> S:
-        """Open one that is kept alive until it is closed or lost, or the task that opened it has ended."""
-        return await self.open_for(current_task_alive())
+    def open(self) -> Acquiring[S]:
+        """Open one that is kept alive until it is closed, lost, or nobody refers to it any more."""
+        return Acquiring(self.opened())
 
-    async def open_for(self, is_alive: Callable[[], bool]) -> S:
-        """Open one for an owner: once that is not alive, nobody keeps it alive any longer."""
-        session = self._opened(
-            await self._transport.call(_operations.open_session(self._ttl_ms, self._labels))
-        )
-        session.keep(max_hold_s=None, is_alive=is_alive)
-        register(self._kept, session)
+    async def opened(self) -> S:
+        """Open one that is kept alive, if it is to be."""
+        opening = _operations.open_session(self._ttl_ms, self._labels)
+        session = self._opened(await self._transport.call(opening))
+        if self._is_renewed:
+            session.keep(tied_to=self._tied_to)
+        else:
+            session.end_with_lease()
         return session
 
-    async def __aenter__(self) -> S:
-        if self._session is not None:
-            raise RuntimeError("this session is in use; make one for each block")
-        self._session = await self.open()
-        self._session.guard()
-        return self._session
+    def __aenter__(self) -> Coroutine[Any, Any, S]:
+        return self._enter(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
 
-    async def __aexit__(
+    async def _enter(self, frame: FrameType) -> S:
+        session = await self.opened()
+        self._blocks.enter(Block(frame, session, None))
+        return await session.__aenter__()
+
+    def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        session, self._session = self._session, None
-        assert session is not None
-        await session.__aexit__(exc_type, exc, traceback)
+    ) -> Coroutine[Any, Any, None]:
+        sessions = self._blocks.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+        return _leave_all(sessions, exc_type, exc, traceback)
 
 
 class SessionContext(Openable[Session]):
@@ -412,44 +500,39 @@ class SessionContext(Openable[Session]):
     def __init__(
         self,
         transport: Transport,
-        kept: set[Kept],
         ttl_ms: int,
         labels: Mapping[str, str],
         *,
+        is_renewed: bool = True,
+        tied_to: Owner | None = None,
         is_pushed: bool = False,
     ) -> None:
-        super().__init__(transport, kept, ttl_ms, labels)
+        super().__init__(transport, ttl_ms, labels, is_renewed=is_renewed, tied_to=tied_to)
         self._is_pushed = is_pushed
 
     def _opened(self, opened: Opened) -> Session:
         return Session(self._transport, opened)
 
-    async def open_for(self, is_alive: Callable[[], bool]) -> Session:
-        """Open one for an owner: once that is not alive, nobody keeps it alive any longer."""
-        session = await super().open_for(is_alive)
+    async def opened(self) -> Session:
+        """Open one that is kept alive, if it is to be, and hears of its losses, if it is to."""
+        session = await super().opened()
         if self._is_pushed:
             session.hear_losses()
         return session
 
 
-def register(kept: set[Kept], item: Kept) -> None:
-    """Remember what the client keeps, so that closing it can let go of it."""
-    kept.add(item)
-    item.when_ended(lambda: kept.discard(item))
-
-
 def tell_loss(hold: Hold, on_lost: Callable[[Any], object]) -> None:
     """Call `on_lost` with the hold when it is lost; what it returns may be awaitable."""
 
-    def hear() -> None:
-        if hold.reason == RELEASED:
+    def hear(ended: Hold) -> None:
+        if ended.reason == RELEASED:
             return
         try:
-            told = on_lost(hold)
+            told = on_lost(ended)
         except Exception:  # noqa: BLE001 - what users do here must not keep others from hearing of it
-            _log.exception("on_lost has failed: %s", hold)
+            _log.exception("on_lost has failed: %s", ended)
             return
         if asyncio.iscoroutine(told):
-            hold.run_aside(told)
+            ended.run_aside(told)
 
     hold.when_ended(hear)

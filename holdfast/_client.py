@@ -1,11 +1,10 @@
 """The asyncio client: what there is to acquire, to watch and to read."""
 
-import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, Unpack
 
 from holdfast import (
     _access,
@@ -15,36 +14,31 @@ from holdfast import (
     _streams,
     _values,
 )
-from holdfast._acquiring import (
-    DEFAULT_SESSION_TTL_S,
-    Lock,
-    Semaphore,
-    SessionContext,
-    Terms,
-    confirm,
-    grant,
-)
+from holdfast._acquiring import Acquiring, Lock, Semaphore, SessionContext
 from holdfast._admin import Admin
 from holdfast._cells import Cells
 from holdfast._durations import Seconds, to_ms, to_s
 from holdfast._election import Election
-from holdfast._hold import Hold, Session
-from holdfast._keeping import Kept
-from holdfast._lease import FORKED, RELEASED
+from holdfast._hold import Hold, Leadership, Session
 from holdfast._metrics import Metrics
 from holdfast._names import Name, to_name
 from holdfast._process import OfOneProcess
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._reads import Reads
 from holdfast._several import Together, WantedPermits, WantedRate
+from holdfast._terms import (
+    DEFAULT_SESSION_TTL_S,
+    CampaignTerms,
+    CommonTerms,
+    HoldTerms,
+    LockTerms,
+    Owner,
+    terms_of,
+)
 from holdfast._tls import Tls, Trust, from_environment
 from holdfast._transaction import TransactionContext
 from holdfast._transport import Transport
-from holdfast._wanted import DEFAULT_PRIORITY
-from holdfast._words import Algorithm
-
-OnLost = Callable[[Hold], object]
-"""Called with a hold that is lost. What it returns may be awaitable."""
+from holdfast._words import Algorithm, Mode, Scope
 
 
 class Client(OfOneProcess, Reads):
@@ -59,6 +53,7 @@ class Client(OfOneProcess, Reads):
     that is cancelled leaves nothing held.
 
     Lengths of time are seconds, or timedelta. Names are texts, or tuples of parts such as `("order", 42)`.
+    `wait` is always how long to wait in a queue, and `timeout` how long to try to reach a node.
     """
 
     def __init__(
@@ -103,7 +98,6 @@ class Client(OfOneProcess, Reads):
             Transport(urls, timeout_s, trust=trust, access=access, metrics=metrics, has_streams=has_streams)
         )
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
-        self._kept: set[Kept] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,193 +108,82 @@ class Client(OfOneProcess, Reads):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of all that this client keeps alive, and close its connections.
-
-        Holds and sessions that nothing renews (those of `acquire` and `open_session`) live on until their
-        leases end.
-        """
-        kept = [item for item in self._kept if item.reason not in (FORKED, RELEASED)]
-        try:
-            if kept:
-                await self._transport.finish(_give_up(kept))
-        finally:
-            await self._transport.close()
+        """Release all that was acquired with this client and is still there, and close its connections."""
+        await self._transport.close()
 
     # -- what is acquired, kept and released ----------------------------------------------------------------
 
-    def lock(
-        self,
-        name: Name,
-        *,
-        ttl: Seconds | None = None,
-        session: Session | None = None,
-        timeout: Seconds | None = None,
-        mode: str = "exclusive",
-        scope: str = "node",
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-        priority: int = DEFAULT_PRIORITY,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: OnLost | None = None,
-    ) -> Lock:
+    def lock(self, name: Name, **terms: Unpack[LockTerms[Session, Hold]]) -> Lock:
         """Return a lock for `async with`: acquired, renewed while its body runs, then released.
 
-        Entering waits in the queue for as long as it takes, or `timeout` and then raises LockTimeout; 0 tries
+        Entering waits in the queue for as long as it takes, or `wait` and then raises LockTimeout; 0 tries
         once. Without a node that answers it raises Unavailable or OutcomeUnknown after the client's timeout.
 
-        The lease is its own, of `ttl` (30 s by default), or that of a `session`. `mode` is exclusive, shared
-        or update, `scope` node or subtree. After `max_hold` the hold is lost, whatever its user does.
-        The hold carries `value`, by which it can be released
-        and renewed as well (`release_by_value`); with `value_secret` nobody else is told it. With
-        `no_deadline`, which a node must allow, it has no lease: it is held until it is released or ended by
-        others, also if this program dies.
-        `priority` is 0 to 9: the highest waits first in the queue, where the nodes allow it.
-        With `push` the client hears at once that others have ended the hold, over a connection of its own,
-        and not with the next renewal; what lives in a `session` hears it with that, and so should many holds.
-        `on_lost` is called with a hold that is lost.
+        `mode` is exclusive, shared, update, concurrent-read or concurrent-write, `scope` node or subtree. The
+        keywords are those of `LockTerms`: the lease, the wait, what it shows, and what becomes of it.
         """
-        return self.locks(
-            name,
-            ttl=ttl,
-            session=session,
-            timeout=timeout,
-            mode=mode,
-            scope=scope,
-            lock_delay=lock_delay,
-            note=note,
-            value=value,
-            value_secret=value_secret,
-            no_deadline=no_deadline,
-            priority=priority,
-            push=push,
-            max_hold=max_hold,
-            on_lost=on_lost,
-        )
+        return self._locks("lock", (name,), terms)
 
-    def locks(
-        self,
-        *names: Name,
-        ttl: Seconds | None = None,
-        session: Session | None = None,
-        timeout: Seconds | None = None,
-        mode: str = "exclusive",
-        scope: str = "node",
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-        priority: int = DEFAULT_PRIORITY,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: OnLost | None = None,
-    ) -> Lock:
+    def locks(self, *names: Name, **terms: Unpack[LockTerms[Session, Hold]]) -> Lock:
         """Return several locks as one: all or none, one hold, one token. See `lock`."""
+        return self._locks("locks", names, terms)
+
+    def _locks(self, call: str, names: tuple[Name, ...], given: LockTerms[Session, Hold]) -> Lock:
         if not names:
             raise ValueError("names: name at least one lock")
-        terms = Terms.of(
-            self._owner,
-            ttl=ttl,
-            session=session,
-            timeout=timeout,
-            lock_delay=lock_delay,
-            note=note,
-            value=value,
-            value_secret=value_secret,
-            no_deadline=no_deadline,
-            priority=priority,
-            push=push,
-            max_hold=max_hold,
-            on_lost=on_lost,
-        )
+        terms = terms_of(call, self._owner, LockTerms, given)
+        mode, scope = given.get("mode", "exclusive"), given.get("scope", "node")
         texts = tuple(to_name(name) for name in names)
-        return Lock(self._transport, self._kept, texts, terms, mode=mode, scope=scope)
+        return Lock(self._transport, texts, terms, mode=mode, scope=scope)
+
+    def acquire(self, name: Name, **terms: Unpack[LockTerms[Session, Hold]]) -> Acquiring[Hold]:
+        """Acquire a lock: short for `lock(name, ...).acquire()`, which waits, and renews the hold.
+
+        Await it for the hold, or use it as the context: `async with client.acquire("x") as hold`.
+        """
+        return self._locks("acquire", (name,), terms).acquire()
 
     def semaphore(
         self,
         name: Name,
-        *,
         limit: int | None = None,
+        *,
         permits: int = 1,
         strict: bool = False,
-        ttl: Seconds | None = None,
-        session: Session | None = None,
-        timeout: Seconds | None = None,
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-        priority: int = DEFAULT_PRIORITY,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: OnLost | None = None,
+        **terms: Unpack[HoldTerms[Session, Hold]],
     ) -> Semaphore:
         """Return `permits` of a semaphore that has `limit` of them, to be used like a lock.
 
         The first to ask sets the limit. While the semaphore is in use it may be left out, and another one is
         refused (`limit-mismatch`) only with `strict`, or if there are fewer than `permits`.
         """
-        terms = Terms.of(
-            self._owner,
-            ttl=ttl,
-            session=session,
-            timeout=timeout,
-            lock_delay=lock_delay,
-            note=note,
-            value=value,
-            value_secret=value_secret,
-            no_deadline=no_deadline,
-            priority=priority,
-            push=push,
-            max_hold=max_hold,
-            on_lost=on_lost,
+        return Semaphore(
+            self._transport,
+            to_name(name),
+            terms_of("semaphore", self._owner, HoldTerms, terms),
+            limit=limit,
+            permits=permits,
+            strict=strict,
         )
-        text, kept = to_name(name), self._kept
-        return Semaphore(self._transport, kept, text, terms, limit=limit, permits=permits, strict=strict)
 
     def together(
         self,
         *locks: Name,
         permits: Sequence[WantedPermits] = (),
         rates: Sequence[WantedRate] = (),
-        mode: str = "exclusive",
-        scope: str = "node",
-        ttl: Seconds | None = None,
-        session: Session | None = None,
-        timeout: Seconds | None = None,
-        lock_delay: Seconds = 0,
-        note: str = "",
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: OnLost | None = None,
+        mode: Mode = "exclusive",
+        scope: Scope = "node",
+        **terms: Unpack[CommonTerms[Session, Hold]],
     ) -> Together:
         """Return locks, permits of semaphores and places of rate limits as one: all or none, one hold.
 
         It is used like a lock. There are two things at least, and a lock or a permit among them. Raises
-        RateLimited when a rate limit has no place within `timeout`; what was taken of one is not given back.
+        RateLimited when a rate limit has no place within `wait`; what was taken of one is not given back.
         """
-        terms = Terms.of(
-            self._owner,
-            ttl=ttl,
-            session=session,
-            timeout=timeout,
-            lock_delay=lock_delay,
-            note=note,
-            push=push,
-            max_hold=max_hold,
-            on_lost=on_lost,
-        )
-        names = tuple(to_name(name) for name in locks)
         return Together(
             self._transport,
-            self._kept,
-            names,
-            terms,
+            tuple(to_name(name) for name in locks),
+            terms_of("together", self._owner, CommonTerms, terms),
             permits=permits,
             rates=rates,
             mode=mode,
@@ -313,31 +196,17 @@ class Client(OfOneProcess, Reads):
         *,
         value: str = "",
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
-        session: Session | None = None,
-        timeout: Seconds | None = None,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: OnLost | None = None,
+        **terms: Unpack[CampaignTerms[Session, Leadership]],
     ) -> Election:
         """Return an election: `async with` campaigns and leads; `observe` says who leads.
 
         `value` is what the leader tells everybody, such as its address. The leader leads for a `session`, or
         for one of its own that lives for `ttl` after its last keepalive.
         """
-        terms = Terms.of(
-            self._owner,
-            ttl=None,
-            session=session,
-            timeout=timeout,
-            push=push,
-            max_hold=max_hold,
-            on_lost=on_lost,
-        )
         return Election(
             self._transport,
-            self._kept,
             to_name(name),
-            terms,
+            terms_of("election", self._owner, CampaignTerms, terms),
             value=value,
             session_ttl_s=to_s(ttl, "ttl"),
         )
@@ -347,6 +216,8 @@ class Client(OfOneProcess, Reads):
         *,
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
         labels: Mapping[str, str] | None = None,
+        renew: bool = True,
+        tied_to: Owner | None = None,
         push: bool = False,
     ) -> SessionContext:
         """Return a session for `async with`: kept alive while its body runs, then closed.
@@ -354,28 +225,37 @@ class Client(OfOneProcess, Reads):
         One keepalive renews all that it holds; when it ends, all that is over. That others have ended it the
         client hears with its next keepalive; that they have forced away one of its holds only from a request
         that names the hold, as its release. With `push` it hears of both at once, over its own connection.
+        `renew` and `tied_to` are as for holds.
         """
-        return SessionContext(self._transport, self._kept, to_ms(ttl, "ttl"), labels or {}, is_pushed=push)
+        return SessionContext(
+            self._transport,
+            to_ms(ttl, "ttl"),
+            labels or {},
+            is_renewed=renew,
+            tied_to=tied_to,
+            is_pushed=push,
+        )
 
     def transaction(
         self,
         *,
-        timeout: Seconds | None = None,
+        wait: Seconds | None = None,
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
         labels: Mapping[str, str] | None = None,
+        tied_to: Owner | None = None,
     ) -> TransactionContext:
         """Return a transaction for `async with`: it acquires as it goes, and releases everything at once.
 
-        `timeout` is how long each of its acquires waits, None for as long as it takes. It lives in a session
-        of its own, with this `ttl` and these labels.
+        `wait` is how long each of its acquires waits, None for as long as it takes. It lives in a session of
+        its own, with this `ttl` and these labels.
         """
         return TransactionContext(
             self._transport,
-            self._kept,
             to_ms(ttl, "ttl"),
             labels or {},
             owner=self._owner,
-            timeout=timeout,
+            wait=wait,
+            tied_to=tied_to,
         )
 
     def rate_limiter(
@@ -403,62 +283,14 @@ class Client(OfOneProcess, Reads):
         """The calls of operators: about what others have, and about the cluster."""
         return Admin(self._transport)
 
-    # -- plain calls on locks: one request each, nothing is renewed -----------------------------------------
+    # -- plain calls on holds: one request each -------------------------------------------------------------
 
-    async def acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Seconds | None = None,
-        session: Session | None = None,
-        timeout: Seconds | None = 0,  # noqa: ASYNC109 - sent
-        mode: str = "exclusive",
-        scope: str = "node",
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-    ) -> Hold:
-        """Acquire a lock with a lease of its own (`ttl`, 30 s by default), or for a session: not both.
+    async def release(self, hold_id: str) -> None:
+        """Release a lock by its `hold_id`. Raises LeaseExpired when it was over before.
 
-        Wait in the queue for up to `timeout`, then raise LockTimeout; None waits for as long as it takes.
-        Nothing renews the hold; see `lock`.
+        A `Hold` of it does not hear of this at once: release that instead where you have it.
         """
-        terms = Terms.of(
-            self._owner,
-            ttl=ttl,
-            session=session,
-            timeout=timeout,
-            lock_delay=lock_delay,
-            note=note,
-            value=value,
-            value_secret=value_secret,
-            no_deadline=no_deadline,
-        )
-        names = (to_name(name),)
-        granted = await grant(
-            self._transport,
-            lambda wanted: _operations.acquire(names, mode=mode, scope=scope, wanted=wanted),
-            terms,
-        )
-        hold = Hold(self._transport, granted, session)
-        await confirm(hold)
-        return hold
-
-    async def renew(self, hold: Hold, *, ttl: Seconds | None = None) -> None:
-        """Start the lease of `hold` anew. Raises LeaseExpired when it is over: stop the protected work."""
-        await hold.renew(ttl=ttl)
-
-    async def release(self, hold: Hold | str) -> None:
-        """Release a hold, or a lock by its `hold_id`. Raises LeaseExpired when it was over before.
-
-        From here on the hold is not valid, whatever the answer: the cluster may have released it.
-        """
-        if isinstance(hold, Hold):
-            await hold.release()
-        else:
-            await self._transport.call(_operations.release("lock", hold))
+        await self._transport.call(_operations.release("lock", hold_id))
 
     async def release_by_value(
         self, name: Name, value: str, *, kind: Literal["lock", "semaphore"] = "lock"
@@ -490,25 +322,6 @@ class Client(OfOneProcess, Reads):
         """Give a semaphore that is in use another limit. Takes nothing from anybody."""
         return await self._transport.call(_primitive_operations.resize(to_name(name), limit))
 
-    # -- sessions as plain calls -----------------------------------------------------------------------------
 
-    async def open_session(self, *, ttl: Seconds, labels: Mapping[str, str] | None = None) -> Session:
-        """Open a session that lives for `ttl` after its last keepalive; nothing keeps it alive."""
-        operation = _operations.open_session(to_ms(ttl, "ttl"), labels or {})
-        return Session(self._transport, await self._transport.call(operation))
-
-    async def keepalive(self, session: Session) -> None:
-        """Start the session's ttl anew. Raises SessionExpired when it is over, with all that it held."""
-        await session.keepalive()
-
-    async def close_session(self, session: Session) -> tuple[str, ...]:
-        """End a session, release what it holds, and return the names of those locks.
-
-        From here on neither the session nor its holds are valid, whatever the answer.
-        """
-        return await session.close()
-
-
-async def _give_up(kept: Iterable[Kept]) -> None:
-    """Let go of all of them at the same time."""
-    await asyncio.gather(*(item.give_up() for item in kept))
+AsyncClient = Client
+"""The same class, by the name that other libraries give it."""

@@ -10,8 +10,7 @@ from holdfast._client import Client
 from holdfast._names import to_name
 from holdfast._sync_client import SyncClient
 
-AnyClient: TypeAlias = Client | SyncClient
-ClientOrMaker: TypeAlias = AnyClient | Callable[[], AnyClient] | None
+ClientOrMaker: TypeAlias = _defaults.AnyClient | Callable[[], _defaults.AnyClient] | None
 """A client, what returns one (asked at each call), or None for the default one."""
 
 _FORMATTER: Final = string.Formatter()
@@ -63,6 +62,14 @@ class _Escaping(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return to_name((super().format_field(value, format_spec),))
+
+
+def check_name(decorator: str, name: object) -> None:
+    """Raise TypeError for what is no name, as when a decorator is used without its parentheses."""
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{decorator}: the first argument is the name of the lock: @{decorator}('name'), not {name!r}"
+        )
 
 
 def check_function(decorator: str, function: Any) -> None:

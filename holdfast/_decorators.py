@@ -1,9 +1,7 @@
 """Functions that run under a lock, or once in a period: `locked` and `once`. `leader` is in `_leader.py`."""
 
-import asyncio
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, overload
@@ -13,6 +11,7 @@ from holdfast._decorating import (
     NameOfCall,
     check_client,
     check_function,
+    check_name,
     client_for,
     ended,
     is_async,
@@ -21,6 +20,7 @@ from holdfast._durations import Seconds, parse_s, to_s
 from holdfast._errors import LockHeld
 from holdfast._hold import Hold
 from holdfast._sync_holds import SyncHold
+from holdfast._terms import wait_s
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +59,7 @@ def locked(
     *,
     if_held: Literal["wait", "raise"] = "wait",
     ttl: Seconds | None = None,
-    timeout: Seconds | None = None,
+    wait: Seconds | None = None,
     client: ClientOrMaker = None,
 ) -> Keeping: ...
 
@@ -70,7 +70,7 @@ def locked(
     *,
     if_held: Literal["skip"],
     ttl: Seconds | None = None,
-    timeout: Seconds | None = None,
+    wait: Seconds | None = None,
     client: ClientOrMaker = None,
 ) -> Skipping: ...
 
@@ -80,14 +80,15 @@ def locked(
     *,
     if_held: str = WAIT,
     ttl: Seconds | None = None,
-    timeout: Seconds | None = None,
+    wait: Seconds | None = None,
     client: ClientOrMaker = None,
 ) -> Any:
     """Run each call of a function, made with `def` or `async def`, under a lock.
 
     Fields of `name`, as in `report/{user_id}`, are the arguments of the call. While somebody else has the
-    lock, a call waits for it ("wait": as long as it takes, or `timeout`, and then raises LockTimeout), raises
-    LockTimeout ("raise") or returns None without running ("skip"); with a `timeout` these two wait, too.
+    lock, a call waits for it ("wait": as long as it takes, or `wait`, and then raises LockTimeout), raises
+    LockTimeout ("raise") or returns None without running ("skip"); with a `wait` these two wait, too. A call
+    within a call under the same lock would wait for itself: it raises RuntimeError.
 
     The lock is renewed while the function runs. When it is lost, a function made with `async def` is
     cancelled; in any case the call raises LeaseLost. `client` is a client, or what returns one; without it,
@@ -97,12 +98,13 @@ def locked(
     """
     if if_held not in (WAIT, SKIP, RAISE):
         raise ValueError(f"if_held: {if_held!r} is none of {WAIT}, {SKIP} and {RAISE}")
-    if timeout is None and if_held != WAIT:
-        timeout = 0
-    options = {"ttl": ttl, "timeout": timeout}
-    for option, length in options.items():
-        if length is not None:
-            to_s(length, option)
+    check_name("locked", name)
+    if wait is None and if_held != WAIT:
+        wait = 0
+    options = {"ttl": ttl, "wait": wait}
+    wait_s(wait)
+    if ttl is not None:
+        to_s(ttl, "ttl")
     skips = if_held == SKIP
     return _Rules(decorator="locked", name=name, client=client, options=options, skips=skips).decorate
 
@@ -122,7 +124,8 @@ def once(name: str, *, every: Seconds | str, retry: bool = False, client: Client
     every_s = parse_s(every, "every")
     if not 0 < every_s <= EVERY_S_MAX:
         raise ValueError(f"every: {every!r}; must be more than nothing, and at most 24h")
-    options = {"ttl": every_s, "timeout": 0}
+    check_name("once", name)
+    options = {"ttl": every_s, "wait": 0}
     rules = _Rules(
         decorator="once", name=name, client=client, options=options, skips=True, keeps=True, retries=retry
     )
@@ -161,23 +164,22 @@ class _Rules:
 
 
 class _Calls:
-    """The calls of one function, and which locks the tasks and threads have that are in one."""
+    """The calls of one function."""
 
     def __init__(self, rules: _Rules, function: Callable[..., Any], *, for_tasks: bool) -> None:
         self._rules = rules
         self._function = function
         self._for_tasks = for_tasks
         self._name = NameOfCall(rules.name, function)
-        self._inside: set[tuple[object, str]] = set()
 
     async def in_task(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one call of an `async def`."""
-        lock, name = self._lock(args, kwargs)
+        lock = self._lock(args, kwargs)
         has_lock = False
         try:
             async with lock as hold:
                 has_lock = True
-                with self._body(hold, name):
+                with self._body(hold):
                     return await self._function(*args, **kwargs)
         except LockHeld:
             if has_lock or not self._rules.skips:
@@ -186,41 +188,34 @@ class _Calls:
 
     def in_thread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one call of a `def`."""
-        lock, name = self._lock(args, kwargs)
+        lock = self._lock(args, kwargs)
         has_lock = False
         try:
             with lock as hold:
                 has_lock = True
-                with self._body(hold, name):
+                with self._body(hold):
                     return ended(self._rules.decorator, self._function(*args, **kwargs))
         except LockHeld:
             if has_lock or not self._rules.skips:
                 raise
             return None
 
-    def _lock(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str]:
-        """Return the lock of a call, with its name. A call within a call would wait for itself."""
+    def _lock(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the lock of a call."""
         rules = self._rules
-        name = self._name.of(args, kwargs)
-        if not rules.skips and (_caller(), name) in self._inside:
-            raise RuntimeError(f"{rules.decorator}: a call within one under {name!r} would wait for itself")
         client = client_for(rules.decorator, rules.client, for_tasks=self._for_tasks)
-        return client.lock(name, **rules.options), name
+        return client.lock(self._name.of(args, kwargs), **rules.options)
 
     @contextlib.contextmanager
-    def _body(self, hold: Any, name: str) -> Generator[None]:
+    def _body(self, hold: Any) -> Generator[None]:
         """Surround the function itself."""
         rules = self._rules
         _leave_to_lease(hold, keeps=rules.keeps)
-        item = (_caller(), name)
-        self._inside.add(item)
         try:
             yield
         except BaseException:
             _leave_to_lease(hold, keeps=rules.keeps and not rules.retries)
             raise
-        finally:
-            self._inside.discard(item)
 
 
 def _leave_to_lease(hold: Any, *, keeps: bool) -> None:
@@ -229,11 +224,3 @@ def _leave_to_lease(hold: Any, *, keeps: bool) -> None:
         hold = hold.twin
     if isinstance(hold, Hold):
         hold.ends_by_itself = keeps
-
-
-def _caller() -> object:
-    """Return the task that runs, or the thread where none does."""
-    try:
-        return asyncio.current_task() or threading.get_ident()
-    except RuntimeError:
-        return threading.get_ident()

@@ -1,17 +1,17 @@
 """Elections: to campaign and lead, and to observe who leads."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from holdfast import _primitive_operations
-from holdfast._acquiring import Acquirable, Terms
+from holdfast._acquiring import Acquirable
 from holdfast._durations import to_ms
 from holdfast._errors import Compacted
 from holdfast._hold import Claim, Leadership, Session
-from holdfast._keeping import Kept
 from holdfast._operation import Operation
 from holdfast._operations import Grant, open_session
+from holdfast._terms import Terms
 from holdfast._transport import Transport
 from holdfast._values import ElectionInfo, Leader
 from holdfast._wanted import Wanted
@@ -29,14 +29,13 @@ class Election(Acquirable[Leadership]):
     def __init__(
         self,
         transport: Transport,
-        kept: set[Kept],
         name: str,
         terms: Terms,
         *,
         value: str,
         session_ttl_s: float,
     ) -> None:
-        super().__init__(transport, kept, (name,), terms)
+        super().__init__(transport, (name,), terms)
         self._value = value
         self._session_ttl_s = session_ttl_s
 
@@ -51,22 +50,26 @@ class Election(Acquirable[Leadership]):
     def _hold(self, granted: Grant, session: Session | None) -> Leadership:
         return Leadership(self._transport, granted, session)
 
-    async def _acquire(self, terms: Terms, is_alive: Callable[[], bool]) -> Leadership:
+    async def _acquire(self, terms: Terms) -> Leadership:
         """Campaign, in a session that is kept from now on unless the caller has brought one."""
         if terms.session is not None:
-            return await super()._acquire(terms, is_alive)
+            return await super()._acquire(terms)
         opening = open_session(to_ms(self._session_ttl_s, "ttl"), {})
         session = Session(self._transport, await self._transport.call(opening))
-        session.keep(max_hold_s=None, is_alive=is_alive)
+        session.keep(tied_to=terms.tied_to)
         if terms.is_pushed:
             session.hear_losses()
         try:
-            leadership = await super()._acquire(replace(terms, session=session, ttl_ms=None), is_alive)
+            leadership = await super()._acquire(replace(terms, session=session))
         except BaseException:
             await session.give_up()
             raise
         leadership.own(session)
         return leadership
+
+    async def locked(self) -> bool:
+        """Ask the cluster whether anybody leads."""
+        return await self.leader() is not None
 
     async def leader(self) -> Leader | None:
         """Return who leads now, None if nobody does."""

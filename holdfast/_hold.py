@@ -1,7 +1,9 @@
 """What a client has been given: Hold and Session."""
 
+import weakref
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from types import TracebackType
+from typing import Final, Self, TypeAlias
 
 from holdfast import _operations, _primitive_operations, _pushed
 from holdfast._durations import Seconds, to_ms
@@ -11,10 +13,11 @@ from holdfast._lease import LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Lease
 from holdfast._names import Name, to_name
 from holdfast._operation import Operation
 from holdfast._operations import Grant, Opened
+from holdfast._terms import wait_s
 from holdfast._transport import Transport
 from holdfast._values import Revocation
 from holdfast._watch import SessionWatch, Watch
-from holdfast._words import HoldKind
+from holdfast._words import HoldKind, Mode, Scope
 
 OVER_COUNT_MAX: Final = 1000
 """Tokens of losses that a session remembers: the answer with such a token may still be on its way."""
@@ -45,7 +48,7 @@ class Session(Kept):
         self.session_id = opened.session_id
         self._revision = opened.revision
         self._claims: set[Claim] = set()
-        self._owned: set[Hold] = set()
+        self._owned: weakref.WeakSet[Hold] = weakref.WeakSet()
         self._over: dict[int, str] = {}
 
     def __repr__(self) -> str:
@@ -55,6 +58,17 @@ class Session(Kept):
     def described(self) -> str:
         """What it is, in words for people."""
         return "the session"
+
+    @property
+    def unreleased(self) -> str:
+        """What is said when it was collected without a release."""
+        held = sorted({f"{kind} {', '.join(names)!r}" for kind, *names in self._claims})
+        return f"a session{' with the ' + ', the '.join(held) if held else ''} was never closed"
+
+    def _after_end(self) -> None:
+        super()._after_end()
+        for hold in list(self._owned):
+            hold.end(self.reason, self.cause)
 
     def begin_claim(self, claim: Claim) -> None:
         """Note what is acquired in it. Raises AlreadyHeld: the cluster would give the same hold again."""
@@ -71,8 +85,9 @@ class Session(Kept):
     def add_hold(self, hold: "Hold") -> None:
         """Note what it holds, until that ends."""
         self._owned.add(hold)
-        hold.when_ended(lambda: self._owned.discard(hold))
         self.add_token(hold, hold.token)
+        if self._ended_by:  # it was lost or closed while the grant was on its way
+            hold.end(self.reason, self.cause)
 
     def add_token(self, hold: "Hold", token: int) -> None:
         """Note a token of what it holds, of which the end may have been told before the answer came."""
@@ -84,12 +99,14 @@ class Session(Kept):
         self._over[token] = reason
         if len(self._over) > OVER_COUNT_MAX:
             del self._over[next(iter(self._over))]
-        for hold in [hold for hold in self._owned if hold.has_had(token)]:
+        for hold in [hold for hold in list(self._owned) if hold.has_had(token)]:
             hold.end(reason)
 
     async def look(self) -> None:
         """End what it holds no longer, as the cluster shows it now. Raises LockError."""
-        known = [(hold, hold.names) for hold in self._owned]  # what is granted meanwhile may not be shown
+        known = [
+            (hold, hold.names) for hold in list(self._owned)
+        ]  # what is granted meanwhile may not be shown
         held = await self._transport.call(_operations.holdings(self.session_id))
         for hold, names in known:
             if any((hold.kind, name) not in held for name in names):
@@ -137,7 +154,7 @@ class Hold(Kept):
     """One grant: a lock, several locks, permits of a semaphore. `token` is for the resource it protects.
 
     `hold_id` is a secret: who knows it may release. As a context it is released at the end of the block, and
-    cancels the block when it is lost.
+    cancels the block when it is lost. It belongs to no task, and is renewed while something refers to it.
     """
 
     kind: HoldKind
@@ -156,14 +173,9 @@ class Hold(Kept):
         self._put_off: Lease | None = None
         self._tokens = {grant.token}
         self._added: set[Claim] = set()
+        self._depth = 1
         if session is not None:
             session.add_hold(self)
-            session.when_ended(self._end_with_session)
-            self.when_ended(lambda: session.forget_hearer(self._end_with_session))
-
-    def _end_with_session(self) -> None:
-        assert self.session is not None
-        self.end(self.session.reason, self.session.cause)
 
     @property
     def name(self) -> str:
@@ -174,6 +186,11 @@ class Hold(Kept):
     def described(self) -> str:
         """What it is, in words for people."""
         return f"the {self.kind} {self.name!r} (token {self.token})"
+
+    @property
+    def unreleased(self) -> str:
+        """What is said when it was collected without a release."""
+        return f"hold {self.name!r} (token {self.token}) was never released"
 
     @property
     def lease(self) -> Lease:
@@ -267,38 +284,70 @@ class Hold(Kept):
             raise
         return self._put_off.expires_in_ms / 1000
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether it was acquired more often than released."""
+        return self._depth > 1
+
+    def count(self) -> None:
+        """Need one more release: who holds it has acquired it again."""
+        self._depth += 1
+
+    def counts_down(self) -> bool:
+        """Take one release off; return whether it is held on, because others are to come."""
+        self._depth -= 1
+        return self._depth > 0
+
     async def release(self) -> None:
-        """Give it back. Raises LeaseExpired when it was over before.
+        """Give it back, from any task. Raises LeaseExpired when it was over before.
 
         From here on it is not valid, whatever the answer: the cluster may have released it.
         """
         if self.is_let_go:
             return
         self.refuse_forked()
+        if self.counts_down():
+            return
         self.end(RELEASED)
         await self.let_go(None)
 
-    async def convert(self, mode: str, *, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 - sent
+    async def __aenter__(self) -> Self:
+        return self if self.is_counted and self.is_guarding else await super().__aenter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.is_counted:
+            await self.leave()
+        else:
+            await super().__aexit__(exc_type, exc, traceback)
+
+    async def leave(self) -> None:
+        """Release it at the end of a block, unless the block has done so. Raises LeaseLost if it was lost."""
+        if self.reason == RELEASED or not self.counts_down():
+            await super().leave()
+
+    async def convert(self, mode: Mode, *, wait: Seconds | None = None) -> None:
         """Give a lock another mode, ahead of all that wait for it; the token may change.
 
-        Waits until no other holder is in the way, up to `timeout`, and then raises LockTimeout; 0 tries once.
+        Waits until no other holder is in the way, up to `wait`, and then raises LockTimeout; 0 tries once.
         The hold stays as it is unless this succeeds. Raises Deadlock when two holders would wait for each
         other, LeaseExpired when the hold is over.
         """
-        wait_ms = None if timeout is None else to_ms(timeout, "timeout")
-        await self._change(_operations.convert(self.hold_id, mode, wait_ms), is_limited=timeout is not None)
+        wait_ms = _wait_ms(wait)
+        await self._change(_operations.convert(self.hold_id, mode, wait_ms), is_limited=wait_ms is not None)
         self.mode = mode
 
     async def add(
         self,
         *names: Name,
-        mode: str = "exclusive",
-        scope: str = "node",
-        timeout: Seconds | None = None,  # noqa: ASYNC109 - sent
+        mode: Mode = "exclusive",
+        scope: Scope = "node",
+        wait: Seconds | None = None,
     ) -> None:
         """Add locks to it, all or none, without giving up what it has; its token is another one then.
 
-        Waits in their queues, in order of arrival, up to `timeout`, then raises LockTimeout; 0 tries once.
+        Waits in their queues, in order of arrival, up to `wait`, then raises LockTimeout; 0 tries once.
         The hold stays as it is unless this succeeds. Raises Deadlock when others that wait for what it has
         hold what it asks for, LeaseExpired when the hold is over, AlreadyHeld when its session has just these
         locks by another hold. Who was cancelled, or told that the outcome is unknown, does not know whether
@@ -307,10 +356,10 @@ class Hold(Kept):
         if not names:
             raise ValueError("names: name at least one lock")
         texts = tuple(to_name(name) for name in names)
-        wait_ms = None if timeout is None else to_ms(timeout, "timeout")
+        wait_ms = _wait_ms(wait)
         self._claim_more(texts)
         operation = _operations.add(self.hold_id, texts, mode, scope, wait_ms)
-        await self._change(operation, is_limited=timeout is not None)
+        await self._change(operation, is_limited=wait_ms is not None)
         self.names += tuple(name for name in texts if name not in self.names)
 
     def _claim_more(self, names: tuple[str, ...]) -> None:
@@ -324,7 +373,7 @@ class Hold(Kept):
         session = self.session
         session.begin_claim(claim)
         self._added.add(claim)
-        self.when_ended(lambda: session.end_claim(claim))
+        self.when_ended(lambda _: session.end_claim(claim))
 
     async def _change(self, operation: Operation[int], *, is_limited: bool) -> None:
         """Change it in the cluster, and know its token from then on."""
@@ -350,8 +399,8 @@ class Leadership(Hold):
         """End this session, which was opened for it, with it: also when it was deposed."""
         self.owns_session = True
 
-        def end_session() -> None:
-            if self.reason == LEASE_EXPIRED and not session.has_ended:
+        def end_session(leadership: Hold) -> None:
+            if leadership.reason == LEASE_EXPIRED and not session.has_ended:
                 session.run_aside(session.give_up())
 
         self.when_ended(end_session)
@@ -372,3 +421,8 @@ class Leadership(Hold):
         except LeaseExpired as error:
             self.end(error.code, error)
             raise
+
+
+def _wait_ms(wait: Seconds | None) -> int | None:
+    seconds = wait_s(wait)
+    return None if seconds is None else to_ms(seconds, "wait")

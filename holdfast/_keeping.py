@@ -1,10 +1,18 @@
-"""What keeps a right alive while it is used, and stops its user when it is lost."""
+"""What keeps a right alive while it is used, and stops its user when it is lost.
+
+A right is renewed as long as somebody refers to its object. So nothing here does while it sleeps: timers and
+tasks have weak references. `__del__` says what was collected without a release.
+"""
 
 import asyncio
 import contextlib
 import logging
 import math
+import os
 import random
+import threading
+import warnings
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -22,6 +30,8 @@ from holdfast._lease import (
     Lease,
     Leased,
 )
+from holdfast._process import OfOneProcess
+from holdfast._terms import Owner
 from holdfast._transport import Transport
 
 _log = logging.getLogger("holdfast")
@@ -34,11 +44,11 @@ QUOTA_EXCEEDED: Final = "quota-exceeded"
 """The code of such a refusal."""
 
 
-class Kept(Leased):
+class Kept(OfOneProcess, Leased):
     """A right that can be renewed in the background, and guards the body of an `async with`.
 
     When it is lost, the body is cancelled and the `async with` raises LeaseLost. `lost` is set as soon as it
-    cannot be relied on, unless it was released.
+    cannot be relied on, unless it was released. Any task may release it, or leave its block.
     """
 
     kind: str
@@ -47,13 +57,29 @@ class Kept(Leased):
         super().__init__(lease, transport.clock)
         self._transport = transport
         self._guard: _Guard | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._stop_keeping: Callable[[], object] | None = None
+        self._is_renewed = False
         self.lost = asyncio.Event()
-        self.when_ended(self._tell_loss)
 
-    def _tell_loss(self) -> None:
-        if self.reason != RELEASED:
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        """Say that it was collected while it was renewed. Its lease ends by itself."""
+        if self._is_renewed and not self._ended_by and self._pid == os.getpid():
+            text = f"{self.unreleased}: it is not renewed any longer, and ends with its lease"
+            _log.warning("%s", text)
+            _warn(text, ResourceWarning, source=self)
+
+    def _after_end(self) -> None:
+        self._transport.kept.discard(self)
+        if self._ended_by != RELEASED:
             self.lost.set()
+        if self._stop_keeping is not None:
+            self._stop_keeping()
+            self._stop_keeping = None
+
+    @property
+    @abstractmethod
+    def unreleased(self) -> str:
+        """What is said when it was collected without a release."""
 
     @abstractmethod
     async def extend(self, timeout_s: float | None) -> None:
@@ -63,49 +89,81 @@ class Kept(Leased):
     async def let_go(self, timeout_s: float | None) -> Any:
         """Give it back to the cluster; to the end, also if the caller is cancelled meanwhile."""
 
-    def keep(self, *, max_hold_s: float | None, is_alive: Callable[[], bool]) -> None:
-        """Renew it from now on, on the running loop, while its owner is alive."""
+    def keep(self, *, max_hold_s: float | None = None, tied_to: Owner | None = None) -> None:
+        """Renew it from now on, on the running loop, while it is referred to and what it is tied to runs.
+
+        Closing the client lets go of it.
+        """
+        self.let_go_with_client()
         now_s = self.clock.now_s()
         ends_at_s = math.inf if max_hold_s is None else now_s + max_hold_s
         delay_s = max(0.0, min(_renew_at_s(self.lease), ends_at_s) - now_s)
-        self._transport.renewals.later(self, delay_s, lambda: self._begin_keeping(ends_at_s, is_alive))
-        self.when_ended(self._cancel_keeping)
+        renewals = self._transport.renewals
+        is_alive = _alive(tied_to)
 
-    def _begin_keeping(self, ends_at_s: float, is_alive: Callable[[], bool]) -> None:
-        """Go on in a task: it is the first time that there is something to do."""
-        task = asyncio.create_task(self._keep(ends_at_s, is_alive))
-        task.add_done_callback(self._kept_no_longer)
-        self._task = task
+        def begin(kept: Kept) -> None:
+            """Go on in a task: it is the first time that there is something to do."""
+            this = weakref.ref(kept)
+            task = asyncio.create_task(_renew_until_over(this, ends_at_s, is_alive))
+            task.add_done_callback(lambda ended: _renewed_no_longer(this(), ended))
+            kept._stop_keeping = task.cancel
 
-    def _cancel_keeping(self) -> None:
-        if self._task is None:
-            self._transport.renewals.forget(self)
+        timer = renewals.later(self, delay_s, begin)
+        self._is_renewed = True
+        this = weakref.ref(self)
+
+        def stop() -> None:
+            timer.cancel()
+            if (kept := this()) is not None:
+                renewals.forget(kept)
+
+        self._stop_keeping = stop
+
+    def let_go_with_client(self) -> None:
+        """Let closing the client, or the end of the process, let go of it."""
+        self._transport.kept.add(self)
+
+    def end_with_lease(self) -> None:
+        """Renew it not at all: end it, and tell its loss, when its lease is over."""
+        self._call_after(self.lease.remaining_s(self.clock.now_s()), Kept._look_at_lease)
+
+    def _look_at_lease(self) -> None:
+        if self.lease.remaining_s(self.clock.now_s()) > 0:  # its user has renewed it
+            self.end_with_lease()
         else:
-            self._task.cancel()
-            self._task = None
+            self.end(EXPIRED)
 
-    async def _keep(self, ends_at_s: float, is_alive: Callable[[], bool]) -> None:
-        while True:
-            wake_at_s = min(_renew_at_s(self.lease), ends_at_s)
-            await self.clock.sleep(max(0.0, wake_at_s - self.clock.now_s()))
-            if self.clock.now_s() >= ends_at_s:
-                return self.end(MAX_HOLD)
-            if not is_alive():
-                _log.warning("not released, expires by itself: its task or thread has ended: %s", self)
-                return self.end(OWNER_GONE)
-            began_s = self.clock.now_s()
-            remaining_s = self.lease.remaining_s(began_s)
-            outcome = "failed"
-            try:
-                # The exchange repeats on its own; the outer timeout also ends an attempt under way in time.
-                async with self.clock.timeout(remaining_s):
-                    await self._extend_despite_quota(began_s + remaining_s)
-                outcome = "renewed"
-            except (LockError, TimeoutError) as error:
-                outcome = "over" if isinstance(error, LeaseExpired | SessionExpired) else outcome
-                return self.end(EXPIRED, error)  # an answer that comes later does not count
-            finally:
-                self._transport.reporter.renewed(self.kind, self.clock.now_s() - began_s, outcome)
+    def end_after(self, max_hold_s: float) -> None:
+        """End it after so long, though something else keeps it alive."""
+        self._call_after(max_hold_s, lambda kept: kept.end(MAX_HOLD))
+
+    def _call_after(self, delay_s: float, call: "Callable[[Kept], object]") -> None:
+        """Call this with it after so long, unless it has ended or was collected before."""
+        this = weakref.ref(self)
+
+        def fire() -> None:
+            kept = this()
+            if kept is not None and not kept.has_ended:
+                call(kept)
+
+        timer = self.clock.call_later(delay_s, fire)
+        self.when_ended(lambda _: timer.cancel())
+
+    async def renew_once(self) -> None:
+        """Renew it in the background, and report how that went. Ends it when it cannot be relied on then."""
+        began_s = self.clock.now_s()
+        remaining_s = self.lease.remaining_s(began_s)
+        outcome = "failed"
+        try:
+            # The exchange repeats on its own; the outer timeout also ends an attempt under way in time.
+            async with self.clock.timeout(remaining_s):
+                await self._extend_despite_quota(began_s + remaining_s)
+            outcome = "renewed"
+        except (LockError, TimeoutError) as error:
+            outcome = "over" if isinstance(error, LeaseExpired | SessionExpired) else outcome
+            self.end(EXPIRED, error)  # an answer that comes later does not count
+        finally:
+            self._transport.reporter.renewed(self.kind, self.clock.now_s() - began_s, outcome)
 
     async def _extend_despite_quota(self, until_s: float) -> None:
         """Start the lease anew. When all nodes have had enough requests of ours, ask again while it lasts.
@@ -120,16 +178,6 @@ class Kept(Leased):
                     raise
             left_s = until_s - self.clock.now_s()
             await self.clock.sleep(max(AGAIN_S_MIN, left_s / RENEW_DIVISOR))
-
-    def _kept_no_longer(self, task: "asyncio.Task[None]") -> None:
-        """End it, whatever broke the task: without renewals it cannot be relied on."""
-        if not self.has_ended:
-            self.end(NOT_RENEWED, None if task.cancelled() else task.exception())
-
-    def end_after(self, max_hold_s: float) -> None:
-        """End it after so long, though something else keeps it alive."""
-        timer = self.clock.call_later(max_hold_s, lambda: self.end(MAX_HOLD))
-        self.when_ended(timer.cancel)
 
     async def give_up(self) -> None:
         """Let go of it, whether or not it can be relied on, and whether or not the cluster answers."""
@@ -155,6 +203,11 @@ class Kept(Leased):
 
     # -- as a context ---------------------------------------------------------------------------------------
 
+    @property
+    def is_guarding(self) -> bool:
+        """Whether a block relies on it."""
+        return self._guard is not None
+
     def guard(self) -> None:
         """Cancel the task that runs now when this is lost, until `__aexit__`."""
         if self._guard is not None:
@@ -169,7 +222,8 @@ class Kept(Leased):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         guard, self._guard = self._guard, None
-        assert guard is not None
+        if guard is None:
+            raise RuntimeError(f"the block of {self} was left already")
         # Nothing comes between the end of the body and this verdict.
         reason = self.reason
         guard.leave()
@@ -177,7 +231,10 @@ class Kept(Leased):
             await self.leave()
             return
         self._end_late(reason)
-        if not guard.was_only_canceller():
+        if guard.is_of_another_task:
+            if isinstance(exc, asyncio.CancelledError):
+                return  # somebody has cancelled this task, and not because of the loss
+        elif not guard.was_only_canceller():
             if isinstance(exc, asyncio.CancelledError):
                 return  # somebody else has cancelled the task, too: that takes precedence
         elif not isinstance(exc, asyncio.CancelledError):
@@ -233,10 +290,15 @@ class _Guard:
         self._has_cancelled = False
         kept.when_ended(self._cancel_body)
 
-    def _cancel_body(self) -> None:
-        if self._kept.reason != RELEASED:
+    def _cancel_body(self, kept: Kept) -> None:
+        if kept.reason != RELEASED and not self._body.done():
             self._has_cancelled = True
             self._body.cancel()
+
+    @property
+    def is_of_another_task(self) -> bool:
+        """Whether the block is left in another task than the one that entered it, which it cancels."""
+        return asyncio.current_task() is not self._body
 
     def leave(self) -> None:
         """Leave the body alone: it has ended."""
@@ -259,7 +321,37 @@ class _Guard:
                 raise  # somebody else's, which came at this moment
 
 
-def current_task_alive() -> Callable[[], bool]:
-    """Return what says whether the task that runs now is still running."""
-    task = asyncio.current_task()
-    return lambda: task is None or not task.done()
+async def _renew_until_over(
+    this: "weakref.ref[Kept]", ends_at_s: float, is_alive: Callable[[], bool]
+) -> None:
+    """Renew it again and again, as long as somebody refers to it. While this sleeps, it does not."""
+    while (kept := this()) is not None and not kept.has_ended:
+        clock, wake_at_s = kept.clock, min(_renew_at_s(kept.lease), ends_at_s)
+        del kept
+        await clock.sleep(max(0.0, wake_at_s - clock.now_s()))
+        if (kept := this()) is None:
+            return
+        if clock.now_s() >= ends_at_s:
+            kept.end(MAX_HOLD)
+        elif not is_alive():
+            _log.warning("not released, expires by itself: what it was tied to has ended: %s", kept)
+            kept.end(OWNER_GONE)
+        else:
+            await kept.renew_once()
+        del kept
+
+
+def _renewed_no_longer(kept: Kept | None, task: "asyncio.Task[None]") -> None:
+    """End it, whatever broke the task: without renewals it cannot be relied on."""
+    cause = None if task.cancelled() else task.exception()
+    if kept is not None and not kept.has_ended:
+        kept.end(NOT_RENEWED, cause)
+
+
+def _alive(owner: Owner | None) -> Callable[[], bool]:
+    """Return what says whether a task or a thread still runs; whether nothing does, if there is none."""
+    if isinstance(owner, threading.Thread):
+        return owner.is_alive
+    if owner is not None:
+        return lambda: not owner.done()
+    return lambda: True

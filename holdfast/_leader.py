@@ -9,18 +9,19 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, overload
 
-from holdfast._acquiring import DEFAULT_SESSION_TTL_S
 from holdfast._decorating import (
     ClientOrMaker,
     NameOfCall,
     check_client,
     check_function,
+    check_name,
     client_for,
     ended,
     is_async,
 )
 from holdfast._durations import Seconds, to_s
 from holdfast._errors import LeaseExpired, LeaseLost, OutcomeUnknown, SessionExpired, Unavailable
+from holdfast._terms import DEFAULT_SESSION_TTL_S
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,6 +70,7 @@ def leader(
     is as for `locked`. Raises ValueError or TypeError, when the function is decorated, for what can never
     work.
     """
+    check_name("leader", name)
     to_s(ttl, "ttl")
     options = {"value": value, "ttl": ttl}
 

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +11,7 @@ from holdfast._clock import REAL, Clock
 from holdfast._durations import Seconds, to_s
 from holdfast._errors import LeaseLost
 from holdfast._values import Revocation
+from holdfast._words import HoldState
 
 ROUNDING_MS = 1
 """Milliseconds taken off a lease: the cluster counts whole ones, and may have cut off almost one."""
@@ -28,7 +29,7 @@ EXPIRED: Final = "expired"
 MAX_HOLD: Final = "max-hold"
 """The reason when a lock was held for as long as its user allowed."""
 OWNER_GONE: Final = "owner-gone"
-"""The reason when the task or thread that acquired it has ended without a release."""
+"""The reason when the task or thread that it was tied to has ended without a release."""
 NOT_RENEWED: Final = "not-renewed"
 """The reason when something else than the cluster ended the renewals, such as the end of the event loop."""
 LEASE_EXPIRED: Final = "lease-expired"
@@ -85,7 +86,8 @@ class Leased:
     """Something that lasts as long as its lease. The client replaces `lease` with each renewal.
 
     Once ended it stays ended: the answer to a renewal that comes later does not bring it back. What hears of
-    the end (`when_ended`) is called once, in the thread that ends it.
+    the end (`when_ended`) is called once, in the thread that ends it, and with what has ended: so it need not
+    refer to it, which would keep it from being collected.
     """
 
     def __init__(self, lease: Lease, clock: Clock = REAL) -> None:
@@ -94,7 +96,7 @@ class Leased:
         self.cause: BaseException | None = None
         self._ended_by = ""
         self._pid = os.getpid()
-        self._hearers: list[Callable[[], None]] = []
+        self._hearers: list[Callable[[Any], object]] = []
 
     @property
     def described(self) -> str:
@@ -116,9 +118,9 @@ class Leased:
         """Why it cannot be relied on any longer; empty while it can.
 
         `released`, `forked` (this process is a child of the one that has it), `expired` (by our own clock),
-        `max-hold`, `owner-gone` (the task or thread that acquired it ended without a release), `not-renewed`
-        (somebody else has ended the renewals), or the code with which the cluster said that it is over:
-        `lease-expired`, `session-expired`.
+        `max-hold`, `owner-gone` (the task or thread that it was tied to ended without a release),
+        `not-renewed` (somebody else has ended the renewals), or the code with which the cluster said that it
+        is over: `lease-expired`, `session-expired`.
         """
         if self._pid != os.getpid():
             return FORKED
@@ -127,11 +129,11 @@ class Leased:
         return "" if self.reliable.remaining_s(self.clock.now_s()) > 0 else EXPIRED
 
     @property
-    def state(self) -> str:
+    def state(self) -> HoldState:
         """`held`, `at-risk` (its renewal is overdue) or `lost` (also when it was released)."""
         if self.reason:
             return "lost"
-        return AT_RISK if self.clock.now_s() >= self.lease.at_risk_at_s else "held"
+        return "at-risk" if self.clock.now_s() >= self.lease.at_risk_at_s else "held"
 
     @property
     def remaining(self) -> float:
@@ -169,18 +171,22 @@ class Leased:
         if self._ended_by:
             return
         self._ended_by, self.cause = reason, cause
+        self._after_end()
         hearers, self._hearers = self._hearers, []
         for hear in hearers:
-            hear()
+            hear(self)
 
-    def when_ended(self, hear: Callable[[], None]) -> None:
-        """Call this when it ends; at once if it has."""
+    def _after_end(self) -> None:
+        """Do what its kind does at its end, before others hear of it."""
+
+    def when_ended(self, hear: Callable[[Any], object]) -> None:
+        """Call this with it when it ends; at once if it has."""
         if self._ended_by:
-            hear()
+            hear(self)
         else:
             self._hearers.append(hear)
 
-    def forget_hearer(self, hear: Callable[[], None]) -> None:
+    def forget_hearer(self, hear: Callable[[Any], object]) -> None:
         """Do not call this any more."""
         if hear in self._hearers:
             self._hearers.remove(hear)

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import random
+import weakref
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from holdfast._clock import Clock
 from holdfast._errors import Compacted, LockError, SessionExpired
@@ -51,23 +52,21 @@ class Loser(Protocol):
         """End what it holds with this token, if it does, or will be told that it does."""
         ...
 
-    def when_ended(self, hearer: Callable[[], None]) -> None:
-        """Call `hearer` once it is over, whatever the reason."""
+    def when_ended(self, hear: Callable[[Any], object]) -> None:
+        """Call `hear` with it once it is over, whatever the reason."""
         ...
 
 
 def begin(loser: Loser, began: int | None) -> None:
     """Hear of its losses from now on, in a task of its own, until it is over. See hear_losses."""
-    task = asyncio.create_task(hear_losses(loser, began))
-
-    def stop() -> None:
-        task.cancel()
-
-    loser.when_ended(stop)
+    task = asyncio.create_task(hear_losses(weakref.ref(loser), began))
+    loser.when_ended(lambda _: task.cancel())
 
 
-async def hear_losses(loser: Loser, began: int | None) -> None:
+async def hear_losses(this: "weakref.ref[Loser]", began: int | None) -> None:
     """End what the cluster says is over, as long as the loser lives. Where it cannot say so, nothing fails.
+
+    Nothing here keeps the loser from being collected: when it is, the cluster ends it soon, and this as well.
 
     A node may refuse to tell, have no room for more that listen, or be too old to know how; another one, or
     the same one later, may do it.
@@ -77,20 +76,21 @@ async def hear_losses(loser: Loser, began: int | None) -> None:
     """
     since: str | int | None = began
     again_s, tries = AGAIN_S, 0
-    while not loser.has_ended:
-        watch = loser.watch(since=since)
+    while (loser := this()) is not None and not loser.has_ended:
+        watch, clock = loser.watch(since=since), loser.clock
+        del loser
         watch.patience_s = PATIENCE_S
         watch.skip(tries)
         try:
             async with watch:
                 if since is None:
                     await watch.begin()
-                    await loser.look()
+                    await _look(this)
                 async for event in watch:
-                    _tell(loser, event)
-            loser.end(loser.over)  # and with that the loop
+                    _tell(this(), event)
+            _end(this())  # and with that the loop
         except SessionExpired as error:
-            loser.end(loser.over, error)
+            _end(this(), error)
         except Compacted:
             since = None
         except LockError as error:
@@ -99,12 +99,24 @@ async def hear_losses(loser: Loser, began: int | None) -> None:
         tries += 1
         if watch.last_id:  # a node has told
             again_s, tries = AGAIN_S, 0
-        if not loser.has_ended:
-            await loser.clock.sleep(again_s * (1 - random.random() / 2))  # noqa: S311 - spreads load
-            again_s = min(again_s * 2, AGAIN_S_MAX)
+        await clock.sleep(again_s * (1 - random.random() / 2))  # noqa: S311 - spreads load
+        again_s = min(again_s * 2, AGAIN_S_MAX)
 
 
-def _tell(loser: Loser, event: Event) -> None:
+async def _look(this: "weakref.ref[Loser]") -> None:
+    loser = this()
+    if loser is not None:
+        await loser.look()
+
+
+def _end(loser: Loser | None, error: SessionExpired | None = None) -> None:
+    if loser is not None:
+        loser.end(loser.over, error)
+
+
+def _tell(loser: Loser | None, event: Event) -> None:
+    if loser is None:
+        return
     if event.event in SESSION_ENDS:
         loser.end(loser.over)
     elif event.event in _LOSSES:

@@ -3,6 +3,7 @@
 from holdfast import _primitive_operations
 from holdfast._durations import Seconds, to_ms
 from holdfast._errors import RateLimited, Refused, StaleToken
+from holdfast._terms import wait_s
 from holdfast._transport import Transport
 from holdfast._twins import ForThreads, waiting
 from holdfast._values import Taken
@@ -21,8 +22,8 @@ class RateLimiter:
         self._per_ms = per_ms
         self._algorithm = algorithm
 
-    async def take(self, cost: int = 1, *, timeout: Seconds | None = None) -> Taken:  # noqa: ASYNC109 - sent
-        """Wait for a place in order of arrival, up to `timeout`; return when its time has come.
+    async def take(self, cost: int = 1, *, wait: Seconds | None = None) -> Taken:
+        """Wait for a place in order of arrival, up to `wait`; return when its time has come.
 
         Raises RateLimited when it would take longer; 0 takes it now or not at all. What was taken is used up,
         also when the caller is cancelled.
@@ -34,7 +35,7 @@ class RateLimiter:
                 window_ms=self._per_ms,
                 algorithm=self._algorithm,
                 cost=cost,
-                wait_ms=None if timeout is None else to_ms(timeout, "timeout"),
+                wait_ms=None if (seconds := wait_s(wait)) is None else to_ms(seconds, "wait"),
             )
         )
         if not taken.allowed:
@@ -57,7 +58,7 @@ class RateLimiter:
     async def try_take(self, cost: int = 1) -> Taken | None:
         """Take it now, or return None."""
         try:
-            return await self.take(cost, timeout=0)
+            return await self.take(cost, wait=0)
         except RateLimited:
             return None
 

@@ -1,12 +1,13 @@
 """The first renewals of what is held on an event loop: timers, and their end with the loop.
 
-Most holds are released long before they have to be renewed, so none gets a task before it needs one.
+Most holds are released long before they have to be renewed, so none gets a task before it needs one. Nothing
+here keeps what is to be renewed from being collected.
 """
 
 import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Callable
-from typing import Final
+from typing import Any, Final
 
 from holdfast._clock import Clock, Timer
 from holdfast._lease import NOT_RENEWED, Leased
@@ -19,30 +20,34 @@ class Renewals:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._due: dict[Leased, Timer] = {}
+        self._due: weakref.WeakSet[Leased] = weakref.WeakSet()
         self._with_loop: AsyncGenerator[None] | None = None
         _all.add(self)
 
-    def later(self, leased: Leased, delay_s: float, begin: Callable[[], object]) -> None:
-        """Call `begin` after so long. If the loop ends before, so does what would have been renewed."""
+    def later(self, leased: Leased, delay_s: float, begin: Callable[[Any], object]) -> Timer:
+        """Call `begin` with it after so long, if it is still there.
+
+        If the loop ends before, so does what would have been renewed.
+        """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop, self._due = loop, {}
+            self._loop, self._due = loop, weakref.WeakSet()
             self._with_loop = _end_with_loop(self._due)
             _start(self._with_loop)
-        due = self._due
+        due, this = self._due, weakref.ref(leased)
+        due.add(leased)
 
         def fire() -> None:
-            if due.pop(leased, None) is not None:
-                begin()
+            found = this()
+            if found is not None:
+                due.discard(found)
+                begin(found)
 
-        due[leased] = self._clock.call_later(delay_s, fire)
+        return self._clock.call_later(delay_s, fire)
 
     def forget(self, leased: Leased) -> None:
-        """Renew it no more, if it was not begun."""
-        timer = self._due.pop(leased, None)
-        if timer is not None:
-            timer.cancel()
+        """End it with the loop no more."""
+        self._due.discard(leased)
 
     def leave_to_parent(self) -> None:
         """Leave everything to the parent, in a process that was just forked."""
@@ -51,7 +56,7 @@ class Renewals:
         self._loop, self._with_loop = None, None
 
 
-async def _end_with_loop(due: dict[Leased, Timer]) -> AsyncGenerator[None]:
+async def _end_with_loop(due: "weakref.WeakSet[Leased]") -> AsyncGenerator[None]:
     """End what is due. A loop that ends closes the generators that were begun on it."""
     try:
         yield

@@ -1,21 +1,21 @@
 """Several kinds at once: locks, permits and places of rate limits, acquired as one hold, all or none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from holdfast import _operations, _values, wire
-from holdfast._acquiring import Acquirable, Terms
+from holdfast import _operations, _primitive_operations, _values, wire
+from holdfast._acquiring import Acquirable
 from holdfast._durations import Seconds, to_ms
 from holdfast._errors import RateLimited, Refused
 from holdfast._hold import Hold, Session
-from holdfast._keeping import Kept
 from holdfast._names import Name, to_name
 from holdfast._operation import Operation, TimedAnswer, decode, write
 from holdfast._operations import Grant
+from holdfast._terms import Terms
 from holdfast._transport import Transport
 from holdfast._wanted import Wanted
-from holdfast._words import Algorithm
+from holdfast._words import Algorithm, Mode, Scope
 
 
 class WantedPermits(msgspec.Struct, frozen=True):
@@ -62,23 +62,41 @@ class Together(Acquirable[Hold]):
     def __init__(
         self,
         transport: Transport,
-        kept: set[Kept],
         locks: tuple[str, ...],
         terms: Terms,
         *,
         permits: Sequence[WantedPermits],
         rates: Sequence[WantedRate],
-        mode: str,
-        scope: str,
+        mode: Mode,
+        scope: Scope,
     ) -> None:
-        super().__init__(transport, kept, (*locks, *[to_name(one.name) for one in permits]), terms)
-        self._mode = mode
+        super().__init__(transport, (*locks, *[to_name(one.name) for one in permits]), terms)
+        self.mode = mode
+        self._locks = locks
+        self._permits = tuple(permits)
         self._fields: dict[str, object] = {
             "locks": [{"name": name, "mode": mode, "scope": scope} for name in locks],
             "permits": [one.fields() for one in permits],
             "rates": [one.fields() for one in rates],
         }
         self._rate_names = ", ".join([to_name(one.name) for one in rates])
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Its locks: of permits there may be more."""
+        return tuple((self.kind, name) for name in self._locks)
+
+    async def locked(self) -> bool:
+        """Ask the cluster whether a lock of it is held, or a semaphore of it has too few permits."""
+        locks = [_operations.get_lock(name, is_stale=False) for name in self._locks]
+        permits = [
+            (_primitive_operations.get_semaphore(to_name(one.name), is_stale=False), one.permits)
+            for one in self._permits
+        ]
+        if any([(await self._transport.call(read)).holders for read in locks]):
+            return True
+        shown = [(await self._transport.call(read), wanted) for read, wanted in permits]
+        return any(info.limit > 0 and info.available < wanted for info, wanted in shown)
 
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
         return write(
@@ -92,14 +110,14 @@ class Together(Acquirable[Hold]):
 
     def _granted(self, answer: TimedAnswer) -> Grant:
         granted = decode(answer, _values.Granted)
-        return _operations.grant_of("lock", granted, answer.asked_at_s, self._names, self._mode)
+        return _operations.grant_of("lock", granted, answer.asked_at_s, self._names, self.mode)
 
     def _hold(self, granted: Grant, session: Session | None) -> Hold:
         return Hold(self._transport, granted, session)
 
-    async def _acquire(self, terms: Terms, is_alive: Callable[[], bool]) -> Hold:
+    async def _acquire(self, terms: Terms) -> Hold:
         try:
-            return await super()._acquire(terms, is_alive)
+            return await super()._acquire(terms)
         except Refused as error:
             if error.code != "rate-limited":
                 raise

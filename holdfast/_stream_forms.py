@@ -102,7 +102,7 @@ def acquire_permits(
 
 
 def _is_allowed_everywhere(wanted: Wanted) -> bool:
-    return not wanted.has_no_deadline and wanted.priority == DEFAULT_PRIORITY
+    return not (wanted.has_no_deadline or wanted.is_counted) and wanted.priority == DEFAULT_PRIORITY
 
 
 def given(number: int | None) -> int:

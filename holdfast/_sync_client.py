@@ -1,17 +1,15 @@
 """The client for threads: the same calls as `Client`, which it runs on the loop of `_portal.py`."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from holdfast import _portal, _values
-from holdfast._acquiring import DEFAULT_SESSION_TTL_S
 from holdfast._admin import SyncAdmin
 from holdfast._cells import SyncCells
 from holdfast._client import Client
 from holdfast._durations import Seconds
-from holdfast._hold import Session
 from holdfast._metrics import Metrics
 from holdfast._names import Name
 from holdfast._portal import Call
@@ -30,9 +28,16 @@ from holdfast._sync_holds import (
     SyncTogether,
 )
 from holdfast._sync_transaction import SyncTransactionContext
+from holdfast._terms import (
+    DEFAULT_SESSION_TTL_S,
+    CampaignTerms,
+    CommonTerms,
+    HoldTerms,
+    LockTerms,
+    Owner,
+)
 from holdfast._tls import Tls
-from holdfast._wanted import DEFAULT_PRIORITY
-from holdfast._words import Algorithm
+from holdfast._words import Algorithm, Mode, Scope
 
 
 class SyncClient(OfOneProcess, SyncReads):
@@ -69,7 +74,7 @@ class SyncClient(OfOneProcess, SyncReads):
             stream=stream,
         )
         super().__init__(self._client)
-        _portal.register(self._client)
+        _portal.register(self._client._transport)  # noqa: SLF001 - of the twin
 
     def __enter__(self) -> Self:
         return self
@@ -85,122 +90,38 @@ class SyncClient(OfOneProcess, SyncReads):
 
     # -- what is acquired, kept and released ----------------------------------------------------------------
 
-    def lock(
-        self,
-        name: Name,
-        *,
-        ttl: Seconds | None = None,
-        session: SyncSession | None = None,
-        timeout: Seconds | None = None,
-        mode: str = "exclusive",
-        scope: str = "node",
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-        priority: int = DEFAULT_PRIORITY,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: Callable[[SyncHold], object] | None = None,
-    ) -> SyncLock:
+    def lock(self, name: Name, **terms: Unpack[LockTerms[SyncSession, SyncHold]]) -> SyncLock:
         """Return a lock for `with`: acquired, renewed while its body runs, then released. See `Client.lock`.
 
         `on_lost` is called in a thread of its own.
         """
-        return self.locks(
-            name,
-            ttl=ttl,
-            session=session,
-            timeout=timeout,
-            mode=mode,
-            scope=scope,
-            lock_delay=lock_delay,
-            note=note,
-            value=value,
-            value_secret=value_secret,
-            no_deadline=no_deadline,
-            priority=priority,
-            push=push,
-            max_hold=max_hold,
-            on_lost=on_lost,
-        )
+        bare, on_lost = _bare(terms)
+        return SyncLock(self._client.lock(name, **bare), SyncHold, on_lost)
 
-    def locks(
-        self,
-        *names: Name,
-        ttl: Seconds | None = None,
-        session: SyncSession | None = None,
-        timeout: Seconds | None = None,
-        mode: str = "exclusive",
-        scope: str = "node",
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-        priority: int = DEFAULT_PRIORITY,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: Callable[[SyncHold], object] | None = None,
-    ) -> SyncLock:
+    def locks(self, *names: Name, **terms: Unpack[LockTerms[SyncSession, SyncHold]]) -> SyncLock:
         """Return several locks as one: all or none, one hold, one token. See `lock`."""
-        lock = self._client.locks(
-            *names,
-            ttl=ttl,
-            session=_twin(session),
-            timeout=timeout,
-            mode=mode,
-            scope=scope,
-            lock_delay=lock_delay,
-            note=note,
-            value=value,
-            value_secret=value_secret,
-            no_deadline=no_deadline,
-            priority=priority,
-            push=push,
-            max_hold=max_hold,
-        )
-        return SyncLock(lock, SyncHold, on_lost)
+        bare, on_lost = _bare(terms)
+        return SyncLock(self._client.locks(*names, **bare), SyncHold, on_lost)
+
+    def acquire(self, name: Name, **terms: Unpack[LockTerms[SyncSession, SyncHold]]) -> SyncHold:
+        """Acquire a lock: short for `lock(name, ...).acquire()`, which waits, and renews the hold.
+
+        Use the hold as the context, `with client.acquire("x") as hold`, or release it.
+        """
+        return self.lock(name, **terms).acquire()
 
     def semaphore(
         self,
         name: Name,
-        *,
         limit: int | None = None,
+        *,
         permits: int = 1,
         strict: bool = False,
-        ttl: Seconds | None = None,
-        session: SyncSession | None = None,
-        timeout: Seconds | None = None,
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-        priority: int = DEFAULT_PRIORITY,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: Callable[[SyncHold], object] | None = None,
+        **terms: Unpack[HoldTerms[SyncSession, SyncHold]],
     ) -> SyncSemaphore:
         """Return `permits` of a semaphore that has `limit` of them. See `Client.semaphore`."""
-        semaphore = self._client.semaphore(
-            name,
-            limit=limit,
-            permits=permits,
-            strict=strict,
-            ttl=ttl,
-            session=_twin(session),
-            timeout=timeout,
-            lock_delay=lock_delay,
-            note=note,
-            value=value,
-            value_secret=value_secret,
-            no_deadline=no_deadline,
-            priority=priority,
-            push=push,
-            max_hold=max_hold,
-        )
+        bare, on_lost = _bare(terms)
+        semaphore = self._client.semaphore(name, limit, permits=permits, strict=strict, **bare)
         return SyncSemaphore(semaphore, SyncHold, on_lost)
 
     def together(
@@ -208,32 +129,13 @@ class SyncClient(OfOneProcess, SyncReads):
         *locks: Name,
         permits: Sequence[WantedPermits] = (),
         rates: Sequence[WantedRate] = (),
-        mode: str = "exclusive",
-        scope: str = "node",
-        ttl: Seconds | None = None,
-        session: SyncSession | None = None,
-        timeout: Seconds | None = None,
-        lock_delay: Seconds = 0,
-        note: str = "",
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: Callable[[SyncHold], object] | None = None,
+        mode: Mode = "exclusive",
+        scope: Scope = "node",
+        **terms: Unpack[CommonTerms[SyncSession, SyncHold]],
     ) -> SyncTogether:
         """Return locks, permits and places of rate limits as one: all or none. See `Client.together`."""
-        together = self._client.together(
-            *locks,
-            permits=permits,
-            rates=rates,
-            mode=mode,
-            scope=scope,
-            ttl=ttl,
-            session=_twin(session),
-            timeout=timeout,
-            lock_delay=lock_delay,
-            note=note,
-            push=push,
-            max_hold=max_hold,
-        )
+        bare, on_lost = _bare(terms)
+        together = self._client.together(*locks, permits=permits, rates=rates, mode=mode, scope=scope, **bare)
         return SyncTogether(together, SyncHold, on_lost)
 
     def election(
@@ -242,37 +144,40 @@ class SyncClient(OfOneProcess, SyncReads):
         *,
         value: str = "",
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
-        session: SyncSession | None = None,
-        timeout: Seconds | None = None,
-        push: bool = False,
-        max_hold: Seconds | None = None,
-        on_lost: Callable[[SyncLeadership], object] | None = None,
+        **terms: Unpack[CampaignTerms[SyncSession, SyncLeadership]],
     ) -> SyncElection:
         """Return an election: `with` campaigns and leads; `observe` says who leads. See `Client.election`."""
-        election = self._client.election(
-            name, value=value, ttl=ttl, session=_twin(session), timeout=timeout, push=push, max_hold=max_hold
+        bare, on_lost = _bare(terms)
+        return SyncElection(
+            self._client.election(name, value=value, ttl=ttl, **bare), SyncLeadership, on_lost
         )
-        return SyncElection(election, SyncLeadership, on_lost)
 
     def session(
         self,
         *,
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
         labels: Mapping[str, str] | None = None,
+        renew: bool = True,
+        tied_to: Owner | None = None,
         push: bool = False,
     ) -> SyncSessionContext:
         """Return a session for `with`: kept alive while its body runs, then closed. See `Client.session`."""
-        return SyncSessionContext(self._client.session(ttl=ttl, labels=labels, push=push))
+        return SyncSessionContext(
+            self._client.session(ttl=ttl, labels=labels, renew=renew, tied_to=tied_to, push=push)
+        )
 
     def transaction(
         self,
         *,
-        timeout: Seconds | None = None,
+        wait: Seconds | None = None,
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
         labels: Mapping[str, str] | None = None,
+        tied_to: Owner | None = None,
     ) -> SyncTransactionContext:
         """Return a transaction for `with`: it acquires as it goes, and releases everything at once."""
-        return SyncTransactionContext(self._client.transaction(timeout=timeout, ttl=ttl, labels=labels))
+        return SyncTransactionContext(
+            self._client.transaction(wait=wait, ttl=ttl, labels=labels, tied_to=tied_to)
+        )
 
     def rate_limiter(
         self, name: Name, *, limit: int, per: Seconds, algorithm: Algorithm = "fixed-window"
@@ -294,53 +199,11 @@ class SyncClient(OfOneProcess, SyncReads):
         """The calls of operators: about what others have, and about the cluster."""
         return SyncAdmin(self._client.admin)
 
-    # -- plain calls on locks: one request each, nothing is renewed -----------------------------------------
+    # -- plain calls on holds: one request each -------------------------------------------------------------
 
-    def acquire(
-        self,
-        name: Name,
-        *,
-        ttl: Seconds | None = None,
-        session: SyncSession | None = None,
-        timeout: Seconds | None = 0,
-        mode: str = "exclusive",
-        scope: str = "node",
-        lock_delay: Seconds = 0,
-        note: str = "",
-        value: str = "",
-        value_secret: bool = False,
-        no_deadline: bool = False,
-    ) -> SyncHold:
-        """Acquire a lock that nothing renews. See `Client.acquire`; to have it renewed, see `lock`."""
-
-        async def work() -> SyncHold:
-            hold = await self._client.acquire(
-                name,
-                ttl=ttl,
-                session=_twin(session),
-                timeout=timeout,
-                mode=mode,
-                scope=scope,
-                lock_delay=lock_delay,
-                note=note,
-                value=value,
-                value_secret=value_secret,
-                no_deadline=no_deadline,
-            )
-            return SyncHold(hold)
-
-        return Call(work, lambda hold: hold.twin.give_up()).run()
-
-    def renew(self, hold: SyncHold, *, ttl: Seconds | None = None) -> None:
-        """Start the lease of `hold` anew. Raises LeaseExpired when it is over: stop the protected work."""
-        hold.renew(ttl=ttl)
-
-    def release(self, hold: SyncHold | str) -> None:
-        """Release a hold, or a lock by its `hold_id`. Raises LeaseExpired when it was over before."""
-        if isinstance(hold, SyncHold):
-            hold.release()
-        else:
-            Call(lambda: self._client.release(hold)).run()
+    def release(self, hold_id: str) -> None:
+        """Release a lock by its `hold_id`. Raises LeaseExpired when it was over before."""
+        Call(lambda: self._client.release(hold_id)).run()
 
     def release_by_value(
         self, name: Name, value: str, *, kind: Literal["lock", "semaphore"] = "lock"
@@ -363,25 +226,10 @@ class SyncClient(OfOneProcess, SyncReads):
         """Give a semaphore that is in use another limit. Takes nothing from anybody."""
         return Call(lambda: self._client.resize_semaphore(name, limit)).run()
 
-    # -- sessions as plain calls -----------------------------------------------------------------------------
 
-    def open_session(self, *, ttl: Seconds, labels: Mapping[str, str] | None = None) -> SyncSession:
-        """Open a session that lives for `ttl` after its last keepalive; nothing keeps it alive."""
-
-        async def work() -> SyncSession:
-            return SyncSession(await self._client.open_session(ttl=ttl, labels=labels))
-
-        return Call(work, lambda session: session.twin.give_up()).run()
-
-    def keepalive(self, session: SyncSession) -> None:
-        """Start the session's ttl anew. Raises SessionExpired when it is over, with all that it held."""
-        session.keepalive()
-
-    def close_session(self, session: SyncSession) -> tuple[str, ...]:
-        """End a session, release what it holds, and return the names of those locks."""
-        return session.close()
-
-
-def _twin(session: SyncSession | None) -> Session | None:
-    """Return what the loop knows of a session."""
-    return None if session is None else session.twin
+def _bare(terms: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the keywords of a call as the asyncio client takes them, and its `on_lost`, for a thread."""
+    bare = dict(terms)
+    if isinstance(session := bare.get("session"), SyncSession):
+        bare["session"] = session.twin
+    return bare, bare.pop("on_lost", None)

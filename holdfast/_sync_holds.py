@@ -4,23 +4,29 @@ Each stands on its asyncio twin, which lives on the loop of `_portal.py`: there 
 thread does. A thread cannot be cancelled: it looks at `lost`, calls `ensure`, or hears of it at the end.
 """
 
+import sys
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from holdfast import _portal
-from holdfast._acquiring import Acquirable, Openable, SessionContext, Timeout
+from holdfast._acquiring import Acquirable, Openable, SessionContext, only_hold, raise_losses
+from holdfast._blocks import Block, Blocks, Entered
 from holdfast._durations import Seconds
 from holdfast._election import Election
-from holdfast._errors import LockHeld
+from holdfast._errors import LeaseLost, LockHeld
 from holdfast._hold import Hold, Leadership, Session
 from holdfast._keeping import Kept
 from holdfast._lease import RELEASED
 from holdfast._names import Name
 from holdfast._portal import Call
+from holdfast._process import OfOneProcess
 from holdfast._sync_watch import SyncWatch
+from holdfast._terms import Terms, Wait
 from holdfast._values import Leader, Revocation
+from holdfast._words import HoldState, Mode, Scope
 
 K = TypeVar("K", bound=Kept)
 H = TypeVar("H", bound=Hold)
@@ -28,20 +34,17 @@ S = TypeVar("S", bound="SyncHold")
 T = TypeVar("T", bound="SyncSession")
 
 
-class SyncKept(Generic[K]):
+class SyncKept(OfOneProcess, Generic[K]):
     """A right that is renewed in the background. As a context it ends with the block.
 
-    `lost` is set as soon as it cannot be relied on, unless it was released.
+    `lost` is set as soon as it cannot be relied on, unless it was released. Any thread may use it, release
+    it, and leave its block.
     """
 
     def __init__(self, kept: K) -> None:
         self._kept = kept
-        self.lost = threading.Event()
-        kept.when_ended(self._tell_loss)
-
-    def _tell_loss(self) -> None:
-        if self._kept.reason != RELEASED:
-            self.lost.set()
+        self.lost = lost = threading.Event()
+        kept.when_ended(lambda ended: lost.set() if ended.reason != RELEASED else None)
 
     @property
     def twin(self) -> K:
@@ -54,7 +57,7 @@ class SyncKept(Generic[K]):
         return self._kept.reason
 
     @property
-    def state(self) -> str:
+    def state(self) -> HoldState:
         """`held`, `at-risk` (its renewal is overdue) or `lost` (also when it was released)."""
         return self._kept.state
 
@@ -67,6 +70,11 @@ class SyncKept(Generic[K]):
     def is_valid(self) -> bool:
         """Whether it can still be relied on."""
         return self._kept.is_valid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether something else than its time has ended it."""
+        return self._kept.has_ended
 
     def ensure(self, seconds: Seconds = 0) -> None:
         """Raise LeaseLost unless it can be relied on for so long. Call it before each protected step."""
@@ -139,19 +147,23 @@ class SyncHold(SyncKept[Hold]):
         """Give it back. Raises LeaseExpired when it was over before."""
         Call(self._kept.release).run()
 
-    def convert(self, mode: str, *, timeout: Seconds | None = None) -> None:
+    def count(self) -> None:
+        """Need one more release: who holds it has acquired it again."""
+        self._kept.count()
+
+    def convert(self, mode: Mode, *, wait: Seconds | None = None) -> None:
         """Give a lock another mode, ahead of all that wait for it. See `Hold.convert`."""
-        Call(lambda: self._kept.convert(mode, timeout=timeout)).run()
+        Call(lambda: self._kept.convert(mode, wait=wait)).run()
 
     def add(
         self,
         *names: Name,
-        mode: str = "exclusive",
-        scope: str = "node",
-        timeout: Seconds | None = None,
+        mode: Mode = "exclusive",
+        scope: Scope = "node",
+        wait: Seconds | None = None,
     ) -> None:
         """Add locks to it, all or none, without giving up what it has. See `Hold.add`."""
-        Call(lambda: self._kept.add(*names, mode=mode, scope=scope, timeout=timeout)).run()
+        Call(lambda: self._kept.add(*names, mode=mode, scope=scope, wait=wait)).run()
 
 
 class SyncLeadership(SyncHold):
@@ -186,49 +198,47 @@ class SyncSession(SyncKept[Session]):
 
 
 class SyncOpenable(Generic[T]):
-    """A session to open: `with` keeps it alive while its block runs, and then closes it."""
+    """A session to open: `with` keeps it alive while its block runs, and then closes it.
 
-    def __init__(self, context: Openable[Any], kind: Callable[[Any], T]) -> None:
-        self._context = context
+    Any number of blocks may be open at once: each has a session of its own, see `SyncAcquirable`.
+    """
+
+    def __init__(self, twin: Openable[Any], kind: Callable[[Any], T]) -> None:
+        self._twin = twin
         self._kind = kind
-        self._entered = threading.local()
+        self._blocks: Blocks[T] = Blocks(Entered())
 
     def open(self) -> T:
-        """Open one that is kept alive until it is closed or lost, or the thread that opened it has ended."""
+        """Open one that is kept alive until it is closed, lost, or nobody refers to it any more."""
         return self._opening().run()
 
     def _opening(self) -> Call[T]:
-        is_alive = threading.current_thread().is_alive
-
         async def work() -> T:
-            return self._kind(await self._context.open_for(is_alive))
+            return self._kind(await self._twin.opened())
 
         return Call(work, lambda session: session.twin.give_up())
 
     def __enter__(self) -> T:
-        call = self._opening()
+        call, block = self._opening(), None
         try:
-            self._entered.session = call.run()
-            return self._session()
+            block = Block(sys._getframe(1), call.run(), None)  # noqa: SLF001 - see _blocks.py
+            return self._blocks.enter(block)
         except BaseException:
             call.abandon()
+            self._blocks.withdraw(block)
             raise
-
-    def _session(self) -> T:
-        session: T = self._entered.session
-        return session
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._session().__exit__(exc_type, exc, traceback)
+        _leave_all(self._blocks.leave(sys._getframe(1)), exc_type, exc, traceback)  # noqa: SLF001
 
 
 class SyncSessionContext(SyncOpenable[SyncSession]):
     """A session to open, for whatever its user acquires in it."""
 
-    def __init__(self, context: SessionContext) -> None:
-        super().__init__(context, SyncSession)
+    def __init__(self, twin: SessionContext) -> None:
+        super().__init__(twin, SyncSession)
 
 
 class SyncAcquirable(Generic[S]):
@@ -236,6 +246,9 @@ class SyncAcquirable(Generic[S]):
 
     `with` waits for it, renews the hold while the block runs, and releases it. When the hold was lost
     meanwhile, the `with` raises LeaseLost at its end; `hold.lost` is set and `on_lost` called at once.
+
+    A block may be left in another thread than it was entered in; it ends the hold of its own entry. Where
+    blocks of one object cannot be told apart (see `_blocks.py`), `with x.acquire() as hold` always can.
     """
 
     def __init__(
@@ -244,61 +257,105 @@ class SyncAcquirable(Generic[S]):
         self._twin = twin
         self._kind = kind
         self._on_lost = on_lost
-        self._entered = threading.local()
+        self._blocks: Blocks[S] = Blocks(twin.entered)
+        self._holds: list[S] = []
 
     def __repr__(self) -> str:
         return f"<Sync{repr(self._twin)[1:]}"
 
-    def acquire(self, *, timeout: Timeout = ...) -> S:
-        """Wait for it, up to `timeout` (by default that of the lock), and return a hold that is renewed.
+    @property
+    def name(self) -> str:
+        """Its name; of several, all of them."""
+        return self._twin.name
 
-        It is renewed until it is released, lost, or the thread that acquired it has ended. Raises LockTimeout
-        when others still have it then.
+    @property
+    def holds(self) -> tuple[S, ...]:
+        """What was acquired by this object and has not ended. While this object lives, it is renewed."""
+        return tuple(hold for hold in self._holds if not hold.has_ended)
+
+    @overload
+    def acquire(self, blocking: Literal[True] = ..., *, wait: Wait = ...) -> S: ...
+
+    @overload
+    def acquire(self, blocking: Literal[False], *, wait: Wait = ...) -> S | None: ...
+
+    def acquire(self, blocking: bool = True, *, wait: Wait = ...) -> S | None:  # noqa: FBT001, FBT002 - as threading.Lock
+        """Wait for it, up to `wait` (by default that of the lock), and return a hold that is renewed.
+
+        It is renewed until it is released, lost, or nobody refers to it any more: any thread may use and
+        release it. Raises LockTimeout when others still have it then; with `blocking=False` it returns None.
         """
-        return self._call(timeout).run()
+        terms = self._twin.terms.waiting(0 if not blocking and wait is ... else wait)
+        try:
+            return self._acquired(terms) or self._call(terms).run()
+        except LockHeld:
+            if blocking:
+                raise
+            return None
 
     def try_acquire(self) -> S | None:
         """Return a hold that is renewed, or None when somebody else has it."""
-        try:
-            return self.acquire(timeout=0)
-        except LockHeld:
-            return None
+        return self.acquire(blocking=False)
 
-    def _call(self, timeout: Timeout) -> Call[S]:
-        is_alive = threading.current_thread().is_alive
+    def release(self) -> None:
+        """Give back what was acquired by this object. Raises RuntimeError unless that is one hold."""
+        only_hold(self, self.holds, self._holds).release()
 
+    def owned(self) -> bool:
+        """Whether this object has a hold that can be relied on. Asks nobody."""
+        return any(hold.is_valid for hold in self._holds)
+
+    def locked(self) -> bool:
+        """Ask the cluster whether anybody has it, so that it could not be acquired at once."""
+        return Call(self._twin.locked).run()
+
+    def _acquired(self, terms: Terms) -> S | None:
+        """Return what this thread holds already, counted once more; see `Acquirable.counted_again`."""
+        again: S | None = self._twin.counted_again(terms, sys._getframe())  # noqa: SLF001 - see _blocks.py
+        return again
+
+    def _call(self, terms: Terms) -> Call[S]:
         async def work() -> S:
-            hold = self._kind(await self._twin.acquire_for(is_alive, timeout))
+            hold = self._kind(await self._twin.granted(terms))
             if self._on_lost is not None:
                 _tell_loss(hold, self._on_lost)
+            self._holds = [*self.holds, hold]
             return hold
 
         return Call(work, lambda hold: hold.twin.give_up())
 
     def __enter__(self) -> S:
-        if getattr(self._entered, "hold", None) is not None:
-            raise RuntimeError(f"{self} is in use by this thread, which would wait for itself")
-        call = self._call(...)
+        frame, terms = sys._getframe(1), self._twin.terms  # noqa: SLF001 - see _blocks.py
+        call, block = self._call(terms), None
         try:
-            self._entered.hold = call.run()
-            return self._hold()
+            block = Block(frame, self._acquired(terms) or call.run(), self._twin)
+            return self._blocks.enter(block)
         except BaseException:
             # Also when the interrupt came after the grant: the block that would release it never begins.
             call.abandon()
-            self._entered.hold = None
+            self._blocks.withdraw(block)
             raise
-
-    def _hold(self) -> S:
-        hold = self._entered.hold
-        assert isinstance(hold, self._kind)
-        return hold
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        hold = self._hold()
-        self._entered.hold = None
-        hold.__exit__(exc_type, exc, traceback)
+        _leave_all(self._blocks.leave(sys._getframe(1)), exc_type, exc, traceback)  # noqa: SLF001
+
+
+def _leave_all(
+    ended: Iterable[SyncKept[Any]],
+    exc_type: type[BaseException] | None,
+    exc: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    """End what blocks that were left have held. Raises LeaseLost for what was lost."""
+    losses: list[LeaseLost] = []
+    for kept in ended:
+        try:
+            kept.__exit__(exc_type, exc, traceback)
+        except LeaseLost as loss:
+            losses.append(loss)
+    raise_losses(losses)
 
 
 class SyncLock(SyncAcquirable[SyncHold]):
@@ -341,9 +398,11 @@ class SyncElection(SyncAcquirable[SyncLeadership]):
 
 def _tell_loss(hold: S, on_lost: Callable[[S], object]) -> None:
     """Call `on_lost` in a thread of its own when the hold is lost: it may wait, and call the client."""
+    this = weakref.ref(hold)
 
-    def hear() -> None:
-        if hold.reason != RELEASED:
-            threading.Thread(target=on_lost, args=(hold,), name="holdfast-on-lost", daemon=True).start()
+    def hear(ended: Kept) -> None:
+        found = this()
+        if found is not None and ended.reason != RELEASED:
+            threading.Thread(target=on_lost, args=(found,), name="holdfast-on-lost", daemon=True).start()
 
     hold.twin.when_ended(hear)

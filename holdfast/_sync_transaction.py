@@ -1,12 +1,13 @@
 """Transactions for threads: the twin of `_transaction.py`."""
 
-from holdfast._acquiring import Timeout
 from holdfast._cell_values import CellOperation, CellResult
 from holdfast._hold import Hold
 from holdfast._names import Name
 from holdfast._portal import Call
 from holdfast._sync_holds import SyncHold, SyncOpenable, SyncSession
+from holdfast._terms import Wait
 from holdfast._transaction import Transaction, TransactionContext
+from holdfast._words import Mode, Scope
 
 
 class SyncTransaction(SyncSession):
@@ -28,16 +29,19 @@ class SyncTransaction(SyncSession):
     def acquire(
         self,
         *names: Name,
-        mode: str = "exclusive",
-        scope: str = "node",
-        timeout: Timeout = ...,
+        mode: Mode = "exclusive",
+        scope: Scope = "node",
+        wait: Wait = ...,
         note: str = "",
     ) -> SyncHold:
         """Acquire a lock, or several, all or none, and hold them until the end. See `Transaction.acquire`."""
+        self._transaction.lock(
+            *names, mode=mode, scope=scope, wait=wait, note=note
+        )  # for this thread's blocks
 
         async def work() -> SyncHold:
             return self._twin_of(
-                await self._transaction.acquire(*names, mode=mode, scope=scope, timeout=timeout, note=note)
+                await self._transaction.acquire(*names, mode=mode, scope=scope, wait=wait, note=note)
             )
 
         return Call(work).run()
@@ -49,7 +53,7 @@ class SyncTransaction(SyncSession):
         limit: int | None = None,
         permits: int = 1,
         strict: bool = False,
-        timeout: Timeout = ...,
+        wait: Wait = ...,
         note: str = "",
     ) -> SyncHold:
         """Acquire permits of a semaphore, each time others, and hold them until the end."""
@@ -57,7 +61,7 @@ class SyncTransaction(SyncSession):
         async def work() -> SyncHold:
             return self._twin_of(
                 await self._transaction.acquire_permits(
-                    name, limit=limit, permits=permits, strict=strict, timeout=timeout, note=note
+                    name, limit=limit, permits=permits, strict=strict, wait=wait, note=note
                 )
             )
 

@@ -1,19 +1,21 @@
 """A transaction: what is acquired one by one, and released at once, at the end of a block."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 
 from holdfast import _cell_operations
-from holdfast._acquiring import Acquirable, Lock, Openable, Semaphore, Terms, Timeout
+from holdfast._acquiring import Acquirable, Lock, Openable, Semaphore
 from holdfast._cell_values import CellOperation, CellResult, StillHeld
-from holdfast._durations import Seconds, to_s
+from holdfast._durations import Seconds
 from holdfast._errors import AlreadyHeld, LeaseLost
 from holdfast._hold import Claim, Hold, Session
-from holdfast._keeping import Kept
 from holdfast._lease import LEASE_EXPIRED, RELEASED
 from holdfast._names import Name, to_name
 from holdfast._operations import Opened
+from holdfast._terms import LockTerms, Owner, Terms, Wait, terms_of, wait_s
 from holdfast._transport import Transport
+from holdfast._words import Mode, Scope
 
 
 class Transaction(Session):
@@ -27,13 +29,10 @@ class Transaction(Session):
     does when the cluster says at the end that something was not held any longer.
     """
 
-    def __init__(
-        self, transport: Transport, kept: set[Kept], opened: Opened, owner: str, timeout_s: float | None
-    ) -> None:
+    def __init__(self, transport: Transport, opened: Opened, owner: str, wait: float | None) -> None:
         super().__init__(transport, opened)
-        self._kept = kept
         self._owner = owner
-        self._timeout_s = timeout_s
+        self._wait_s = wait
         self._holds: dict[Claim, list[Hold]] = {}
         self._scopes: dict[Claim, str] = {}
 
@@ -53,21 +52,18 @@ class Transaction(Session):
     async def acquire(
         self,
         *names: Name,
-        mode: str = "exclusive",
-        scope: str = "node",
-        timeout: Timeout = ...,  # noqa: ASYNC109 - sent
+        mode: Mode = "exclusive",
+        scope: Scope = "node",
+        wait: Wait = ...,
         note: str = "",
     ) -> Hold:
         """Acquire a lock, or several, all or none, and hold them until the end.
 
         What it has acquired by the same names is returned again; raises AlreadyHeld if that excludes less
-        than is asked for now: convert it. Waits up to `timeout` (by default that of the transaction), and
+        than is asked for now: convert it. Waits up to `wait` (by default that of the transaction), and
         then raises LockTimeout; the transaction goes on.
         """
-        if not names:
-            raise ValueError("names: name at least one lock")
-        texts = tuple(to_name(name) for name in names)
-        lock = Lock(self._transport, self._kept, texts, self._terms(timeout, note), mode=mode, scope=scope)
+        lock = self.lock(*names, mode=mode, scope=scope, wait=wait, note=note)
         if known := self._holds.get(lock.claim):
             self.ensure()
             hold = known[0]
@@ -78,6 +74,15 @@ class Transaction(Session):
         self._scopes[lock.claim] = scope
         return hold
 
+    def lock(self, *names: Name, mode: Mode, scope: Scope, wait: Wait, note: str) -> Lock:
+        """Return the lock that `acquire` acquires. Raises RuntimeError for a wait for its own block."""
+        if not names:
+            raise ValueError("names: name at least one lock")
+        texts = tuple(to_name(name) for name in names)
+        lock = Lock(self._transport, texts, self._terms(wait, note), mode=mode, scope=scope)
+        lock.counted_again(lock.terms, sys._getframe())  # noqa: SLF001 - see _blocks.py
+        return lock
+
     async def acquire_permits(
         self,
         name: Name,
@@ -85,13 +90,12 @@ class Transaction(Session):
         limit: int | None = None,
         permits: int = 1,
         strict: bool = False,
-        timeout: Timeout = ...,  # noqa: ASYNC109 - sent
+        wait: Wait = ...,
         note: str = "",
     ) -> Hold:
         """Acquire permits of a semaphore, each time others, and hold them until the end. See `acquire`."""
-        text, kept = to_name(name), self._kept
-        terms = self._terms(timeout, note)
-        semaphore = Semaphore(self._transport, kept, text, terms, limit=limit, permits=permits, strict=strict)
+        text, terms = to_name(name), self._terms(wait, note)
+        semaphore = Semaphore(self._transport, text, terms, limit=limit, permits=permits, strict=strict)
         return await self._hold(semaphore, ("semaphore", text))
 
     async def write(self, *operations: CellOperation) -> tuple[CellResult, ...]:
@@ -107,24 +111,19 @@ class Transaction(Session):
             raise self.loss(LEASE_EXPIRED)
         return done.results
 
-    def _terms(self, timeout: Timeout, note: str) -> Terms:
-        return Terms.of(
-            self._owner,
-            ttl=None,
-            session=self,
-            timeout=self._timeout_s if timeout is ... else timeout,
-            note=note,
-        )
+    def _terms(self, wait: Wait, note: str) -> Terms:
+        given = {"session": self, "wait": self._wait_s if wait is ... else wait, "note": note}
+        return terms_of("acquire", self._owner, LockTerms, given)
 
     async def _hold(self, acquirable: Acquirable[Hold], claim: Claim) -> Hold:
         """Acquire something; it is the transaction's from the moment that it is granted."""
-        hold = await acquirable.acquire_for(lambda: True)
+        hold = await acquirable.granted(acquirable.terms)
         holds = self._holds.setdefault(claim, [])
         holds.append(hold)
-        hold.when_ended(lambda: self._on_end(hold, claim))
+        hold.when_ended(lambda ended: self._forget(ended, claim))
         return hold
 
-    def _on_end(self, hold: Hold, claim: Claim) -> None:
+    def _forget(self, hold: Hold, claim: Claim) -> None:
         """Forget what was released before the end. What was lost takes all the rest along."""
         if self.has_ended:
             return
@@ -156,16 +155,16 @@ class TransactionContext(Openable[Transaction]):
     def __init__(
         self,
         transport: Transport,
-        kept: set[Kept],
         ttl_ms: int,
         labels: Mapping[str, str],
         *,
         owner: str,
-        timeout: Seconds | None,
+        wait: Seconds | None,
+        tied_to: Owner | None = None,
     ) -> None:
-        super().__init__(transport, kept, ttl_ms, labels)
+        super().__init__(transport, ttl_ms, labels, tied_to=tied_to)
         self._owner = owner
-        self._timeout_s = None if timeout is None else to_s(timeout, "timeout")
+        self._wait_s = wait_s(wait)
 
     def _opened(self, opened: Opened) -> Transaction:
-        return Transaction(self._transport, self._kept, opened, self._owner, self._timeout_s)
+        return Transaction(self._transport, opened, self._owner, self._wait_s)

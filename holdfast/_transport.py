@@ -3,15 +3,18 @@
 import asyncio
 import logging
 import random
+import weakref
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from holdfast import _operations
 from holdfast._access import Access
 from holdfast._attempts import Attempts
+from holdfast._blocks import Entered
 from holdfast._clock import REAL, Clock
 from holdfast._errors import LeaseExpired, LockError, OutcomeUnknown
 from holdfast._exchange import Attempt
+from holdfast._lease import FORKED, RELEASED
 from holdfast._metrics import Metrics, Reporter
 from holdfast._operation import Operation
 from holdfast._process import OfOneProcess
@@ -42,6 +45,19 @@ LATE_S = 0.5
 UNDO_S_MAX: Final = 10.0
 """Seconds that what nobody waits for is tried for at most, however patient the client is: it has to close."""
 _DOUBT: Final = "the session of the stream ended before its answer came"
+
+
+class Released(Protocol):
+    """What a client keeps alive, and lets go of when it is closed."""
+
+    @property
+    def reason(self) -> str:
+        """Why it has ended; empty while it has not."""
+        ...
+
+    async def give_up(self) -> None:
+        """Let go of it."""
+        ...
 
 
 class Transport(OfOneProcess):
@@ -79,6 +95,8 @@ class Transport(OfOneProcess):
         self._connections = connections
         self.is_closed = False
         self._finishing: set[asyncio.Task[Any]] = set()
+        self.kept: weakref.WeakSet[Released] = weakref.WeakSet()
+        self.entered = Entered()
         self.streams = Streams(self) if has_streams else None
 
     @property
@@ -91,8 +109,14 @@ class Transport(OfOneProcess):
         return self._connections
 
     async def close(self) -> None:
-        """Finish what is being undone, and close the connections of the running loop. Send nothing more."""
+        """Let go of all that is kept alive, finish what is being undone, and close the connections.
+
+        Those of the running loop: others end with theirs. From then on nothing is sent.
+        """
+        kept = [item for item in self.kept if item.reason not in (FORKED, RELEASED)]
         try:
+            if kept:
+                await self.finish(_give_up(kept))
             await self._finish_all()
             if self.streams is not None:
                 await self.streams.close()
@@ -341,6 +365,11 @@ class Transport(OfOneProcess):
         """Ask a node for a stream; yield its status with each piece of its body. Raises NoAnswer."""
         self.refuse_closed()
         return self.connections.stream(self.nodes[node] + path, headers, silence_s)
+
+
+async def _give_up(kept: Sequence[Released]) -> None:
+    """Let go of all of them at the same time."""
+    await asyncio.gather(*(item.give_up() for item in kept))
 
 
 def _hear(task: "asyncio.Task[Any]") -> None:

@@ -12,7 +12,8 @@ DEFAULT_PRIORITY = 5
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What every request for something to hold may say: one of `ttl_ms`, `session_id` and no deadline.
 
-    `wait_ms` None waits as long as the cluster allows.
+    `wait_ms` None waits as long as the cluster allows. One that `is_counted` needs one more release each time
+    that its session acquires it.
     """
 
     owner: str = ""
@@ -25,6 +26,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     is_value_secret: bool = False
     has_no_deadline: bool = False
     priority: int = DEFAULT_PRIORITY
+    is_counted: bool = False
 
     def fields(self) -> dict[str, object]:
         """Return it as fields of a body."""
@@ -39,6 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             "value_secret": self.is_value_secret or None,
             "no_deadline": self.has_no_deadline or None,
             "priority": None if self.priority == DEFAULT_PRIORITY else self.priority,
+            "if_held": "count" if self.is_counted else None,
             "request_id": new_request_id(),
         }
 

@@ -59,17 +59,17 @@ async def tell(cluster: LocalCluster, narrator: Narrator) -> None:
         narrator.claim(f"alice holds it, with fencing token {hold.token}", holds=hold.is_valid)
 
         narrator.say(f"bob asks for it through {second.id}, and waits")
-        waiting = asyncio.create_task(bob.acquire(LOCK, ttl=TTL_MS / 1000, timeout=WAIT_MS / 1000))
+        waiting = asyncio.create_task(bob.acquire(LOCK, ttl=TTL_MS / 1000, wait=WAIT_MS / 1000))
         try:
             await _waits(alice)
             narrator.claim("bob is first in the queue", holds=not waiting.done())
             await _leader_dies(cluster, narrator, leader, alice, hold, waiting=waiting)
-            later = await _handover(narrator, alice, hold, waiting)
+            later = await _handover(narrator, hold, waiting)
         finally:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
         _fenced(narrator, hold, later)
-        await bob.release(later)
+        await later.release()
         info = await bob.get_lock(LOCK)
         narrator.claim("bob has released; the lock is free", holds=info.state == "free", because=info)
 
@@ -101,13 +101,13 @@ async def _leader_dies(
 
 
 async def _handover(
-    narrator: Narrator, alice: holdfast.Client, hold: holdfast.Hold, waiting: asyncio.Task[holdfast.Hold]
+    narrator: Narrator, hold: holdfast.Hold, waiting: asyncio.Task[holdfast.Hold]
 ) -> holdfast.Hold:
     """Release; the waiter gets the lock with the next token."""
-    await alice.renew(hold)
+    await hold.renew()
     narrator.claim("alice's renewal is answered by the new leader", holds=hold.is_valid)
     narrator.say("alice releases")
-    await alice.release(hold)
+    await hold.release()
     async with asyncio.timeout(PATIENCE_S):
         later = await waiting
     narrator.claim(

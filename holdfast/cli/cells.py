@@ -159,7 +159,7 @@ async def _take(client: Inspector, arguments: argparse.Namespace) -> int:
         arguments.name, limit=arguments.limit, per=arguments.per / 1000, algorithm=arguments.algorithm
     )
     try:
-        taken = await limiter.take(arguments.cost, timeout=arguments.wait)
+        taken = await limiter.take(arguments.cost, wait=arguments.wait)
     except RateLimited as error:
         refused = {"allowed": False, "retry_after_ms": round(error.retry_after * 1000)}
         print_one(refused, [], arguments.output)

@@ -202,9 +202,10 @@ async def _acquire(client: Inspector, arguments: argparse.Namespace) -> int:
         hold = await client.acquire(
             arguments.name,
             ttl=arguments.ttl / 1000,
-            timeout=arguments.wait,
+            wait=arguments.wait,
             mode=arguments.mode,
             note=arguments.note,
+            renew=False,  # it outlives this program
         )
     row = {
         "hold_id": hold.hold_id,
@@ -266,7 +267,7 @@ async def _run(client: Inspector, arguments: argparse.Namespace) -> int:
     """Run a command under a lock, or under a permit, and return its exit code."""
     terms: dict[str, Any] = {
         "ttl": arguments.ttl / 1000,
-        "timeout": arguments.wait,
+        "wait": arguments.wait,
         "note": arguments.note,
         "priority": arguments.priority,
     }
@@ -282,7 +283,7 @@ async def _run(client: Inspector, arguments: argparse.Namespace) -> int:
 async def _elect(client: Inspector, arguments: argparse.Namespace) -> int:
     """Run a command while leading and return its exit code."""
     election = client.election(
-        arguments.name, value=arguments.value, ttl=arguments.ttl / 1000, timeout=arguments.wait
+        arguments.name, value=arguments.value, ttl=arguments.ttl / 1000, wait=arguments.wait
     )
     return await _under(client, election, "election", arguments)
 

@@ -125,7 +125,6 @@ class _MemoryClient(Client):
         self._cluster = cluster
         self._transport = transport
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
-        self._kept = set()
 
 
 class _MemorySyncClient(SyncClient):
@@ -133,4 +132,4 @@ class _MemorySyncClient(SyncClient):
 
     def __init__(self, twin: Client) -> None:
         self._client = self._twin = twin
-        _portal.register(twin)
+        _portal.register(twin._transport)  # noqa: SLF001 - of the twin

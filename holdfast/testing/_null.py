@@ -3,14 +3,21 @@
 import inspect
 import itertools
 import math
-from collections.abc import Generator
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+import sys
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
 
+from holdfast._acquiring import held_around, only_hold
+from holdfast._blocks import Block, Blocks, Entered
 from holdfast._client import Client
-from holdfast._errors import LeaseLost
+from holdfast._errors import LeaseExpired, LeaseLost
 from holdfast._lease import RELEASED
 from holdfast._names import Name, to_name
+from holdfast._terms import CampaignTerms, HoldTerms, LockTerms, Terms, Wait, terms_of
+from holdfast._words import HoldState, Mode
 
 T = TypeVar("T")
 
@@ -27,17 +34,52 @@ class _Done(Generic[T]):
 
 
 class NullHold:
-    """A hold of nothing. It is valid until it is released, for as long as you like."""
+    """A hold of nothing. It is valid until it is released, for as long as you like.
 
-    def __init__(self, names: tuple[str, ...], token: int, mode: str = "exclusive") -> None:
+    As a real one it warns when it is collected without a release, and is released once.
+    """
+
+    def __init__(self, names: tuple[str, ...], token: int, mode: Mode = "exclusive") -> None:
         self.names = names
         self.token = token
         self.mode = mode
         self.hold_id = f"{token:032x}"
         self.reason = ""
+        self._is_acquired = False
+        self._depth = 1
 
     def __repr__(self) -> str:
         return f"<NullHold name={self.name!r} token={self.token}>"
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if self._is_acquired and not self.reason:
+            _warn(f"hold {self.name!r} (token {self.token}) was never released", ResourceWarning, source=self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self.reason:
+            self.release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(exc_type, exc, traceback)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was released."""
+        return bool(self.reason)
+
+    def count(self) -> None:
+        """Need one more release: who holds it has acquired it again."""
+        self._depth += 1
 
     @property
     def name(self) -> str:
@@ -50,7 +92,7 @@ class NullHold:
         return not self.reason
 
     @property
-    def state(self) -> str:
+    def state(self) -> HoldState:
         """`held`, or `lost` once it was released."""
         return "lost" if self.reason else "held"
 
@@ -68,8 +110,12 @@ class NullHold:
     ensure_valid = ensure
 
     def release(self) -> _Done[None]:
-        """Give it back. May be awaited."""
-        self.reason = RELEASED
+        """Give it back. May be awaited. Raises LeaseExpired when it was released before."""
+        if self.reason:
+            raise LeaseExpired("lease-expired", f"the lock {self.name!r} was released before")
+        self._depth -= 1
+        if not self._depth:
+            self.reason = RELEASED
         return _Done(None)
 
     def renew(self, *, ttl: object = None) -> _Done[None]:
@@ -78,18 +124,18 @@ class NullHold:
         self.ensure()
         return _Done(None)
 
-    def convert(self, mode: str, *, timeout: object = None) -> _Done[None]:
+    def convert(self, mode: Mode, *, wait: object = None) -> _Done[None]:
         """Give it another mode. May be awaited."""
-        del timeout
+        del wait
         self.ensure()
         self.mode = mode
         return _Done(None)
 
     def add(
-        self, *names: Name, mode: str = "exclusive", scope: str = "node", timeout: object = None
+        self, *names: Name, mode: str = "exclusive", scope: str = "node", wait: object = None
     ) -> _Done[None]:
         """Add locks to it. May be awaited."""
-        del mode, scope, timeout
+        del mode, scope, wait
         if not names:
             raise ValueError("names: name at least one lock")
         self.ensure()
@@ -101,56 +147,118 @@ class NullHold:
         return self
 
 
+@dataclass(frozen=True)
+class _Sought:
+    """What a block of a stand-in was entered for; see `_blocks.Keyed`."""
+
+    mode: Mode
+    keys: tuple[tuple[str, str], ...]
+    terms: Terms
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class NullLock:
     """A lock that everybody gets at once, for `with`, `async with`, and calls that may be awaited or not.
 
-    The holds of one lock have rising tokens. `acquired` counts them.
+    The holds of one lock have rising tokens. `acquired` counts them. What a real lock could not tell or would
+    wait for for ever, it refuses as well: blocks that wait for themselves, and a release of one of several.
     """
 
-    def __init__(self, *names: Name, tokens: "itertools.count[int] | None" = None) -> None:
+    def __init__(
+        self,
+        *names: Name,
+        tokens: "itertools.count[int] | None" = None,
+        terms: Terms | None = None,
+        mode: Mode = "exclusive",
+        kind: str = "lock",
+        entered: Entered | None = None,
+    ) -> None:
         self._names = tuple(to_name(name) for name in names) or ("null",)
         self._tokens = tokens or itertools.count(1)
-        self._entered: list[NullHold] = []
+        self._entered = entered or Entered()
+        self._blocks: Blocks[NullHold] = Blocks(self._entered)
+        self._holds: list[NullHold] = []
+        keys = () if kind == "semaphore" else tuple((kind, name) for name in self._names)
+        self._sought = _Sought(mode, keys, terms or Terms(owner=""), repr(self))
         self.acquired = 0
 
-    def acquire(self, *, timeout: object = ...) -> NullHold:
-        """Return a hold. May be awaited."""
-        del timeout
-        self.acquired += 1
-        return NullHold(self._names, next(self._tokens))
+    def __repr__(self) -> str:
+        return f"<NullLock {self.name!r}>"
+
+    @property
+    def name(self) -> str:
+        """Its name; of several, all of them."""
+        return ", ".join(self._names)
+
+    @property
+    def holds(self) -> tuple[NullHold, ...]:
+        """What was acquired by this object and has not ended."""
+        return tuple(hold for hold in self._holds if not hold.has_ended)
+
+    def acquire(self, blocking: bool = True, *, wait: Wait = ...) -> NullHold:  # noqa: FBT001, FBT002 - as the real one
+        """Return a hold. May be awaited, and used as a context."""
+        return self._acquire(self._sought.terms.waiting(0 if not blocking else wait), sys._getframe())  # noqa: SLF001
 
     def try_acquire(self) -> NullHold:
         """Return a hold. May be awaited."""
-        return self.acquire()
+        return self._acquire(self._sought.terms.waiting(0), sys._getframe())  # noqa: SLF001 - see _blocks.py
+
+    def _acquire(self, terms: Terms, frame: FrameType) -> NullHold:
+        again: NullHold | None = held_around(self._sought, self._entered, terms, frame)
+        if again is not None:
+            return again
+        self.acquired += 1
+        hold = NullHold(self._names, next(self._tokens), self._sought.mode)
+        hold._is_acquired = True  # noqa: SLF001 - of this module
+        self._holds = [*self.holds, hold]
+        return hold
+
+    def release(self) -> _Done[None]:
+        """Give back what was acquired by this object. Raises RuntimeError unless that is one hold."""
+        return only_hold(self, self.holds, self._holds).release()
+
+    def owned(self) -> bool:
+        """Whether this object has a hold."""
+        return bool(self.holds)
 
     def __enter__(self) -> NullHold:
-        hold = self.acquire()
-        self._entered.append(hold)
+        return self._enter(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+
+    def _enter(self, frame: FrameType) -> NullHold:
+        hold = self._acquire(self._sought.terms, frame)
+        self._blocks.enter(Block(frame, hold, self._sought))
         return hold
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._entered.pop().release()
+        for hold in self._blocks.leave(sys._getframe(1)):  # noqa: SLF001 - see _blocks.py
+            hold.__exit__(exc_type, exc, traceback)
 
-    async def __aenter__(self) -> NullHold:
-        return self.__enter__()
+    def __aenter__(self) -> _Done[NullHold]:
+        return _Done(self._enter(sys._getframe(1)))  # noqa: SLF001 - see _blocks.py
 
-    async def __aexit__(
+    def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.__exit__(exc_type, exc, traceback)
+    ) -> _Done[None]:
+        for hold in self._blocks.leave(sys._getframe(1)):  # noqa: SLF001 - see _blocks.py
+            hold.__exit__(exc_type, exc, traceback)
+        return _Done(None)
 
 
 class NullClient:
     """A client that grants every lock, for tasks and for threads. It takes the arguments of `Client`.
 
-    It has what is acquired, and nothing that is read: `lock`, `locks`, `semaphore`, `election`, `acquire`,
-    `renew`, `release`. A test that needs refusals, leases or anything else needs MemoryCluster.
+    It has what is acquired, and nothing that is read: `lock`, `locks`, `semaphore`, `election`, `acquire`.
+    A test that needs refusals, leases or anything else needs MemoryCluster.
     """
 
     def __init__(self) -> None:
         self._tokens = itertools.count(1)
+        self._entered = Entered()
 
     def lock(self, name: Name, **options: Any) -> NullLock:
         """Return a lock that everybody gets. Raises TypeError for what `Client.lock` does not take."""
@@ -162,25 +270,18 @@ class NullClient:
             raise ValueError("names: name at least one lock")
         return self._new("locks", names, options)
 
-    def semaphore(self, name: Name, **options: Any) -> NullLock:
+    def semaphore(self, name: Name, limit: int | None = None, **options: Any) -> NullLock:
         """Return a semaphore that has permits for everybody."""
-        return self._new("semaphore", (name,), options)
+        return self._new("semaphore", (name,), options | {"limit": limit})
 
     def election(self, name: Name, **options: Any) -> NullLock:
         """Return an election that everybody wins."""
         return self._new("election", (name,), options)
 
     def acquire(self, name: Name, **options: Any) -> NullHold:
-        """Return a hold. May be awaited."""
-        return self._new("acquire", (name,), options).acquire()
-
-    def renew(self, hold: NullHold, *, ttl: object = None) -> _Done[None]:
-        """Do nothing to a hold that is valid. May be awaited."""
-        return hold.renew(ttl=ttl)
-
-    def release(self, hold: NullHold) -> _Done[None]:
-        """Give a hold back. May be awaited."""
-        return hold.release()
+        """Return a hold. May be awaited, and used as a context."""
+        lock = self._new("acquire", (name,), options)
+        return lock._acquire(lock._sought.terms, sys._getframe())  # noqa: SLF001 - of this module
 
     def close(self) -> _Done[None]:
         """Do nothing. May be awaited."""
@@ -204,5 +305,18 @@ class NullClient:
 
     def _new(self, call: str, names: tuple[Name, ...], options: dict[str, Any]) -> NullLock:
         """Return a lock, once the real client would have taken the arguments."""
-        inspect.signature(getattr(Client, call)).bind(None, *names, **options)
-        return NullLock(*names, tokens=self._tokens)
+        known = inspect.signature(getattr(Client, call)).parameters
+        terms = {option: value for option, value in options.items() if option not in known}
+        kind = call if call in _KINDS else "lock"
+        return NullLock(
+            *names,
+            tokens=self._tokens,
+            terms=terms_of(call, "", _KINDS[kind], terms),
+            mode=options.get("mode", "exclusive"),
+            kind=kind,
+            entered=self._entered,
+        )
+
+
+_KINDS: Final[dict[str, type]] = {"lock": LockTerms, "semaphore": HoldTerms, "election": CampaignTerms}
+"""The keywords of each kind of call."""

@@ -16,15 +16,29 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def holdfast_memory() -> "Iterator[MemoryCluster]":
-    """Give each test a cluster in memory, with a clock that stands still until `advance`."""
-    with _class("MemoryCluster")() as cluster:
+    """Give each test a cluster in memory, with a clock that stands still until `advance`.
+
+    Meanwhile decorators that are given no client use it.
+    """
+    with (
+        _class("MemoryCluster")() as cluster,
+        cluster.sync_client() as for_threads,
+        _use(cluster.client(), for_threads),
+    ):
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def holdfast_cluster(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[LoopbackCluster]":
-    """Give all tests of the run one cluster of three real nodes on loopback, in real time."""
-    with _class("LoopbackCluster")(tmp_path_factory.mktemp("holdfast")) as cluster:
+    """Give all tests of the run one cluster of three real nodes on loopback, in real time.
+
+    From then on decorators that are given no client use it.
+    """
+    with (
+        _class("LoopbackCluster")(tmp_path_factory.mktemp("holdfast")) as cluster,
+        cluster.sync_client() as for_threads,
+        _use(cluster.client(), for_threads),
+    ):
         yield cluster
 
 
@@ -36,3 +50,8 @@ def _class(name: str) -> Any:
     except ImportError as error:
         reason = str(error)
     pytest.fail(reason, pytrace=False)  # behind the handler: in it, pytest would print the reason twice
+
+
+def _use(*clients: Any) -> Any:
+    """Return what lets decorators use these clients while a block runs; imported now."""
+    return importlib.import_module("holdfast").use(*clients)

@@ -70,7 +70,7 @@ class GrantLoad:
                 if self._is_over:
                     return
                 try:
-                    hold = await client.acquire(f"bench/{number}/{cycle}", ttl=TTL_S, timeout=TIMEOUT_S)
+                    hold = await client.acquire(f"bench/{number}/{cycle}", ttl=TTL_S, wait=TIMEOUT_S)
                     self.grants_s.append(time.monotonic())
                     await hold.release()
                 except holdfast.LockError as error:

@@ -99,21 +99,21 @@ class Load:
                 )
                 hold = await self._acquire(client, sdk, name, KEPT_TTL_MS if is_kept else self._ttl_ms)
                 if hold is not None and not is_kept and not is_forgotten:
-                    await self._release(client, sdk, hold)
+                    await self._release(client, hold)
 
     async def _acquire(
         self, client: int, sdk: holdfast.Client, name: str, ttl_ms: int
     ) -> holdfast.Hold | None:
         operation = Operation(client=client, kind="acquire", name=name, started_s=now_s())
         hold = await self._record(
-            operation, GRANTED, lambda: sdk.acquire(name, ttl=ttl_ms / 1000, timeout=WAIT_MS / 1000)
+            operation, GRANTED, lambda: sdk.acquire(name, ttl=ttl_ms / 1000, wait=WAIT_MS / 1000, renew=False)
         )
         if hold is not None:
             operation.token, operation.hold_id = hold.token, hold.hold_id
             operation.valid_until_s = hold.lease.valid_until_s
         return hold
 
-    async def _release(self, client: int, sdk: holdfast.Client, hold: holdfast.Hold) -> None:
+    async def _release(self, client: int, hold: holdfast.Hold) -> None:
         operation = Operation(
             client=client,
             kind="release",
@@ -122,7 +122,7 @@ class Load:
             token=hold.token,
             hold_id=hold.hold_id,
         )
-        await self._record(operation, RELEASED, lambda: sdk.release(hold))
+        await self._record(operation, RELEASED, hold.release)
 
     async def _record(self, operation: Operation, good: str, send: Callable[[], Awaitable[T]]) -> T | None:
         """Write down a request before it is sent, and its outcome."""

@@ -145,7 +145,7 @@ class Load:
 
     async def _session(self, client: holdfast.Client, wish: Wish) -> Any:
         """Open a session that nobody keeps alive: it expires, soon."""
-        told, session = await self._timed(client.open_session(ttl=wish.ttl_s), 0)
+        told, session = await self._timed(client.session(ttl=wish.ttl_s, renew=False).open(), 0)
         self.counts[f"session: {told}"] += 1
         return session
 
@@ -195,12 +195,12 @@ class Load:
 
 def _acquiring(client: holdfast.Client, wish: Wish, session: Any) -> Coroutine[Any, Any, Any]:
     """Return the call that acquires what is wanted."""
-    options: dict[str, Any] = {"timeout": wish.wait_s, "session": session}
+    options: dict[str, Any] = {"wait": wish.wait_s, "session": session}
     options["ttl"] = None if session is not None else wish.ttl_s
     if wish.permits:
         return client.semaphore(wish.name, limit=PERMITS, permits=wish.permits, **options).acquire()
     if wish.is_plain and not isinstance(client, Threaded):
-        return client.acquire(wish.name, **options)
+        return client.acquire(wish.name, renew=False, **options)
     return client.lock(wish.name, **options).acquire()
 
 

@@ -65,7 +65,7 @@ def overtake(
         wait_until(lambda: stat_of(paused.pid)[:1] == ["T"], "the first is paused before its write")
         with (
             holdfast.SyncClient(urls(cluster), owner="second") as client,
-            client.lock(LOCK, timeout=30) as hold,
+            client.lock(LOCK, wait=30) as hold,
         ):
             fenced_postgresql.write(database, fenced_postgresql.read(database) - 50, hold.token)
         if crash:

@@ -108,9 +108,9 @@ class Workers:
     async def _sdk_cycles(self, client: holdfast.Client, who: str) -> AsyncGenerator[str]:
         yield who
         for number in itertools.count():
-            hold = await client.acquire(f"{who}/{number % 10}", ttl=600)
-            await client.renew(hold)
-            await client.release(hold)
+            hold = await client.acquire(f"{who}/{number % 10}", ttl=600, wait=0, renew=False)
+            await hold.renew()
+            await hold.release()
             yield who
 
     async def _plain_cycles(self, http: aiohttp.ClientSession, node_id: str) -> AsyncGenerator[str]:

@@ -38,7 +38,7 @@ async def test_a_contended_lock_waits_through_the_death_of_the_leader(cluster: L
             waiting = asyncio.create_task(wait())
             await until(is_queued, "the second waits")
             await asyncio.to_thread(cluster.kill, cluster.leader())
-            await first.renew(hold)
+            await hold.renew()
             assert tokens == []
             tokens.append(hold.token)
         assert hold.reason == "released"

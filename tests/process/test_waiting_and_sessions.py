@@ -36,7 +36,7 @@ async def test_leader_killed_while_waiting(cluster: LocalCluster) -> None:
     waiting_on, other = followers(cluster)
     async with http_to(cluster) as http, holdfast.Client([cluster.node(waiting_on).http]) as client:
         held = await http.acquire(other, name)
-        waiting = asyncio.create_task(client.acquire(name, ttl=60, timeout=WAIT_MS / 1000))
+        waiting = asyncio.create_task(client.acquire(name, ttl=60, wait=WAIT_MS / 1000, renew=False))
         await queued(http, other, name, 1)
         await asyncio.to_thread(cluster.kill, cluster.leader())
         assert (await http.release(other, held.body["hold_id"])).status == 200
@@ -53,7 +53,7 @@ async def test_waiting_node_killed(cluster: LocalCluster) -> None:
     async with http_to(cluster) as http, holdfast.Client(nodes, owner="first") as client:
         client._transport.node = 0
         held = await http.acquire(other, name)
-        waiting = asyncio.create_task(client.acquire(name, ttl=60, timeout=WAIT_MS / 1000))
+        waiting = asyncio.create_task(client.acquire(name, ttl=60, wait=WAIT_MS / 1000, renew=False))
         await queued(http, other, name, 1)
         second = asyncio.create_task(http.acquire(other, name, owner="second", wait_ms=WAIT_MS))
         await queued(http, other, name, 2)
@@ -61,7 +61,7 @@ async def test_waiting_node_killed(cluster: LocalCluster) -> None:
         assert (await http.release(other, held.body["hold_id"])).status == 200
         hold = await waiting
         assert await http.token(other, name) == hold.token
-        await client.release(hold)
+        await hold.release()
         assert (await second).body["token"] > hold.token
 
 
@@ -203,11 +203,11 @@ async def test_session_outlives_leader(cluster: LocalCluster) -> None:
     name = "session/leader-killed"
     loop = asyncio.get_running_loop()
     async with http_to(cluster) as http, holdfast.Client(urls(cluster)) as client:
-        session = await client.open_session(ttl=SESSION_TTL_MS / 1000)
-        hold = await client.acquire(name, session=session)
+        session = await client.session(ttl=SESSION_TTL_MS / 1000, renew=False).open()
+        hold = await client.acquire(name, session=session, wait=0, renew=False)
         await asyncio.to_thread(cluster.kill, cluster.leader())
         kept_s = loop.time()
-        await client.keepalive(session)
+        await session.keepalive()
         survivor = next(node_id for node_id in node_ids(cluster) if cluster.is_alive(node_id))
         assert await http.token(survivor, name) == hold.token
 

@@ -122,7 +122,7 @@ class Threaded:
     def __getattr__(self, name: str) -> Any:
         theirs = inspect.getattr_static(self._twin, name, None)
         ours = getattr(self.thing, name)
-        if inspect.iscoroutinefunction(theirs):
+        if inspect.iscoroutinefunction(theirs) or name in _AWAITED:
             return functools.partial(self.in_thread, ours)
         if inspect.isasyncgenfunction(theirs):
             return lambda *args, **options: self._each(ours(*args, **options))
@@ -153,6 +153,8 @@ class Threaded:
         return item
 
 
+_AWAITED = frozenset({"acquire", "open"})
+"""Calls that return what may be awaited, or be used as a context."""
 _END = object()
 """What an iterator gives in a thread when it has ended: StopIteration is not for another thread."""
 

@@ -11,25 +11,25 @@ from holdfast.testing import Flaky, MemoryCluster, NullClient, NullHold
 
 async def tasks(client: holdfast.Client) -> None:
     """Use everything of the asyncio client."""
-    async with client.lock(("order", 42), timeout=timedelta(seconds=5), max_hold=600) as hold:
+    async with client.lock(("order", 42), wait=timedelta(seconds=5), max_hold=600) as hold:
         assert_type(hold, holdfast.Hold)
         assert_type(hold.token, int)
         assert_type(hold.remaining, float)
         hold.ensure(5)
-        await hold.convert("shared", timeout=None)
-        await hold.add("b", ("c", 7), mode="shared", timeout=5)
+        await hold.convert("shared", wait=None)
+        await hold.add("b", ("c", 7), mode="shared", wait=5)
         await hold.lost.wait()
     assert_type(await client.lock("a").try_acquire(), holdfast.Hold | None)
-    assert_type(await client.locks("a", "b", on_lost=print).acquire(timeout=5), holdfast.Hold)
+    assert_type(await client.locks("a", "b", on_lost=print).acquire(wait=5), holdfast.Hold)
     async with client.semaphore("gpu", limit=4, permits=2, push=True) as permits:
         assert_type(permits, holdfast.Hold)
     async with client.session(labels={"host": "rack-3"}, push=True) as session:
         assert_type(session, holdfast.Session)
         assert_type(await client.lock("a", session=session).acquire(), holdfast.Hold)
-    async with client.transaction(timeout=5, labels={"job": "transfer"}) as transaction:
+    async with client.transaction(wait=5, labels={"job": "transfer"}) as transaction:
         assert_type(transaction, holdfast.Transaction)
         assert_type(await transaction.acquire("a", ("b", 7), mode="shared"), holdfast.Hold)
-        assert_type(await transaction.acquire_permits("gpu", limit=4, timeout=None), holdfast.Hold)
+        assert_type(await transaction.acquire_permits("gpu", limit=4, wait=None), holdfast.Hold)
         assert_type(transaction.holds, tuple[holdfast.Hold, ...])
         await transaction.write(holdfast.CellPut("a", "1"))
     async with client.election("primary", value="10.0.0.1:80") as leadership:
@@ -43,7 +43,7 @@ async def tasks(client: holdfast.Client) -> None:
         assert_type(info, holdfast.LockInfo)
     assert_type(await client.list_waits("build/").page(), holdfast.Page[holdfast.WaitRow])
     assert_type(await client.ping(), holdfast.Pong)
-    assert_type(await client.rate_limiter("mail", limit=100, per=60).take(timeout=5), holdfast.Taken)
+    assert_type(await client.rate_limiter("mail", limit=100, per=60).take(wait=5), holdfast.Taken)
     assert_type(await client.fence("disk").advance(7), int)
     assert_type(await client.cells.get("app/release"), holdfast.Cell | None)
     assert_type(await client.cells.put(("app", 7), b"v", session=session), holdfast.CellWritten)
@@ -51,7 +51,7 @@ async def tasks(client: holdfast.Client) -> None:
     assert_type(await client.cells.transact(compare=compare), holdfast.Transacted)
 
 
-@holdfast.locked("report/{user_id}", ttl=30, timeout=timedelta(seconds=5))
+@holdfast.locked("report/{user_id}", ttl=30, wait=timedelta(seconds=5))
 def report(user_id: int) -> str:
     """Run under a lock."""
     return str(user_id)
@@ -103,7 +103,7 @@ def tests() -> None:
 
 def threads(client: holdfast.SyncClient) -> None:
     """Use everything of the client for threads."""
-    with client.lock(("order", 42), timeout=5.0, push=True, on_lost=lost) as hold:
+    with client.lock(("order", 42), wait=5.0, push=True, on_lost=lost) as hold:
         assert_type(hold, holdfast.SyncHold)
         assert_type(hold.lost, threading.Event)
         hold.convert("shared")

@@ -25,14 +25,14 @@ async def test_a_client_is_known_by_its_token() -> None:
     async with serving(tokens=LINES) as served:
         url = f"http://127.0.0.1:{served.port}"
         async with Client(url, token=GOOD) as client:
-            hold = await client.acquire("a")
-            await client.release(hold)
+            hold = await client.acquire("a", wait=0, renew=False)
+            await hold.release()
             async with client.watch() as watching:
                 await watching.begin()
         for token in (None, OTHER):
             async with Client(url, token=token) as client:
                 with pytest.raises(AccessDenied) as raised:
-                    await client.acquire("a")
+                    await client.acquire("a", wait=0, renew=False)
                 assert raised.value.code == "unauthenticated"
                 with pytest.raises(AccessDenied):
                     await anext(client.watch())
@@ -45,7 +45,7 @@ async def test_a_right_that_is_missing_is_an_error_of_its_own() -> None:
         Client(f"http://127.0.0.1:{served.port}", token=GOOD) as client,
     ):
         with pytest.raises(AccessDenied, match="this needs the right acquire") as raised:
-            await client.acquire("a")
+            await client.acquire("a", wait=0, renew=False)
         assert raised.value.code == "forbidden"
 
 

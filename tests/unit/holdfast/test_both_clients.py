@@ -67,14 +67,14 @@ async def test_a_wait_in_vain_never_enters_the_block(new_client: NewClient) -> N
         async with first.lock("a"):
             for timeout in (0, 0.05):
                 with pytest.raises(holdfast.LockTimeout) as caught:
-                    async with second.lock("a", timeout=timeout):
+                    async with second.lock("a", wait=timeout):
                         raise AssertionError("entered")
                 assert isinstance(caught.value, holdfast.LockHeld)
                 assert isinstance(caught.value, TimeoutError)
                 assert "first" in str(caught.value.problem["holders"])
             assert await second.lock("a").try_acquire() is None
             with pytest.raises(holdfast.LockTimeout):
-                await second.lock("a").acquire(timeout=0.05)
+                await second.lock("a").acquire(wait=0.05)
         hold = await second.lock("a").try_acquire()
         assert hold is not None
         await hold.release()
@@ -111,8 +111,7 @@ async def test_each_acquire_has_a_hold_of_its_own(new_client: NewClient) -> None
         await hold.release()
         async with lock as again:
             assert again.token > hold.token
-            with pytest.raises(RuntimeError, match="in use"):
-                await lock.__aenter__()
+            assert await lock.try_acquire() is None
         async with lock:
             assert again.reason == "released"
 
@@ -135,7 +134,7 @@ async def test_several_locks_are_one_hold(new_client: NewClient) -> None:
         async with first.locks("acct/ann", ("acct", "bob"), mode="shared") as hold:
             assert hold.names == ("acct/ann", "acct/bob")
             with pytest.raises(holdfast.LockTimeout):
-                await second.locks("acct/cyd", "acct/bob").acquire(timeout=0)
+                await second.locks("acct/cyd", "acct/bob").acquire(wait=0)
             assert (await second.inspect("acct/cyd")).state == "free"
             assert _holds(served) == 1
         with pytest.raises(ValueError, match="at least one"):
@@ -153,7 +152,7 @@ async def test_a_subtree_is_held_for_update_and_converted(new_client: NewClient)
         token = hold.token
         async with second.lock("home/ann/mail", mode="shared"):
             with pytest.raises(holdfast.LockTimeout):
-                await hold.convert("exclusive", timeout=0)
+                await hold.convert("exclusive", wait=0)
             assert (hold.mode, hold.token) == ("update", token)
         await hold.convert("exclusive")
         assert hold.mode == "exclusive"
@@ -168,13 +167,13 @@ async def test_locks_are_added_to_a_hold(new_client: NewClient) -> None:
             token = hold.token
             async with second.lock("acct/bob") as other:
                 with pytest.raises(holdfast.LockTimeout):
-                    await hold.add("acct/bob", "acct/eve", timeout=0)
+                    await hold.add("acct/bob", "acct/eve", wait=0)
                 assert (hold.names, hold.token) == (("acct/ann",), token)
                 assert other.token > token
             await hold.add("acct/bob", ("acct", "eve"), mode="shared")
             assert hold.names == ("acct/ann", "acct/bob", "acct/eve")
             assert hold.token > other.token
-            await hold.add("acct/bob", mode="shared", timeout=0)
+            await hold.add("acct/bob", mode="shared", wait=0)
             assert hold.names == ("acct/ann", "acct/bob", "acct/eve")
             assert await second.lock("acct/ann").try_acquire() is None
             async with second.lock("acct/bob", mode="shared"):
@@ -239,7 +238,7 @@ async def test_an_addition_without_an_answer_is_found_by_another_call(new_client
         assert (hold.names, hold.token) == (("a",), token - 1)
         await hold.renew()
         assert (hold.names, hold.token) == (("a",), token)
-        await hold.add("b", timeout=0)
+        await hold.add("b", wait=0)
         assert (hold.names, hold.token) == (("a", "b"), token)
 
 
@@ -274,7 +273,7 @@ async def test_several_kinds_at_once(new_client: NewClient) -> None:
             assert await client.together("dir/a", permits=again).try_acquire() is None
         assert (await client.get_semaphore("workers")).holders == ()
         with pytest.raises(holdfast.RateLimited) as caught:
-            await client.together("dir/a", rates=rates).acquire(timeout=0)
+            await client.together("dir/a", rates=rates).acquire(wait=0)
         assert caught.value.retry_after > 0
         with pytest.raises(holdfast.InvalidRequest):
             await client.together("dir/a").acquire()
@@ -318,14 +317,14 @@ async def test_what_was_asked_for_stands_when_the_token_is_another_one(new_clien
         for name in ("a", "b"):
             await client.admin.revoke(name, reason="maintenance", grace=20)
         await added.renew()
-        await client.keepalive(session)
+        await session.keepalive()
         await added.add("c")
         await converted.convert("exclusive")
         for hold in (added, converted):
             assert _asked(hold) == ("maintenance", False)
             assert hold.remaining <= 20
         await added.renew()
-        await client.keepalive(session)
+        await session.keepalive()
         for hold in (added, converted):
             assert _asked(hold) == ("maintenance", False)
 
@@ -339,7 +338,7 @@ async def test_what_is_to_be_given_up_is_relied_on_no_longer_than_that(new_clien
             await client.admin.revoke(name, reason="maintenance", grace=20)
         assert one.remaining > 50
         await one.renew()
-        await client.keepalive(session)
+        await session.keepalive()
         for hold in (one, other):
             assert 10 < hold.remaining <= 20
             with pytest.raises(holdfast.LeaseLost, match="cannot be relied on for 25 s"):
@@ -348,7 +347,7 @@ async def test_what_is_to_be_given_up_is_relied_on_no_longer_than_that(new_clien
             assert 30 < hold.remaining <= 40
             await client.admin.revoke(hold.name, reason="now", grace=5)
         await one.renew()
-        await client.keepalive(session)
+        await session.keepalive()
         assert max(one.remaining, other.remaining) <= 5
         assert session.remaining > 50
 
@@ -359,7 +358,7 @@ async def test_a_session_hears_for_what_it_holds(new_client: NewClient) -> None:
         one = await client.lock("a", session=session).acquire()
         other = await client.semaphore("b", limit=2, session=session).acquire()
         await client.admin.revoke("b", reason="maintenance", kind="semaphore")
-        await client.keepalive(session)
+        await session.keepalive()
         assert one.revocation is None
         assert _asked(other) == ("maintenance", False)
         with pytest.raises(ValueError, match="kind"):
@@ -369,7 +368,7 @@ async def test_a_session_hears_for_what_it_holds(new_client: NewClient) -> None:
 async def test_a_hold_is_renewed_and_released_by_its_value(new_client: NewClient) -> None:
     """Whoever knows name and value can do so; everybody may read it unless it is secret."""
     async with a_node() as (served, url), new_client(url) as client:
-        hold = await client.acquire("a", ttl=60, value="worker-7")
+        hold = await client.acquire("a", ttl=60, value="worker-7", wait=0, renew=False)
         (holder,) = (await client.inspect("a")).holders
         assert holder.value == "worker-7"
         assert 80 < await client.renew_by_value("a", "worker-7", ttl=90) <= 90
@@ -412,13 +411,13 @@ async def test_what_has_no_deadline_is_valid_until_it_is_released(new_client: Ne
             assert holder.no_deadline
         assert _holds(served) == 0
         permits = await client.semaphore("batch", limit=1, no_deadline=True).acquire()
-        plain = await client.acquire("batch/b", no_deadline=True)
+        plain = await client.acquire("batch/b", no_deadline=True, wait=0, renew=False)
         assert permits.is_valid
         await client.admin.force_release("batch/b", reason="x")
         with pytest.raises(holdfast.LeaseExpired):
             await plain.renew()
         with pytest.raises(holdfast.Refused) as caught:
-            await client.acquire("other", no_deadline=True)
+            await client.acquire("other", no_deadline=True, wait=0, renew=False)
         assert caught.value.code == "invalid-request"
         with pytest.raises(ValueError, match="no_deadline"):
             client.lock("batch/c", ttl=5, no_deadline=True)
@@ -465,7 +464,7 @@ async def test_a_rate_limit_is_shared(new_client: NewClient) -> None:
         assert await limiter.try_take() is not None
         assert await limiter.try_take() is None
         with pytest.raises(holdfast.RateLimited) as caught:
-            await limiter.take(timeout=0)
+            await limiter.take(wait=0)
         assert isinstance(caught.value, TimeoutError)
         assert 0 < caught.value.retry_after <= 3600
 
@@ -488,11 +487,11 @@ async def test_what_a_session_holds_ends_with_it(new_client: NewClient) -> None:
 async def test_a_session_that_was_lost_takes_its_holds_along(new_client: NewClient) -> None:
     """When a keepalive is refused, the session and its holds say so."""
     async with a_node() as (served, url), new_client(url) as client:
-        session = await client.open_session(ttl=30)
+        session = await client.session(ttl=30, renew=False).open()
         hold = await client.lock("a", session=session).acquire()
         assert (await served.call("DELETE", f"/v1/sessions/{session.session_id}")).status == 200
         with pytest.raises(holdfast.SessionExpired):
-            await client.keepalive(session)
+            await session.keepalive()
         assert (session.reason, hold.reason) == ("session-expired", "session-expired")
         assert hold.lost.is_set()
 
@@ -665,9 +664,9 @@ async def test_a_transaction_depends_on_cells_and_holds(new_client: NewClient) -
 async def test_what_is_there_and_what_happened(new_client: NewClient) -> None:
     """A listing goes on over pages; the audit has the newest first."""
     async with a_node() as (_, url), new_client(url) as client:
-        holds = [await client.acquire(f"x/{index:03}") for index in range(101)]
+        holds = [await client.acquire(f"x/{index:03}", wait=0, renew=False) for index in range(101)]
         assert [info.name async for info in client.list("x/")] == [hold.name for hold in holds]
-        await client.release(holds[0])
+        await holds[0].release()
         await client.release(holds[1].hold_id)
         assert [event.event for event in await client.audit("x/001")] == ["released", "granted"]
 
@@ -698,10 +697,10 @@ async def test_closing_a_client_releases_what_it_keeps(new_client: NewClient) ->
     async with a_node() as (served, url):
         async with new_client(url) as client:
             kept = await client.lock("a").acquire()
-            await client.session().open()
-            await client.acquire("b")
+            session = await client.session().open()
+            await client.acquire("b", wait=0, renew=False)
             assert _holds(served) == 2
-        assert kept.reason == "released"
+        assert (kept.reason, session.reason) == ("released", "released")
         assert (_holds(served), len(sessions_of(served))) == (1, 0)
 
 
@@ -731,7 +730,7 @@ async def test_an_operator_overrides_what_others_have(new_client: NewClient) -> 
         assert caught.value.reason == "session-expired"
         with pytest.raises(holdfast.SessionExpired):
             await operator.admin.force_close_session(holder.session_name, reason="a test")
-        await operator.lock("a", ttl=9).acquire()
+        await operator.lock("a", ttl=9, renew=False).acquire()
         await operator.admin.force_release("a", reason="a test", lock_delay=60)
         assert await operator.admin.lift_delay("a", reason="a test") == 1
         assert await operator.admin.lift_delay("a", reason="a test", kind="semaphore") == 0
@@ -747,7 +746,7 @@ async def test_a_session_does_not_acquire_twice_what_it_holds(new_client: NewCli
     """Both would get the same hold, and be inside at once: the second is told, until the first has left."""
     async with a_node() as (_, url), new_client(url) as client, client.session() as session:
         lock = client.lock("a", session=session)
-        for acquirable in (lock, client.lock("a", session=session, mode="shared", timeout=0)):
+        for acquirable in (lock, client.lock("a", session=session, mode="shared", wait=0)):
             async with lock as hold:
                 with pytest.raises(holdfast.AlreadyHeld):
                     await acquirable.acquire()
@@ -759,5 +758,5 @@ async def test_a_session_does_not_acquire_twice_what_it_holds(new_client: NewCli
             two = await client.semaphore("a", limit=2, session=session).acquire()
             assert one.hold_id != two.hold_id
         with pytest.raises(holdfast.InvalidRequest):
-            await client.lock("a", session=session, mode="best").acquire()
+            await client.lock("a", session=session, mode="best").acquire()  # type: ignore[arg-type]
         await (await lock.acquire()).release()

@@ -42,7 +42,7 @@ async def test_a_failed_attempt_is_repeated_byte_for_byte(failure: Step) -> None
     """After a lost answer, 429, 502, 503 or 504 the same body, request_id included, goes to the next node."""
     async with ScriptedNode(failure, granted()) as one, ScriptedNode(failure, granted()) as two:
         async with holdfast.Client([one.url, two.url]) as client:
-            hold = await client.acquire("a/b", ttl=30, timeout=0.04)
+            hold = await client.acquire("a/b", ttl=30, wait=0.04, renew=False)
         seen = [*one.seen, *two.seen]
         assert hold.token == 7
         assert len(one.seen) >= 1
@@ -74,7 +74,7 @@ async def test_a_node_that_is_down_is_passed_over() -> None:
         holdfast.Client([dead_url, alive.url, dead_url]) as client,
     ):
         for _ in range(3):
-            await client.acquire("a/b", ttl=30)
+            await client.acquire("a/b", ttl=30, wait=0, renew=False)
         assert len(alive.seen) == 3
         assert client._transport.node == 1
 
@@ -84,7 +84,7 @@ async def test_a_silent_node_is_given_up_in_time() -> None:
     async with ScriptedNode(silence) as hung, ScriptedNode(granted()) as alive:
         async with holdfast.Client([hung.url, alive.url], timeout=1.0) as client:
             client._transport.node = 0
-            hold = await client.acquire("a/b", ttl=30)
+            hold = await client.acquire("a/b", ttl=30, wait=0, renew=False)
         assert hold.token == 7
         assert [request.body for request in hung.seen] == [request.body for request in alive.seen]
         assert hung.seen[0].timeout_ms == 500
@@ -97,7 +97,7 @@ async def test_a_long_wait_leaves_a_node_that_hangs(monkeypatch: pytest.MonkeyPa
         hung.is_hung = True
         async with holdfast.Client([hung.url, alive.url]) as client, asyncio.timeout(10):
             client._transport.node = 0
-            hold = await client.acquire("a/b", ttl=30, timeout=60)
+            hold = await client.acquire("a/b", ttl=30, wait=60, renew=False)
         assert hold.token == 7
         assert hung.seen[0].body == alive.seen[0].body
 
@@ -107,7 +107,7 @@ async def test_a_long_wait_stays_with_a_node_that_lives() -> None:
     async with ScriptedNode(status(202), status(202), granted()) as node, ScriptedNode(status(500)) as other:
         async with holdfast.Client([node.url, other.url]) as client:
             client._transport.node = 0
-            await client.acquire("a/b", ttl=30, timeout=60)
+            await client.acquire("a/b", ttl=30, wait=60, renew=False)
         assert len({request.fields["request_id"] for request in node.seen}) == 1
         assert len(node.seen) == 3
         assert other.seen == []
@@ -116,8 +116,8 @@ async def test_a_long_wait_stays_with_a_node_that_lives() -> None:
 async def test_new_calls_have_new_request_ids() -> None:
     """Two acquires of one client are two requests to the cluster."""
     async with ScriptedNode(granted()) as node, holdfast.Client([node.url]) as client:
-        await client.acquire("a/b", ttl=30)
-        await client.acquire("a/b", ttl=30)
+        await client.acquire("a/b", ttl=30, wait=0, renew=False)
+        await client.acquire("a/b", ttl=30, wait=0, renew=False)
         assert node.seen[0].fields["request_id"] != node.seen[1].fields["request_id"]
 
 
@@ -128,7 +128,7 @@ async def test_surely_not_applied_is_unavailable() -> None:
         holdfast.Client([node.url], timeout=1.0) as client,
     ):
         with pytest.raises(holdfast.Unavailable) as caught:
-            await client.acquire("a/b", ttl=30)
+            await client.acquire("a/b", ttl=30, wait=0, renew=False)
         assert caught.value.code == "no-leader"
         assert len(node.seen) > 1
 
@@ -138,7 +138,7 @@ async def test_one_lost_answer_makes_the_outcome_unknown() -> None:
     script = (reset, problem("no-leader"))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url], timeout=0.3) as client:
         with pytest.raises(holdfast.OutcomeUnknown) as caught:
-            await client.acquire("a/b", ttl=30)
+            await client.acquire("a/b", ttl=30, wait=0, renew=False)
         assert caught.value.request_id == node.seen[0].fields["request_id"]
 
 
@@ -153,7 +153,7 @@ async def test_an_internal_error_is_not_repeated() -> None:
     """A node's own mistake is reported at once, as an outcome that is not known."""
     async with ScriptedNode(problem("internal")) as node, holdfast.Client([node.url]) as client:
         with pytest.raises(holdfast.OutcomeUnknown):
-            await client.acquire("a/b", ttl=30)
+            await client.acquire("a/b", ttl=30, wait=0, renew=False)
         assert len(node.seen) == 1
 
 
@@ -175,7 +175,7 @@ async def test_a_refusal_is_raised_at_once(code: str, error: type[holdfast.Refus
         holdfast.Client([node.url]) as client,
     ):
         with pytest.raises(error) as caught:
-            await client.acquire("a/b", ttl=30)
+            await client.acquire("a/b", ttl=30, wait=0, renew=False)
         assert caught.value.code == code
         assert caught.value.problem["holders"] == [{"owner": "eve"}]
         assert len(node.seen) == 1
@@ -192,7 +192,7 @@ async def test_a_late_grant_is_renewed_before_it_is_handed_out() -> None:
         ScriptedNode(late, renewed(expires_in_ms=500)) as node,
         holdfast.Client([node.url]) as client,
     ):
-        hold = await client.acquire("a/b", ttl=0.5, timeout=5)
+        hold = await client.acquire("a/b", ttl=0.5, wait=5, renew=False)
         assert [request.path for request in node.seen] == ["/v1/locks/acquire", "/v1/locks/renew"]
         assert hold.is_valid
 
@@ -212,7 +212,7 @@ async def test_a_late_grant_that_nobody_confirms_was_applied_perhaps() -> None:
         holdfast.Client([node.url], timeout=0.3) as client,
     ):
         with pytest.raises(holdfast.OutcomeUnknown, match="granted too late") as caught:
-            await client.acquire("a/b", ttl=0.5, timeout=5)
+            await client.acquire("a/b", ttl=0.5, wait=5, renew=False)
         assert isinstance(caught.value.__cause__, holdfast.Unavailable)
         assert [request.path for request in node.seen] == ["/v1/locks/acquire"]
 
@@ -222,7 +222,7 @@ async def test_a_grant_that_is_over_is_lost() -> None:
     script = (granted(expires_in_ms=0), problem("lease-expired"))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
         with pytest.raises(holdfast.LeaseLost):
-            await client.acquire("a/b", ttl=0.5)
+            await client.acquire("a/b", ttl=0.5, wait=0, renew=False)
 
 
 async def test_sessions_own_locks() -> None:
@@ -231,11 +231,11 @@ async def test_sessions_own_locks() -> None:
     kept = answer(session_id="s/1", expires_in_ms=5_000, revision=3)
     closed = answer(released=["a/b"], revision=4)
     async with ScriptedNode(opened, granted(), kept, closed) as node, holdfast.Client([node.url]) as client:
-        session = await client.open_session(ttl=5, labels={"app": "x"})
-        await client.acquire("a/b", session=session)
-        await client.keepalive(session)
+        session = await client.session(ttl=5, labels={"app": "x"}, renew=False).open()
+        await client.acquire("a/b", session=session, wait=0, renew=False)
+        await session.keepalive()
         assert session.is_valid
-        assert await client.close_session(session) == ("a/b",)
+        assert await session.close() == ("a/b",)
         assert node.seen[1].fields["session_id"] == "s/1"
         assert "ttl_ms" not in node.seen[1].fields
         assert [(request.method, request.path) for request in node.seen[2:]] == [
@@ -249,8 +249,8 @@ async def test_closing_a_session_is_repeated_with_its_request_id() -> None:
     opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000)
     script = (opened, reset, answer(released=["a/b"], revision=4))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
-        session = await client.open_session(ttl=5)
-        assert await client.close_session(session) == ("a/b",)
+        session = await client.session(ttl=5, renew=False).open()
+        assert await session.close() == ("a/b",)
         assert node.seen[1] == node.seen[2]
         assert node.seen[1].fields["request_id"]
 
@@ -269,14 +269,14 @@ async def test_an_answer_of_no_node_is_an_unknown_outcome() -> None:
     """A 200 that is not an answer of ours proves nothing."""
     async with ScriptedNode(status(200)) as node, holdfast.Client([node.url]) as client:
         with pytest.raises(holdfast.OutcomeUnknown):
-            await client.acquire("a/b", ttl=0.5)
+            await client.acquire("a/b", ttl=0.5, wait=0, renew=False)
 
 
 async def test_release_takes_a_hold_or_its_id() -> None:
     """A client that kept only the hold id can release the lock."""
     async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
-        hold = await client.acquire("a/b", ttl=30)
-        await client.release(hold)
+        hold = await client.acquire("a/b", ttl=30, wait=0, renew=False)
+        await hold.release()
         await client.release(hold.hold_id)
         assert node.seen[1].fields["hold_id"] == node.seen[2].fields["hold_id"] == hold.hold_id
 
@@ -327,10 +327,10 @@ async def test_acquire_takes_a_lease_or_a_session() -> None:
     """Both is a mistake of the caller, found before anything is sent; neither means a lease of 30 s."""
     opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000)
     async with ScriptedNode(opened, granted()) as node, holdfast.Client(node.url) as client:
-        session = await client.open_session(ttl=5)
+        session = await client.session(ttl=5, renew=False).open()
         with pytest.raises(ValueError, match="ttl or session"):
-            await client.acquire("a/b", ttl=5, session=session)
-        await client.acquire("a/b")
+            await client.acquire("a/b", ttl=5, session=session, wait=0, renew=False)
+        await client.acquire("a/b", wait=0, renew=False)
         assert [request.fields["ttl_ms"] for request in node.seen] == [5_000, 30_000]
         assert "wait_ms" not in node.seen[1].fields
 
@@ -345,9 +345,9 @@ async def test_a_wait_without_an_end_goes_beyond_that_of_the_cluster(monkeypatch
 
     script = (late, granted(), problem("lock-held"))
     async with ScriptedNode(*script) as node, holdfast.Client(node.url) as client:
-        assert (await client.acquire("a/b", timeout=None)).token == 7
+        assert (await client.acquire("a/b", wait=None, renew=False)).token == 7
         with pytest.raises(holdfast.LockHeld):
-            await client.acquire("a/b", timeout=None)
+            await client.acquire("a/b", wait=None, renew=False)
         assert len({request.fields["request_id"] for request in node.seen}) == 3
         assert [request.fields["wait_ms"] for request in node.seen] == [50] * 3
 

@@ -17,12 +17,12 @@ LATE_S = 20.0
 async def test_a_closed_client_raises(new_client: NewClient) -> None:
     """Whatever needs the cluster raises RuntimeError, and says why; closing again does nothing."""
     async with a_node() as (_, url), new_client(url) as client:
-        hold, session = await client.acquire("a"), await client.session().open()
+        hold, session = await client.acquire("a", wait=0, renew=False), await client.session().open()
         watch, lock = client.watch(), client.lock("b")
         await client.close()
         for call in (
             lambda: client.inspect("a"),
-            lambda: client.acquire("b"),
+            lambda: client.acquire("b", wait=0, renew=False),
             lock.acquire,
             hold.renew,
             session.keepalive,

@@ -60,16 +60,16 @@ async def test_a_task_runs_under_its_lock(cluster: MemoryCluster) -> None:
         assert (await client.inspect("order/5")).state == "free"
 
 
-@pytest.mark.parametrize(("if_held", "timeout"), [("raise", None), ("wait", 5), ("raise", 5)])
+@pytest.mark.parametrize(("if_held", "wait"), [("raise", None), ("wait", 5), ("raise", 5)])
 def test_a_held_lock_raises(
-    cluster: MemoryCluster, threads: holdfast.SyncClient, if_held: Any, timeout: float | None
+    cluster: MemoryCluster, threads: holdfast.SyncClient, if_held: Any, wait: float | None
 ) -> None:
     """At once, or when the wait is over; the function did not run."""
     cluster.when_waiting = lambda: cluster.advance(5)
     ran: list[int] = []
-    threads.acquire("a", ttl=HOUR_S)
+    threads.acquire("a", ttl=HOUR_S, renew=False)
     with pytest.raises(holdfast.LockTimeout):
-        holdfast.locked("a", if_held=if_held, timeout=timeout, client=threads)(lambda: ran.append(1))()
+        holdfast.locked("a", if_held=if_held, wait=wait, client=threads)(lambda: ran.append(1))()
     assert ran == []
 
 
@@ -79,10 +79,10 @@ async def test_a_held_lock_skips(cluster: MemoryCluster) -> None:
 
         @holdfast.locked("a", if_held="skip", client=client)
         async def work() -> str:
-            await client.acquire("b")
+            await client.acquire("b", wait=0, renew=False)
             return "done"
 
-        held = await client.acquire("a", ttl=HOUR_S)
+        held = await client.acquire("a", ttl=HOUR_S, wait=0, renew=False)
         assert await work() is None
         await held.release()
         assert await work() == "done"

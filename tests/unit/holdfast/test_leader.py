@@ -175,4 +175,4 @@ def test_a_stand_in_always_leads() -> None:
     def schedule(lost: threading.Event) -> bool:
         return lost.is_set()
 
-    assert holdfast.leader("scheduler", client=NullClient)(schedule)() is False  # type: ignore[arg-type]
+    assert holdfast.leader("scheduler", client=NullClient)(schedule)() is False

@@ -53,7 +53,7 @@ async def test_a_lock_waits_unless_told_otherwise() -> None:
         async with client.lock("a/b"):
             pass
         with pytest.raises(holdfast.LockHeld):
-            await client.lock("a/b", timeout=0).__aenter__()
+            await client.lock("a/b", wait=0).__aenter__()
         first, _, second = (request.fields for request in node.seen)
         assert (first["ttl_ms"], first["wait_ms"]) == (30_000, 24 * 3600 * 1000)
         assert "wait_ms" not in second
@@ -201,9 +201,9 @@ async def test_a_hold_that_could_not_be_released_is_not_valid_either() -> None:
     """Once its release was asked for a hold is over for us, whatever the answer."""
     script = (granted(expires_in_ms=30_000), problem("no-leader"))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url], timeout=0.2) as client:
-        hold = await client.acquire("a/b", ttl=30)
+        hold = await client.acquire("a/b", ttl=30, wait=0, renew=False)
         with pytest.raises(holdfast.Unavailable):
-            await client.release(hold)
+            await hold.release()
         _check_over(hold, "released")
 
 
@@ -211,11 +211,11 @@ async def test_a_refused_renewal_ends_a_hold_for_good() -> None:
     """A hold that the cluster does not know any longer stays over, also when a late answer renews it."""
     script = (granted(), problem("lease-expired"), renewed())
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
-        hold = await client.acquire("a/b", ttl=30)
+        hold = await client.acquire("a/b", ttl=30, wait=0, renew=False)
         with pytest.raises(holdfast.LeaseExpired):
-            await client.renew(hold)
+            await hold.renew()
         _check_over(hold, "lease-expired")
-        await client.renew(hold)
+        await hold.renew()
         _check_over(hold, "lease-expired")
 
 
@@ -227,14 +227,14 @@ async def test_a_hold_ends_with_its_session(end: Step, reason: str) -> None:
     """What a session holds is over when the session is: expired, or closed by us."""
     opened = answer(session_id="s", ttl_ms=30_000, expires_in_ms=30_000)
     async with ScriptedNode(opened, granted(), end) as node, holdfast.Client([node.url]) as client:
-        session = await client.open_session(ttl=30)
-        hold = await client.acquire("a/b", session=session)
+        session = await client.session(ttl=30, renew=False).open()
+        hold = await client.acquire("a/b", session=session, wait=0, renew=False)
         hold.ensure_valid()
         if reason == "released":
-            await client.close_session(session)
+            await session.close()
         else:
             with pytest.raises(holdfast.SessionExpired):
-                await client.keepalive(session)
+                await session.keepalive()
         assert (session.is_valid, session.reason) == (False, reason)
         _check_over(hold, reason)
 
@@ -244,7 +244,7 @@ async def test_a_body_may_release_early() -> None:
     script = (granted(expires_in_ms=150), released, problem("lease-expired"))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
         async with asyncio.timeout(DEADLINE_S), client.lock("a/b", ttl=0.15) as hold:
-            await client.release(hold)
+            await hold.release()
             while hold.lease.remaining_s(now_s()):  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.005)
         assert [request.path for request in node.seen] == ["/v1/locks/acquire", "/v1/locks/release"]
@@ -259,13 +259,13 @@ def _check_over(hold: holdfast.Hold, reason: str) -> None:
 
 
 async def test_a_lock_is_reusable_but_not_twice_at_once() -> None:
-    """One Lock may be entered again after it was left, and refuses to be entered while it is in use."""
+    """One Lock may be entered again after it was left; within its own block it would wait for itself."""
     script = (granted(1), released, granted(2), released)
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
         lock = client.lock("a/b", ttl=30)
         async with lock as hold:
             assert hold.token == 1
-            with pytest.raises(RuntimeError, match="in use"):
+            with pytest.raises(RuntimeError, match="would wait for itself"):
                 await lock.__aenter__()
         async with lock as hold:
             assert hold.token == 2
@@ -307,7 +307,7 @@ async def test_a_grant_for_a_session_that_was_closed_meanwhile_does_not_enter_th
     opened = answer(session_id="s" * 32, ttl_ms=30_000, expires_in_ms=30_000, revision=1)
     script = (opened, late, answer(released=[], revision=2))
     async with ScriptedNode(*script) as node, holdfast.Client(node.url) as client:
-        session = await client.open_session(ttl=30)
+        session = await client.session(ttl=30, renew=False).open()
 
         async def work() -> None:
             async with client.lock("a/b", session=session):

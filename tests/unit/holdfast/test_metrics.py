@@ -47,7 +47,7 @@ async def test_waits_and_holds_are_told(new_client: NewClient) -> None:
         async with client.semaphore("s", limit=1), client.election("e"):
             """Held."""
         with pytest.raises(holdfast.InvalidRequest):
-            await client.lock("a", mode="best").acquire()
+            await client.lock("a", mode="best").acquire()  # type: ignore[arg-type]
     assert heard.calls == [
         ("waited", "lock", ("a", "b"), "granted"),
         ("waited", "lock", ("a",), "held"),

@@ -68,7 +68,7 @@ def test_an_error_arrives_whole(kind: type[BaseException], way: str) -> None:
 def try_lock(url: str) -> int:
     """Try to lock what somebody else has; return the token. Runs in a worker process."""
     with holdfast.SyncClient(url) as client:
-        return client.acquire("report", timeout=0.05).token
+        return client.acquire("report", wait=0.05, renew=False).token
 
 
 @pytest.mark.parametrize("kind", ["ProcessPoolExecutor", "multiprocessing.Pool"])
@@ -76,7 +76,7 @@ async def test_a_worker_s_timeout_is_a_lock_timeout(kind: str) -> None:
     """A LockTimeout that ends a worker's task is raised as such by the pool, which goes on."""
     spawn = multiprocessing.get_context("spawn")
     async with a_node() as (_, url), holdfast.Client(url) as client:
-        await client.acquire("report")
+        await client.acquire("report", wait=0, renew=False)
         if kind == "ProcessPoolExecutor":
             with ProcessPoolExecutor(1, mp_context=spawn) as executor:
                 await _expect_timeout(lambda: executor.submit(try_lock, url))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -124,7 +125,7 @@ async def _hearing_late(monkeypatch: pytest.MonkeyPatch, *, since: int | None = 
     """Sessions that are opened within begin to hear at its end: behind their opening, or behind `since`."""
     hear_losses, may_begin = _pushed.hear_losses, asyncio.Event()
 
-    async def hear_late(session: _pushed.Loser, opened: int | None) -> None:
+    async def hear_late(session: "weakref.ref[_pushed.Loser]", opened: int | None) -> None:
         await may_begin.wait()
         await hear_losses(session, opened if since == -1 else since)
 
@@ -290,7 +291,7 @@ async def test_who_has_no_place_among_the_listeners_asks_more_and_more_seldom(
         session = holdfast.Session(client._transport, Opened("s", Lease(0.0, 10**9), 1))
         monkeypatch.setattr(session, "clock", SimpleNamespace(sleep=sleep, now_s=session.clock.now_s))
         with pytest.raises(asyncio.CancelledError):
-            await _pushed.hear_losses(session, 1)
+            await _pushed.hear_losses(weakref.ref(session), 1)
         assert all(low < pause <= 2 * low for pause, low in zip(pauses, least_s, strict=True))
         assert len(node.seen) <= 12
 
@@ -321,7 +322,7 @@ async def test_what_has_a_lease_of_its_own_is_lost_at_once(kind: str) -> None:
         await _until(hold.lost.is_set)
         assert hold.reason == "lease-expired"
         assert other.is_valid
-        await client.lock("a", timeout=0).acquire()
+        await client.lock("a", wait=0, renew=False).acquire()
 
 
 @pytest.mark.parametrize("is_pushed", [False, True])
@@ -338,7 +339,7 @@ async def test_what_is_left_of_a_leader_that_was_deposed_ends(*, is_pushed: bool
             assert leadership.reason == "lease-expired"
         await _until(lambda: not served.node.machine.state.sessions)
         await _until(lambda: not _listening())
-        assert not client._kept
+        assert not client._transport.kept
 
 
 async def test_a_hold_hears_of_its_end_after_a_conversion_and_over_another_connection() -> None:

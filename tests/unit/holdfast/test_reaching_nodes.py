@@ -42,9 +42,10 @@ async def test_a_client_that_waits_for_ever_can_be_closed(
         async with tapped(Address("127.0.0.1", served.port)) as (_, address):
             url = f"http://{address.host}:{address.port}"
             client = await stack.enter_async_context(new_client(url, timeout=timedelta(days=365)))
-            await client.lock("a", ttl=600).acquire()
-            await client.session(ttl=600).open()
+            hold = await client.lock("a", ttl=600).acquire()
+            session = await client.session(ttl=600).open()
         await stack.aclose()
+        assert (hold.reason, session.reason) == ("released", "released")
         assert served.node.machine.state.holds, "nobody could release it"
 
 
@@ -63,6 +64,6 @@ async def test_a_name_may_stand_for_several_addresses(monkeypatch: pytest.Monkey
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
         port = urlsplit(node.url).port
         async with holdfast.Client(f"http://nodes.test:{port}", timeout=5) as client:
-            assert (await client.acquire("a/b")).token == 7
+            assert (await client.acquire("a/b", wait=0, renew=False)).token == 7
     assert set(asked) == {"nodes.test"}
     assert len(node.seen) == 1

@@ -78,7 +78,7 @@ async def test_a_wait_is_looked_at_by_its_number(new_client: NewClient) -> None:
     """Others see who waits for what, and where it stands; once it is over, that it is."""
     async with a_node() as (_, url), new_client(url) as client, new_client(url, owner="late") as other:
         async with client.lock("a"):
-            waiting = asyncio.ensure_future(other.lock("a", timeout=DEADLINE_S).acquire())
+            waiting = asyncio.ensure_future(other.lock("a", wait=DEADLINE_S).acquire())
             async with asyncio.timeout(DEADLINE_S):
                 while not (waits := [row async for row in client.list_waits(owner="late")]):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)

@@ -26,7 +26,9 @@ async def _convert(client: holdfast.Client) -> object:
     await hold.convert("exclusive")
     await hold.convert("exclusive")
     await hold.convert("shared")
-    return hold.mode, hold.token - await _token(client)
+    count = await _token(client)
+    await hold.release()
+    return hold.mode, hold.token - count
 
 
 async def _token(client: holdfast.Client) -> int:
@@ -45,7 +47,7 @@ async def _proclaim(client: holdfast.Client) -> object:
 
 async def _take(client: holdfast.Client) -> object:
     limiter = client.rate_limiter("mail", limit=3, per=3600, algorithm="gcra")
-    taken = [await limiter.take(), await limiter.take(2, timeout=0), await limiter.try_take()]
+    taken = [await limiter.take(), await limiter.take(2, wait=0), await limiter.try_take()]
     return [None if each is None else (each.allowed, each.remaining, each.retry_after_ms) for each in taken]
 
 
@@ -57,10 +59,10 @@ async def _advance(client: holdfast.Client) -> object:
 async def _write(client: holdfast.Client) -> object:
     written = [await client.cells.put("k", "v"), await client.cells.put(("k", "ö/1"), b"\xff\x00", ttl=60)]
     written.append(await client.cells.put("k", ""))
-    session = await client.open_session(ttl=60)
+    session = await client.session(ttl=60, renew=False).open()
     written.append(await client.cells.put("with", "v", session=session))
     cells = [cell async for cell in client.cells.list()]
-    await client.close_session(session)
+    await session.close()
     shown = [(cell.key, cell.value, cell.version, cell.expires_in_ms is None) for cell in cells]
     return written, shown, [cell.key async for cell in client.cells.list()]
 
@@ -102,7 +104,7 @@ async def test_it_does_the_same_as_over_http(what: str) -> None:
 
 async def _convert_in_vain(client: holdfast.Client) -> None:
     hold = await client.lock("shared", mode="shared").acquire()
-    await hold.convert("exclusive", timeout=0)
+    await hold.convert("exclusive", wait=0)
 
 
 async def _proclaim_too_late(client: holdfast.Client) -> None:
@@ -118,12 +120,12 @@ REFUSED: dict[str, Callable[[holdfast.Client], Awaitable[object]]] = {
     "proclaim without leading": _proclaim_too_late,
     "stale token": lambda client: client.fence("disk").advance(3),
     "bad token": lambda client: client.fence("disk").advance(-1),
-    "no limit": lambda client: client.rate_limiter("a", limit=0, per=1).take(timeout=0),
-    "too much": lambda client: client.rate_limiter("a", limit=1, per=1).take(2, timeout=0),
+    "no limit": lambda client: client.rate_limiter("a", limit=0, per=1).take(wait=0),
+    "too much": lambda client: client.rate_limiter("a", limit=1, per=1).take(2, wait=0),
     "bad algorithm": lambda client: client.rate_limiter("a", limit=1, per=1, algorithm=cast("Any", "x")).take(
-        timeout=0
+        wait=0
     ),
-    "rate taken": lambda client: client.rate_limiter("mail", limit=1, per=3600).take(timeout=0),
+    "rate taken": lambda client: client.rate_limiter("mail", limit=1, per=3600).take(wait=0),
     "a key too long": lambda client: client.cells.put("k" * 513, "v"),
     "a value too long": lambda client: client.cells.put("k", "v" * 5000),
     "no ttl": lambda client: client.cells.put("k", "v", ttl=0),
@@ -146,7 +148,7 @@ async def test_refusals_are_the_same_as_over_http(what: str) -> None:
     told: list[Any] = []
     for way in ("http", "stream"):
         async with a_node() as (_, url), holdfast.Client(url) as first, holdfast.Client(url) as client:
-            await first.lock("shared", mode="shared", ttl=3600).acquire()
+            await first.lock("shared", mode="shared", ttl=3600, renew=False).acquire()
             await first.rate_limiter("mail", limit=1, per=3600).take()
             await first.fence("disk").advance(9)
             await take(client, way)
@@ -170,7 +172,7 @@ async def test_who_may_wait_for_a_rate_limit_does_so_over_http() -> None:
     async with on_the_way() as way:
         limiter = way.client.rate_limiter("mail", limit=1, per=0.2)
         for _ in range(3):
-            assert (await limiter.take(timeout=5)).allowed
+            assert (await limiter.take(wait=5)).allowed
         assert way.http_calls() == 2
 
 
@@ -220,7 +222,7 @@ async def test_what_is_done_once_is_not_asked_for_again() -> None:
     async with on_the_way() as way:
         limiter = way.client.rate_limiter("mail", limit=9, per=3600)
         begun = len(way.served.node.begun)
-        taking = await _doubt(way, limiter.take(timeout=0), lambda: len(way.served.node.begun) > begun)
+        taking = await _doubt(way, limiter.take(wait=0), lambda: len(way.served.node.begun) > begun)
         with pytest.raises(holdfast.OutcomeUnknown):
             await taking
         assert (await limiter.peek()).remaining == 8
@@ -245,7 +247,7 @@ async def test_what_changes_nothing_more_is_asked_for_again() -> None:
         await converting
         assert way.tokens == [hold.token] == [2]
     async with on_the_way() as way:
-        session = await way.client.open_session(ttl=60)
+        session = await way.client.session(ttl=60, renew=False).open()
         leadership = await way.client.election("primary", value="a", session=session).acquire()
         begun = len(way.served.node.begun)
         proclaiming = await _doubt(way, leadership.proclaim("b"), lambda: len(way.served.node.begun) > begun)

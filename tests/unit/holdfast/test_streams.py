@@ -292,7 +292,7 @@ async def test_a_lease_counts_from_before_it_was_asked_for() -> None:
     async with on_the_way() as way:
         began_s = way.client._transport.clock.now_s()
         way.tap.stall("acceptor")
-        acquiring = asyncio.create_task(way.client.acquire("a", ttl=30))
+        acquiring = asyncio.create_task(way.client.acquire("a", ttl=30, wait=0, renew=False))
         await until(lambda: way.tokens)
         cut_s = way.client._transport.clock.now_s()
         way.tap.cut()
@@ -334,11 +334,11 @@ async def test_what_is_contended_is_not_tried_in_vain_each_time() -> None:
 
         for _ in range(3):
             with pytest.raises(holdfast.LockTimeout):
-                await way.client.acquire("a", timeout=0.01)
+                await way.client.acquire("a", wait=0.01, renew=False)
         assert tries() == 1
         for _ in range(3):
             with pytest.raises(holdfast.LockTimeout):
-                await way.client.acquire("a", timeout=0)
+                await way.client.acquire("a", wait=0, renew=False)
         assert tries() == 4
 
 
@@ -371,10 +371,13 @@ async def test_a_grant_in_doubt_is_taken_back_and_asked_for_anew() -> None:
 async def test_a_release_in_doubt_is_said_to_be_unknown() -> None:
     """Nobody can tell any more whether it was released or lost: neither is claimed. A renewal is repeated."""
     async with on_the_way() as way:
-        hold, other = await way.client.acquire("a"), await way.client.acquire("b")
+        hold, other = (
+            await way.client.acquire("a", wait=0, renew=False),
+            await way.client.acquire("b", wait=0, renew=False),
+        )
         way.tap.stall("acceptor")
-        releasing = asyncio.create_task(way.client.release(hold))
-        renewing = asyncio.create_task(way.client.renew(other))
+        releasing = asyncio.create_task(hold.release())
+        renewing = asyncio.create_task(other.renew())
         await until(lambda: len(way.tokens) == 1)
         await way.end_session()
         way.tap.cut()
@@ -449,7 +452,7 @@ def _in_doubt_for_good(way: Way, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Ta
 
     monkeypatch.setattr(node, "begin", lose)
     monkeypatch.setattr(node, "submit", hang)
-    return asyncio.create_task(way.client.acquire("a"))
+    return asyncio.create_task(way.client.acquire("a", wait=0, renew=False))
 
 
 async def test_without_an_answer_about_the_session_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,7 +496,7 @@ async def test_a_command_that_ends_the_stream_harms_nobody_else(
     """A node that cannot take it ends the stream: what is in doubt is taken back, and all goes over HTTP."""
     monkeypatch.setattr(_stream_commands, "encoded", msgspec.msgpack.encode)  # unchecked
     async with on_the_way() as way:
-        locks = [way.client.lock("a"), way.client.lock("b", mode="unheard-of"), way.client.lock("c")]
+        locks = [way.client.lock("a"), way.client.lock("b", mode="unheard-of"), way.client.lock("c")]  # type: ignore[arg-type]
         told = await asyncio.gather(*(lock.acquire() for lock in locks), return_exceptions=True)
         assert [type(each) for each in told] == [holdfast.Hold, holdfast.InvalidRequest, holdfast.Hold]
         assert len(way.tokens) == 2
@@ -503,7 +506,7 @@ async def test_a_command_that_ends_the_stream_harms_nobody_else(
 async def test_a_release_that_was_not_done_is_done_over_http() -> None:
     """The session has ended with the release on its way: the lock is free all the same."""
     async with on_the_way() as way:
-        hold = await way.client.acquire("a")
+        hold = await way.client.acquire("a", wait=0, renew=False)
         way.tap.stall("dialer")
         releasing = asyncio.create_task(hold.release())
         await until(lambda: list(way.link._numbers.unanswered))
@@ -591,7 +594,7 @@ async def test_closing_waits_for_calls_under_way() -> None:
     """They get their answer; what comes after is refused."""
     async with on_the_way() as way:
         way.tap.stall("acceptor")
-        acquiring = asyncio.create_task(way.client.acquire("a"))
+        acquiring = asyncio.create_task(way.client.acquire("a", wait=0, renew=False))
         await until(lambda: way.tokens)
         closing = asyncio.create_task(way.client.close())
         for _ in range(3):
@@ -611,7 +614,7 @@ async def _acquire_while_the_loop_stands_still(client: holdfast.Client) -> holdf
     assert streams is not None
     link = streams._link
     assert link is not None
-    acquiring = asyncio.create_task(client.acquire("a"))
+    acquiring = asyncio.create_task(client.acquire("a", wait=0, renew=False))
     while not list(link._numbers.unanswered):  # noqa: ASYNC110 - it is to stand still just then
         await asyncio.sleep(0)
     end_s = time.monotonic() + 2.5
@@ -633,7 +636,7 @@ async def test_an_answer_at_the_deadline_is_given_or_undone(monkeypatch: pytest.
     async with a_node_in_a_thread() as url, holdfast.Client(url, timeout=1) as client:
         with pytest.raises(holdfast.OutcomeUnknown):
             await _acquire_while_the_loop_stands_still(client)
-        async with client.lock("a", timeout=5):
+        async with client.lock("a", wait=5):
             """It was given back, long before its lease would have ended."""
 
 
@@ -661,15 +664,15 @@ async def _release_permits_as_a_lock(client: holdfast.Client) -> None:
 
 
 REFUSED: dict[str, Callable[[holdfast.Client], Awaitable[object]]] = {
-    "lock": lambda client: client.lock("held").acquire(timeout=0),
-    "permits": lambda client: client.semaphore("gpu", limit=2, permits=2).acquire(timeout=0),
+    "lock": lambda client: client.lock("held").acquire(wait=0),
+    "permits": lambda client: client.semaphore("gpu", limit=2, permits=2).acquire(wait=0),
     "gone": lambda client: client.release("0" * 32),
     "bad hold id": lambda client: client.release("x"),
-    "bad mode": lambda client: client.lock("a", mode="unheard-of").acquire(),
+    "bad mode": lambda client: client.lock("a", mode="unheard-of").acquire(),  # type: ignore[arg-type]
     "bad name": lambda client: client.lock("a" * 5000).acquire(),
-    "too long a ttl": lambda client: client.acquire("a", ttl=10**9),
-    "no ttl": lambda client: client.acquire("a", ttl=0),
-    "too few permits": lambda client: client.semaphore("gpu", limit=0).acquire(timeout=0),
+    "too long a ttl": lambda client: client.acquire("a", ttl=10**9, wait=0, renew=False),
+    "no ttl": lambda client: client.acquire("a", ttl=0, wait=0, renew=False),
+    "too few permits": lambda client: client.semaphore("gpu", limit=0).acquire(wait=0),
     "wrong kind": _release_permits_as_a_lock,
     "priority": lambda client: client.lock("a", priority=7).acquire(),
 }

@@ -63,7 +63,7 @@ async def test_a_client_uses_locks_and_watches(
             assert hold.token == 1
             assert (await anext(watch)).event == "granted"
             with pytest.raises(holdfast.LockTimeout):
-                await client.lock("a").acquire(timeout=0.05)
+                await client.lock("a").acquire(wait=0.05)
         await watch.close()
 
 
@@ -118,7 +118,7 @@ async def test_what_can_never_succeed_fails_at_once(
         async with new_client([url, f"https://localhost:{served.port}"], tls=tls, timeout=LONG_S) as client:
             async with asyncio.timeout(LONG_S / 2):
                 with pytest.raises(holdfast.TlsRefused, match=words) as caught:
-                    await client.acquire("a")
+                    await client.acquire("a", wait=0, renew=False)
                 with pytest.raises(holdfast.TlsRefused, match=words):
                     await client.watch("a").begin()
             assert isinstance(caught.value, holdfast.Unavailable)
@@ -136,7 +136,7 @@ async def test_an_expired_certificate_of_a_node(certificates: Certificates, new_
         ca = certificates.old_ca
         async with new_client(url, tls=Tls(ca), timeout=LONG_S) as client, asyncio.timeout(LONG_S / 2):
             with pytest.raises(holdfast.TlsRefused, match="has expired"):
-                await client.acquire("a")
+                await client.acquire("a", wait=0, renew=False)
 
 
 async def test_an_expired_certificate_of_a_client(certificates: Certificates, new_client: NewClient) -> None:
@@ -149,7 +149,7 @@ async def test_an_expired_certificate_of_a_client(certificates: Certificates, ne
     ):
         async with asyncio.timeout(LONG_S / 2):
             with pytest.raises(holdfast.TlsRefused, match="client's certificate has expired"):
-                await client.acquire("a")
+                await client.acquire("a", wait=0, renew=False)
 
 
 async def test_a_node_that_can_be_trusted_is_enough(
@@ -160,7 +160,7 @@ async def test_a_node_that_can_be_trusted_is_enough(
     async with tls_node(bad) as (_, wrong), tls_node(certificates.files()) as (_, right):
         for _ in range(4):
             async with new_client([wrong, right], tls=certificates.tls()) as client:
-                await (await client.acquire("a", timeout=1)).release()
+                await (await client.acquire("a", wait=1, renew=False)).release()
 
 
 async def test_a_node_that_may_come_back_is_waited_for(
@@ -173,7 +173,7 @@ async def test_a_node_that_may_come_back_is_waited_for(
         new_client([wrong, "https://127.0.0.1:1"], tls=certificates.tls(), timeout=0.5) as client,
     ):
         with pytest.raises(holdfast.Unavailable) as caught:
-            await client.acquire("a")
+            await client.acquire("a", wait=0, renew=False)
         assert not isinstance(caught.value, holdfast.TlsRefused)
 
 
@@ -183,7 +183,7 @@ async def test_tls_against_a_node_without(certificates: Certificates, new_client
         secure = url.replace("http://", "https://")
         async with new_client(secure, tls=certificates.tls(), timeout=LONG_S) as client:
             with pytest.raises(holdfast.TlsRefused, match="does not use TLS"):
-                await client.acquire("a")
+                await client.acquire("a", wait=0, renew=False)
 
 
 async def test_a_wait_that_is_cancelled_leaves_nothing(certificates: Certificates) -> None:
@@ -193,8 +193,8 @@ async def test_a_wait_that_is_cancelled_leaves_nothing(certificates: Certificate
         holdfast.Client(url, tls=certificates.tls()) as client,
     ):
         state = served.node.machine.state
-        hold = await client.acquire("a")
-        waiting = asyncio.create_task(client.acquire("a", timeout=None))
+        hold = await client.acquire("a", wait=0, renew=False)
+        waiting = asyncio.create_task(client.acquire("a", wait=None, renew=False))
         await until(lambda: state.tickets)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -236,7 +236,7 @@ async def test_a_stream_turns_to_the_next_url(certificates: Certificates) -> Non
             numbers = itertools.count()
 
             async def use() -> None:
-                await (await client.acquire(f"both/{next(numbers)}")).release()
+                await (await client.acquire(f"both/{next(numbers)}", wait=0, renew=False)).release()
 
             async with asyncio.timeout(LONG_S / 2):
                 await asyncio.gather(*(use() for _ in range(2 * BUSY_COUNT)))
@@ -253,7 +253,9 @@ async def test_urls_without_tls_only_are_given_up_soon(
         url = secure.replace("https", "http")
         async with new_client(url, timeout=LONG_S) as client:
             with pytest.raises(holdfast.TlsRefused, match=rf"{url}.*only TLS.*https://"):
-                await (client.acquire("a") if call == "acquire" else client.watch().begin())
+                await (
+                    client.acquire("a", wait=0, renew=False) if call == "acquire" else client.watch().begin()
+                )
 
 
 def test_a_token_is_not_sent_to_the_url_without_tls(certificates: Certificates) -> None:
@@ -363,4 +365,4 @@ async def test_an_answer_that_is_spoilt_leaves_the_outcome_open(certificates: Ce
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with holdfast.Client(url, tls=certificates.tls(), timeout=0.5) as client:
             with pytest.raises(holdfast.OutcomeUnknown):
-                await client.acquire("a")
+                await client.acquire("a", wait=0, renew=False)

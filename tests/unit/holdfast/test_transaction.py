@@ -49,7 +49,7 @@ async def test_what_is_held_already_is_returned_again(new_client: NewClient) -> 
         shared = await transaction.acquire("b", mode="shared")
         for mode, scope in (("exclusive", "node"), ("shared", "subtree")):
             with pytest.raises(holdfast.AlreadyHeld):
-                await transaction.acquire("b", mode=mode, scope=scope)
+                await transaction.acquire("b", mode=mode, scope=scope)  # type: ignore[arg-type]
         await shared.convert("exclusive")
         assert (await transaction.acquire("b")).hold_id == shared.hold_id
         one = await transaction.acquire_permits("gpu", limit=2)
@@ -65,7 +65,7 @@ async def test_a_wait_in_vain_leaves_the_rest(new_client: NewClient) -> None:
         a_node() as (_, url),
         new_client(url) as client,
         new_client(url) as other,
-        client.transaction(timeout=0) as first,
+        client.transaction(wait=0) as first,
         other.transaction() as second,
     ):
         await first.acquire("a")
@@ -73,7 +73,7 @@ async def test_a_wait_in_vain_leaves_the_rest(new_client: NewClient) -> None:
         with pytest.raises(holdfast.LockTimeout):
             await first.acquire("b")
         assert first.is_valid
-        waiting = asyncio.create_task(first.acquire("b", timeout=None))
+        waiting = asyncio.create_task(first.acquire("b", wait=None))
         async with asyncio.timeout(DEADLINE_S):
             while not (await other.inspect("b")).queue:
                 """Not there yet."""
@@ -151,13 +151,13 @@ async def test_an_error_of_the_block_releases_everything(new_client: NewClient) 
 async def test_wrong_arguments_are_refused_before_anything_is_sent(new_client: NewClient) -> None:
     """No name, a length that is none, a wrong mode: the error names the argument."""
     async with a_node() as (_, url), new_client(url) as client:
-        with pytest.raises(ValueError, match="timeout"):
-            client.transaction(timeout=-1)
+        with pytest.raises(ValueError, match="wait"):
+            client.transaction(wait=-1)
         async with client.transaction() as transaction:
             with pytest.raises(ValueError, match="names"):
                 await transaction.acquire()
             with pytest.raises(holdfast.InvalidRequest, match="mode"):
-                await transaction.acquire("a", mode="best")
+                await transaction.acquire("a", mode="best")  # type: ignore[arg-type]
             assert (await transaction.acquire("a")).is_valid
 
 

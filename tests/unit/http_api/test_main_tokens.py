@@ -34,11 +34,11 @@ def test_a_new_file_counts_at_sighup(tmp_path: Path) -> None:
     with _running(tmp_path, "--tokens", str(path)) as program:
         url = program.wait_ready()
         with holdfast.SyncClient(url, token=GOOD) as client:
-            client.release(client.acquire("jobs/1"))
+            client.acquire("jobs/1").release()
             path.write_bytes(b"junk")
             program.process.send_signal(signal.SIGHUP)
             assert "needs a hash" in program.wait_line(r"level=error .*event=tokens-not-read (.*)")
-            client.release(client.acquire("jobs/1"))
+            client.acquire("jobs/1").release()
             path.write_bytes(token_line("worker", GOOD, "read@jobs"))
             program.process.send_signal(signal.SIGHUP)
             program.wait_line(r"event=tokens-read .*principals=(1)")

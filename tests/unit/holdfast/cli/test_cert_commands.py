@@ -48,11 +48,11 @@ async def test_what_it_makes_is_taken_by_nodes_and_clients(tmp_path: Path) -> No
     async with serving(tls=TlsDoor(tls_context.load(files).context)) as served:
         for host in ("127.0.0.1", "localhost"):
             async with holdfast.Client(f"{host}:{served.port}", tls=tls) as client:
-                assert (await client.acquire(host)).token
+                assert (await client.acquire(host, wait=0, renew=False)).token
         stranger = holdfast.Tls(tmp_path / "ca.pem")
         async with holdfast.Client(f"localhost:{served.port}", tls=stranger) as client:
             with pytest.raises(holdfast.TlsRefused):
-                await client.acquire("a")
+                await client.acquire("a", wait=0, renew=False)
 
 
 def test_keys_are_for_their_owner_only(tmp_path: Path) -> None:

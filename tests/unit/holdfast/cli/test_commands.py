@@ -110,7 +110,7 @@ async def test_a_listing_stops_and_goes_on(capsys: pytest.CaptureFixture[str]) -
     async with a_node() as (_, url), holdfast.Client(url) as client:
         line = Line(url, capsys)
         for index in range(3):
-            await client.acquire(f"x/{index}")
+            await client.acquire(f"x/{index}", wait=0, renew=False)
         code, out, err = await line("list", "x/", "--limit", "2", "-o", "jsonl")
         assert [json.loads(row)["name"] for row in out.splitlines()] == ["x/0", "x/1"]
         after = err.partition("--after '")[2].partition("'")[0]
@@ -158,7 +158,7 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
     """By force, with a reason that the audit has then; of what is gone nothing is left to end."""
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
         line = Line(url, capsys)
-        session = await client.open_session(ttl=60)
+        session = await client.session(ttl=60, renew=False).open()
         await client.lock("a", session=session).acquire()
         (holder,) = (await client.inspect("a")).holders
         end = ("force", "end-session", holder.session_name, "--reason", "it hangs")
@@ -323,7 +323,7 @@ async def test_what_happens_is_followed_until_an_interrupt() -> None:
 async def test_whoever_reads_may_go() -> None:
     """A pipe that is closed ends a command with 141, without a traceback."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
-        await client.acquire("x")
+        await client.acquire("x", wait=0, renew=False)
         script = f"{sys.executable} -m holdfast watch --since 0 | head -1; exit ${{PIPESTATUS[0]}}"
         process = await asyncio.create_subprocess_exec(
             "bash",
@@ -357,14 +357,14 @@ async def test_a_hold_that_cannot_be_printed_is_given_back() -> None:
 async def test_renew_starts_a_lease_anew(capsys: pytest.CaptureFixture[str]) -> None:
     """By the secret, with another length if one is given; what is over is exit code 119."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
-        hold = await client.acquire("a")
+        hold = await client.acquire("a", wait=0, renew=False)
         line = Line(url, capsys)
         assert await line("renew", hold.hold_id, "--ttl", "1h") == (0, "renewed; ends in 1.0h\n", "")
         _, out, _ = await line("renew", hold.hold_id, "--ttl", "1h", "-o", "json")
         assert json.loads(out) == {"token": hold.token, "expires_in_ms": 3_600_000} | {
             "revision": json.loads(out)["revision"]
         }
-        await client.release(hold)
+        await hold.release()
         assert (await Line(url, capsys)("renew", hold.hold_id))[0] == 119
 
 
@@ -448,8 +448,8 @@ async def test_top_shows_the_longest_queue_first(capsys: pytest.CaptureFixture[s
     """Once, as a table or as JSON."""
     async with a_node() as (served, url), holdfast.Client(url, owner="ann") as client:
         for name in ("a", "b", "c"):
-            await client.acquire(name)
-        waiting = asyncio.create_task(client.lock("b", timeout=60).acquire())
+            await client.acquire(name, wait=0, renew=False)
+        waiting = asyncio.create_task(client.lock("b", wait=60).acquire())
         await until(lambda: served.node.machine.state.tickets)
         code, out, _ = await Line(url, capsys)("top", "--once", "--rows", "2")
         head, _, *rows = out.splitlines()
@@ -465,7 +465,7 @@ async def test_top_shows_the_longest_queue_first(capsys: pytest.CaptureFixture[s
 async def test_top_leaves_the_terminal_as_it_was(number: signal.Signals, code: int) -> None:
     """On a terminal it draws on a screen of its own, which is gone at the end, however that comes."""
     async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
-        await client.acquire("a")
+        await client.acquire("a", wait=0, renew=False)
         ours, theirs = pty.openpty()
         os.set_blocking(ours, False)
         process = await start(url, "top", "--interval", "100ms", stdout=theirs, stdin=theirs)

@@ -23,7 +23,7 @@ async def test_one_loss_is_repeated_and_done_once(flaky: Flaky, applied: bool) -
     """The client asks again under the same id: it gets the one hold that there is."""
     flaky.lose("acquire", applied=applied)
     async with flaky.client() as client:
-        hold = await client.acquire("a", ttl=30)
+        hold = await client.acquire("a", ttl=30, wait=0, renew=False)
         assert flaky.sent == (ACQUIRE, ACQUIRE)
         assert hold.token == 1
         (holder,) = (await client.inspect("a")).holders
@@ -36,11 +36,11 @@ async def test_a_lasting_loss_is_an_unknown_outcome(flaky: Flaky, applied: bool)
     flaky.lose("acquire", applied=applied, times=None)
     async with flaky.client(owner="ann") as client, flaky.cluster.client() as other:
         with pytest.raises(holdfast.OutcomeUnknown):
-            await client.acquire("a", ttl=30)
+            await client.acquire("a", ttl=30, wait=0, renew=False)
         assert (await other.inspect("a")).state == ("held" if applied else "free")
         flaky.heal()
         flaky.cluster.advance(31)
-        assert (await client.acquire("a", ttl=30)).is_valid
+        assert (await client.acquire("a", ttl=30, wait=0, renew=False)).is_valid
 
 
 async def test_a_lasting_refusal_is_unavailable(flaky: Flaky) -> None:
@@ -48,7 +48,7 @@ async def test_a_lasting_refusal_is_unavailable(flaky: Flaky) -> None:
     flaky.refuse("locks/acquire", "no-leader", times=None)
     async with flaky.client() as client:
         with pytest.raises(holdfast.Unavailable) as refused:
-            await client.acquire("a")
+            await client.acquire("a", wait=0, renew=False)
         assert refused.value.code == "no-leader"
         assert (await client.inspect("a")).state == "free"
 
@@ -57,17 +57,17 @@ async def test_a_refusal_after_it_was_done_may_have_had_an_effect(flaky: Flaky) 
     """Such an answer is asked for again, and is a doubt when that is in vain."""
     flaky.refuse("acquire", "outcome-unknown", applied=True)
     async with flaky.client() as client:
-        assert (await client.acquire("a")).token == 1
+        assert (await client.acquire("a", wait=0, renew=False)).token == 1
         flaky.refuse("acquire", "outcome-unknown", applied=True, times=None)
         with pytest.raises(holdfast.OutcomeUnknown):
-            await client.acquire("b")
+            await client.acquire("b", wait=0, renew=False)
 
 
 async def test_a_final_refusal_is_raised_at_once(flaky: Flaky) -> None:
     """What the cluster decides against is not asked for again."""
     flaky.refuse("release", "lease-expired")
     async with flaky.client() as client:
-        hold = await client.acquire("a")
+        hold = await client.acquire("a", wait=0, renew=False)
         with pytest.raises(holdfast.LeaseExpired, match="refused by the test"):
             await hold.release()
         assert flaky.sent.count("POST /v1/locks/release") == 1
@@ -78,7 +78,7 @@ async def test_a_late_answer_comes_with_the_clock(flaky: Flaky, applied: bool) -
     """It is held back by the cluster's clock; in between the lock is there, or not yet."""
     flaky.delay("acquire", 2, applied=applied)
     async with flaky.client() as client, flaky.cluster.client() as other:
-        acquiring = asyncio.create_task(client.acquire("a", ttl=30))
+        acquiring = asyncio.create_task(client.acquire("a", ttl=30, wait=0, renew=False))
         async with asyncio.timeout(10):
             state = "held" if applied else "free"
             while not flaky.sent or (await other.inspect("a")).state != state:  # noqa: ASYNC110 - no event
@@ -94,7 +94,7 @@ async def test_what_is_too_late_is_lost(flaky: Flaky) -> None:
     """The client waits for no longer than for a real node, and asks again."""
     flaky.delay("acquire", 3600)
     async with flaky.client() as client:
-        acquiring = asyncio.create_task(client.acquire("a", ttl=60))
+        acquiring = asyncio.create_task(client.acquire("a", ttl=60, wait=0, renew=False))
         async with asyncio.timeout(10):
             while not acquiring.done():
                 flaky.cluster.advance(1)
@@ -125,7 +125,7 @@ async def test_a_cancelled_acquire_leaves_nothing_though_its_answer_is_lost(flak
     """What was granted unheard is taken back."""
     flaky.delay("acquire", 60)
     async with flaky.client() as client, flaky.cluster.client() as other:
-        acquiring = asyncio.create_task(client.acquire("a", ttl=600))
+        acquiring = asyncio.create_task(client.acquire("a", ttl=600, wait=0, renew=False))
         async with asyncio.timeout(10):
             while (await other.inspect("a")).state == "free":  # noqa: ASYNC110 - has no event
                 await asyncio.sleep(0.001)
@@ -143,8 +143,8 @@ def test_threads_meet_the_faults_and_other_clients_do_not(flaky: Flaky) -> None:
     flaky.refuse("*", "overloaded", times=None)
     with flaky.sync_client() as client, flaky.cluster.sync_client() as other:
         with pytest.raises(holdfast.Unavailable):
-            client.acquire("a")
-        assert other.acquire("a").is_valid
+            client.acquire("a", wait=0, renew=False)
+        assert other.acquire("a", wait=0, renew=False).is_valid
 
 
 def test_what_can_never_happen_is_refused(flaky: Flaky) -> None:
@@ -158,5 +158,5 @@ def test_what_can_never_happen_is_refused(flaky: Flaky) -> None:
     with pytest.raises(ValueError, match="seconds"):
         flaky.delay("acquire", -1)
     with flaky.sync_client() as client:
-        assert client.acquire("a").is_valid
+        assert client.acquire("a", wait=0, renew=False).is_valid
     assert flaky.sent.count(ACQUIRE) == 1

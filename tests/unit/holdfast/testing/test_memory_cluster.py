@@ -40,7 +40,7 @@ async def test_the_rules_are_the_real_ones(cluster: MemoryCluster) -> None:
     async with two(cluster) as (ann, bob):
         async with ann.lock("a") as hold:
             with pytest.raises(holdfast.LockTimeout) as refused:
-                await bob.acquire("a", timeout=0)
+                await bob.acquire("a", wait=0)
             assert refused.value.problem["holders"][0]["owner"] == "ann"  # type: ignore[index]
             with pytest.raises(holdfast.InvalidRequest):
                 await bob.acquire("no//name")
@@ -52,8 +52,8 @@ async def test_the_rules_are_the_real_ones(cluster: MemoryCluster) -> None:
 async def test_a_lease_ends_when_the_clock_is_moved(cluster: MemoryCluster) -> None:
     """What nobody renews ends with its ttl, not before, and whoever waits gets it."""
     async with two(cluster) as (ann, bob):
-        hold = await ann.acquire("a", ttl=30)
-        waiting = asyncio.create_task(bob.acquire("a", timeout=None))
+        hold = await ann.acquire("a", ttl=30, renew=False)
+        waiting = asyncio.create_task(bob.acquire("a", renew=False))
         await until(lambda: cluster.waiting)
         cluster.advance(29)
         assert (await ann.inspect("a")).holders[0].owner == "ann"
@@ -62,7 +62,7 @@ async def test_a_lease_ends_when_the_clock_is_moved(cluster: MemoryCluster) -> N
         assert (await waiting).is_valid
         assert hold.reason == "expired"
         with pytest.raises(holdfast.LeaseExpired):
-            await ann.renew(hold)
+            await hold.renew()
 
 
 async def test_the_body_of_a_lock_is_cancelled_when_it_is_lost(cluster: MemoryCluster) -> None:
@@ -111,8 +111,8 @@ async def test_a_wait_ends_when_the_clock_is_moved(cluster: MemoryCluster) -> No
     """Also far beyond its end, the answer is the one that the cluster gave."""
     async with two(cluster) as (ann, bob):
         for jump_s in (5, 3000):
-            await ann.acquire("a", ttl=3600)
-            waiting = asyncio.create_task(bob.lock("a", timeout=5).acquire())
+            await ann.acquire("a", ttl=3600, renew=False)
+            waiting = asyncio.create_task(bob.lock("a", wait=5).acquire())
             await until(lambda: cluster.waiting)
             cluster.advance(jump_s)
             with pytest.raises(holdfast.LockTimeout):
@@ -126,10 +126,10 @@ def test_threads_need_no_threads(cluster: MemoryCluster) -> None:
     with cluster.sync_client(owner="ann") as ann, cluster.sync_client() as bob:
         with ann.lock("a") as hold:
             with pytest.raises(holdfast.LockTimeout):
-                bob.lock("a", timeout=5).acquire()
+                bob.lock("a", wait=5).acquire()
             assert hold.is_valid
-        forgotten = ann.acquire("a", ttl=2)
-        with bob.lock("a", timeout=5) as taken:
+        forgotten = ann.acquire("a", ttl=2, renew=False)
+        with bob.lock("a", wait=5) as taken:
             assert taken.token > forgotten.token
             assert (taken.is_valid, forgotten.is_valid) == (True, False)
 
@@ -140,7 +140,7 @@ async def test_tasks_and_threads_share_a_cluster(cluster: MemoryCluster) -> None
     hold = await asyncio.to_thread(threaded.acquire, "a")
     async with cluster.client() as client:
         assert (await client.inspect("a")).holders[0].owner == "thread"
-        waiting = asyncio.create_task(client.acquire("a", timeout=60))
+        waiting = asyncio.create_task(client.acquire("a", wait=60, renew=False))
         await until(lambda: cluster.waiting)
         await asyncio.to_thread(hold.release)
         assert (await waiting).token > hold.token
@@ -171,7 +171,7 @@ async def test_watches_cells_and_elections_work(cluster: MemoryCluster) -> None:
                 assert leader is not None
                 assert leader.token == leadership.token
                 assert (await anext(watch)).event == "elected"
-        session = await client.open_session(ttl=15)
+        session = await client.session(ttl=15, renew=False).open()
         await client.cells.put("members/me", b"here", session=session)
         cluster.advance(16)
         assert await client.cells.get("members/me") is None
@@ -184,7 +184,7 @@ async def test_a_rate_limit_waits_by_the_clock(cluster: MemoryCluster) -> None:
         limiter = client.rate_limiter("mail", limit=1, per=60)
         assert (await limiter.take()).allowed
         assert await limiter.try_take() is None
-        later = asyncio.create_task(limiter.take(timeout=120))
+        later = asyncio.create_task(limiter.take(wait=120))
         await client.inspect("a")
         assert not later.done()
         cluster.advance(61)
@@ -194,7 +194,7 @@ async def test_a_rate_limit_waits_by_the_clock(cluster: MemoryCluster) -> None:
 async def test_a_cancelled_wait_leaves_nothing(cluster: MemoryCluster) -> None:
     """Who does not wait any longer has no place in the queue, and gets nothing."""
     async with two(cluster) as (ann, bob), ann.lock("a"):
-        waiting = asyncio.create_task(bob.acquire("a", timeout=None))
+        waiting = asyncio.create_task(bob.acquire("a"))
         await until(lambda: cluster.waiting)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -207,8 +207,8 @@ async def test_a_closed_cluster_is_unavailable() -> None:
     """Its clients are told so, also one that waits in a queue, though the clock stands still."""
     cluster = MemoryCluster()
     ann, bob = cluster.client(), cluster.client()
-    await ann.acquire("a", ttl=3600)
-    waiting = asyncio.create_task(bob.acquire("a", timeout=None))
+    await ann.acquire("a", ttl=3600, renew=False)
+    waiting = asyncio.create_task(bob.acquire("a"))
     await until(lambda: cluster.waiting)
     cluster.close()
     cluster.close()

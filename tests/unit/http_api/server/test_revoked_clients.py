@@ -47,7 +47,7 @@ async def test_whatever_it_asks_is_refused(
         url = f"https://127.0.0.1:{served.port}"
         async with holdfast.Client(url, tls=holdfast.Tls(certificates.ca, *kept), token=TOKEN) as client:
             hold = await client.acquire("a")
-            await client.release(hold)
+            await hold.release()
         async with holdfast.Client(url, tls=holdfast.Tls(certificates.ca, *lost), token=TOKEN) as client:
             for _ in range(2):
                 with pytest.raises(
@@ -94,7 +94,7 @@ async def test_open_connections_end_when_it_is_revoked(
             holdfast.Client(url, tls=holdfast.Tls(certificates.ca, *kept)) as keeper,
         ):
             await loser.acquire("a", ttl=60)
-            waiting = asyncio.create_task(loser.acquire("a", timeout=60))
+            waiting = asyncio.create_task(loser.acquire("a", wait=60))
             told = keeper.watch()
             await told.begin()
             await until(lambda: served.node.machine.state.tickets)
@@ -104,7 +104,7 @@ async def test_open_connections_end_when_it_is_revoked(
             assert len(served.node.machine.state.holds) == 1
             hold = await keeper.acquire("b")
             assert (await anext(told)).name in {"a", "b"}
-            await keeper.release(hold)
+            await hold.release()
             await told.close()
             assert "event=tls-revoked ended=1" in caplog.text
             door.revoke(frozenset())

@@ -1,0 +1,145 @@
+"""Which hold belongs to which block: `with lock:` may be entered in one thread or task, and left in another.
+
+A `with` statement enters and leaves from one frame, wherever that runs: a generator's frame goes from thread
+to thread, and a coroutine's from task to task. So an open block is known by the frame that entered it. An
+exit stack, or whoever calls `__enter__` by hand, enters from one frame and leaves from another. If only one
+block of the object is open then, it is that one. If several are, nothing is guessed: what cannot be told
+apart ends together, when the last of these blocks is left.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+from holdfast._terms import Terms
+from holdfast._words import Mode
+
+T = TypeVar("T")
+
+_log = logging.getLogger("holdfast")
+
+
+Key: TypeAlias = tuple[str, str]
+"""A kind and a name."""
+
+
+class Keyed(Protocol):
+    """What a block was entered for."""
+
+    @property
+    def mode(self) -> Mode:
+        """How it is held at first."""
+        ...
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """What of it can be held in one mode only."""
+        ...
+
+    @property
+    def terms(self) -> Terms:
+        """How it was acquired."""
+        ...
+
+
+class Block(Generic[T]):
+    """One open block: the frame that entered it, what it holds, and what for (None for a session)."""
+
+    __slots__ = ("frame", "held", "what")
+
+    def __init__(self, frame: FrameType, held: T, what: Keyed | None) -> None:
+        self.frame = frame
+        self.held = held
+        self.what = what
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """What it holds that can be held in one mode only."""
+        return () if self.what is None else self.what.keys
+
+
+class Entered:
+    """The open blocks of one client, by the names that they hold."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[Key, list[Block[Any]]] = {}
+
+    def add(self, block: Block[Any]) -> None:
+        """Note a block that was entered."""
+        for name in block.keys:
+            self._by_name.setdefault(name, []).append(block)
+
+    def remove(self, block: Block[Any]) -> None:
+        """Forget a block that was left."""
+        for name in block.keys:
+            blocks = self._by_name.get(name, [])
+            if block in blocks:
+                blocks.remove(block)
+            if not blocks and (late := self._by_name.pop(name, None)):
+                self._by_name.setdefault(name, []).extend(late)  # another thread came in between
+
+    def around(self, frame: FrameType | None, keys: Iterable[Key]) -> Iterator[tuple[Any, Keyed]]:
+        """Yield what the blocks hold that `frame` runs in, and what for: they end after it, for certain."""
+        open_blocks = {block for key in keys for block in self._by_name.get(key, ())}
+        while frame is not None and open_blocks:
+            for block in open_blocks:
+                if block.frame is frame and block.what is not None:
+                    yield block.held, block.what
+            frame = frame.f_back
+
+
+class Blocks(Generic[T]):
+    """The open blocks of one object. Threads and tasks enter and leave them in any order.
+
+    It has no lock: each step is one operation on a list, which threads see as a whole.
+    """
+
+    def __init__(self, entered: Entered) -> None:
+        self._entered = entered
+        self._open: list[Block[T]] = []
+        self._strays: list[object] = []
+        """One for each block that was left and cannot be told from others that are open."""
+
+    def enter(self, block: Block[T]) -> T:
+        """Note a block that was entered; return what it holds."""
+        self._open.append(block)
+        self._entered.add(block)
+        return block.held
+
+    def withdraw(self, block: Block[T] | None) -> None:
+        """Forget a block that an interrupt kept from beginning, however far it was entered."""
+        if block is not None:
+            if block in self._open:
+                self._open.remove(block)
+            self._entered.remove(block)
+
+    def leave(self, frame: FrameType) -> list[T]:
+        """Return what ends with the block that is left from `frame`: one thing, unless it cannot be told.
+
+        Raises RuntimeError when no block is open.
+        """
+        if not self._open:
+            raise RuntimeError("this block was not entered, or was left already")
+        mine = next((block for block in reversed(self._open) if block.frame is frame), None)
+        ended = [] if mine is None else self._close([mine])
+        if mine is None:
+            self._strays.append(None)
+        if self._strays and len(self._strays) >= len(self._open):
+            ended += self._close(list(self._open))
+            self._strays.clear()
+        elif mine is None:
+            _log.warning(_CANNOT_TELL)
+        return ended
+
+    def _close(self, blocks: list[Block[T]]) -> list[T]:
+        for block in blocks:
+            self._open.remove(block)
+            self._entered.remove(block)
+        return [block.held for block in blocks]
+
+
+_CANNOT_TELL: Final = (
+    "a block of a shared lock object was left that cannot be told from others that are open: "
+    "what they hold is released with the last of them; use `with lock.acquire() as hold:` there"
+)
