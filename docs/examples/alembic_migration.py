@@ -31,7 +31,7 @@ def run_migrations(client: holdfast.SyncClient, database: sa.Engine, **options: 
     """
     try:
         client.inspect(LOCK)  # without an answer this fails now, and not after WAIT_S
-        with client.lock(LOCK, ttl=LEASE_S, timeout=WAIT_S) as hold, database.connect() as connection:
+        with client.lock(LOCK, ttl=LEASE_S, wait=WAIT_S) as hold, database.connect() as connection:
             context.configure(
                 connection=connection,
                 transaction_per_migration=True,  # what is done stays done if a later one fails

@@ -38,7 +38,7 @@ class Command(migrate.Command):
         try:
             with holdfast.SyncClient(timeout=ANSWER_S) as client:
                 client.inspect(lock)  # without an answer this fails now, and not after WAIT_S
-                with client.lock(lock, ttl=LEASE_S, timeout=WAIT_S) as self.hold:
+                with client.lock(lock, ttl=LEASE_S, wait=WAIT_S) as self.hold:
                     return super().execute(*args, **options)
         except holdfast.LockError as error:
             raise CommandError(f"the lock of the migration: {error}") from error

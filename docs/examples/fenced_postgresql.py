@@ -68,8 +68,8 @@ async def main() -> int:
         holdfast.Client(owner="first") as first,
         holdfast.Client(owner="second") as second,
     ):
-        early = await first.acquire(LOCK, ttl=1)  # nothing renews a hold that `acquire` returned
-        late = await second.acquire(LOCK, ttl=10, timeout=10)  # waits for the lease to end
+        early = await first.acquire(LOCK, ttl=1, renew=False)  # as if its process had been paused
+        late = await second.acquire(LOCK, ttl=10, wait=10)  # waits for the lease to end
         write(database, 50, late.token)
         print(f"second wrote 50; its token is larger: {late.token > early.token}")
         print(f"first knows by its own clock that its lease is over: {not early.is_valid}")
@@ -79,7 +79,7 @@ async def main() -> int:
             print("first was refused by the database all the same")
         else:
             return 1
-        await second.release(late)
+        await late.release()
     print(f"the balance is {read(database)}")
     METADATA.drop_all(database)
     database.dispose()

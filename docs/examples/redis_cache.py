@@ -46,8 +46,8 @@ def cached(
         return value
     try:
         # Whoever has a stale value does not wait for a fresh one; whoever has none waits.
-        timeout = WAIT_S if value is None else 0
-        with client.lock(("cache", key), ttl=LEASE_S, timeout=timeout) as hold:
+        wait = WAIT_S if value is None else 0
+        with client.lock(("cache", key), ttl=LEASE_S, wait=wait) as hold:
             found, age_s = look(store, key)
             if found is not None and age_s < fresh_s:
                 return found  # somebody else was faster

@@ -22,7 +22,7 @@ async def report(hold: holdfast.Hold) -> None:
 async def main() -> int:
     """Report under the lock, unless somebody else keeps it for more than ten seconds."""
     async with holdfast.Client(owner="reporter", timeout=10) as client:
-        lock = client.lock(LOCK, ttl=5, timeout=10, note="the nightly report")
+        lock = client.lock(LOCK, ttl=5, wait=10, note="the nightly report")
         try:
             async with lock as hold:  # renewed in the background while the body runs, then released
                 await report(hold)

@@ -167,7 +167,7 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         assert json.loads(out)["session_name"] == holder.session_name
         code, _, err = await line(*end)
         assert (code, "session-expired" in err) == (119, True)
-        await client.lock("a", ttl=60, lock_delay=60).acquire()
+        await client.lock("a", ttl=60, lock_delay=60, renew=False).acquire()
         code, out, _ = await line("force", "release", "a", "--reason", "it hangs", "-o", "jsonl")
         assert [one["owner"] for one in json.loads(out)["released"]] == ["ann"]
         code, out, _ = await line("force", "lift-delay", "a", "--reason", "all is well")
@@ -204,7 +204,7 @@ async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixtur
         line = Line(url, capsys)
         why = ("--reason", "it hangs", "-o", "json")
         first = await client.semaphore("gpu", limit=2).acquire()
-        await client.semaphore("gpu", limit=2).acquire()
+        await client.semaphore("gpu", limit=2, renew=False).acquire()
         leader = await client.election("primary").acquire()
         code, _, err = await line("force", "release", "gpu", *why)
         assert (code, "wrong-kind" in err) == (119, True)
