@@ -65,7 +65,7 @@ class _Escaping(string.Formatter):
 
 
 def check_name(decorator: str, name: object) -> None:
-    """Raise TypeError for what is no name, as when a decorator is used without its parentheses."""
+    """Raise TypeError for what is not a name, as when a decorator is used without its parentheses."""
     if not isinstance(name, str):
         raise TypeError(
             f"{decorator}: the first argument is the name of the lock: @{decorator}('name'), not {name!r}"

@@ -10,7 +10,7 @@ from holdfast._process import after_fork
 from holdfast._sync_client import SyncClient
 
 if TYPE_CHECKING:
-    from holdfast.testing import NullClient
+    from holdfast.testing._null import NullClient
 
 AnyClient: TypeAlias = Union[Client, SyncClient, "NullClient"]
 """A client for tasks, one for threads, or a stand-in, which serves both."""
