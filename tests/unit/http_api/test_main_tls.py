@@ -98,7 +98,7 @@ def test_a_client_is_revoked_while_the_node_runs(tmp_path: Path, certificates: C
             holdfast.SyncClient(url, tls=holdfast.Tls(certificates.ca, *lost)) as loser,
             holdfast.SyncClient(url, tls=holdfast.Tls(certificates.ca, *kept)) as keeper,
         ):
-            loser.acquire("a")
+            loser.acquire("a", renew=False)
             hold = keeper.acquire("b")
             path.write_text(f"{lost.serial:x}  # the notebook that was stolen\n")
             program.process.send_signal(signal.SIGHUP)

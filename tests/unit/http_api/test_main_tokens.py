@@ -57,8 +57,9 @@ def test_a_node_takes_as_many_requests_as_it_is_told(tmp_path: Path) -> None:
         url = program.wait_ready()
         impatient = holdfast.SyncClient(url, token=GOOD, timeout=0.5, stream=False)
         with impatient as client, holdfast.SyncClient(url, token=OTHER) as other:
-            client.acquire("jobs/1")
+            client.acquire("jobs/1", renew=False)
             with pytest.raises(holdfast.Unavailable, match="takes 1 requests a second"):
                 client.acquire("jobs/2")
-            other.acquire("jobs/3")
+            with other.acquire("jobs/3") as hold:
+                assert hold.is_valid
         assert program.stop(signal.SIGTERM) == 0

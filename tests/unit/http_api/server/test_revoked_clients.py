@@ -93,7 +93,7 @@ async def test_open_connections_end_when_it_is_revoked(
             holdfast.Client(url, tls=holdfast.Tls(certificates.ca, *lost)) as loser,
             holdfast.Client(url, tls=holdfast.Tls(certificates.ca, *kept)) as keeper,
         ):
-            await loser.acquire("a", ttl=60)
+            await loser.acquire("a", ttl=60, renew=False)
             waiting = asyncio.create_task(loser.acquire("a", wait=60))
             told = keeper.watch()
             await told.begin()
@@ -108,7 +108,8 @@ async def test_open_connections_end_when_it_is_revoked(
             await told.close()
             assert "event=tls-revoked ended=1" in caplog.text
             door.revoke(frozenset())
-            await loser.acquire("c")
+            async with loser.acquire("c") as other:
+                assert other.is_valid
     assert not door._known, "what is gone is not kept"
 
 
@@ -123,5 +124,6 @@ async def test_who_showed_no_certificate_is_not_meant(certificates: Certificates
             f"https://127.0.0.1:{served.port}", tls=holdfast.Tls(certificates.ca, *lost)
         ) as client,
     ):
-        await client.acquire("a")
+        async with client.acquire("a") as hold:
+            assert hold.is_valid
     assert results(door) == {"ok": 1}
