@@ -123,7 +123,7 @@ async def test_who_showed_no_certificate_is_not_meant(certificates: Certificates
         holdfast.Client(
             f"https://127.0.0.1:{served.port}", tls=holdfast.Tls(certificates.ca, *lost)
         ) as client,
+        client.acquire("a") as hold,
     ):
-        async with client.acquire("a") as hold:
-            assert hold.is_valid
+        assert hold.is_valid
     assert results(door) == {"ok": 1}
