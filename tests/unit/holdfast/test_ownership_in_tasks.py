@@ -245,9 +245,7 @@ async def test_what_is_collected_is_not_renewed_any_longer(kind: str) -> None:
 async def test_what_is_pushed_is_collected_as_well() -> None:
     """Who listens for its losses does not keep it."""
     async with a_client() as (_, client):
-        held = await client.acquire(
-            "a", ttl=TTL_S, push=True, on_lost=print, max_hold=TTL_S * 9, wait=0, renew=False
-        )
+        held = await client.acquire("a", ttl=TTL_S, push=True, on_lost=print, max_hold=TTL_S * 9)
         await asyncio.sleep(0)
         this = weakref.ref(held)
         with pytest.warns(ResourceWarning, match="never released"):
@@ -259,25 +257,25 @@ async def test_a_session_keeps_nothing_alive_but_what_it_holds() -> None:
     """A hold of a session may be let go of: it lives with its session, and ends with that."""
     async with a_client() as (cluster, client):
         session = await client.session(ttl=TTL_S).open()
-        await client.acquire("a", session=session, wait=0, renew=False)
+        await client.acquire("a", session=session)
         await live_on(cluster, session)
         assert (await client.inspect("a")).holders
         with pytest.raises(holdfast.AlreadyHeld):
-            await client.acquire("a", session=session, wait=0, renew=False)
+            await client.acquire("a", session=session)
         assert await session.close() == ("a",)
 
 
 async def test_acquire_is_short_for_a_lock_that_is_acquired() -> None:
     """It waits, is renewed, and may be awaited or be a context; what nobody awaits is said by Python."""
     async with a_client() as (cluster, client):
-        async with client.acquire("a", ttl=TTL_S, wait=0, renew=False) as held:
-            waiting = asyncio.create_task(client.acquire("a", ttl=TTL_S, wait=0, renew=False))
+        async with client.acquire("a", ttl=TTL_S) as held:
+            waiting = asyncio.create_task(client.acquire("a", ttl=TTL_S))
             await eventually(lambda: cluster.waiting == 1)
             await live_on(cluster, held)
         other = await waiting
         assert await client.lock("a").acquire(blocking=False) is None
         with pytest.raises(holdfast.LockTimeout):
-            await client.acquire("a", wait=0, renew=False)
+            await client.acquire("a", wait=0)
         await other.release()
         with pytest.raises(holdfast.LeaseExpired):
             await other.release()
@@ -287,7 +285,7 @@ async def test_a_lost_hold_cancels_its_block_in_the_task_that_entered_it() -> No
     """Also as `async with client.acquire(...)`."""
     async with a_client() as (cluster, client):
         with pytest.raises(holdfast.LeaseLost):  # noqa: PT012 - a block is what is tested
-            async with asyncio.timeout(DEADLINE_S), client.acquire("a", ttl=TTL_S, wait=0, renew=False):
+            async with asyncio.timeout(DEADLINE_S), client.acquire("a", ttl=TTL_S):
                 cluster.advance(TTL_S)
                 await asyncio.Event().wait()
 
@@ -300,11 +298,11 @@ async def test_a_block_within_a_block_of_the_same_lock_is_refused() -> None:
     async with a_client() as (cluster, client):
         async with client.lock("a"):
             with pytest.raises(RuntimeError, match="would wait for itself"):
-                await client.acquire("a", wait=5, renew=False)
+                await client.acquire("a", wait=5)
             with pytest.raises(RuntimeError, match="would wait for itself"):
                 async with client.transaction() as transaction:
                     await transaction.acquire("a")
-            waiting = asyncio.create_task(client.acquire("a", wait=0, renew=False))
+            waiting = asyncio.create_task(client.acquire("a"))
             await eventually(lambda: cluster.waiting == 1)
         await (await waiting).release()
 
@@ -323,7 +321,7 @@ async def test_a_counted_lock_is_entered_as_often_as_its_block_likes() -> None:
         assert await walk(client, 3) == 1
         assert not await is_held(client)
         async with client.lock("a", if_held="count") as hold:
-            async with client.acquire("a", if_held="count", wait=0, renew=False) as again:
+            async with client.acquire("a", if_held="count") as again:
                 assert again is hold
             assert hold.is_valid
         assert hold.reason == "released"
@@ -340,8 +338,8 @@ async def test_a_counted_lock_is_entered_as_often_as_its_block_likes() -> None:
 async def test_a_session_counts_what_it_acquires_again() -> None:
     """The cluster does: the hold ends with the last release, whichever object that is of."""
     async with a_client() as (_, client), client.session() as session:
-        one = await client.acquire("a", session=session, if_held="count", wait=0, renew=False)
-        two = await client.acquire("a", session=session, if_held="count", wait=0, renew=False)
+        one = await client.acquire("a", session=session, if_held="count")
+        two = await client.acquire("a", session=session, if_held="count")
         assert one.token == two.token
         await one.release()
         assert (await client.inspect("a")).holders
@@ -375,6 +373,6 @@ async def test_any_wait_for_as_long_as_it_takes_is_a_word_for_it() -> None:
     """None and inf; what is less than nothing is a mistake."""
     async with a_client() as (_, client):
         for wait in (None, float("inf"), 5, 0):
-            await (await client.acquire("a", wait=wait, renew=False)).release()
+            await (await client.acquire("a", wait=wait)).release()
         with pytest.raises(ValueError, match="wait: -1"):
             client.lock("a", wait=-1)
