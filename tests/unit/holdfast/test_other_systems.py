@@ -47,7 +47,7 @@ events.begin()
 for number in range(40):  # enough for a stream
     client.lock(f"b/{number}").acquire().release()
 print(next(events).event)
-client.lock("left").acquire()
+left = client.lock("left").acquire()
 
 async def main():
     async with holdfast.Client(url) as other:
