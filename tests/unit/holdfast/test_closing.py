@@ -47,13 +47,14 @@ async def test_what_was_let_go_can_be_released_again(new_client: NewClient) -> N
 async def test_closing_ends_what_waits() -> None:
     """A task that waits for a lock when its client is closed is told so, and leaves no place in the queue."""
     async with a_node() as (served, url), holdfast.Client(url) as other, holdfast.Client(url) as client:
-        await other.acquire("a")
+        held = await other.acquire("a")
         waiting = asyncio.create_task(client.lock("a").acquire())
         await until(lambda: served.node.machine.lock("a").queue)
         await client.close()
         with pytest.raises(RuntimeError, match="this client is closed"):
             await asyncio.wait_for(waiting, LATE_S)
         await until(lambda: not served.node.machine.lock("a").queue)
+        assert held.is_valid
 
 
 async def test_a_client_that_was_not_used_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

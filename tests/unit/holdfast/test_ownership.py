@@ -79,7 +79,7 @@ def live_on(cluster: MemoryCluster, *kept: Any) -> None:
 @contextlib.contextmanager
 def warning_of_a_drop(match: str = r"was never (released|closed)") -> Iterator[None]:
     """Expect that something is collected unreleased, here or in the thread that had it last."""
-    with pytest.warns(ResourceWarning, match=match) as caught:
+    with pytest.warns(ResourceWarning, match=match) as caught:  # noqa: PT031 - both happen in it
         yield
         eventually(lambda: len(caught) > 0)
 

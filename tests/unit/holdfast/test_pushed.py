@@ -388,9 +388,9 @@ async def test_what_lives_in_a_session_hears_with_it() -> None:
 async def test_a_thread_hears_of_a_forced_end_at_once() -> None:
     """The client for threads has the same flag."""
     async with a_node() as (served, url), _operator(served) as operator:
-        with holdfast.SyncClient(url) as client:
-            hold = await asyncio.to_thread(client.lock("a", ttl=LONG_S, push=True).acquire)
-            await operator.admin.force_release("a", reason="a test")
-            assert await asyncio.to_thread(hold.lost.wait, SOON_S)
-            assert hold.reason == "lease-expired"
-            await asyncio.to_thread(client.close)
+        client = holdfast.SyncClient(url)
+        hold = await asyncio.to_thread(client.lock("a", ttl=LONG_S, push=True).acquire)
+        await operator.admin.force_release("a", reason="a test")
+        assert await asyncio.to_thread(hold.lost.wait, SOON_S)
+        assert hold.reason == "lease-expired"
+        await asyncio.to_thread(client.close)

@@ -23,13 +23,13 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
         every = holdfast.NamespaceSettings(1000, 60_000, 50, True, False, 1, 2, 3, 4)
         assert await tenant.admin.set_namespace("jobs/night", every) == every
         async with new_client(url_of(served), token=WORKER) as worker:
-            lease = await worker.acquire("jobs/night/1", ttl=60)
+            lease = await worker.acquire("jobs/night/1", ttl=60, renew=False)
             with pytest.raises(holdfast.QuotaExceeded) as full:
-                await worker.acquire("jobs/night/2", ttl=60)
+                await worker.acquire("jobs/night/2", ttl=60, renew=False)
             told = full.value.problem
             assert (told["namespace"], told["quota"], told["used"]) == ("jobs/night", "holds", 1)
             with pytest.raises(holdfast.Refused) as refused:
-                await worker.acquire("jobs/night/2", ttl=61)
+                await worker.acquire("jobs/night/2", ttl=61, renew=False)
             assert (refused.value.code, refused.value.problem["namespace"]) == (
                 "ttl-out-of-range", "jobs/night",
             )  # fmt: skip
@@ -38,7 +38,7 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
             (row,) = await tenant.admin.namespaces("jobs/")
             assert (row.prefix, row.settings, row.used.holds) == ("jobs/night", every, 1)
             await tenant.admin.remove_namespace("jobs/night")
-            await worker.acquire("jobs/night/2", ttl=61)
+            await worker.acquire("jobs/night/2", ttl=61, renew=False)
             await worker.release(lease.hold_id)
         assert await tenant.admin.namespaces("jobs") == ()
 

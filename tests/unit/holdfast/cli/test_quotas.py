@@ -27,16 +27,16 @@ async def test_a_quota_is_set_reached_and_ended(new_client: NewClient) -> None:
         assert await boss.admin.set_quota("worker", **every) == holdfast.Quota(**every)
         assert await boss.admin.set_quota("worker", holds=1) == holdfast.Quota(holds=1)
         async with new_client(url_of(served), token=WORKER) as worker:
-            lease = await worker.acquire("a", ttl=60)
+            lease = await worker.acquire("a", ttl=60, renew=False)
             with pytest.raises(holdfast.QuotaExceeded) as refused:
-                await worker.acquire("b", ttl=60)
+                await worker.acquire("b", ttl=60, renew=False)
             assert (refused.value.problem["quota"], refused.value.problem["used"]) == ("holds", 1)
             with pytest.raises(holdfast.AccessDenied):
                 await worker.admin.quotas()
             (row,) = await boss.admin.quotas()
             assert (row.principal, row.quota, row.used.holds) == ("worker", holdfast.Quota(holds=1), 1)
             await boss.admin.remove_quota("worker")
-            await worker.acquire("b", ttl=60)
+            await worker.acquire("b", ttl=60, renew=False)
             await worker.release(lease.hold_id)
         assert [row.quota for row in await boss.admin.quotas()] == [None]
 
