@@ -121,7 +121,7 @@ async def test_cancelled_wait_of_the_client_leaves_at_once(cluster: LocalCluster
     name = "wait/cancelled"
     async with http_to(cluster) as http, holdfast.Client(urls(cluster)) as client:
         await http.acquire("n1", name)
-        waiting = asyncio.create_task(client.acquire(name, ttl=60, wait=None))
+        waiting = asyncio.create_task(client.acquire(name, ttl=60, wait=None, renew=False))
         await queued(http, "n3", name, 1)
         waiting.cancel()
         began_s = time.monotonic()

@@ -144,7 +144,7 @@ async def test_a_wait_is_withdrawn_when_the_caller_is_gone(*, is_known: bool) ->
     if not is_known:
         told.insert(0, answer(withdrawn=False, revision=1))
     async with ScriptedNode(silence, *told) as node, holdfast.Client(node.url, owner="me") as client:
-        waiting = asyncio.create_task(client.acquire("a/b", wait=None))
+        waiting = asyncio.create_task(client.acquire("a/b", wait=None, renew=False))
         async with asyncio.timeout(DEADLINE_S):
             while not node.seen:  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.002)

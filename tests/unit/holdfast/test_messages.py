@@ -15,7 +15,7 @@ async def test_a_wait_in_vain_says_who_has_it_and_where_it_stood(new_client: New
     ):
         hold = await first.acquire("report", ttl=60)
         with pytest.raises(holdfast.LockTimeout) as caught:
-            await second.lock("report", timeout=0.2).acquire()
+            await second.lock("report", wait=0.2).acquire()
         problem = caught.value.problem
         assert (problem["position"], problem["queue_length"]) == (1, 0)
         assert isinstance(problem["waited_ms"], int)
@@ -30,8 +30,8 @@ async def test_a_wait_in_vain_says_who_has_it_and_where_it_stood(new_client: New
 async def test_a_hold_that_is_over_says_how_it_ended(new_client: NewClient) -> None:
     """By force, by whom and why; or released; as long as the audit has it."""
     async with a_node() as (_, url), new_client(url) as client:
-        forced = await client.acquire("a", ttl=60)
-        released = await client.acquire("b", ttl=60)
+        forced = await client.acquire("a", ttl=60, wait=0, renew=False)
+        released = await client.acquire("b", ttl=60, wait=0, renew=False)
         await client.admin.force_release("a", reason="the disk is replaced")
         await client.release(released.hold_id)
         with pytest.raises(
@@ -50,10 +50,10 @@ async def test_a_hold_that_is_over_says_how_it_ended(new_client: NewClient) -> N
 async def test_a_session_that_is_over_says_how_it_ended(new_client: NewClient) -> None:
     """By force, and why; one that its client has closed is only not there."""
     async with a_node() as (_, url), new_client(url) as client:
-        session = await client.open_session(ttl=60)
+        session = await client.session(ttl=60, renew=False).open()
         name = (await client.get_session(session)).session_name
         await client.admin.force_close_session(name, reason="stuck")
         with pytest.raises(holdfast.SessionExpired, match=r"the session was ended by force .*: stuck"):
-            await client.keepalive(session)
+            await session.keepalive()
         with pytest.raises(holdfast.SessionExpired, match="or never was"):
             await client.get_session("no-such-session")
