@@ -210,6 +210,7 @@ class _Portal:
             loop.close()
             inbox.call_all()
             raise
+        _stop_with_multiprocessing()
         return inbox
 
     def is_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -281,6 +282,23 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def _stop_with_multiprocessing() -> None:
+    """Stop at the end of a child of multiprocessing: one that was forked ends without atexit hooks.
+
+    Threads that this end waits for may still work under locks; then it is left to the leases.
+    """
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        return
+    from multiprocessing.util import Finalize  # noqa: PLC0415 - it is there, and elsewhere it is not needed
+
+    def stop() -> None:
+        if all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+            _portal.stop()
+
+    Finalize(None, stop, exitpriority=0)
 
 
 _portal: Final = _Portal()

@@ -403,6 +403,6 @@ def _tell_loss(hold: S, on_lost: Callable[[S], object]) -> None:
     def hear(ended: Kept) -> None:
         found = this()
         if found is not None and ended.reason != RELEASED:
-            threading.Thread(target=on_lost, args=(found,), name="holdfast-on-lost", daemon=True).start()
+            _portal.start_thread(on_lost, found, name="holdfast-on-lost")
 
     hold.twin.when_ended(hear)

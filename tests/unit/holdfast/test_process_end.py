@@ -120,6 +120,17 @@ import atexit
 atexit.register(client.close)
 early.append(client.close)
 """,
+    "a forked worker": """
+import multiprocessing
+def work():
+    global worker, hold
+    worker = holdfast.SyncClient(url)
+    hold = worker.lock("a").acquire()
+process = multiprocessing.get_context("fork").Process(target=work)
+process.start()
+process.join()
+assert process.exitcode == 0
+""",
     "observe": """
 iterator = client.election("a").observe()
 assert next(iterator) is None
