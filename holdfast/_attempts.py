@@ -3,6 +3,7 @@
 `_exchange.py` decides over the attempts; `_transport.py` makes each.
 """
 
+import logging
 import math
 import random
 from typing import Generic, Protocol, TypeVar
@@ -14,6 +15,8 @@ from holdfast._operation import Operation
 from holdfast._sending import NoAnswer, NoTrust, Sending
 
 T = TypeVar("T")
+
+_log = logging.getLogger("holdfast")
 
 
 class Carrier(Protocol):
@@ -38,6 +41,7 @@ class Attempts(Generic[T]):
         self._exchange = Exchange(
             operation,
             nodes_count=len(carrier.nodes),
+            urls=carrier.nodes,
             node=carrier.node,
             now_s=carrier.clock.now_s(),
             timeout_s=timeout_s,
@@ -59,9 +63,18 @@ class Attempts(Generic[T]):
         while True:
             step = await self._try()
             if isinstance(step, Answered):
-                self._carrier.node = step.node
+                self._note_node(step.node)
                 return step.value
             self._exchange.skip(await self._clock.pause(step.delay_s))
+
+    def _note_node(self, node: int) -> None:
+        """Ask this node first from now on, since it has answered."""
+        carrier, left = self._carrier, self._carrier.node
+        if node == left:
+            return
+        carrier.node = node
+        if why := self._exchange.why_left(left):
+            _log.info("asking %s from now on; %s", carrier.nodes[node], why)
 
     async def _try(self) -> Answered[T] | Retry:
         """Make one attempt and tell the exchange how it went."""

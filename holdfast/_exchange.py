@@ -7,7 +7,7 @@ A driver sends what `attempt` returns and reports how it went; `on_answer` and `
 then, or raise what the caller is told.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ import msgspec
 from holdfast import wire
 from holdfast._errors import LockError, OutcomeUnknown, TlsRefused, Unavailable, refusal
 from holdfast._operation import Operation, TimedAnswer
+from holdfast._reasons import NOT_A_NODE, Reasons
 
 T = TypeVar("T")
 
@@ -54,6 +55,7 @@ _OF_PROXIES = frozenset({408, *range(520, 531)})
 _STILL_WAITS = 202
 _OK_MAX = 299
 _INTERNAL = 500
+_NOT_IMPLEMENTED = 501
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -109,11 +111,16 @@ class Exchange(Generic[T]):
         now_s: float,
         timeout_s: float,
         slice_s: float = SLICE_S,
+        urls: Sequence[str] = (),
     ) -> None:
         """Begin with `node`; give up `timeout_s` after the wait that the operation itself asks for.
 
-        One that waits for ever gives up when no node has served it for `timeout_s`.
+        One that waits for ever gives up when no node has served it for `timeout_s`. `urls` are what nodes are
+        called in errors.
         """
+        self._reasons = Reasons(urls)
+        self._foreign: set[int] = set()
+        """Nodes that are none: something else answered there."""
         self._operation = operation
         self._nodes_count = nodes_count
         self._node = node
@@ -199,20 +206,37 @@ class Exchange(Generic[T]):
             return Answered(self._operation.read(answer), self._node)
         facts, document = _decode(body)
         code = facts.code or f"http-{status}"
-        detail = facts.detail or f"a node answered with status {status}"
+        detail = facts.detail or f"answered with status {status}"
         is_of_proxy = not facts.code and status in _REPEATABLE | _OF_PROXIES
+        if not facts.code and not is_of_proxy and (status < _INTERNAL or status == _NOT_IMPLEMENTED):
+            return self._on_stranger(status, now_s=now_s, jitter=jitter)
         if (_is_refusal(status) and not is_of_proxy) or facts.is_final:
             raise refusal(code, detail, document)
         self._may_be_applied |= facts.outcome != wire.NOT_APPLIED and not self._operation.changes_nothing
         if is_of_proxy:
             self._note_cut(now_s)
         elif status not in _REPEATABLE:
-            raise self._failure(code, detail)
+            self._reasons.note(self._node, detail)
+            raise self._failure(code)
         retry_after_ms = facts.retry_after_ms
         if facts.quota == wire.QUOTA_OF_REQUESTS:
             self._free_at_s[self._node] = now_s + retry_after_ms / 1000 * (1 + jitter / 2)
             retry_after_ms = 0
         return self._again(code, detail, retry_after_ms=retry_after_ms, now_s=now_s, jitter=jitter)
+
+    def _on_stranger(self, status: int, *, now_s: float, jitter: float) -> Retry:
+        """Handle an answer that no node gives, and that does nothing. Raises when all URLs are like that."""
+        self._foreign.add(self._node)
+        method = self._operation.method
+        detail = f"this is not a Holdfast node: it answered {method} with status {status}"
+        if len(self._foreign) == self._nodes_count:
+            self._reasons.note(self._node, detail)
+            raise self._failure(NOT_A_NODE)
+        return self._again(NOT_A_NODE, detail, retry_after_ms=0, now_s=now_s, jitter=jitter)
+
+    def why_left(self, node: int) -> str:
+        """Return why a node was left for another one; empty if it was not asked."""
+        return self._reasons.last_of(node)
 
     def _go_on(self, now_s: float) -> Retry:
         """Go on waiting at the node that has said that the request still waits. Raises OutcomeUnknown."""
@@ -220,7 +244,8 @@ class Exchange(Generic[T]):
         self._served_s = now_s
         self._failures = 0
         if now_s >= self._deadline_s:
-            raise self._failure("unavailable", "the request still waits, and should not any more")
+            self._reasons.note(self._node, "the request still waits, and should not any more")
+            raise self._failure("unavailable")
         return Retry(max(0.0, self._attempted_at_s + SLICE_S_MIN - now_s))
 
     def _note_cut(self, now_s: float) -> None:
@@ -238,6 +263,7 @@ class Exchange(Generic[T]):
 
     def _again(self, code: str, detail: str, *, retry_after_ms: int, now_s: float, jitter: float) -> Retry:
         """Turn to the next node, after the delay that it asks for or, when all have failed, our own."""
+        self._reasons.note(self._node, detail)
         deadline_s = self._deadline_s
         if self._operation.waits_for_ever:
             deadline_s = min(deadline_s, self._served_s + self._timeout_s)
@@ -247,7 +273,7 @@ class Exchange(Generic[T]):
         delay_s = max(delay_s, free_in_s, backoff_s(self._failures, self._nodes_count, jitter))
         # No node can be asked to answer faster; a shorter attempt would only make a sure outcome doubtful.
         if now_s + delay_s + wire.TIMEOUT_MS_MIN / 1000 >= deadline_s:
-            raise self._failure(code, detail)
+            raise self._failure(code)
         return Retry(delay_s)
 
     def _turn(self, now_s: float) -> float:
@@ -257,12 +283,12 @@ class Exchange(Generic[T]):
         self._node = min(ring, key=lambda node: free_in_s[node])
         return free_in_s[self._node]
 
-    def _failure(self, code: str, detail: str) -> LockError:
+    def _failure(self, code: str) -> LockError:
         """Return the worst that is still possible after all attempts together."""
+        why = self._reasons.told(code)
         if self._may_be_applied:
-            request_id = self._operation.request_id
-            return OutcomeUnknown(f"no outcome before the deadline; last: {detail}", request_id)
-        return Unavailable(f"not done before the deadline; last: {detail}", code)
+            return OutcomeUnknown(f"it may have been done or not: {why}", self._operation.request_id)
+        return Unavailable(f"not done: {why}", code)
 
 
 def backoff_s(failures: int, nodes_count: int, jitter: float) -> float:

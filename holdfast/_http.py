@@ -16,7 +16,7 @@ from typing import Any, cast
 import aiohttp
 from aiohttp.abc import ResolveResult
 
-from holdfast import wire
+from holdfast import __version__, wire
 from holdfast._access import Access
 from holdfast._exchange import Attempt
 from holdfast._process import after_fork
@@ -125,8 +125,9 @@ class Connections:
             raise _no_answer(url, error, "no connection") from error
 
     def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers of a request together with that which says who calls."""
-        return headers if self._access is None else {**headers, **self._access.headers()}
+        """Return the headers of a request with those that say which client this is, and who calls."""
+        ours = {"User-Agent": f"holdfast-python/{__version__}", **headers}
+        return ours if self._access is None else {**ours, **self._access.headers()}
 
     def _ssl(self) -> ssl.SSLContext | bool:
         """Return what connections to https:// nodes are made with."""
@@ -162,8 +163,20 @@ def _no_answer(url: str, error: Exception, otherwise: str) -> NoAnswer:
     is_connected = not isinstance(error, aiohttp.ClientConnectorError)
     verdict = verdict_of(error, is_connected=is_connected)
     if verdict is None:
-        return NoAnswer(f"{url}: {str(error) or otherwise}")
+        return NoAnswer(f"{url}: {_spoken(error) or otherwise}")
     return NoTrust(f"{url}: {verdict}", was_sent=is_connected)
+
+
+def _spoken(error: Exception) -> str:
+    """Return why there was no answer, in words for people."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "no such host"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        return f"no connection: {os.strerror(number) if number else error.os_error}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed without an answer"
+    return str(error)
 
 
 def _is_of_tls_port(status: int) -> bool:

@@ -20,6 +20,7 @@ class Seen(msgspec.Struct, frozen=True):
     path: str
     body: bytes
     timeout_ms: int
+    agent: str = ""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -74,7 +75,8 @@ class ScriptedNode:
         if request.path == wire.LIVEZ:
             return await silence(request) if self.is_hung else web.Response()
         timeout_ms = int(request.headers.get(wire.HEADER_TIMEOUT_MS, "0"))
-        self.seen.append(Seen(request.method, request.raw_path, await request.read(), timeout_ms))
+        agent = request.headers.get("User-Agent", "")
+        self.seen.append(Seen(request.method, request.raw_path, await request.read(), timeout_ms, agent))
         step = self._script.pop(0) if len(self._script) > 1 else self._script[0]
         return await step(request)
 

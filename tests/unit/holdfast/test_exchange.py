@@ -167,11 +167,26 @@ def test_the_worst_that_is_possible_is_reported() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'"x"', b'{"code": 5}', b'{"retry_after_ms": "soon"}', b"\xff"])
 def test_a_body_that_is_not_a_problem_document_is_survived(body: bytes) -> None:
-    """Whatever a proxy says, the status decides."""
+    """Whatever a proxy says, the status decides; another web server at every URL is told at once."""
     assert isinstance(_new().on_answer(503, body, now_s=100.0, jitter=0), Retry)
-    with pytest.raises(holdfast.Refused) as caught:
-        _new().on_answer(404, body, now_s=100.0, jitter=0)
-    assert caught.value.code == "http-404"
+    exchange = _new(nodes=2)
+    assert isinstance(exchange.on_answer(404, body, now_s=100.0, jitter=0), Retry)
+    with pytest.raises(holdfast.Unavailable, match="not a Holdfast node") as caught:
+        exchange.on_answer(501, body, now_s=100.0, jitter=0)
+    assert caught.value.code == "not-a-node"
+
+
+def test_each_node_is_named_with_its_reason() -> None:
+    """And the next step for the last of them."""
+    urls = ("http://a:7700", "http://b:7700")
+    exchange = Exchange(READ, nodes_count=2, node=0, now_s=100.0, timeout_s=5, urls=urls)
+    exchange.on_silence("http://a:7700: no connection: refused", was_sent=False, now_s=100.0, jitter=0)
+    with pytest.raises(holdfast.Unavailable) as caught:
+        exchange.on_answer(503, _problem("no-leader"), now_s=105.0, jitter=0)
+    text = str(caught.value)
+    assert text.startswith("not done: http://a:7700: no connection: refused; http://b:7700: ")
+    assert "More than half of the nodes have to run" in text
+    assert exchange.why_left(0) == "http://a:7700: no connection: refused"
 
 
 def test_success_is_the_value_that_the_operation_reads() -> None:

@@ -1,9 +1,12 @@
 """What errors say: who is in the way, where a wait ended, and how things ended; at a real node."""
 
+import logging
+
 import pytest
 
 import holdfast
 from tests.unit.holdfast.conftest import NewClient, a_node
+from tests.unit.holdfast.scripted import ScriptedNode, answer
 
 
 async def test_a_wait_in_vain_says_who_has_it_and_where_it_stood(new_client: NewClient) -> None:
@@ -57,3 +60,35 @@ async def test_a_session_that_is_over_says_how_it_ended(new_client: NewClient) -
             await session.keepalive()
         with pytest.raises(holdfast.SessionExpired, match="or never was"):
             await client.get_session("no-such-session")
+
+
+async def test_a_client_says_that_it_went_to_another_node(
+    new_client: NewClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, with the reason, under the logger `holdfast`; not for each call."""
+    with caplog.at_level(logging.INFO, logger="holdfast"):
+        async with a_node() as (_, url), new_client(["http://127.0.0.1:1", url]) as client:
+            for _ in range(3):
+                await client.inspect("a")
+    said = [record.getMessage() for record in caplog.records if record.name == "holdfast"]
+    assert said == [f"asking {url} from now on; http://127.0.0.1:1: no connection: Connection refused"]
+
+
+async def test_nodes_that_do_not_answer_are_named(new_client: NewClient) -> None:
+    """Each with its reason, and what to look at."""
+    async with new_client(["127.0.0.1:1", "127.0.0.1:2"], timeout=0.3) as client:
+        with pytest.raises(holdfast.Unavailable) as caught:
+            await client.inspect("a")
+    assert str(caught.value) == (
+        "not done: http://127.0.0.1:1: no connection: Connection refused; "
+        "http://127.0.0.1:2: no connection: Connection refused. "
+        "Do nodes run at these URLs, and can this machine reach them?"
+    )
+
+
+async def test_requests_say_which_client_they_come_from(new_client: NewClient) -> None:
+    """By a User-Agent with its version."""
+    async with ScriptedNode(answer(name="a", state="free")) as node:
+        async with new_client(node.url) as client:
+            await client.inspect("a")
+        assert node.seen[0].agent == f"holdfast-python/{holdfast.__version__}"
