@@ -113,18 +113,23 @@ class Transport(OfOneProcess):
 
         Those of the running loop: others end with theirs. From then on nothing is sent.
         """
-        kept = [item for item in self.kept if item.reason not in (FORKED, RELEASED)]
         try:
-            if kept:
-                await self.finish(_give_up(kept))
+            await self._let_go()
             await self._finish_all()
             if self.streams is not None:
                 await self.streams.close()
                 await self._finish_all()  # what was on its way there may be in doubt now
+            await self._let_go()  # of what was granted meanwhile
         finally:
             self.is_closed = True
             if self._connections is not None:
                 await self._connections.close()
+
+    async def _let_go(self) -> None:
+        """Let go of all that is kept alive."""
+        kept = [item for item in self.kept if item.reason not in (FORKED, RELEASED)]
+        if kept:
+            await self.finish(_give_up(kept))
 
     def refuse_closed(self) -> None:
         """Raise RuntimeError if this client was closed."""

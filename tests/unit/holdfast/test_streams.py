@@ -590,11 +590,12 @@ async def a_node_in_a_thread() -> AsyncIterator[str]:
         await running
 
 
-async def test_closing_waits_for_calls_under_way() -> None:
-    """They get their answer; what comes after is refused."""
+@pytest.mark.parametrize("renew", [True, False])
+async def test_closing_waits_for_calls_under_way(*, renew: bool) -> None:
+    """They get their answer. What they are given is let go of, but for what is not renewed: that stays."""
     async with on_the_way() as way:
         way.tap.stall("acceptor")
-        acquiring = asyncio.create_task(way.client.acquire("a", wait=0, renew=False))
+        acquiring = asyncio.create_task(way.client.acquire("a", wait=0, renew=renew))
         await until(lambda: way.tokens)
         closing = asyncio.create_task(way.client.close())
         for _ in range(3):
@@ -603,8 +604,12 @@ async def test_closing_waits_for_calls_under_way() -> None:
         hold = await acquiring
         await closing
         assert not way.state.sessions
-        with pytest.raises(RuntimeError, match="this client is closed"):
+        assert bool(way.state.holds) != renew
+        if renew:
             await hold.release()
+        else:
+            with pytest.raises(RuntimeError, match="this client is closed"):
+                await hold.release()
 
 
 async def _acquire_while_the_loop_stands_still(client: holdfast.Client) -> holdfast.Hold:
