@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast._acquiring import Acquirable, Lock, Semaphore, SessionContext
+    from holdfast._acquiring import Acquirable, Acquiring, Lock, Semaphore, SessionContext
     from holdfast._admin import Admin, SyncAdmin
     from holdfast._cell_values import (
         Cell,
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
         CellIs,
         CellOperation,
         CellPut,
+        CellResult,
+        CellValue,
         CellWritten,
+        Held,
+        Keeper,
         StillHeld,
         Transacted,
     )
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast._cells import Cells, SyncCells
     from holdfast._client import Client
     from holdfast._client import Client as AsyncClient
+    from holdfast._client_options import ClientOptions
     from holdfast._decorators import locked, once
     from holdfast._defaults import use
     from holdfast._durations import Seconds
@@ -90,6 +95,7 @@ if TYPE_CHECKING:
     )
     from holdfast._sync_transaction import SyncTransaction, SyncTransactionContext
     from holdfast._sync_watch import SyncWatch
+    from holdfast._terms import CampaignTerms, CommonTerms, HoldTerms, LockTerms, Owner, Wait
     from holdfast._tls import Tls
     from holdfast._transaction import Transaction, TransactionContext
     from holdfast._values import (
@@ -102,16 +108,19 @@ if TYPE_CHECKING:
         Member,
         NamespaceInfo,
         NamespaceSettings,
+        NamespaceUsed,
         NodeInfo,
         Obstacle,
         PrincipalInfo,
         Quota,
         Refusals,
         RefusedAttempt,
+        Revocation,
         SemaphoreInfo,
         SemaphoreSize,
         Taken,
         TokenCheck,
+        Used,
         Waiter,
     )
     from holdfast._watch import Watch
@@ -123,10 +132,12 @@ __version__ = "1.0.0.dev0"
 __all__ = [
     "AccessDenied",
     "Acquirable",
+    "Acquiring",
     "Admin",
     "Algorithm",
     "AlreadyHeld",
     "AsyncClient",
+    "CampaignTerms",
     "Cell",
     "CellChange",
     "CellChanged",
@@ -136,11 +147,15 @@ __all__ = [
     "CellIs",
     "CellOperation",
     "CellPut",
+    "CellResult",
+    "CellValue",
     "CellWatch",
     "CellWritten",
     "Cells",
     "Client",
+    "ClientOptions",
     "ClusterInfo",
+    "CommonTerms",
     "Compacted",
     "Deadlock",
     "Election",
@@ -150,14 +165,17 @@ __all__ = [
     "Fence",
     "FenceRow",
     "FencedResource",
+    "Held",
     "Hold",
     "HoldKind",
     "HoldRow",
     "HoldState",
+    "HoldTerms",
     "Holder",
     "Holdings",
     "IfHeld",
     "InvalidRequest",
+    "Keeper",
     "Leader",
     "Leadership",
     "LeaseExpired",
@@ -167,6 +185,7 @@ __all__ = [
     "LockError",
     "LockHeld",
     "LockInfo",
+    "LockTerms",
     "LockTimeout",
     "Member",
     "MemberChangeRefused",
@@ -175,9 +194,11 @@ __all__ = [
     "Name",
     "NamespaceInfo",
     "NamespaceSettings",
+    "NamespaceUsed",
     "NodeInfo",
     "Obstacle",
     "OutcomeUnknown",
+    "Owner",
     "Page",
     "Pong",
     "PrincipalInfo",
@@ -190,6 +211,7 @@ __all__ = [
     "Refused",
     "RefusedAttempt",
     "Relation",
+    "Revocation",
     "Scope",
     "Seconds",
     "Semaphore",
@@ -231,6 +253,8 @@ __all__ = [
     "Transaction",
     "TransactionContext",
     "Unavailable",
+    "Used",
+    "Wait",
     "WaitRow",
     "Waiter",
     "WantedPermits",
@@ -244,6 +268,7 @@ __all__ = [
 
 _HOMES = {
     "Acquirable": "_acquiring",
+    "Acquiring": "_acquiring",
     "Lock": "_acquiring",
     "Semaphore": "_acquiring",
     "SessionContext": "_acquiring",
@@ -256,7 +281,11 @@ _HOMES = {
     "CellIs": "_cell_values",
     "CellOperation": "_cell_values",
     "CellPut": "_cell_values",
+    "CellResult": "_cell_values",
+    "CellValue": "_cell_values",
     "CellWritten": "_cell_values",
+    "Held": "_cell_values",
+    "Keeper": "_cell_values",
     "StillHeld": "_cell_values",
     "Transacted": "_cell_values",
     "CellChange": "_cell_watch",
@@ -266,6 +295,7 @@ _HOMES = {
     "SyncCells": "_cells",
     "AsyncClient": "_client",
     "Client": "_client",
+    "ClientOptions": "_client_options",
     "locked": "_decorators",
     "once": "_decorators",
     "use": "_defaults",
@@ -331,6 +361,12 @@ _HOMES = {
     "SyncTransaction": "_sync_transaction",
     "SyncTransactionContext": "_sync_transaction",
     "SyncWatch": "_sync_watch",
+    "CampaignTerms": "_terms",
+    "CommonTerms": "_terms",
+    "HoldTerms": "_terms",
+    "LockTerms": "_terms",
+    "Owner": "_terms",
+    "Wait": "_terms",
     "Tls": "_tls",
     "Transaction": "_transaction",
     "TransactionContext": "_transaction",
@@ -343,16 +379,19 @@ _HOMES = {
     "Member": "_values",
     "NamespaceInfo": "_values",
     "NamespaceSettings": "_values",
+    "NamespaceUsed": "_values",
     "NodeInfo": "_values",
     "Obstacle": "_values",
     "PrincipalInfo": "_values",
     "Quota": "_values",
     "Refusals": "_values",
     "RefusedAttempt": "_values",
+    "Revocation": "_values",
     "SemaphoreInfo": "_values",
     "SemaphoreSize": "_values",
     "Taken": "_values",
     "TokenCheck": "_values",
+    "Used": "_values",
     "Waiter": "_values",
     "Watch": "_watch",
     "Algorithm": "_words",

@@ -9,7 +9,7 @@ from holdfast._durations import Seconds, to_ms
 from holdfast._names import Name, to_name
 from holdfast._words import Relation
 
-Value: TypeAlias = str | bytes
+CellValue: TypeAlias = str | bytes
 """What is written in a cell: at most 4096 bytes, or a text that has no more in UTF-8."""
 Fields: TypeAlias = dict[str, object]
 
@@ -67,7 +67,7 @@ class CellIs(msgspec.Struct, frozen=True):
     version: int | None = None
     create_revision: int | None = None
     mod_revision: int | None = None
-    value: Value | None = None
+    value: CellValue | None = None
     relation: Relation = "="
 
     def fields(self) -> Fields:
@@ -102,7 +102,7 @@ class CellPut(msgspec.Struct, frozen=True):
     """An operation: write a cell. It lives with `session`, for `ttl`, or until it is deleted."""
 
     key: Name
-    value: Value
+    value: CellValue
     session: Keeper | None = None
     ttl: Seconds | None = None
 
@@ -144,7 +144,7 @@ class Transacted(msgspec.Struct, frozen=True):
     results: tuple[CellResult, ...]
 
 
-def _of_value(value: Value) -> Fields:
+def _of_value(value: CellValue) -> Fields:
     """Return the field of a value: bytes travel as Base64."""
     if isinstance(value, bytes):
         return {"value_base64": base64.b64encode(value).decode()}

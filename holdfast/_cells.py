@@ -8,10 +8,10 @@ from holdfast._cell_values import (
     CellCompare,
     CellOperation,
     CellPut,
+    CellValue,
     CellWritten,
     Keeper,
     Transacted,
-    Value,
 )
 from holdfast._cell_watch import CellWatch, SyncCellWatch
 from holdfast._durations import Seconds
@@ -45,7 +45,7 @@ class Cells:
     async def put(
         self,
         key: Name,
-        value: Value,
+        value: CellValue,
         *,
         session: Keeper | None = None,
         ttl: Seconds | None = None,

@@ -17,6 +17,7 @@ from holdfast import (
 from holdfast._acquiring import Acquiring, Lock, Semaphore, SessionContext
 from holdfast._admin import Admin
 from holdfast._cells import Cells
+from holdfast._client_options import ClientOptions, urls_of
 from holdfast._durations import Seconds, to_ms, to_s
 from holdfast._election import Election
 from holdfast._hold import Hold, Leadership, Session
@@ -98,6 +99,15 @@ class Client(OfOneProcess, Reads):
             Transport(urls, timeout_s, trust=trust, access=access, metrics=metrics, has_streams=has_streams)
         )
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
+
+    @classmethod
+    def from_url(cls, url: str, **options: Unpack[ClientOptions]) -> Self:
+        """Return a client for the nodes of one URL: `holdfast://HOST:PORT,HOST:PORT`.
+
+        `holdfasts://` is for nodes that speak TLS. All else is said as a keyword, the token, too: a URL ends
+        up in logs.
+        """
+        return cls(urls_of(url), **options)
 
     async def __aenter__(self) -> Self:
         return self

@@ -120,11 +120,11 @@ class Session(Kept):
         """Return an iterator of what happens to what it holds and waits for. It ends with the session."""
         return SessionWatch(self._transport, self.session_id, since)
 
-    async def extend(self, timeout_s: float | None) -> None:
+    async def extend(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
         """Start its ttl anew. Raises SessionExpired when it is over, with all that it held."""
         self.refuse_forked()
         try:
-            operation = _operations.keepalive(self.session_id)
+            operation = _operations.keepalive(self.session_id, ttl_ms)
             self.own_lease = await self._transport.call(operation, timeout_s)
         except SessionExpired as error:
             self.end(error.code, error)
@@ -134,9 +134,9 @@ class Session(Kept):
         """Close it in the cluster; return the names of the locks that it held."""
         return await self._transport.complete(_operations.close_session(self.session_id), timeout_s)
 
-    async def keepalive(self) -> None:
-        """Start its ttl anew; not needed for a session of `client.session`, which is kept alive."""
-        await self.extend(None)
+    async def keepalive(self, *, ttl: Seconds | None = None) -> None:
+        """Start its ttl anew, or from now on another one; not needed for a session that is kept alive."""
+        await self.extend(None, None if ttl is None else to_ms(ttl, "ttl"))
 
     async def close(self) -> tuple[str, ...]:
         """End it, release what it holds, and return the names of those locks.
@@ -361,6 +361,23 @@ class Hold(Kept):
         operation = _operations.add(self.hold_id, texts, mode, scope, wait_ms)
         await self._change(operation, is_limited=wait_ms is not None)
         self.names += tuple(name for name in texts if name not in self.names)
+
+    async def drop(self, *names: Name) -> None:
+        """Release some of its locks, and keep the others under the same token.
+
+        Raises ValueError for all of them, which `release` does; Refused (`not-holder`) for one that it does
+        not have; LeaseExpired when the hold is over.
+        """
+        texts = tuple(to_name(name) for name in names)
+        if not texts or set(texts) >= set(self.names):
+            raise ValueError("names: name some of the locks, not all; release() gives back the hold")
+        self.refuse_forked()
+        try:
+            await self._transport.call(_operations.release_some(self.hold_id, texts))
+        except LeaseExpired as error:
+            self.end(error.code, error)
+            raise
+        self.names = tuple(name for name in self.names if name not in texts)
 
     def _claim_more(self, names: tuple[str, ...]) -> None:
         """Note in its session what it is about to be, until it ends. Raises AlreadyHeld.

@@ -9,6 +9,7 @@ from holdfast import _portal, _values
 from holdfast._admin import SyncAdmin
 from holdfast._cells import SyncCells
 from holdfast._client import Client
+from holdfast._client_options import ClientOptions, urls_of
 from holdfast._durations import Seconds
 from holdfast._metrics import Metrics
 from holdfast._names import Name
@@ -75,6 +76,15 @@ class SyncClient(OfOneProcess, SyncReads):
         )
         super().__init__(self._client)
         _portal.register(self._client._transport)  # noqa: SLF001 - of the twin
+
+    @classmethod
+    def from_url(cls, url: str, **options: Unpack[ClientOptions]) -> Self:
+        """Return a client for the nodes of one URL: `holdfast://HOST:PORT,HOST:PORT`.
+
+        `holdfasts://` is for nodes that speak TLS. All else is said as a keyword, the token, too: a URL ends
+        up in logs.
+        """
+        return cls(urls_of(url), **options)
 
     def __enter__(self) -> Self:
         return self

@@ -165,6 +165,10 @@ class SyncHold(SyncKept[Hold]):
         """Add locks to it, all or none, without giving up what it has. See `Hold.add`."""
         Call(lambda: self._kept.add(*names, mode=mode, scope=scope, wait=wait)).run()
 
+    def drop(self, *names: Name) -> None:
+        """Release some of its locks, and keep the others under the same token. See `Hold.drop`."""
+        Call(lambda: self._kept.drop(*names)).run()
+
 
 class SyncLeadership(SyncHold):
     """An election that was won. It leads as long as its session lives."""
@@ -184,9 +188,9 @@ class SyncSession(SyncKept[Session]):
         """The secret that keeps it alive."""
         return self._kept.session_id
 
-    def keepalive(self) -> None:
-        """Start its ttl anew; not needed for a session of `client.session`, which is kept alive."""
-        Call(self._kept.keepalive).run()
+    def keepalive(self, *, ttl: Seconds | None = None) -> None:
+        """Start its ttl anew, or from now on another one; not needed for a session that is kept alive."""
+        Call(lambda: self._kept.keepalive(ttl=ttl)).run()
 
     def watch(self, *, since: str | int | None = None) -> SyncWatch:
         """Return an iterator of what happens to what it holds and waits for. It ends with the session."""

@@ -132,3 +132,29 @@ async def test_what_a_node_knows_itself_may_be_older(new_client: NewClient) -> N
         assert (await limiter.peek(is_stale=True)).remaining == 1
         assert (await client.inspect("a", is_stale=True)).revision is not None
         assert (await client.inspect("a")).revision is None
+
+
+async def test_some_locks_of_a_hold_are_given_back(new_client: NewClient) -> None:
+    """The others stay, under the same token; all of them are given back by release alone."""
+    async with a_node() as (_, url), new_client(url) as client, client.locks("a", "b", "c") as hold:
+        token = hold.token
+        await hold.drop("b")
+        assert (hold.names, hold.token, hold.is_valid) == (("a", "c"), token, True)
+        assert (await client.inspect("b")).state == "free"
+        assert (await client.inspect("a")).holders[0].token == token
+        for names in ((), ("a", "c")):
+            with pytest.raises(ValueError, match="not all"):
+                await hold.drop(*names)
+        with pytest.raises(holdfast.Refused) as caught:
+            await hold.drop("z")
+        assert caught.value.code == "not-holder"
+
+
+async def test_a_session_gets_another_ttl(new_client: NewClient) -> None:
+    """With a keepalive that says one; it counts from then on."""
+    async with a_node() as (_, url), new_client(url) as client:
+        session = await client.session(ttl=5).open()
+        await session.keepalive(ttl=90)
+        assert 80 < session.remaining <= 90
+        assert (await client.get_session(session)).ttl_ms == 90_000
+        await session.close()
