@@ -11,6 +11,7 @@ from holdfast import (
 )
 from holdfast._durations import Seconds, to_ms
 from holdfast._names import Name, to_name
+from holdfast._terms import DEFAULT_GRACE_S
 from holdfast._transport import Transport
 from holdfast._twins import ForThreads, waiting
 from holdfast._words import HoldKind
@@ -50,7 +51,7 @@ class Admin:
         name: Name,
         *,
         reason: str,
-        grace: Seconds = 30,
+        grace: Seconds = DEFAULT_GRACE_S,
         kind: HoldKind = "lock",
         token: int | None = None,
         ticket: int | None = None,

@@ -29,6 +29,7 @@ from holdfast._reads import Reads
 from holdfast._several import Together, WantedPermits, WantedRate
 from holdfast._terms import (
     DEFAULT_SESSION_TTL_S,
+    DEFAULT_TIMEOUT_S,
     CampaignTerms,
     CommonTerms,
     HoldTerms,
@@ -61,7 +62,7 @@ class Client(OfOneProcess, Reads):
         self,
         nodes: str | Iterable[str] | None = None,
         *,
-        timeout: Seconds = 10.0,
+        timeout: Seconds = DEFAULT_TIMEOUT_S,
         owner: str | None = None,
         tls: Tls | None = None,
         metrics: Metrics | None = None,

@@ -31,6 +31,7 @@ from holdfast._sync_holds import (
 from holdfast._sync_transaction import SyncTransactionContext
 from holdfast._terms import (
     DEFAULT_SESSION_TTL_S,
+    DEFAULT_TIMEOUT_S,
     CampaignTerms,
     CommonTerms,
     HoldTerms,
@@ -53,7 +54,7 @@ class SyncClient(OfOneProcess, SyncReads):
         self,
         nodes: str | Iterable[str] | None = None,
         *,
-        timeout: Seconds = 10.0,
+        timeout: Seconds = DEFAULT_TIMEOUT_S,
         owner: str | None = None,
         tls: Tls | None = None,
         metrics: Metrics | None = None,

@@ -22,11 +22,17 @@ was said before."""
 Owner: TypeAlias = asyncio.Task[Any] | threading.Thread
 """What a hold may be tied to."""
 
+# The defaults of both clients and of the command line. They differ in one: the command line does not wait for
+# a lock unless it is told to (`--wait`), because jobs that cron starts again and again would pile up.
 DEFAULT_TTL_S: Final = 30.0
-"""Seconds of a lease when the caller does not say: others wait so long after a crash, and a failover of the
-cluster takes less than its third."""
+"""Seconds of a lease: others wait so long after a crash, and a failover of the cluster takes less than its
+third."""
 DEFAULT_SESSION_TTL_S: Final = 15.0
-"""Seconds of a session when the caller does not say."""
+"""Seconds of a session, and so of a leader: others campaign so long after it has died."""
+DEFAULT_TIMEOUT_S: Final = 10.0
+"""Seconds for which nodes are tried before a call fails, its wait in a queue not counted."""
+DEFAULT_GRACE_S: Final = 30.0
+"""Seconds that the holders have who are asked to give up."""
 
 
 class CommonTerms(TypedDict, Generic[S, H], total=False):

@@ -5,6 +5,7 @@ from typing import Final
 
 from holdfast import _override_operations
 from holdfast._errors import Refused
+from holdfast._terms import DEFAULT_GRACE_S
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import Columns, field, length_of, print_one, table
@@ -44,7 +45,11 @@ def add_parser(commands: CommandParser) -> None:
     )
     revoke.add_argument("name", metavar="NAME")
     revoke.add_argument(
-        "--grace", metavar="TIME", type=duration_ms, default=30_000, help="how long they have (default: 30s)"
+        "--grace",
+        metavar="TIME",
+        type=duration_ms,
+        default=round(DEFAULT_GRACE_S * 1000),
+        help=f"how long they have (default: {DEFAULT_GRACE_S:g}s)",
     )
     for parser in (release, revoke):
         parser.add_argument(

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast import _operations
 from holdfast._acquiring import Acquirable
+from holdfast._terms import DEFAULT_SESSION_TTL_S, DEFAULT_TTL_S
 from holdfast._wanted import DEFAULT_PRIORITY
 from holdfast.cli import guardian
 from holdfast.cli.ending import Ending
@@ -38,7 +39,7 @@ _HELD: Final = {
 def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
     acquire = commands.command("acquire", "take a lock and print the hold, which nothing renews", _acquire)
-    _add_lock_arguments(acquire, ttl_default="30s", owner="this user and host")
+    _add_lock_arguments(acquire, owner="this user and host")
     acquire.add_output()
 
     release = commands.command("release", "release a hold", _release)
@@ -72,7 +73,7 @@ def _add_run(commands: CommandParser) -> None:
         "HOLDFAST_TOKEN, the fencing token, and HOLDFAST_LOCK, the name. As process 1 of a container it also "
         "reaps orphans.",
     )
-    _add_lock_arguments(run, ttl_default="10s", owner="this host and process")
+    _add_lock_arguments(run, owner="this host and process")
     run.add_argument(
         "--semaphore",
         metavar="N",
@@ -107,8 +108,8 @@ def _add_elect(commands: CommandParser) -> None:
         "--ttl",
         metavar="TIME",
         type=duration_ms,
-        default=duration_ms("15s"),
-        help="how long others wait after this machine has died (default: 15s)",
+        default=round(DEFAULT_SESSION_TTL_S * 1000),
+        help=f"how long others wait after this machine has died (default: {DEFAULT_SESSION_TTL_S:g}s)",
     )
     elect.add_argument(
         "--wait", metavar="TIME", type=wait_s, help="give up campaigning after this long (default: forever)"
@@ -139,15 +140,15 @@ def _add_ending(parser: CommandParser) -> None:
     parser.set_defaults(takes_command=True)
 
 
-def _add_lock_arguments(parser: CommandParser, ttl_default: str, owner: str) -> None:
+def _add_lock_arguments(parser: CommandParser, owner: str) -> None:
     """Describe what acquire and run have in common."""
     parser.add_argument("name", metavar="NAME", help="the lock; '/' separates the parts of a path")
     parser.add_argument(
         "--ttl",
         metavar="TIME",
         type=duration_ms,
-        default=duration_ms(ttl_default),
-        help=f"length of the lease, such as 500ms, 10s, 5m (default: {ttl_default})",
+        default=round(DEFAULT_TTL_S * 1000),
+        help=f"length of the lease, such as 500ms, 10s, 5m (default: {DEFAULT_TTL_S:g}s)",
     )
     parser.add_argument(
         "--wait",

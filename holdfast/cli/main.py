@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from holdfast import __version__
 from holdfast._errors import LockError
+from holdfast._terms import DEFAULT_TIMEOUT_S
 from holdfast.cli import (
     audit,
     cells,
@@ -58,8 +59,9 @@ def build_parser() -> CommandParser:
         "--timeout",
         metavar="TIME",
         type=duration_ms,
-        default=10_000,
-        help="how long to try before giving up, not counting the wait in a queue (default: 10s)",
+        default=round(DEFAULT_TIMEOUT_S * 1000),
+        help="how long to try before giving up, not counting the wait in a queue"
+        f" (default: {DEFAULT_TIMEOUT_S:g}s)",
     )
     parser.add_argument(
         "--token-file",
