@@ -26,7 +26,7 @@ from holdfast._keeping import Kept
 from holdfast._lease import RELEASED
 from holdfast._operation import Operation
 from holdfast._operations import Grant, Opened
-from holdfast._terms import Owner, Terms, Wait
+from holdfast._terms import WORDS_OF_ACQUIRE, Owner, Terms, Wait, refuse_unknown
 from holdfast._transport import Transport
 from holdfast._wanted import Wanted
 from holdfast._words import Mode, Scope
@@ -191,14 +191,15 @@ class Acquirable(Generic[H]):
     def acquire(self, blocking: Literal[True] = ..., *, wait: Wait = ...) -> Acquiring[H]: ...
 
     @overload
-    def acquire(self, blocking: Literal[False], *, wait: Wait = ...) -> Acquiring[H | None]: ...
+    def acquire(self, blocking: bool, *, wait: Wait = ...) -> Acquiring[H | None]: ...  # noqa: FBT001 - as below
 
-    def acquire(self, blocking: bool = True, *, wait: Wait = ...) -> Acquiring[Any]:  # noqa: FBT001, FBT002 - as locks of threads have it
+    def acquire(self, blocking: bool = True, *, wait: Wait = ..., **unknown: Any) -> Acquiring[Any]:  # noqa: FBT001, FBT002 - as locks of threads have it
         """Wait for it, up to `wait` (by default that of the lock), and return a hold that is renewed.
 
         It is renewed until it is released, lost, or nobody refers to it any more: any task may use and
         release it. Raises LockTimeout when others still have it then; with `blocking=False` it returns None.
         """
+        refuse_unknown("acquire", unknown, WORDS_OF_ACQUIRE)
         return Acquiring(
             self._acquire_or_none(0 if not blocking and wait is ... else wait, is_none=not blocking)
         )

@@ -24,7 +24,7 @@ from holdfast._names import Name
 from holdfast._portal import Call
 from holdfast._process import OfOneProcess
 from holdfast._sync_watch import SyncWatch
-from holdfast._terms import Terms, Wait
+from holdfast._terms import WORDS_OF_ACQUIRE, Terms, Wait, refuse_unknown
 from holdfast._values import Leader, Revocation
 from holdfast._words import HoldState, Mode, Scope
 
@@ -281,14 +281,15 @@ class SyncAcquirable(Generic[S]):
     def acquire(self, blocking: Literal[True] = ..., *, wait: Wait = ...) -> S: ...
 
     @overload
-    def acquire(self, blocking: Literal[False], *, wait: Wait = ...) -> S | None: ...
+    def acquire(self, blocking: bool, *, wait: Wait = ...) -> S | None: ...  # noqa: FBT001 - as threading.Lock
 
-    def acquire(self, blocking: bool = True, *, wait: Wait = ...) -> S | None:  # noqa: FBT001, FBT002 - as threading.Lock
+    def acquire(self, blocking: bool = True, *, wait: Wait = ..., **unknown: Any) -> S | None:  # noqa: FBT001, FBT002 - as threading.Lock
         """Wait for it, up to `wait` (by default that of the lock), and return a hold that is renewed.
 
         It is renewed until it is released, lost, or nobody refers to it any more: any thread may use and
         release it. Raises LockTimeout when others still have it then; with `blocking=False` it returns None.
         """
+        refuse_unknown("acquire", unknown, WORDS_OF_ACQUIRE)
         terms = self._twin.terms.waiting(0 if not blocking and wait is ... else wait)
         try:
             return self._acquired(terms) or self._call(terms).run()

@@ -104,6 +104,8 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "timeout= is the client's: Client(timeout=...)",
     "blocking_timeout": "how long to wait for the lock is wait=",
     "blocking": "wait=0 tries once",
+    "shared": "mode='shared' lets other readers in",
+    "read": "mode='shared' lets other readers in",
     "expire": "how long the lease lasts is ttl=",
     "expires": "how long the lease lasts is ttl=",
     "lease": "how long the lease lasts is ttl=",
@@ -111,6 +113,8 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "thread_local": "a hold belongs to no thread; tied_to= ties it to one",
 }
 """What callers say who come from other lock libraries, and what it is called here."""
+WORDS_OF_ACQUIRE: Final = ("blocking", "wait")
+"""The arguments of `acquire` of a lock."""
 
 
 def refuse_unknown(call: str, given: Collection[str], known: Collection[str]) -> None:
