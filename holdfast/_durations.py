@@ -24,7 +24,9 @@ def parse_s(length: "Seconds | str", name: str) -> float:
 
 
 def to_s(length: Seconds, name: str) -> float:
-    """Return a length in seconds. Raises ValueError, naming the argument, for anything else."""
+    """Return a length in seconds. Raises ValueError, for another type TypeError; both name the argument."""
+    if isinstance(length, (bool, str, bytes)) or length is None:
+        raise TypeError(f"{name}: {length!r} is a {type(length).__name__}; give seconds, or a timedelta")
     seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"{name}: {length!r} is not a length of time")
@@ -32,6 +34,6 @@ def to_s(length: Seconds, name: str) -> float:
 
 
 def to_ms(length: Seconds, name: str) -> int:
-    """Return a length in milliseconds, rounded up: less than one is not none. Raises ValueError."""
+    """Return a length in milliseconds, rounded up: less than one is not none. Raises as `to_s` does."""
     # What is not a whole number by the error of binary fractions alone is not rounded up.
     return math.ceil(round(to_s(length, name) * 1000, 3))

@@ -127,8 +127,12 @@ def refuse_unknown(call: str, given: Collection[str], known: Collection[str]) ->
 
 
 def wait_s(wait: Seconds | None) -> float | None:
-    """Return a wait in seconds, None for as long as it takes. Raises ValueError."""
-    return None if wait is None or wait == math.inf else to_s(wait, "wait")
+    """Return a wait in seconds, None for as long as it takes. Raises ValueError or TypeError."""
+    if wait is None or wait == math.inf:
+        return None
+    if wait == -1:
+        raise ValueError("wait: -1 is not a length of time; None waits for as long as it takes")
+    return to_s(wait, "wait")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

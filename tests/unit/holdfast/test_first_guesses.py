@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._durations import to_s
 
 
 @pytest.fixture(params=[holdfast.SyncClient, holdfast.AsyncClient])
@@ -37,3 +38,19 @@ def test_a_reader_is_told_the_mode() -> None:
     client: Any = holdfast.SyncClient("127.0.0.1:1")
     with pytest.raises(TypeError, match="mode='shared'"):
         client.lock("a", shared=True)
+
+
+@pytest.mark.parametrize("length", [True, False, "5", b"5", None])
+def test_a_length_of_time_is_a_number(length: Any) -> None:
+    """True is not one second, and text is not converted: the error names the argument."""
+    with pytest.raises(TypeError, match=rf"^wait: {re.escape(repr(length))} is a .*; give seconds"):
+        to_s(length, "wait")
+
+
+def test_a_lock_does_not_wait_for_true() -> None:
+    """`wait=True` would mean one second to us, and for ever to its author."""
+    client: Any = holdfast.SyncClient("127.0.0.1:1")
+    with pytest.raises(TypeError, match="wait: True is a bool"):
+        client.lock("a", wait=True)
+    with pytest.raises(ValueError, match="-1 is not a length of time; None waits for as long as it takes"):
+        client.lock("a", wait=-1)
