@@ -18,7 +18,7 @@ from holdfast._acquiring import Acquiring, Lock, Semaphore, SessionContext
 from holdfast._admin import Admin
 from holdfast._cells import Cells
 from holdfast._client_options import ClientOptions, urls_of
-from holdfast._durations import Seconds, to_ms, to_s
+from holdfast._durations import EXAMPLE_RATE, Seconds, parse_rate, to_ms, to_s
 from holdfast._election import Election
 from holdfast._hold import Hold, Leadership, Session
 from holdfast._metrics import Metrics
@@ -119,10 +119,7 @@ class Client(OfOneProcess, Reads):
         await self.close()
 
     async def close(self) -> None:
-        """Release all that was acquired with this client and is still there, and close its connections.
-
-        From then on whatever needs the cluster raises RuntimeError; to release again does nothing.
-        """
+        """Release all that was acquired with this client and is still there, and close its connections."""
         await self._transport.close()
 
     # -- what is acquired, kept and released ----------------------------------------------------------------
@@ -273,15 +270,24 @@ class Client(OfOneProcess, Reads):
         )
 
     def rate_limiter(
-        self, name: Name, *, limit: int, per: Seconds, algorithm: Algorithm = "fixed-window"
+        self,
+        name: Name,
+        limit: int | str,
+        per: Seconds | None = None,
+        *,
+        algorithm: Algorithm = "fixed-window",
     ) -> RateLimiter:
         """Return a rate limit: `limit` in each `per` seconds, shared by all clients.
 
-        `algorithm` is fixed-window, sliding-window or gcra.
+        A text such as `"100/minute"` says both. `algorithm` is fixed-window, sliding-window or gcra. Raises
+        ValueError for a text that is not a rate, and TypeError unless the period is said once.
         """
-        return RateLimiter(
-            self._transport, to_name(name), limit=limit, per_ms=to_ms(per, "per"), algorithm=algorithm
-        )
+        if isinstance(limit, str) == (per is not None):
+            raise TypeError(f"rate_limiter: say limit={EXAMPLE_RATE!r}, or limit=100 and per=60")
+        if isinstance(limit, str):
+            limit, per = parse_rate(limit)
+        per_ms = to_ms(per or 0, "per")
+        return RateLimiter(self._transport, to_name(name), limit=limit, per_ms=per_ms, algorithm=algorithm)
 
     def fence(self, resource: Name) -> Fence:
         """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""

@@ -7,7 +7,10 @@ from typing import TypeAlias
 Seconds: TypeAlias = float | timedelta
 """A length of time: a number of seconds, or a timedelta."""
 
+EXAMPLE_RATE = "100/minute"
+"""How a rate is written as a text."""
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_RATE_UNITS = {"second": "s", "minute": "m", "hour": "h", "day": "d"}
 
 
 def parse_s(length: "Seconds | str", name: str) -> float:
@@ -21,6 +24,19 @@ def parse_s(length: "Seconds | str", name: str) -> float:
         raise ValueError(
             f"{name}: {length!r} is not a length of time; write it like 30s, 5m or 24h"
         ) from None
+
+
+def parse_rate(rate: str) -> tuple[int, float]:
+    """Return the limit and the seconds of a text such as 100/minute or 5/10s. Raises ValueError."""
+    limit, _, unit = (part.strip() for part in rate.partition("/"))
+    unit = _RATE_UNITS.get(unit, unit)
+    try:
+        per_s = parse_s(f"1{unit}" if unit in _UNITS_S else unit, "limit")
+        if int(limit) > 0 and unit[-1:].isalpha():
+            return int(limit), per_s
+    except ValueError:
+        """Neither a number nor a length; below."""
+    raise ValueError(f"limit: {rate!r} is not a rate; write it like {EXAMPLE_RATE}, 5/s or 20/10m")
 
 
 def to_s(length: Seconds, name: str) -> float:

@@ -1,5 +1,7 @@
 """Rate limits, and fences that the cluster keeps for resources which cannot compare tokens themselves."""
 
+from types import TracebackType
+
 from holdfast import _primitive_operations
 from holdfast._durations import Seconds, to_ms
 from holdfast._errors import RateLimited, Refused, StaleToken
@@ -11,7 +13,10 @@ from holdfast._words import Algorithm
 
 
 class RateLimiter:
-    """A limit that all clients share: `limit` in each `per` seconds."""
+    """A limit that all clients share: `limit` in each `per` seconds.
+
+    `async with limiter:` is `await limiter.take()` before a block; nothing is given back after it.
+    """
 
     def __init__(
         self, transport: Transport, name: str, *, limit: int, per_ms: int, algorithm: Algorithm
@@ -21,6 +26,14 @@ class RateLimiter:
         self._limit = limit
         self._per_ms = per_ms
         self._algorithm = algorithm
+
+    async def __aenter__(self) -> Taken:
+        return await self.take()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the block: what was taken is used up."""
 
     async def take(self, cost: int = 1, *, wait: Seconds | None = None) -> Taken:
         """Wait for a place in order of arrival, up to `wait`; return when its time has come.
@@ -92,6 +105,14 @@ class SyncRateLimiter(ForThreads[RateLimiter]):
     take = waiting(RateLimiter.take)
     peek = waiting(RateLimiter.peek)
     try_take = waiting(RateLimiter.try_take)
+
+    def __enter__(self) -> Taken:
+        return self.take()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the block: what was taken is used up."""
 
 
 class SyncFence(ForThreads[Fence]):

@@ -191,10 +191,15 @@ class SyncClient(OfOneProcess, SyncReads):
         )
 
     def rate_limiter(
-        self, name: Name, *, limit: int, per: Seconds, algorithm: Algorithm = "fixed-window"
+        self,
+        name: Name,
+        limit: int | str,
+        per: Seconds | None = None,
+        *,
+        algorithm: Algorithm = "fixed-window",
     ) -> SyncRateLimiter:
-        """Return a rate limit: `limit` in each `per` seconds, shared by all clients."""
-        return SyncRateLimiter(self._client.rate_limiter(name, limit=limit, per=per, algorithm=algorithm))
+        """Return a rate limit: `limit` in each `per` seconds (or `"100/minute"`), shared by all clients."""
+        return SyncRateLimiter(self._client.rate_limiter(name, limit, per, algorithm=algorithm))
 
     def fence(self, resource: Name) -> SyncFence:
         """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""

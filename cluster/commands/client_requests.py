@@ -139,11 +139,9 @@ class ClientRequests:
                 self._leave(command, principal, answer)
                 return answer
             else:
-                answer.wait.cancel()
+                unknown = OutcomeUnknown("the wait did not end in time; repeat with the same request_id")
                 await self._forget_wait(command, answer, is_known=True)
-                raise OutcomeUnknown(
-                    "the wait did not end in time; repeat with the same request_id"
-                ) from None
+                raise unknown from None
         except asyncio.CancelledError:
             self._leave(command, principal, answer)
             raise

@@ -20,6 +20,7 @@ async def tasks(client: holdfast.Client) -> None:
         await hold.add("b", ("c", 7), mode="shared", wait=5)
         await hold.lost.wait()
     assert_type(await client.lock("a").try_acquire(), holdfast.Hold | None)
+    assert_type(await client.lock("a").acquire(isinstance(hold, holdfast.Leadership)), holdfast.Hold | None)
     assert_type(await client.locks("a", "b", on_lost=print).acquire(wait=5), holdfast.Hold)
     async with client.semaphore("gpu", limit=4, permits=2, push=True) as permits:
         assert_type(permits, holdfast.Hold)
@@ -44,6 +45,8 @@ async def tasks(client: holdfast.Client) -> None:
     assert_type(await client.list_waits("build/").page(), holdfast.Page[holdfast.WaitRow])
     assert_type(await client.ping(), holdfast.Pong)
     assert_type(await client.rate_limiter("mail", limit=100, per=60).take(wait=5), holdfast.Taken)
+    async with client.rate_limiter("mail", "100/minute") as taken:
+        assert_type(taken, holdfast.Taken)
     assert_type(await client.fence("disk").advance(7), int)
     assert_type(await client.cells.get("app/release"), holdfast.Cell | None)
     assert_type(await client.cells.put(("app", 7), b"v", session=session), holdfast.CellWritten)

@@ -1,12 +1,14 @@
 """What people write who come from other libraries: it works, or the error says what to write here."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast._durations import to_s
+from holdfast._durations import parse_rate, to_s
+from tests.unit.holdfast.conftest import NewClient, a_node
 
 
 @pytest.fixture(params=[holdfast.SyncClient, holdfast.AsyncClient])
@@ -54,3 +56,46 @@ def test_a_lock_does_not_wait_for_true() -> None:
         client.lock("a", wait=True)
     with pytest.raises(ValueError, match="-1 is not a length of time; None waits for as long as it takes"):
         client.lock("a", wait=-1)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("100/minute", (100, 60)),
+        ("5/s", (5, 1)),
+        ("1 / day", (1, 86_400)),
+        ("20/10m", (20, 600)),
+        ("3/hour", (3, 3600)),
+    ],
+)
+def test_a_rate_is_read(text: str, rate: tuple[int, float]) -> None:
+    """A number, and a unit or a length of time."""
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    "text", ["", "100", "/s", "100/", "0/s", "-1/s", "1.5/s", "5/10", "5/fortnight", "a/s"]
+)
+def test_what_is_not_a_rate_is_refused(text: str) -> None:
+    """The error shows how one is written."""
+    with pytest.raises(ValueError, match="is not a rate; write it like 100/minute"):
+        parse_rate(text)
+
+
+async def test_a_block_takes_from_a_rate_limit(new_client: NewClient) -> None:
+    """A place is taken before the block, and not given back after it."""
+    async with a_node() as (_, url), new_client(url) as client:
+        limiter = client.rate_limiter("mail", "2/hour")
+        async with limiter as taken:
+            assert taken.remaining == 1
+        assert (await limiter.peek()).remaining == 1
+        same = client.rate_limiter("mail", 2, timedelta(hours=1))
+        assert (await same.take()).remaining == 0
+
+
+def test_the_period_of_a_rate_limit_is_said_once() -> None:
+    """In the text, or beside the number."""
+    client = holdfast.SyncClient("127.0.0.1:1")
+    for arguments in ((100,), ("100/minute", 60)):
+        with pytest.raises(TypeError, match="say limit='100/minute', or limit=100 and per=60"):
+            client.rate_limiter("mail", *arguments)
