@@ -22,7 +22,6 @@ from holdfast._errors import (
     Unavailable,
 )
 from holdfast._hold import Claim, Hold, Session, claim_of_locks
-from holdfast._keeping import Kept
 from holdfast._lease import RELEASED
 from holdfast._operation import Operation
 from holdfast._operations import Grant, Opened
@@ -234,9 +233,9 @@ class Acquirable(Generic[H]):
         """Whether this object has a hold that can be relied on. Asks nobody."""
         return any(hold.is_valid for hold in self._holds)
 
-    def counted_again(self, terms: Terms, frame: FrameType | None) -> Any:
+    def counted_again(self, terms: Terms, frame: FrameType | None, by: Block[Any] | None = None) -> Any:
         """Return what a block around `frame` holds, if it is to be counted; see `held_around`."""
-        return held_around(self, self._transport.entered, terms, frame)
+        return held_around(self, self._transport.entered, terms, frame, by)
 
     async def granted(self, terms: Terms) -> H:
         """Return a new hold that is kept as its terms say. Nothing refers to it but the caller."""
@@ -312,21 +311,22 @@ class Acquirable(Generic[H]):
     def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
-        holds = self._blocks.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
-        return _leave_all(holds, exc_type, exc, traceback)
+        ended: list[Block[H]] = []
+        self._blocks.leave(sys._getframe(1), ended)  # noqa: SLF001 - see _blocks.py
+        return _leave_all(ended, exc_type, exc, traceback)
 
 
 async def _leave_all(
-    ended: Iterable[Kept],
+    ended: Iterable[Block[Any]],
     exc_type: type[BaseException] | None,
     exc: BaseException | None,
     traceback: TracebackType | None,
 ) -> None:
     """End the holds of blocks that were left. Raises LeaseLost for those that were lost."""
     losses: list[LeaseLost] = []
-    for kept in ended:
+    for block in ended:
         try:
-            await kept.__aexit__(exc_type, exc, traceback)
+            await block.held.__aexit__(exc_type, exc, traceback)
         except LeaseLost as loss:
             losses.append(loss)
     raise_losses(losses)
@@ -349,9 +349,12 @@ def only_hold(what: object, held: tuple[T, ...], last: list[T]) -> T:
     return held[0] if held else last[-1]
 
 
-def held_around(wanted: Keyed, entered: Entered, terms: Terms, frame: FrameType | None) -> Any:
+def held_around(
+    wanted: Keyed, entered: Entered, terms: Terms, frame: FrameType | None, by: Block[Any] | None = None
+) -> Any:
     """Return what a block around `frame` holds, counted once more, if it is to be; None if no block holds it.
 
+    It is counted by the block that is about to begin, if any, which has it already when an interrupt comes.
     Raises RuntimeError for a wait that could never end: that block ends only after this call.
     """
     for held, what in entered.around(frame, wanted.keys):
@@ -360,7 +363,9 @@ def held_around(wanted: Keyed, entered: Entered, terms: Terms, frame: FrameType 
             continue
         is_same = set(what.keys) == set(wanted.keys) and held.mode in (wanted.mode, "exclusive")
         if terms.is_counted and is_same:
-            held.count()
+            if by is not None:
+                by.held = held
+            held.count(by)
             return held
         if terms.wait_s != 0:
             hint = "" if terms.is_counted else "; if_held='count' makes it an RLock"
@@ -491,8 +496,9 @@ class Openable(Generic[S]):
     def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
-        sessions = self._blocks.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
-        return _leave_all(sessions, exc_type, exc, traceback)
+        ended: list[Block[S]] = []
+        self._blocks.leave(sys._getframe(1), ended)  # noqa: SLF001 - see _blocks.py
+        return _leave_all(ended, exc_type, exc, traceback)
 
 
 class SessionContext(Openable[Session]):

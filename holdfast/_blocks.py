@@ -114,29 +114,34 @@ class Blocks(Generic[T]):
                 self._open.remove(block)
             self._entered.remove(block)
 
-    def leave(self, frame: FrameType) -> list[T]:
-        """Return what ends with the block that is left from `frame`: one thing, unless it cannot be told.
+    def leave(self, frame: FrameType, ended: list[Block[T]]) -> None:
+        """Add to `ended` what ends with the block that is left from `frame`: itself, if it can be told.
 
-        Raises RuntimeError when no block is open.
+        An interrupt may leave the last of them open: `withdraw` forgets it. Raises RuntimeError when no block
+        is open.
         """
         if not self._open:
             raise RuntimeError("this block was not entered, or was left already")
         mine = next((block for block in reversed(self._open) if block.frame is frame), None)
-        ended = [] if mine is None else self._close([mine])
         if mine is None:
             self._strays.append(None)
+        else:
+            self._close([mine], ended)
         if self._strays and len(self._strays) >= len(self._open):
-            ended += self._close(list(self._open))
+            self._close(list(self._open), ended)
             self._strays.clear()
         elif mine is None:
             _log.warning(_CANNOT_TELL)
-        return ended
 
-    def _close(self, blocks: list[Block[T]]) -> list[T]:
+    def _close(self, blocks: list[Block[T]], ended: list[Block[T]]) -> None:
+        """Close these, but for those that another thread has closed just now: it ends them."""
         for block in blocks:
-            self._open.remove(block)
+            ended.append(block)
+            try:
+                self._open.remove(block)
+            except ValueError:
+                ended.remove(block)
             self._entered.remove(block)
-        return [block.held for block in blocks]
 
 
 _CANNOT_TELL: Final = (

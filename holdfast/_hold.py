@@ -173,7 +173,7 @@ class Hold(Kept):
         self._put_off: Lease | None = None
         self._tokens = {grant.token}
         self._added: set[Claim] = set()
-        self._depth = 1
+        self._counts: list[object] = []
         if session is not None:
             session.add_hold(self)
 
@@ -287,16 +287,23 @@ class Hold(Kept):
     @property
     def is_counted(self) -> bool:
         """Whether it was acquired more often than released."""
-        return self._depth > 1
+        return bool(self._counts)
 
-    def count(self) -> None:
+    def count(self, by: object = None) -> None:
         """Need one more release: who holds it has acquired it again."""
-        self._depth += 1
+        self._counts.append(by)
+
+    def withdraw_count(self, by: object) -> None:
+        """Need one release less, if it was counted by this."""
+        if by in self._counts:
+            self._counts.remove(by)
 
     def counts_down(self) -> bool:
         """Take one release off; return whether it is held on, because others are to come."""
-        self._depth -= 1
-        return self._depth > 0
+        if self._counts:
+            self._counts.pop()
+            return True
+        return False
 
     async def release(self) -> None:
         """Give it back, from any task. Raises LeaseExpired when it was over before.
@@ -326,6 +333,11 @@ class Hold(Kept):
         """Release it at the end of a block, unless the block has done so. Raises LeaseLost if it was lost."""
         if self.reason == RELEASED or not self.counts_down():
             await super().leave()
+
+    async def leave_interrupted(self) -> None:
+        """Release it at the end of a block that was interrupted, unless it is in other blocks as well."""
+        if not self.counts_down():
+            await super().leave_interrupted()
 
     async def convert(self, mode: Mode, *, wait: Seconds | None = None) -> None:
         """Give a lock another mode, ahead of all that wait for it; the token may change.

@@ -255,6 +255,10 @@ class Kept(OfOneProcess, Leased):
         # The body has ended in time, so an unreachable cluster does not make it fail.
         await self._release_quietly(remaining_s)
 
+    async def leave_interrupted(self) -> None:
+        """Release it at the end of a block that was interrupted, which takes precedence over a loss."""
+        await self.give_up()
+
     def _end_late(self, reason: str) -> None:
         """End what was lost before its block ended."""
         self.end(reason)

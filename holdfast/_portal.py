@@ -103,7 +103,7 @@ class Call(Generic[T]):
         raise RuntimeError("the process ends, and its clients are closed")
 
     def _start(self) -> None:
-        if self._is_abandoned:
+        if self._is_abandoned or self._task is not None:
             return
         assert self._inbox is not None, "it was put there"
         if _portal.has_ended or self._inbox.loop.is_closed():
@@ -132,6 +132,35 @@ class Call(Generic[T]):
         """Undo what was given to a thread that does not want it any longer."""
         if self._undo is not None and not task.cancelled() and task.exception() is None:
             _portal.run_aside(self._undo(task.result()))
+
+
+class Ending(Call[Any]):
+    """A call that gives something back. Nothing takes it back: once it was asked for, it is done.
+
+    An interrupt of the thread that waits for it leaves it running. On the loop itself, where whatever is
+    collected may end, it runs aside, and `run` returns None.
+    """
+
+    def run(self) -> Any:
+        """Run it and wait for its end, if this thread may; return or raise what it does."""
+        if _portal.is_own_thread() and not _portal.has_ended:
+            self.abandon()
+            return None
+        return super().run()
+
+    def abandon(self) -> None:
+        """Let it be done without this thread: begin it, unless it has begun."""
+        if not _portal.has_ended:
+            self._is_alone = True
+            self._inbox = _portal.inbox()
+            self._inbox.put(self._start)
+
+    _is_alone = False
+
+    def _tell_thread(self, task: "asyncio.Task[Any]") -> None:
+        super()._tell_thread(task)
+        if self._is_alone and not task.cancelled():
+            task.exception()  # seen: nobody waits for it any more
 
 
 class _Inbox:

@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from holdfast import _portal
@@ -21,7 +21,7 @@ from holdfast._hold import Hold, Leadership, Session
 from holdfast._keeping import Kept
 from holdfast._lease import RELEASED
 from holdfast._names import Name
-from holdfast._portal import Call
+from holdfast._portal import Call, Ending
 from holdfast._process import OfOneProcess
 from holdfast._sync_watch import SyncWatch
 from holdfast._terms import WORDS_OF_ACQUIRE, Terms, Wait, refuse_unknown
@@ -90,10 +90,12 @@ class SyncKept(OfOneProcess, Generic[K]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if exc is not None and not isinstance(exc, Exception):  # an interrupt takes precedence over a loss
-            Call(self._kept.give_up).run()
-            return
-        Call(self._kept.leave).run()
+        _leave([Block(sys._getframe(1), self, None)], exc)  # noqa: SLF001 - see _blocks.py
+
+    def ending(self, exc: BaseException | None) -> Ending:
+        """Return what ends it at the end of a block that raises this; an interrupt goes before a loss."""
+        is_interrupted = exc is not None and not isinstance(exc, Exception)
+        return Ending(self._kept.leave_interrupted if is_interrupted else self._kept.leave)
 
 
 class SyncHold(SyncKept[Hold]):
@@ -145,11 +147,11 @@ class SyncHold(SyncKept[Hold]):
 
     def release(self) -> None:
         """Give it back. Raises LeaseExpired when it was over before."""
-        Call(self._kept.release).run()
+        Ending(self._kept.release).run()
 
-    def count(self) -> None:
+    def count(self, by: object = None) -> None:
         """Need one more release: who holds it has acquired it again."""
-        self._kept.count()
+        self._kept.count(by)
 
     def convert(self, mode: Mode, *, wait: Seconds | None = None) -> None:
         """Give a lock another mode, ahead of all that wait for it. See `Hold.convert`."""
@@ -198,7 +200,7 @@ class SyncSession(SyncKept[Session]):
 
     def close(self) -> tuple[str, ...]:
         """End it, release what it holds, and return the names of those locks."""
-        return Call(self._kept.close).run()
+        return Ending(self._kept.close).run() or ()
 
 
 class SyncOpenable(Generic[T]):
@@ -235,7 +237,7 @@ class SyncOpenable(Generic[T]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _leave_all(self._blocks.leave(sys._getframe(1)), exc_type, exc, traceback)  # noqa: SLF001
+        _leave([], exc, self._blocks, sys._getframe(1))  # noqa: SLF001 - see _blocks.py
 
 
 class SyncSessionContext(SyncOpenable[SyncSession]):
@@ -291,12 +293,16 @@ class SyncAcquirable(Generic[S]):
         """
         refuse_unknown("acquire", unknown, WORDS_OF_ACQUIRE)
         terms = self._twin.terms.waiting(0 if not blocking and wait is ... else wait)
+        counted: Block[Any] = Block(sys._getframe(1), None, None)  # noqa: SLF001 - see _blocks.py
         try:
-            return self._acquired(terms) or self._call(terms).run()
+            return self._acquired(terms, counted) or self._call(terms).run()
         except LockHeld:
             if blocking:
                 raise
             return None
+        except BaseException:
+            _withdraw_count(counted)
+            raise
 
     def try_acquire(self) -> S | None:
         """Return a hold that is renewed, or None when somebody else has it."""
@@ -314,9 +320,9 @@ class SyncAcquirable(Generic[S]):
         """Ask the cluster whether anybody has it, so that it could not be acquired at once."""
         return Call(self._twin.locked).run()
 
-    def _acquired(self, terms: Terms) -> S | None:
+    def _acquired(self, terms: Terms, by: Block[Any]) -> S | None:
         """Return what this thread holds already, counted once more; see `Acquirable.counted_again`."""
-        again: S | None = self._twin.counted_again(terms, sys._getframe())  # noqa: SLF001 - see _blocks.py
+        again: S | None = self._twin.counted_again(terms, by.frame, by)
         return again
 
     def _call(self, terms: Terms) -> Call[S]:
@@ -331,33 +337,69 @@ class SyncAcquirable(Generic[S]):
 
     def __enter__(self) -> S:
         frame, terms = sys._getframe(1), self._twin.terms  # noqa: SLF001 - see _blocks.py
-        call, block = self._call(terms), None
+        call, block = self._call(terms), Block[Any](frame, None, self._twin)
         try:
-            block = Block(frame, self._acquired(terms) or call.run(), self._twin)
+            block.held = self._acquired(terms, block) or call.run()
             return self._blocks.enter(block)
         except BaseException:
             # Also when the interrupt came after the grant: the block that would release it never begins.
             call.abandon()
             self._blocks.withdraw(block)
+            _withdraw_count(block)
             raise
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _leave_all(self._blocks.leave(sys._getframe(1)), exc_type, exc, traceback)  # noqa: SLF001
+        _leave([], exc, self._blocks, sys._getframe(1))  # noqa: SLF001 - see _blocks.py
 
 
-def _leave_all(
-    ended: Iterable[SyncKept[Any]],
-    exc_type: type[BaseException] | None,
+def _withdraw_count(block: Block[Any]) -> None:
+    """Count no longer what an interrupt kept from beginning."""
+    if block.held is not None:
+        block.held.twin.withdraw_count(block)
+
+
+def _leave(
+    ended: list[Block[Any]],
     exc: BaseException | None,
-    traceback: TracebackType | None,
+    blocks: Blocks[Any] | None = None,
+    frame: FrameType | None = None,
 ) -> None:
-    """End what blocks that were left have held. Raises LeaseLost for what was lost."""
+    """End what these blocks hold, and that of `blocks` which is left from `frame`; once, though interrupted.
+
+    Raises LeaseLost for what was lost.
+    """
+    endings: list[Ending] = []
+    try:
+        if blocks is not None and frame is not None:
+            blocks.leave(frame, ended)
+        endings += [block.held.ending(exc) for block in ended]
+        _run_all(endings)
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            _leave_alone(ended, endings, blocks, frame)
+        raise
+
+
+def _leave_alone(
+    ended: list[Block[Any]], endings: list[Ending], blocks: Blocks[Any] | None, frame: FrameType | None
+) -> None:
+    """Do the rest of it without this thread, which was interrupted."""
+    if blocks is not None and frame is not None:
+        if not ended:
+            blocks.leave(frame, ended)
+        for block in ended:
+            blocks.withdraw(block)
+    for ending in endings or [block.held.ending(KeyboardInterrupt()) for block in ended]:
+        ending.abandon()
+
+
+def _run_all(endings: Iterable[Ending]) -> None:
     losses: list[LeaseLost] = []
-    for kept in ended:
+    for ending in endings:
         try:
-            kept.__exit__(exc_type, exc, traceback)
+            ending.run()
         except LeaseLost as loss:
             losses.append(loss)
     raise_losses(losses)

@@ -46,7 +46,7 @@ class NullHold:
         self.hold_id = f"{token:032x}"
         self.reason = ""
         self._is_acquired = False
-        self._depth = 1
+        self._counts: list[object] = []
 
     def __repr__(self) -> str:
         return f"<NullHold name={self.name!r} token={self.token}>"
@@ -77,9 +77,9 @@ class NullHold:
         """Whether it was released."""
         return bool(self.reason)
 
-    def count(self) -> None:
+    def count(self, by: object = None) -> None:
         """Need one more release: who holds it has acquired it again."""
-        self._depth += 1
+        self._counts.append(by)
 
     @property
     def name(self) -> str:
@@ -113,8 +113,9 @@ class NullHold:
         """Give it back. May be awaited. Raises LeaseExpired when it was released before."""
         if self.reason:
             raise LeaseExpired("lease-expired", f"the lock {self.name!r} was released before")
-        self._depth -= 1
-        if not self._depth:
+        if self._counts:
+            self._counts.pop()
+        else:
             self.reason = RELEASED
         return _Done(None)
 
@@ -235,8 +236,13 @@ class NullLock:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for hold in self._blocks.leave(sys._getframe(1)):  # noqa: SLF001 - see _blocks.py
-            hold.__exit__(exc_type, exc, traceback)
+        self._leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+
+    def _leave(self, frame: FrameType) -> None:
+        ended: list[Block[NullHold]] = []
+        self._blocks.leave(frame, ended)
+        for block in ended:
+            block.held.__exit__(None, None, None)
 
     def __aenter__(self) -> _Done[NullHold]:
         return _Done(self._enter(sys._getframe(1)))  # noqa: SLF001 - see _blocks.py
@@ -244,8 +250,7 @@ class NullLock:
     def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> _Done[None]:
-        for hold in self._blocks.leave(sys._getframe(1)):  # noqa: SLF001 - see _blocks.py
-            hold.__exit__(exc_type, exc, traceback)
+        self._leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
         return _Done(None)
 
 

@@ -1,0 +1,177 @@
+"""How blocks end that nobody leaves as usual: interrupted, thrown away, or within others of the same hold."""
+
+import gc
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import _acquiring, _blocks, _hold, _portal, _sync_holds
+from holdfast.testing import MemoryCluster
+
+TTL_S = 30.0
+DEADLINE_S = 10.0
+TRACED = {module.__file__ for module in (_acquiring, _blocks, _hold, _portal, _sync_holds)}
+"""Where a thread may be interrupted: what runs in the thread of the caller."""
+
+
+@pytest.fixture
+def client() -> Iterator[holdfast.SyncClient]:
+    """Give a client of a cluster whose clock stands still."""
+    with MemoryCluster() as cluster, cluster.sync_client() as client:
+        yield client
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not check():
+        assert time.monotonic() < deadline_s, "in vain"
+        threading.Event().wait(0.002)
+
+
+def is_free(client: holdfast.SyncClient) -> bool:
+    """Whether nobody has the lock of these tests."""
+    return not client.inspect("a").holders
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt before the n-th line that this thread runs of the client.
+
+    It counts from the first call of a function on: no `try` can be around the first lines of all.
+    """
+
+    def __init__(self, at: int, first: str) -> None:
+        self._left = at
+        self._first = first
+        self.has_raised = False
+
+    def __call__(self, frame: types.FrameType, event: str, _: object) -> Any:
+        """Trace: count lines, and raise once."""
+        if frame.f_code.co_filename not in TRACED:
+            return None
+        if frame.f_code.co_name == self._first:
+            self._first = ""
+        if event == "line" and not self.has_raised and not self._first:
+            self._left -= 1
+            if self._left < 0:
+                self.has_raised = True
+                raise KeyboardInterrupt
+        return self
+
+    def run(self, call: Callable[[], object]) -> None:
+        """Call it, interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            call()
+        except KeyboardInterrupt:
+            assert self.has_raised
+        finally:
+            sys.settrace(before)
+
+
+def at_each_line(attack: Callable[[Interrupter], None], first: str) -> None:
+    """Run an attack with an interrupt at each line, until it ends before that."""
+    for at in range(1000):
+        interrupter = Interrupter(at, first)
+        attack(interrupter)
+        if not interrupter.has_raised:
+            break
+    assert at > 10
+
+
+ENDS: dict[str, Callable[[Any], Callable[[], object]]] = {
+    "a lock": lambda lock: (lock.__enter__(), lambda: lock.__exit__(None, None, None))[1],
+    "a hold": lambda lock: _exit_of(lock.acquire()),
+    "release": lambda lock: lock.acquire().release,
+}
+
+
+def _exit_of(hold: holdfast.SyncHold) -> Callable[[], object]:
+    hold.__enter__()
+    return lambda: hold.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_an_interrupt_at_any_line_of_an_end_leaves_nothing_held(
+    client: holdfast.SyncClient, kind: str
+) -> None:
+    """The release goes on by itself, also if the lock object is kept and would keep its holds."""
+    lock = client.lock("a", ttl=TTL_S)
+
+    def attack(interrupter: Interrupter) -> None:
+        end = ENDS[kind](lock)
+        interrupter.run(end)
+        eventually(lambda: is_free(client))
+        assert not lock.holds
+
+    at_each_line(attack, {"a lock": "leave", "a hold": "ending", "release": "inbox"}[kind])
+
+
+@pytest.mark.parametrize("is_block", [True, False])
+def test_an_interrupt_of_a_counted_acquire_leaves_the_count_alone(
+    client: holdfast.SyncClient, *, is_block: bool
+) -> None:
+    """The hold ends with the block around, whichever line the interrupt has hit."""
+
+    def attack(interrupter: Interrupter) -> None:
+        lock = client.lock("a", if_held="count", ttl=TTL_S)
+        with lock as hold:
+            again: list[holdfast.SyncHold] = []
+            interrupter.run(lambda: again.append(lock.__enter__() if is_block else lock.acquire()))
+            for one in again:
+                one.release()
+            assert hold.is_valid
+        assert hold.reason == "released"
+
+    at_each_line(attack, "__init__")
+
+
+@pytest.mark.parametrize("interrupt", [GeneratorExit, KeyboardInterrupt, SystemExit])
+def test_an_interrupted_block_within_a_counted_one_ends_alone(
+    client: holdfast.SyncClient, interrupt: type[BaseException]
+) -> None:
+    """The hold is that of the block around, which may go on."""
+    lock = client.lock("a", if_held="count", ttl=TTL_S)
+    with lock as hold:
+        with pytest.raises(interrupt), lock:
+            raise interrupt
+        assert hold.is_valid
+        assert not is_free(client)
+    assert is_free(client)
+
+
+def test_a_generator_that_is_left_early_ends_its_own_count(client: holdfast.SyncClient) -> None:
+    """As `for row in rows(): break` does it, within a block of the same lock."""
+    lock = client.lock("a", if_held="count", ttl=TTL_S)
+    with lock as hold:
+        for _ in _guarded(lock):
+            break
+        assert hold.is_valid
+    assert is_free(client)
+
+
+def test_what_the_loop_collects_is_released(client: holdfast.SyncClient) -> None:
+    """The garbage collector runs in any thread, also in that of the loop, where nothing may wait."""
+    lock = client.lock("a", ttl=TTL_S)
+    blocks = [_guarded(lock)]
+    next(blocks[0])
+
+    async def collect() -> None:
+        blocks.clear()
+        gc.collect()
+
+    _portal.Call(collect).run()
+    eventually(lambda: is_free(client))
+    assert not lock.holds
+
+
+def _guarded(lock: Any) -> Generator[Any]:
+    with lock as hold:
+        yield hold
