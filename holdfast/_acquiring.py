@@ -28,7 +28,7 @@ from holdfast._operations import Grant, Opened
 from holdfast._terms import WORDS_OF_ACQUIRE, Owner, Terms, Wait, refuse_unknown
 from holdfast._transport import Transport
 from holdfast._wanted import Wanted
-from holdfast._words import Mode, Scope
+from holdfast._words import COMPATIBLE, Mode, Scope
 
 H = TypeVar("H", bound=Hold)
 S = TypeVar("S", bound=Session)
@@ -359,7 +359,7 @@ def held_around(
     """
     for held, what in entered.around(frame, wanted.keys):
         is_of_session = terms.session is not None and terms.session is what.terms.session
-        if "exclusive" not in (wanted.mode, held.mode) or not held.is_valid or is_of_session:
+        if held.mode in COMPATIBLE.get(wanted.mode, ()) or not held.is_valid or is_of_session:
             continue
         is_same = set(what.keys) == set(wanted.keys) and held.mode in (wanted.mode, "exclusive")
         if terms.is_counted and is_same:

@@ -1,13 +1,15 @@
 """Which hold belongs to which block: `with lock:` may be entered in one thread or task, and left in another.
 
 A `with` statement enters and leaves from one frame, wherever that runs: a generator's frame goes from thread
-to thread, and a coroutine's from task to task. So an open block is known by the frame that entered it. An
-exit stack, or whoever calls `__enter__` by hand, enters from one frame and leaves from another. If only one
-block of the object is open then, it is that one. If several are, nothing is guessed: what cannot be told
-apart ends together, when the last of these blocks is left.
+to thread, and a coroutine's from task to task. So an open block is known by the frame that entered it, or by
+the exit stack. Code that calls `__enter__` by hand, or moves a stack's blocks to another one, enters from one
+frame and leaves from another. If only one block of the object is open then, it is that one. If several are,
+nothing is guessed: what cannot be told apart ends together, when the last of these blocks is left.
 """
 
+import contextlib
 import logging
+import weakref
 from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -44,14 +46,16 @@ class Keyed(Protocol):
 
 
 class Block(Generic[T]):
-    """One open block: the frame that entered it, what it holds, and what for (None for a session)."""
+    """One open block: what it is known by, what it holds, and what for (None for a session)."""
 
-    __slots__ = ("frame", "held", "what")
+    __slots__ = ("__weakref__", "by", "held", "noted", "what")
 
     def __init__(self, frame: FrameType, held: T, what: Keyed | None) -> None:
-        self.frame = frame
+        self.by = _known_by(frame)
         self.held = held
         self.what = what
+        self.noted: weakref.ref[Block[T]] | None = None
+        """How the client knows of it, while it is open."""
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -59,32 +63,53 @@ class Block(Generic[T]):
         return () if self.what is None else self.what.keys
 
 
+def _known_by(frame: FrameType) -> object:
+    """Return the exit stack that enters or leaves a block, or the frame that does."""
+    if frame.f_globals is _OF_STACKS:
+        stack = frame.f_locals.get("self")
+        if isinstance(stack, contextlib.ExitStack | contextlib.AsyncExitStack):
+            return stack
+    return frame
+
+
 class Entered:
-    """The open blocks of one client, by the names that they hold."""
+    """The open blocks of one client, by the names that they hold.
+
+    It keeps none of them: one that nobody can leave any more, because its object is gone, is collected.
+    """
 
     def __init__(self) -> None:
-        self._by_name: dict[Key, list[Block[Any]]] = {}
+        self._by_name: dict[Key, list[weakref.ref[Block[Any]]]] = {}
 
     def add(self, block: Block[Any]) -> None:
         """Note a block that was entered."""
-        for name in block.keys:
-            self._by_name.setdefault(name, []).append(block)
+        keys = block.keys
+        if keys:
+            block.noted = noted = weakref.ref(block, lambda gone: self._forget(gone, keys))
+            for name in keys:
+                self._by_name.setdefault(name, []).append(noted)
 
     def remove(self, block: Block[Any]) -> None:
         """Forget a block that was left."""
-        for name in block.keys:
+        if block.noted is not None:
+            self._forget(block.noted, block.keys)
+            block.noted = None
+
+    def _forget(self, noted: weakref.ref[Block[Any]], keys: tuple[Key, ...]) -> None:
+        for name in keys:
             blocks = self._by_name.get(name, [])
-            if block in blocks:
-                blocks.remove(block)
+            if noted in blocks:
+                blocks.remove(noted)
             if not blocks and (late := self._by_name.pop(name, None)):
                 self._by_name.setdefault(name, []).extend(late)  # another thread came in between
 
     def around(self, frame: FrameType | None, keys: Iterable[Key]) -> Iterator[tuple[Any, Keyed]]:
         """Yield what the blocks hold that `frame` runs in, and what for: they end after it, for certain."""
-        open_blocks = {block for key in keys for block in self._by_name.get(key, ())}
+        known = {noted() for key in keys for noted in self._by_name.get(key, ())}
+        open_blocks = [block for block in known if block is not None]
         while frame is not None and open_blocks:
             for block in open_blocks:
-                if block.frame is frame and block.what is not None:
+                if block.by is frame and block.what is not None:
                     yield block.held, block.what
             frame = frame.f_back
 
@@ -122,7 +147,8 @@ class Blocks(Generic[T]):
         """
         if not self._open:
             raise RuntimeError("this block was not entered, or was left already")
-        mine = next((block for block in reversed(self._open) if block.frame is frame), None)
+        by = _known_by(frame)
+        mine = next((block for block in reversed(self._open) if block.by is by), None)
         if mine is None:
             self._strays.append(None)
         else:
@@ -144,6 +170,8 @@ class Blocks(Generic[T]):
             self._entered.remove(block)
 
 
+_OF_STACKS: Final = vars(contextlib)
+"""The names of the module that has exit stacks, as its frames see them."""
 _CANNOT_TELL: Final = (
     "a block of a shared lock object was left that cannot be told from others that are open: "
     "what they hold is released with the last of them; use `with lock.acquire() as hold:` there"

@@ -293,9 +293,10 @@ class SyncAcquirable(Generic[S]):
         """
         refuse_unknown("acquire", unknown, WORDS_OF_ACQUIRE)
         terms = self._twin.terms.waiting(0 if not blocking and wait is ... else wait)
-        counted: Block[Any] = Block(sys._getframe(1), None, None)  # noqa: SLF001 - see _blocks.py
+        frame = sys._getframe(1)  # noqa: SLF001 - see _blocks.py
+        counted = Block[Any](frame, None, None)
         try:
-            return self._acquired(terms, counted) or self._call(terms).run()
+            return self._acquired(terms, frame, counted) or self._call(terms).run()
         except LockHeld:
             if blocking:
                 raise
@@ -320,9 +321,9 @@ class SyncAcquirable(Generic[S]):
         """Ask the cluster whether anybody has it, so that it could not be acquired at once."""
         return Call(self._twin.locked).run()
 
-    def _acquired(self, terms: Terms, by: Block[Any]) -> S | None:
+    def _acquired(self, terms: Terms, frame: FrameType, by: Block[Any]) -> S | None:
         """Return what this thread holds already, counted once more; see `Acquirable.counted_again`."""
-        again: S | None = self._twin.counted_again(terms, by.frame, by)
+        again: S | None = self._twin.counted_again(terms, frame, by)
         return again
 
     def _call(self, terms: Terms) -> Call[S]:
@@ -339,7 +340,7 @@ class SyncAcquirable(Generic[S]):
         frame, terms = sys._getframe(1), self._twin.terms  # noqa: SLF001 - see _blocks.py
         call, block = self._call(terms), Block[Any](frame, None, self._twin)
         try:
-            block.held = self._acquired(terms, block) or call.run()
+            block.held = self._acquired(terms, frame, block) or call.run()
             return self._blocks.enter(block)
         except BaseException:
             # Also when the interrupt came after the grant: the block that would release it never begins.

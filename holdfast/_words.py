@@ -3,10 +3,20 @@
 Answers of nodes show their own words as `str`: a newer node may say one that this client does not know.
 """
 
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
 
 Mode: TypeAlias = Literal["exclusive", "shared", "update", "concurrent-read", "concurrent-write"]
 """What a hold of a lock allows others: see "What conflicts" in docs/semantics.md."""
+
+COMPATIBLE: Final[Mapping[Mode, frozenset[Mode]]] = {
+    "exclusive": frozenset(),
+    "shared": frozenset({"shared", "update", "concurrent-read"}),
+    "update": frozenset({"shared", "concurrent-read"}),
+    "concurrent-read": frozenset({"shared", "update", "concurrent-read", "concurrent-write"}),
+    "concurrent-write": frozenset({"concurrent-read", "concurrent-write"}),
+}
+"""For each mode, those that another hold may have at the same time. Symmetric."""
 
 Scope: TypeAlias = Literal["node", "subtree"]
 """What a lock covers: its name alone, or also every name below it."""

@@ -1,17 +1,20 @@
 """How blocks end that nobody leaves as usual: interrupted, thrown away, or within others of the same hold."""
 
+import contextlib
 import gc
 import sys
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import holdfast
 from holdfast import _acquiring, _blocks, _hold, _portal, _sync_holds
+from holdfast._words import Mode
 from holdfast.testing import MemoryCluster
 
 TTL_S = 30.0
@@ -170,6 +173,57 @@ def test_what_the_loop_collects_is_released(client: holdfast.SyncClient) -> None
     _portal.Call(collect).run()
     eventually(lambda: is_free(client))
     assert not lock.holds
+
+
+@pytest.mark.parametrize(
+    "enter", [lambda stack, lock: stack.enter_context(lock), lambda _, lock: lock.__enter__()]
+)
+def test_a_block_that_nobody_can_leave_is_not_held_on(
+    client: holdfast.SyncClient, enter: Callable[[contextlib.ExitStack, Any], Any]
+) -> None:
+    """A stack that is thrown away unclosed, or an entry by hand: the hold is collected, and says so."""
+
+    def drop() -> weakref.ref[Any]:
+        return weakref.ref(enter(contextlib.ExitStack(), client.lock("a", ttl=TTL_S)).twin)
+
+    with pytest.warns(ResourceWarning, match="never released"):  # noqa: PT031 - both happen in it
+        twin = drop()
+        eventually(lambda: gc.collect() >= 0 and twin() is None)
+    with pytest.raises(holdfast.LockTimeout):  # not because it waits for itself
+        client.lock("a", wait=0).acquire()
+
+
+def test_an_open_stack_keeps_no_frames(client: holdfast.SyncClient) -> None:
+    """Nor what their variables refer to, which has nothing to do with the lock."""
+
+    class Large:
+        """What the caller has for a moment."""
+
+    with contextlib.ExitStack() as stack:
+
+        def open_for_long() -> weakref.ref[Large]:
+            large = Large()
+            stack.enter_context(client.lock("a", ttl=TTL_S))
+            return weakref.ref(large)
+
+        assert open_for_long()() is None
+
+
+@pytest.mark.parametrize("outer", get_args(Mode))
+@pytest.mark.parametrize("inner", get_args(Mode))
+def test_a_block_within_a_block_enters_or_is_refused_but_never_waits(
+    client: holdfast.SyncClient, outer: Mode, inner: Mode
+) -> None:
+    """In whatever modes: what the cluster would not grant beside the outer one would wait for itself."""
+    with client.lock("a", mode=outer):
+        beside = client.lock("a", mode=inner).try_acquire()
+        if beside is None:
+            with pytest.raises(RuntimeError, match="would wait for itself"):
+                client.lock("a", mode=inner).acquire()
+        else:
+            beside.release()
+            with client.lock("a", mode=inner):
+                """It may be held twice."""
 
 
 def _guarded(lock: Any) -> Generator[Any]:

@@ -118,6 +118,14 @@ def by_stack(thing: Any, one: ThreadPoolExecutor, two: ThreadPoolExecutor) -> An
     return one.submit(stack.enter_context, thing).result(), lambda: two.submit(stack.close).result()
 
 
+def by_moved_stack(thing: Any, one: ThreadPoolExecutor, two: ThreadPoolExecutor) -> Any:
+    """Let another stack leave what one has entered, as constructors do that hand on what they opened."""
+    with contextlib.ExitStack() as stack:
+        held = one.submit(stack.enter_context, thing).result()
+        moved = stack.pop_all()
+    return held, lambda: two.submit(moved.close).result()
+
+
 def by_hand(thing: Any, one: ThreadPoolExecutor, two: ThreadPoolExecutor) -> Any:
     """Call what a `with` calls, from different threads."""
     return (
@@ -154,6 +162,7 @@ WAYS: tuple[Way, ...] = (
     by_statement,
     by_statement_elsewhere,
     by_stack,
+    by_moved_stack,
     by_hand,
     by_collection,
     by_acquired,
@@ -182,7 +191,7 @@ def test_a_block_ends_its_own_hold_wherever_it_is_left(
     assert client.election("a").leader() is None
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way not in (by_stack, by_hand)])
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in (by_moved_stack, by_hand)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_blocks_of_one_object_end_each_its_own(
     cluster: MemoryCluster,
@@ -204,7 +213,7 @@ def test_two_blocks_of_one_object_end_each_its_own(
     assert not second.lost.is_set()
 
 
-@pytest.mark.parametrize("way", [by_stack, by_hand])
+@pytest.mark.parametrize("way", [by_moved_stack, by_hand])
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_that_cannot_be_told_apart_end_together(
     cluster: MemoryCluster,
@@ -215,7 +224,7 @@ def test_blocks_that_cannot_be_told_apart_end_together(
     kind: str,
     way: Way,
 ) -> None:
-    """Exit stacks do not say which of two entries ends: none is ended in use, and none is left over."""
+    """Calls by hand do not say which of two entries ends: none is ended in use, and none is left over."""
     thing = KINDS[kind](client)
     first, leave_first = way(thing, *threads)
     second, leave_second = way(thing, *threads)
@@ -225,18 +234,30 @@ def test_blocks_that_cannot_be_told_apart_end_together(
     leave_second()
     assert (first.reason, second.reason) == ("released", "released")
     with pytest.raises(RuntimeError, match="was left already"):
-        leave_second() if way is by_hand else thing.__exit__(None, None, None)
+        thing.__exit__(None, None, None)
 
 
-def test_a_stack_beside_a_statement_ends_behind_it(client: holdfast.SyncClient) -> None:
-    """While a `with` is open on the same object, what a stack has entered is released behind that."""
+def test_a_stack_beside_a_statement_ends_what_it_has_entered(client: holdfast.SyncClient) -> None:
+    """While a `with` is open on the same object, by whoever, that is left alone."""
+    gpu = client.semaphore("a", 5, ttl=TTL_S)
+    with gpu as mine, contextlib.ExitStack() as other:
+        others = other.enter_context(gpu)
+        with contextlib.ExitStack() as stack:
+            both = stack.enter_context(gpu), stack.enter_context(gpu)
+        assert [hold.reason for hold in (mine, others, *both)] == ["", "", "released", "released"]
+
+
+def test_a_block_by_hand_ends_behind_a_statement(
+    client: holdfast.SyncClient, threads: tuple[ThreadPoolExecutor, ThreadPoolExecutor]
+) -> None:
+    """While a `with` is open on the same object, what was entered by hand is released behind that."""
     gpu = client.semaphore("a", 3, ttl=TTL_S)
-    stack = contextlib.ExitStack()
+    others: list[holdfast.SyncHold] = []
     with gpu as mine:
-        others = stack.enter_context(gpu)
-        stack.close()
-        assert (mine.is_valid, others.is_valid) == (True, True)
-    assert (mine.reason, others.reason) == ("released", "released")
+        threads[0].submit(lambda: others.append(gpu.__enter__())).result()
+        threads[0].submit(gpu.__exit__, None, None, None).result()
+        assert (mine.is_valid, others[0].is_valid) == (True, True)
+    assert (mine.reason, others[0].reason) == ("released", "released")
 
 
 def test_a_loss_is_told_where_the_block_is_left(
