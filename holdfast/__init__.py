@@ -11,6 +11,8 @@ with holdfast.SyncClient() as client, client.lock(("order", 42), wait=60) as hol
 import importlib
 from typing import TYPE_CHECKING
 
+from holdfast._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from holdfast._acquiring import Acquirable, Acquiring, Lock, Semaphore, SessionContext
     from holdfast._admin import Admin, SyncAdmin
@@ -125,9 +127,6 @@ if TYPE_CHECKING:
     )
     from holdfast._watch import Watch
     from holdfast._words import Algorithm, HoldKind, HoldState, IfHeld, Mode, Relation, Scope
-
-__version__ = "1.0.0.dev0"
-"""The version of both distributions: the builds of holdfast-locks and of holdfast-node read it here."""
 
 __all__ = [
     "AccessDenied",

@@ -119,7 +119,10 @@ class Client(OfOneProcess, Reads):
         await self.close()
 
     async def close(self) -> None:
-        """Release all that was acquired with this client and is still there, and close its connections."""
+        """Release all that was acquired with this client and is still there, and close its connections.
+
+        From then on whatever needs the cluster raises RuntimeError; to release again does nothing.
+        """
         await self._transport.close()
 
     # -- what is acquired, kept and released ----------------------------------------------------------------

@@ -7,6 +7,7 @@ A driver sends what `attempt` returns and reports how it went; `on_answer` and `
 then, or raise what the caller is told.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -32,6 +33,9 @@ BACKOFF_S_MAX = 1.0
 SLICE_S = 4.0
 """Seconds for which one request waits in a queue; then it is asked again, and goes on in its place. A node
 that hangs is found by the answer that is missing then, and few proxies end a silent request earlier."""
+FIRST_SLICE_S = 0.2
+"""Seconds of the first slice: most waits are over by then, and others may be asked for behind one that stands
+in its queue."""
 SLICE_S_MIN = 0.1
 """Seconds of the shortest slice, and between two requests about one wait, at least."""
 BORNE = 0.6
@@ -145,14 +149,14 @@ class Exchange(Generic[T]):
         """Whether an attempt that got no answer may have had an effect."""
         return self._may_be_applied
 
-    def attempt(self, now_s: float) -> Attempt:
-        """Return the attempt to make now."""
+    def attempt(self, now_s: float, longest_slice_s: float = math.inf) -> Attempt:
+        """Return the attempt to make now; one that may wait does so for no longer than this."""
         self._attempted_at_s = now_s
         remaining_s = max(0.0, self._deadline_s - now_s)
         waiting_s = max(0.0, self._wait_until_s - now_s)
         answer_s = min(self._share_s, remaining_s - waiting_s if waiting_s else remaining_s)
         answer_ms = min(max(int(answer_s * 1000), wire.TIMEOUT_MS_MIN), wire.TIMEOUT_MS_MAX)
-        slice_s = min(waiting_s, self._slice_s)
+        slice_s = min(waiting_s, self._slice_s, longest_slice_s)
         self._give_up_s = min(remaining_s, slice_s + answer_ms / 1000 + GRACE_S)
         operation = self._operation
         headers = {wire.HEADER_TIMEOUT_MS: str(answer_ms)}
@@ -168,6 +172,27 @@ class Exchange(Generic[T]):
             headers=headers,
             give_up_s=self._give_up_s,
         )
+
+    def attempt_on_link(self, node: int, now_s: float) -> Attempt:
+        """Return the attempt to make now at `node`, for the whole wait: the connection tells if it hangs."""
+        self._node = node
+        slice_s, self._slice_s = self._slice_s, math.inf
+        try:
+            return self.attempt(now_s)
+        finally:
+            self._slice_s = slice_s
+
+    def on_link_lost(self, detail: str, silent_s: float | None, *, now_s: float, jitter: float) -> Retry:
+        """Handle the end of such a connection, whose node was last heard `silent_s` ago; None for never.
+
+        Raises Unavailable or OutcomeUnknown when time is up.
+        """
+        self._untrusted.clear()
+        if silent_s is not None:
+            self._may_be_applied = True
+            self._failures = 0
+            self._served_s = max(self._served_s, now_s - silent_s)
+        return self._again("unavailable", detail, retry_after_ms=0, now_s=now_s, jitter=jitter)
 
     def skip(self, skipped_s: float) -> None:
         """Give up so much earlier: a clock of tests did not show the pause between two attempts."""

@@ -16,12 +16,13 @@ from typing import Any, cast
 import aiohttp
 from aiohttp.abc import ResolveResult
 
-from holdfast import __version__, wire
+from holdfast import wire
 from holdfast._access import Access
 from holdfast._exchange import Attempt
 from holdfast._process import after_fork
 from holdfast._sending import NoAnswer, NoStream, NoTrust, Sending
 from holdfast._tls import Trust, verdict_of
+from holdfast._version import __version__
 
 CONNECT_S_MAX = 2.0
 """Seconds that a connection may take: a node that is slower is as good as down."""

@@ -47,6 +47,7 @@ class Operation(msgspec.Struct, Generic[T], kw_only=True):
     queue; it is in the body, too. `waits_for_ever` says that this is not a deadline of the caller: without a
     node that answers, nobody wants to wait so long. `undo` returns the operation that takes back what this
     one has given, for a caller that went away. `numbered` is its form on a stream, None if it has none.
+    `names` are the queues in which it may wait for its place behind others of this client.
     """
 
     method: str
@@ -58,6 +59,7 @@ class Operation(msgspec.Struct, Generic[T], kw_only=True):
     waits_for_ever: bool = False
     undo: "Callable[[T], Operation[Any]] | None" = None
     numbered: NumberedForm[T] | None = None
+    names: tuple[str, ...] = ()
     _written: tuple[bytes, str] | None = None
 
     @property
@@ -114,6 +116,7 @@ def write(
     undo: Callable[[T], Operation[Any]] | None = None,
     always: str = "",
     numbered: NumberedForm[T] | None = None,
+    names: tuple[str, ...] = (),
 ) -> Operation[T]:
     """Make a write. Fields that are None or empty are left out, for the node to choose; not `always`."""
     return Operation(
@@ -126,6 +129,7 @@ def write(
         waits_for_ever=waits_for_ever,
         undo=undo,
         numbered=numbered,
+        names=names,
     )
 
 

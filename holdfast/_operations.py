@@ -45,6 +45,7 @@ def acquire(names: Sequence[str], *, mode: str, scope: str, wanted: Wanted) -> O
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("lock", grant.hold_id),
+        names=held,
         numbered=_stream_forms.acquire(
             held,
             mode=mode,

@@ -64,7 +64,7 @@ class Call(Generic[T]):
         Raises RuntimeError where nothing may be waited for: on the loop itself, at the end of the process.
         """
         if _portal.has_ended:
-            _end_thread()
+            self._end_thread()
             return self.run_at_once()
         if _portal.is_own_thread():
             raise RuntimeError("this would wait for itself: call it from a thread of your own")
@@ -73,12 +73,22 @@ class Call(Generic[T]):
             self._inbox = _portal.inbox()
             self._inbox.put(self._start)
             self._done.acquire()
-            _end_thread()
+            self._end_thread()
             return self._result()
         except BaseException:
             self.abandon()
-            _end_thread()
+            self._end_thread()
             raise
+
+    def _end_thread(self) -> None:
+        """End a daemon that waits, or wants to, while the process ends: silently, and out of all its blocks.
+
+        It might have what others need in order to end, such as the lock of a log handler. What it works with
+        is kept until its client has let go of it.
+        """
+        if _portal.has_ended and threading.current_thread() is not threading.main_thread():
+            _ended.append(self)
+            raise SystemExit
 
     def _result(self) -> T:
         if self._task is None:
@@ -87,7 +97,7 @@ class Call(Generic[T]):
 
     def abandon(self) -> None:
         """Take it back, as far as it got. Does nothing to one that has failed."""
-        if self._inbox is not None and not self._inbox.loop.is_closed():
+        if self._inbox is not None and not (_portal.has_ended or self._inbox.loop.is_closed()):
             self._inbox.put(self._take_back)
 
     def run_at_once(self) -> T:
@@ -331,6 +341,8 @@ def _stop_with_multiprocessing() -> None:
 
 
 _portal: Final = _Portal()
+_ended: list[object] = []
+"""Calls of daemons that have ended with the process."""
 _of_parents: list[object] = []
 """Kept, so that a child does not collect a loop whose descriptors it shares with its parent."""
 
@@ -355,15 +367,6 @@ def begin(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
     """Let something run without waiting for it; at the end of the process nothing."""
     if not _portal.has_ended:
         _portal.inbox().put(lambda: _portal.run_aside(work()))
-
-
-def _end_thread() -> None:
-    """End a daemon that waits, or wants to, while the process ends: in silence, but out of all its blocks.
-
-    It might have what others need in order to end, such as the lock of a log handler.
-    """
-    if _portal.has_ended and threading.current_thread() is not threading.main_thread():
-        raise SystemExit
 
 
 def start_thread(call: Callable[..., object], *args: Any, name: str) -> None:

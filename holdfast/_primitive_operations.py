@@ -23,6 +23,7 @@ def acquire_permits(
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("semaphore", grant.hold_id),
+        names=(name,),
         numbered=_stream_forms.acquire_permits(
             name,
             limit=limit,
@@ -124,6 +125,7 @@ def campaign(name: str, value: str, wanted: Wanted) -> Operation[Grant]:
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("election", grant.hold_id),
+        names=(name,),
         always="value",
     )
 

@@ -106,6 +106,7 @@ class Together(Acquirable[Hold]):
             wait_ms=wanted.longest_wait_ms,
             waits_for_ever=wanted.wait_ms is None,
             undo=lambda grant: _operations.release("lock", grant.hold_id),
+            names=self._names,
         )
 
     def _granted(self, answer: TimedAnswer) -> Grant:

@@ -25,6 +25,7 @@ from holdfast._stream_link import StreamLink
 from holdfast._stream_refusals import NotTaken
 from holdfast._streams import Streams
 from holdfast._tls import Tls, Trust
+from holdfast._waits import Turn, Waits
 
 if TYPE_CHECKING:
     from holdfast._http import Connections
@@ -98,6 +99,7 @@ class Transport(OfOneProcess):
         self.kept: weakref.WeakSet[Released] = weakref.WeakSet()
         self.entered = Entered()
         self.streams = Streams(self) if has_streams else None
+        self.waits = Waits(self, has_links=has_streams and clock is REAL)
 
     @property
     def connections(self) -> "Connections":
@@ -116,6 +118,7 @@ class Transport(OfOneProcess):
         try:
             await self._let_go()
             await self._finish_all()
+            await self.waits.close()
             if self.streams is not None:
                 await self.streams.close()
                 await self._finish_all()  # what was on its way there may be in doubt now
@@ -157,12 +160,24 @@ class Transport(OfOneProcess):
         """
         self.refuse_closed()
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        if not operation.stands_in_queue or self.clock is not REAL:
+            return await self._call(operation, timeout_s)
+        turn = self.waits.order.enter(operation.names)
+        self.waits.count += 1
+        try:
+            return await self._call(operation, timeout_s, turn)
+        finally:
+            self.waits.count -= 1
+            self.waits.order.leave(turn)
+
+    async def _call(self, operation: Operation[T], timeout_s: float, turn: Turn | None = None) -> T:
+        """Do what `call` does, for what is asked in its turn."""
         asked = self._ask_stream(operation, timeout_s)
         if asked is None:
-            return await self.call_over_http(operation, timeout_s)
+            return await self.call_over_http(operation, timeout_s, turn)
         link, asking = asked
         try:
-            return await self._outcome(link, asking)
+            return await self._outcome(link, asking, turn)
         except asyncio.CancelledError:
             if not link.withdraw(asking):
                 if operation.undo is None:
@@ -197,7 +212,7 @@ class Transport(OfOneProcess):
         except NotTaken:
             return None
 
-    async def _outcome(self, link: StreamLink, asking: "Asking[T]") -> T:
+    async def _outcome(self, link: StreamLink, asking: "Asking[T]", turn: Turn | None = None) -> T:
         """Return what an operation gives that was asked over a stream; what that did not do, HTTP does."""
         try:
             return await link.outcome(asking)
@@ -206,7 +221,7 @@ class Transport(OfOneProcess):
                 self.streams.note_contended(str(asking.operation.numbered.command[1]))
         except InDoubt:
             return await self._ask_again(asking)
-        return await self.call_over_http(asking.operation, self._left_s(asking))
+        return await self.call_over_http(asking.operation, self._left_s(asking), turn)
 
     async def _ask_again(self, asking: "Asking[T]") -> T:
         """Ask over HTTP what may have been done under a number that nobody can ask for any more.
@@ -270,13 +285,15 @@ class Transport(OfOneProcess):
         assert operation.undo is not None
         try:
             await self.call(operation.undo(given), self.undo_s)
+        except LeaseExpired:
+            """It has ended already: it may have been withdrawn while its grant was on its way."""
         except LockError as error:
             _log.warning("not undone, ends by itself: path=%s error=%s", operation.path, error)
 
-    async def call_over_http(self, operation: Operation[T], timeout_s: float) -> T:
-        """Carry out an operation without a stream. Raises LockError."""
+    async def call_over_http(self, operation: Operation[T], timeout_s: float, turn: Turn | None = None) -> T:
+        """Carry out an operation without a stream, in its `turn` if it has one. Raises LockError."""
         _ = self.connections  # imported before the time of the operation begins to count
-        work = Attempts(self, operation, timeout_s)
+        work = Attempts(self, operation, timeout_s, turn)
         if operation.undo is None and not operation.stands_in_queue:
             return await work.run()
         task = asyncio.create_task(work.run())

@@ -72,7 +72,27 @@ class Bye(msgspec.Struct, array_like=True, frozen=True, tag=5):
     """End the session and all it holds, and then the connection."""
 
 
-Message = Hello | Commands | Ping | Bye
+class Call(msgspec.Struct, array_like=True, frozen=True):
+    """A call of the HTTP API, by its path and its body. `number` tells it from the others that are open."""
+
+    number: int
+    path: str
+    body: str
+
+    @property
+    def name(self) -> str:
+        """Return by what logs and answers call it: its number."""
+        return f"call-{self.number}"
+
+
+class Calls(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """Calls that may wait. With `timeout_ms` 0 the node's own time counts."""
+
+    timeout_ms: int
+    calls: tuple[Call, ...]
+
+
+Message = Hello | Commands | Ping | Bye | Calls
 
 _text: Final = msgspec.json.Decoder(Message)
 _encoder: Final = msgspec.msgpack.Encoder()

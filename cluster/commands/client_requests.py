@@ -139,9 +139,11 @@ class ClientRequests:
                 self._leave(command, principal, answer)
                 return answer
             else:
-                unknown = OutcomeUnknown("the wait did not end in time; repeat with the same request_id")
+                answer.wait.cancel()
                 await self._forget_wait(command, answer, is_known=True)
-                raise unknown from None
+                raise OutcomeUnknown(
+                    "the wait did not end in time; repeat with the same request_id"
+                ) from None
         except asyncio.CancelledError:
             self._leave(command, principal, answer)
             raise

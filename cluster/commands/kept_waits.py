@@ -48,6 +48,8 @@ class KeptWaits:
         # Another attempt at the same request: the wait goes on with the newer one.
         self._end(key)
         timer = asyncio.get_running_loop().call_later(KEEP_S, self._end, key)
+        if answer.wait is not None:
+            answer.wait.add_done_callback(_look_at)
         self._kept[key] = _Kept(command, answer, timer)
         if len(self._kept) > KEPT_COUNT_MAX:
             self._end(next(iter(self._kept)))
@@ -72,6 +74,12 @@ class KeptWaits:
         if kept is not None:
             kept.timer.cancel()
             self._undo(kept.command, kept.answer)
+
+
+def _look_at(wait: "asyncio.Future[Answer]") -> None:
+    """Look at an end that nobody waits for: this node may have lost sight of the wait."""
+    if not wait.cancelled():
+        wait.exception()
 
 
 def _key(command: MayWait, principal: str) -> _Key | None:

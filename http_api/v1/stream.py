@@ -1,4 +1,4 @@
-"""GET /v1/stream: a WebSocket on which a session numbers its commands (docs/stream.md).
+"""GET /v1/stream: a WebSocket on which a session numbers its commands, and calls wait (docs/stream.md).
 
 Answers go out when this node has applied the entry that gave them, as many in one message as were asked in
 one; those that may be long in pieces, as the client reads them. Whatever happens to the connection, the
@@ -34,6 +34,9 @@ from api.requests.stream import (
     opening,
     resuming,
 )
+from api.requests.stream import (
+    Calls as CallsMessage,
+)
 from api.spelling import Misspelled
 from cluster.errors import ClusterError, OutcomeUnknown
 from holdfast import wire
@@ -43,6 +46,7 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import caller_of
 from http_api.server.routes import Handler
+from http_api.v1.stream_calls import CallCounts, Calls
 from http_api.v1.stream_leader import Leader
 from http_api.v1.stream_out import FORMS, JSON, MSGPACK, Out, SlowReader
 from lockstate.ids import SessionId
@@ -100,11 +104,11 @@ def _fit(reason: str) -> bytes:
 
 def stream_handler(trace: RefusalTrace) -> Handler:
     """Return the handler of /v1/stream, whose streams share what they know of the leader, and `trace`."""
-    leader, lines = Leader(), LogBudget(LINES_A_MINUTE)
+    leader, lines, counts = Leader(), LogBudget(LINES_A_MINUTE), CallCounts()
 
     async def stream(gateway: Gateway, call: Call) -> Reply:
         """Carry out what a session numbers, over a WebSocket: many commands at a time."""
-        return _Stream(gateway, _protocol_of(call), leader, trace, lines)
+        return _Stream(gateway, _protocol_of(call), leader, trace, lines=lines, counts=counts)
 
     return stream
 
@@ -140,7 +144,14 @@ class _Stream(Reply):
     """The answer to the call: it lasts as long as the connection."""
 
     def __init__(
-        self, gateway: Gateway, protocol: str, leader: Leader, trace: RefusalTrace, lines: LogBudget
+        self,
+        gateway: Gateway,
+        protocol: str,
+        leader: Leader,
+        trace: RefusalTrace,
+        *,
+        lines: LogBudget,
+        counts: CallCounts,
     ) -> None:
         super().__init__(b"")
         self.force_close()
@@ -151,6 +162,8 @@ class _Stream(Reply):
         self._waits: dict[int, Any] = {}
         """By number, what the client is to be told the end of."""
         self._is_over = False
+        self._counts = counts
+        self._calls: Calls
         self._end: asyncio.Future[None]
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -170,6 +183,7 @@ class _Stream(Reply):
         self._out = Out(
             self._form, self._transport, request.writer.drain, partial(self._close, SLOW_READER, _NOT_READ)
         )
+        self._calls = Calls(self._counts, self._out.say, self._note)
         try:
             await self._talk()
         except _Closed as closed:
@@ -183,6 +197,7 @@ class _Stream(Reply):
             self._is_over = True
             self._leader.leave(self._hint)
             self._out.finish()
+            self._calls.end()
             for wait in tuple(self._waits.values()):
                 wait.cancel()
             self._drop_soon()
@@ -227,6 +242,11 @@ class _Stream(Reply):
             raise _Closed(INVALID, "the first message must be a hello")
         if hello.version != VERSION:
             raise _Closed(INVALID, f"version {hello.version}; this node speaks {VERSION}")
+        node = self._gateway.node
+        self._leader_url = self._leader.url(node)
+        if not hello.session_id and not hello.ttl_ms:
+            self._welcome(0, 0, node.machine.revision)
+            return
         timeout_s = self._call.timeout_s
         try:
             session_id = hello.session_id
@@ -239,18 +259,21 @@ class _Stream(Reply):
             self._refuse(0, problem)
             code = EXPIRED if problem.code == "session-expired" else UNAVAILABLE
             raise _Closed(code, problem.code) from None
-        node = self._gateway.node
         self._session_id, self._epoch = session_id, resumed.result.epoch
         self._leader_url = self._leader.url(node)
+        self._welcome(resumed.result.last, COMMANDS_COUNT_MAX, resumed.revision)
+
+    def _welcome(self, last: int, window: int, revision: int) -> None:
+        node = self._gateway.node
         self._out.say(
             1,
-            session_id,
-            resumed.result.last,
-            COMMANDS_COUNT_MAX,
+            self._session_id,
+            last,
+            window,
             MESSAGE_BYTES_MAX,
             node.status().node_id,
             self._leader_url,
-            resumed.revision,
+            revision,
             *PLACE,
         )
         self._leader.follow(node, self._hint)
@@ -265,6 +288,10 @@ class _Stream(Reply):
                 case Commands():
                     self._admit()
                     self._begin(message)
+                    await self._until_read()
+                case CallsMessage():
+                    self._admit()
+                    self._begin_calls(message)
                     await self._until_read()
                 case Ping():
                     self._out.say(9)
@@ -305,6 +332,8 @@ class _Stream(Reply):
 
     def _begin(self, message: Commands) -> None:
         """Send the commands of a message on their way. Raises _Closed."""
+        if not self._session_id:
+            raise _Closed(INVALID, "this stream has no session whose commands could have numbers")
         self._unanswered += _size(message)
         if self._unanswered > COMMANDS_COUNT_MAX:
             raise _Closed(FLOW_CONTROL, f"more than {COMMANDS_COUNT_MAX} numbers without an answer")
@@ -323,8 +352,23 @@ class _Stream(Reply):
             return
         begun.add_done_callback(partial(self._answer, message))
 
+    def _begin_calls(self, message: CallsMessage) -> None:
+        """Send calls on their way. Raises _Closed."""
+        if not 0 <= message.timeout_ms <= wire.TIMEOUT_MS_MAX:
+            raise _Closed(INVALID, f"timeout_ms: {message.timeout_ms}; must be 0 to {wire.TIMEOUT_MS_MAX}")
+        caller = caller_of(self._gateway, self._call.place)
+        try:
+            self._call.rates.take(caller, _NEED, max(len(message.calls), 1))
+        except ProblemError as problem:
+            for asked in message.calls:
+                self._calls.refuse(asked, problem)
+            return
+        self._calls.begin(self._gateway, message, message.timeout_ms / 1000 or self._call.timeout_s, caller)
+
     async def _leave(self) -> None:
-        """End the session, and then the stream."""
+        """End the session if there is one, and then the stream."""
+        if not self._session_id:
+            raise _Closed(WSCloseCode.OK, "bye")
         try:
             await self._gateway.submit(closing(self._session_id), SessionClosed, self._call.timeout_s)
         except (ProblemError, ClusterError) as exc:
@@ -388,16 +432,19 @@ class _Stream(Reply):
 
     def _refuse(self, number: int, problem: ProblemError) -> None:
         """Say that commands from `number` on were not taken, or that nobody knows it."""
+        self._note(problem, "GET", wire.STREAM, self._call.id)
+        outcome = wire.PROBLEMS[problem.code].outcome
+        self._out.say(4, number, problem.code, problem.detail, problem.retry_after_ms, outcome)
+
+    def _note(self, problem: ProblemError, method: str, route: str, request_id: str) -> None:
         self._trace.note(
             problem,
             self._transport,
             principal=self._gateway.principal.name,
-            method="GET",
-            route=wire.STREAM,
-            request_id=self._call.id,
+            method=method,
+            route=route,
+            request_id=request_id,
         )
-        outcome = wire.PROBLEMS[problem.code].outcome
-        self._out.say(4, number, problem.code, problem.detail, problem.retry_after_ms, outcome)
 
     def _close(self, code: int, reason: str) -> None:
         """End the stream from a callback."""

@@ -33,7 +33,7 @@ holdfast_find_python() {
 # interrupted installation leaves none.
 holdfast_stamp() {
     local version
-    version=$(grep '^__version__' "$2/holdfast/__init__.py")
+    version=$(grep '^__version__' "$2/holdfast/_version.py")
     echo "$1 $2 $(cat "$2/pyproject.toml" "$2/node/pyproject.toml" "$2/node/hatch_build.py" "$2"/requirements/*.txt - <<<"$version" | cksum)"
 }
 

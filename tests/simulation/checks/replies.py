@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lockstate.codec import encode_command
-from lockstate.commands import AbandonWaits, Barrier, Cancel, Command, Tick, Undecodable
+from lockstate.commands import AbandonWaits, Barrier, Cancel, Command, OnBehalf, Tick, Undecodable
+from lockstate.requests import request_key
 from lockstate.results import Granted, Queued, Refused, Result
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_records import Deadlock
@@ -19,6 +20,8 @@ from tests.simulation.workload.history import NOT_APPLIED, Call, FailureOutcome
 
 Key = tuple[str, bytes]
 """Node and encoded command."""
+Place = tuple[str, tuple[str, str] | None]
+"""Node and request."""
 
 _OF_NODES = (AbandonWaits, Cancel, Tick, Barrier)
 """Commands that nodes make by themselves."""
@@ -57,6 +60,10 @@ class Replies:
         self._has_restored = has_restored
         self._asked: dict[Key, _Asked] = {}
         self._waiting: dict[str, list[_Effect]] = {}
+        self._requests: dict[str, list[Place]] = {}
+        """By what a wait answers to, the nodes that were asked for it, and the requests."""
+        self._ends: dict[Place, tuple[Result, int]] = {}
+        """How the waits of requests ended: a node goes on with one that is asked again, without a command."""
 
     def __len__(self) -> int:
         """Return how many kinds of calls are unsettled."""
@@ -77,6 +84,8 @@ class Replies:
         for hold_id, told in step.wait_ends:
             for effect in self._waiting.pop(hold_id, ()):
                 effect.told, effect.told_revision = told, step.revision
+            for place in self._requests.pop(hold_id, ()):
+                self._ends[place] = told, step.revision
         return sent_us
 
     def _effect(self, answer: Answer, step: Step) -> int:
@@ -96,6 +105,9 @@ class Replies:
         if isinstance(answer.result, Queued):
             effect.told = None
             self._waiting.setdefault(answer.result.hold_id, []).append(effect)
+            if answer.command.request_id:
+                place = answer.node_id, request_key(_asked_of(answer.command))
+                self._requests.setdefault(answer.result.hold_id, []).append(place)
         sent_us = min(asked.sent_us)
         self._drop_if_settled(key, asked)
         return sent_us
@@ -105,6 +117,11 @@ class Replies:
         key = _key(call.node_id, call.command)
         asked = self._asked[key]
         fitting = [effect for effect in asked.effects if self._says(effect, call, result, revision)]
+        if not fitting and self._is_end_of_earlier(call, result, revision):
+            asked.sent_us.remove(call.called_us)
+            asked.open -= 1
+            self._drop_if_settled(key, asked)
+            return
         if not fitting:
             self._report.fail(
                 "reply",
@@ -126,6 +143,13 @@ class Replies:
         asked.sent_us.remove(call.called_us)
         asked.open -= 1
         self._drop_if_settled(key, asked)
+
+    def _is_end_of_earlier(self, call: Call, result: Result, revision: int) -> bool:
+        """Whether this is how the wait of an earlier attempt ended, with which its node has gone on."""
+        if not call.command.request_id:
+            return False
+        told, at = self._ends.get((call.node_id, request_key(_asked_of(call.command))), (None, 0))
+        return told is not None and at == revision and plain(told) == plain(result)
 
     def _check_cycle(self, call: Call, effect: _Effect, result: Result) -> None:
         """Check that a refusal for a deadlock names a real one; a repetition names none."""
@@ -184,6 +208,10 @@ class Replies:
     def _drop_if_settled(self, key: Key, asked: _Asked) -> None:
         if asked.is_settled:
             del self._asked[key]
+
+
+def _asked_of(command: Command) -> Command:
+    return command.command if isinstance(command, OnBehalf) else command
 
 
 def _key(node_id: str, command: Command) -> Key:

@@ -22,7 +22,7 @@ WITHOUT = """
 import asyncio, concurrent.futures.thread, logging, os, signal, ssl, subprocess, sys, tempfile, time
 MISSING = {
     os: "fork forkpty register_at_fork getpgrp setpgid killpg setsid getuid geteuid getppid tcgetpgrp waitid"
-    " O_NOCTTY O_CLOEXEC sched_getaffinity WNOHANG",
+    " O_NOCTTY O_CLOEXEC WNOHANG",
     time: "clock_gettime clock_gettime_ns CLOCK_REALTIME CLOCK_MONOTONIC CLOCK_MONOTONIC_RAW CLOCK_BOOTTIME",
     signal: "SIGHUP SIGQUIT SIGUSR1 SIGUSR2 SIGALRM SIGPIPE SIGTSTP SIGTTIN SIGTTOU SIGCONT SIGKILL SIGCHLD"
     " SIGSTOP SIG_BLOCK SIG_UNBLOCK SIG_SETMASK pthread_sigmask sigwait sigwaitinfo setitimer alarm",

@@ -1,12 +1,14 @@
 """Waits of clients that are away: who gets one back, and when it ends."""
 
 import asyncio
+import gc
 
 import pytest
 
 from cluster.commands import kept_waits
 from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.outbox import Answer
+from cluster.errors import WaitCutOff
 from holdfast import wire
 from lockstate.commands import Acquire, MayWait
 from lockstate.ids import AttemptId, HoldId
@@ -109,3 +111,18 @@ async def test_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
         kept.waits.keep(request, "", queued())
     assert kept.undone == ["attempt-0"]
     assert len(kept.waits) == 2
+
+
+async def test_a_wait_that_its_node_loses_sight_of_fails_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is there to be told; at the end of the grace the attempt is taken back all the same."""
+    kept, answer = _Kept(), queued()
+    kept.waits.keep(acquire(), "", answer)
+    assert answer.wait is not None
+    answer.wait.set_exception(WaitCutOff("no leader"))
+    await asyncio.sleep(0)
+    del answer
+    assert kept.waits.take(acquire("second"), "") is None
+    kept.waits.keep(acquire("second"), "", queued())
+    gc.collect()
+    assert kept.undone == ["first"]
+    assert not caplog.records

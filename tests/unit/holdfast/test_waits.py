@@ -1,0 +1,200 @@
+"""Requests that wait: one connection for many, in the order in which they were asked, behind any proxy."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+import holdfast
+from holdfast import _exchange, _waits
+from holdfast._waits import Order
+from tests.unit.holdfast.conftest import a_node
+from tests.unit.http_api.serving import Served, until
+
+DEADLINE_S = 60
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+# -- the order ----------------------------------------------------------------------------------------------
+
+
+async def test_a_request_waits_for_those_before_it() -> None:
+    """It goes when all that were asked before, for any of its names, stand in their queues."""
+    order = Order()
+    one, two = order.enter(["a"]), order.enter(["b"])
+    both, later = order.enter(["a", "b"]), order.enter(["b"])
+    assert [order.is_first(turn) for turn in (one, two, both, later)] == [True, True, False, False]
+    assert order.has_others(one)
+    waiting = asyncio.create_task(order.first(both))
+    await asyncio.sleep(0)
+    order.leave(one)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    order.leave(two)
+    await waiting
+    order.leave(both)
+    order.leave(both)
+    await order.first(later)
+    assert not order.has_others(later)
+
+
+async def test_what_was_asked_before_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be on its way to a node that hangs."""
+    monkeypatch.setattr(_waits, "PLACED_S", 0.01)
+    order = Order()
+    order.enter(["a"])
+    await order.first(order.enter(["a"]))
+
+
+# -- many waits ---------------------------------------------------------------------------------------------
+
+
+def connections_count(served: Served) -> int:
+    """Return how many connections a node has."""
+    return len(served.runner.server.connections)  # type: ignore[union-attr]
+
+
+async def _work(client: holdfast.Client, number: int, order: list[int]) -> None:
+    async with client.lock("a"):
+        order.append(number)
+
+
+async def test_a_thousand_waits_take_few_connections_and_are_served_in_order() -> None:
+    """Those that began over HTTP, too; nobody asks a node whether it lives."""
+    order: list[int] = []
+    async with a_node() as (served, url), holdfast.Client(url) as holder, holdfast.Client(url) as client:
+        hold = await holder.acquire("a")
+        async with asyncio.timeout(DEADLINE_S):
+            tasks = [asyncio.create_task(_work(client, number, order)) for number in range(1_000)]
+            await until(lambda: len(served.node.machine.state.tickets) == 1_000)
+            assert connections_count(served) <= 10
+            await hold.release()
+            await asyncio.gather(*tasks)
+    assert order == list(range(1_000))
+
+
+async def test_a_cancelled_wait_leaves_the_queue_at_once() -> None:
+    """Hundreds at the same time, over the connection on which they waited."""
+    async with (
+        a_node() as (served, url),
+        holdfast.Client(url) as holder,
+        holdfast.Client(url) as client,
+        asyncio.timeout(DEADLINE_S),
+        holder.lock("a"),
+    ):
+        tasks = [asyncio.create_task(_work(client, number, [])) for number in range(300)]
+        await until(lambda: len(served.node.machine.state.tickets) == 300)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert not served.node.machine.state.tickets
+        assert connections_count(served) <= 20
+
+
+async def test_without_streams_waits_are_placed_in_order() -> None:
+    """One after the other over HTTP, where a proxy passes on no WebSockets."""
+    order: list[int] = []
+    async with (
+        a_node() as (served, url),
+        holdfast.Client(url) as holder,
+        holdfast.Client(url, stream=False) as client,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        hold = await holder.acquire("a")
+        tasks = [asyncio.create_task(_work(client, number, order)) for number in range(30)]
+        await until(lambda: len(served.node.machine.state.tickets) == 30)
+        await hold.release()
+        await asyncio.gather(*tasks)
+    assert order == list(range(30))
+
+
+# -- what lies in between -----------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def between(url: str, cut_s: float, *, is_telling: bool, has_upgrades: bool) -> AsyncIterator[str]:
+    """Run a proxy that ends what was silent for `cut_s`, with a 504 if it `is_telling`."""
+    port = int(url.rpartition(":")[2])
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, up = await asyncio.open_connection("127.0.0.1", port)
+        is_asked = False
+
+        async def pass_on() -> None:
+            nonlocal is_asked
+            while data := await reader.read(65536):
+                is_asked = True
+                if not has_upgrades and b"Upgrade: websocket" in data:
+                    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                    continue
+                up.write(data)
+
+        task = asyncio.create_task(pass_on())
+        tasks.add(task)
+        try:
+            while data := await asyncio.wait_for(answers.read(65536), cut_s):
+                is_asked = False
+                writer.write(data)
+        except TimeoutError:
+            if is_asked and is_telling:
+                writer.write(b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n")
+        finally:
+            task.cancel()
+            up.close()
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("count", [1, 6])
+@pytest.mark.parametrize("has_upgrades", [True, False])
+@pytest.mark.parametrize("is_telling", [True, False])
+async def test_a_proxy_without_patience_takes_nobodys_place(
+    *, count: int, is_telling: bool, has_upgrades: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that it cuts off go on in their places, and wait for longer than the client is patient."""
+    monkeypatch.setattr(_exchange, "CUT_S_MIN", 0.05)
+    order: list[int] = []
+    async with (
+        a_node() as (served, url),
+        between(url, 0.2, is_telling=is_telling, has_upgrades=has_upgrades) as proxy,
+        holdfast.Client(url) as direct,
+        holdfast.Client(proxy, timeout=1.0) as client,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        hold = await direct.acquire("a")
+        tasks = [asyncio.create_task(_work(client, number, order)) for number in range(count)]
+        await until(lambda: len(served.node.machine.state.tickets) == count)
+        tasks.append(asyncio.create_task(_work(direct, count, order)))
+        await until(lambda: len(served.node.machine.state.tickets) == count + 1)
+        done, _ = await asyncio.wait(tasks, timeout=2.5)
+        assert not done
+        await hold.release()
+        await asyncio.gather(*tasks)
+    assert order == list(range(count + 1))
+
+
+async def test_a_withdrawal_is_by_the_id_of_the_request() -> None:
+    """It says what the id counts within, as the request did."""
+    async with (
+        a_node() as (served, url),
+        holdfast.Client(url) as holder,
+        holdfast.Client(url) as client,
+        holder.lock("a"),
+        client.session() as session,
+    ):
+        waiting = asyncio.create_task(client.lock("a", session=session).acquire())
+        await until(lambda: served.node.machine.state.tickets)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert not served.node.machine.state.tickets
