@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Install the servers that recipes are tested against. To be sourced:
+# Install the servers and proxies that recipes are tested against. To be sourced:
 #
 #     source "$root/scripts/lib/servers.sh"
 #     holdfast_install_servers
@@ -13,6 +13,10 @@ readonly HOLDFAST_APT_S=300 # a mirror that does not answer must not stop the ga
 # Print the packages of what is missing, one on each line.
 holdfast_missing_servers() {
     command -v redis-server >/dev/null || echo redis-server
+    local proxy
+    for proxy in nginx haproxy; do # their folder is not on everybody's PATH
+        command -v "$proxy" >/dev/null || [[ -x /usr/sbin/$proxy ]] || echo "$proxy"
+    done
     command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || echo postgresql
     PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep -q 'libpq\.so\.5' || echo libpq5 # what psycopg loads
 }

@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis for tests: each a process of its own, on a free port, in a folder of its own.
+"""PostgreSQL, Redis and proxies for tests: each a process of its own, on a free port, in a folder of its own.
 
     with servers.postgresql() as server:
         ...  # server.url; server.restart()
@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -169,6 +170,53 @@ def redis_server() -> Iterator[Server]:
         server = Server([program, str(folder / "redis.conf")], folder, port, url, answers)
         with _running(server, signal.SIGTERM):
             yield server
+
+
+@contextlib.contextmanager
+def nginx(http: str, port: int) -> Iterator[Server]:
+    """Run nginx with this in its `http` block, which listens on `port`."""
+    program = _program("nginx")
+    with _folder("nginx", None) as folder:
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        paths = " ".join([f"{kind}_temp_path {folder / kind};" for kind in kinds])
+        user = "user root;\n" if os.geteuid() == 0 else ""
+        (folder / "nginx.conf").write_text(
+            f"{user}daemon off;\npid {folder / 'pid'};\nerror_log stderr;\nevents {{}}\n"
+            f"http {{ access_log off; {paths}\n{http}\n}}\n"
+        )
+        argv = [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+        server = Server(argv, folder, port, f"{ports.HOST}:{port}", _listens)
+        with _running(server, signal.SIGTERM):
+            yield server
+
+
+@contextlib.contextmanager
+def haproxy(config: str, port: int) -> Iterator[Server]:
+    """Run HAProxy with this configuration, which listens on `port`."""
+    program = _program("haproxy")
+    with _folder("haproxy", None) as folder:
+        (folder / "haproxy.cfg").write_text(config)
+        argv = [program, "-db", "-f", str(folder / "haproxy.cfg")]
+        server = Server(argv, folder, port, f"{ports.HOST}:{port}", _listens)
+        with _running(server, signal.SIGTERM):
+            yield server
+
+
+def _program(name: str) -> str:
+    """Return where a program is. Skips the test if it is missing."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if found is None:
+        pytest.skip(f"needs {name}: apt-get install {name}")
+    return found
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
