@@ -126,7 +126,7 @@ if TYPE_CHECKING:
         Waiter,
     )
     from holdfast._watch import Watch
-    from holdfast._words import Algorithm, HoldKind, HoldState, IfHeld, Mode, Relation, Scope
+    from holdfast._words import Algorithm, HoldKind, HoldState, IfHeld, Mode, Reason, Relation, Scope
 
 __all__ = [
     "AccessDenied",
@@ -206,6 +206,7 @@ __all__ = [
     "RateLimitRow",
     "RateLimited",
     "RateLimiter",
+    "Reason",
     "Refusals",
     "Refused",
     "RefusedAttempt",
@@ -396,6 +397,7 @@ _HOMES = {
     "Algorithm": "_words",
     "HoldKind": "_words",
     "HoldState": "_words",
+    "Reason": "_words",
     "IfHeld": "_words",
     "Mode": "_words",
     "Relation": "_words",

@@ -17,7 +17,7 @@ from holdfast._terms import wait_s
 from holdfast._transport import Transport
 from holdfast._values import Revocation
 from holdfast._watch import SessionWatch, Watch
-from holdfast._words import HoldKind, Mode, Scope
+from holdfast._words import HoldKind, Mode, Reason, Scope
 
 OVER_COUNT_MAX: Final = 1000
 """Tokens of losses that a session remembers: the answer with such a token may still be on its way."""
@@ -41,7 +41,7 @@ class Session(Kept):
     """
 
     kind = "session"
-    over = SESSION_EXPIRED
+    over: Reason = SESSION_EXPIRED
 
     def __init__(self, transport: Transport, opened: Opened) -> None:
         super().__init__(transport, opened.lease)
@@ -49,7 +49,7 @@ class Session(Kept):
         self._revision = opened.revision
         self._claims: set[Claim] = set()
         self._owned: weakref.WeakSet[Hold] = weakref.WeakSet()
-        self._over: dict[int, str] = {}
+        self._over: dict[int, Reason] = {}
 
     def __repr__(self) -> str:
         return f"<Session remaining={self.remaining:.3f}>"
@@ -94,7 +94,7 @@ class Session(Kept):
         if token in self._over:
             hold.end(self._over[token])
 
-    def end_hold(self, token: int, reason: str) -> None:
+    def end_hold(self, token: int, reason: Reason) -> None:
         """End the hold that has this token, if it is one of this client's: now, or as soon as it is known."""
         self._over[token] = reason
         if len(self._over) > OVER_COUNT_MAX:
@@ -127,7 +127,7 @@ class Session(Kept):
             operation = _operations.keepalive(self.session_id, ttl_ms)
             self.own_lease = await self._transport.call(operation, timeout_s)
         except SessionExpired as error:
-            self.end(error.code, error)
+            self.end(SESSION_EXPIRED, error)
             raise
 
     async def let_go(self, timeout_s: float | None) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ class Hold(Kept):
     """
 
     kind: HoldKind
-    over = LEASE_EXPIRED
+    over: Reason = LEASE_EXPIRED
     ends_by_itself = False
     """Whether giving it back leaves it to its lease, which then ends by itself: nobody gets it before."""
 
@@ -210,7 +210,7 @@ class Hold(Kept):
             operation = _operations.renew(self.kind, self.hold_id, ttl_ms)
             self.own_lease = await self._transport.call(operation, timeout_s)
         except LeaseExpired as error:
-            self.end(error.code, error)
+            self.end(LEASE_EXPIRED, error)
             raise
         self._has_token(self.own_lease.token)
 
@@ -225,7 +225,7 @@ class Hold(Kept):
     async def look(self) -> None:
         """Find nothing: the cluster begins to tell of a hold only while it is held."""
 
-    def end_hold(self, token: int, reason: str) -> None:
+    def end_hold(self, token: int, reason: Reason) -> None:
         """End it: what is told of a hold by its id has one of its tokens."""
         del token
         self.end(reason)
@@ -280,7 +280,7 @@ class Hold(Kept):
         try:
             self._put_off = await self._transport.call(_operations.put_off(self.kind, self.hold_id))
         except LeaseExpired as error:
-            self.end(error.code, error)
+            self.end(LEASE_EXPIRED, error)
             raise
         return self._put_off.expires_in_ms / 1000
 
@@ -387,7 +387,7 @@ class Hold(Kept):
         try:
             await self._transport.call(_operations.release_some(self.hold_id, texts))
         except LeaseExpired as error:
-            self.end(error.code, error)
+            self.end(LEASE_EXPIRED, error)
             raise
         self.names = tuple(name for name in self.names if name not in texts)
 
@@ -410,7 +410,7 @@ class Hold(Kept):
         try:
             self._has_token(await self._transport.call(operation))
         except LeaseExpired as error:
-            self.end(error.code, error)
+            self.end(LEASE_EXPIRED, error)
             raise
         except LockHeld as error:
             if not is_limited:
@@ -448,7 +448,7 @@ class Leadership(Hold):
         try:
             await self._transport.call(_primitive_operations.proclaim(self.hold_id, value))
         except LeaseExpired as error:
-            self.end(error.code, error)
+            self.end(LEASE_EXPIRED, error)
             raise
 
 

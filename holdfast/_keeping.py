@@ -33,6 +33,7 @@ from holdfast._lease import (
 from holdfast._process import OfOneProcess
 from holdfast._terms import Owner
 from holdfast._transport import Transport
+from holdfast._words import Reason
 
 _log = logging.getLogger("holdfast")
 
@@ -259,7 +260,7 @@ class Kept(OfOneProcess, Leased):
         """Release it at the end of a block that was interrupted, which takes precedence over a loss."""
         await self.give_up()
 
-    def _end_late(self, reason: str) -> None:
+    def _end_late(self, reason: Reason) -> None:
         """End what was lost before its block ended."""
         self.end(reason)
         if reason == MAX_HOLD:  # the cluster does not know that we want it no more

@@ -11,7 +11,7 @@ from holdfast._clock import REAL, Clock
 from holdfast._durations import Seconds, to_s
 from holdfast._errors import LeaseLost
 from holdfast._values import Revocation
-from holdfast._words import HoldState
+from holdfast._words import HoldState, Reason
 
 ROUNDING_MS = 1
 """Milliseconds taken off a lease: the cluster counts whole ones, and may have cut off almost one."""
@@ -94,7 +94,7 @@ class Leased:
         self.own_lease = lease
         self.clock = clock
         self.cause: BaseException | None = None
-        self._ended_by = ""
+        self._ended_by: Reason = ""
         self._pid = os.getpid()
         self._hearers: list[Callable[[Any], object]] = []
 
@@ -114,7 +114,7 @@ class Leased:
         return self.lease
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Reason:
         """Why it cannot be relied on any longer; empty while it can.
 
         `released`, `forked` (this process is a child of the one that has it), `expired` (by our own clock),
@@ -166,7 +166,7 @@ class Leased:
         if self.reason == FORKED:
             raise LeaseLost("this belongs to the process that this one was forked from", FORKED)
 
-    def end(self, reason: str, cause: BaseException | None = None) -> None:
+    def end(self, reason: Reason, cause: BaseException | None = None) -> None:
         """Make it invalid for good. The first reason stays."""
         if self._ended_by:
             return
@@ -191,7 +191,7 @@ class Leased:
         if hear in self._hearers:
             self._hearers.remove(hear)
 
-    def loss(self, reason: str) -> LeaseLost:
+    def loss(self, reason: Reason) -> LeaseLost:
         """Return the error that says why this cannot be relied on."""
         verdict = "cannot be relied on" if reason == RELEASED else "is lost"
         why = (str(self.cause) if self.cause is not None else "") or reason  # a TimeoutError says nothing

@@ -12,6 +12,7 @@ from holdfast._errors import Compacted, LockError, SessionExpired
 from holdfast._lease import LEASE_EXPIRED
 from holdfast._values import Event
 from holdfast._watch import SESSION_ENDS, Watch
+from holdfast._words import Reason
 
 _log = logging.getLogger("holdfast")
 
@@ -28,7 +29,7 @@ class Loser(Protocol):
     """A session or a hold, as far as its losses are concerned."""
 
     clock: Clock
-    over: str
+    over: Reason
     """The reason with which it ends when the cluster says that it is over."""
 
     @property
@@ -44,11 +45,11 @@ class Loser(Protocol):
         """End what it holds no longer. Raises LockError."""
         ...
 
-    def end(self, reason: str, cause: BaseException | None = None) -> None:
+    def end(self, reason: Reason, cause: BaseException | None = None) -> None:
         """Make it invalid for good."""
         ...
 
-    def end_hold(self, token: int, reason: str) -> None:
+    def end_hold(self, token: int, reason: Reason) -> None:
         """End what it holds with this token, if it does, or will be told that it does."""
         ...
 

@@ -26,7 +26,7 @@ from holdfast._process import OfOneProcess
 from holdfast._sync_watch import SyncWatch
 from holdfast._terms import WORDS_OF_ACQUIRE, Terms, Wait, refuse_unknown
 from holdfast._values import Leader, Revocation
-from holdfast._words import HoldState, Mode, Scope
+from holdfast._words import HoldState, Mode, Reason, Scope
 
 K = TypeVar("K", bound=Kept)
 H = TypeVar("H", bound=Hold)
@@ -52,7 +52,7 @@ class SyncKept(OfOneProcess, Generic[K]):
         return self._kept
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Reason:
         """Why it cannot be relied on any longer; empty while it can. See `Hold.reason`."""
         return self._kept.reason
 

@@ -15,7 +15,7 @@ from holdfast._names import Name, to_name
 from holdfast._operations import Opened
 from holdfast._terms import LockTerms, Owner, Terms, Wait, terms_of, wait_s
 from holdfast._transport import Transport
-from holdfast._words import Mode, Scope
+from holdfast._words import Mode, Reason, Scope
 
 
 class Transaction(Session):
@@ -143,7 +143,7 @@ class Transaction(Session):
             raise LeaseLost(f"{names!r} was lost before the transaction ended", LEASE_EXPIRED)
         return released
 
-    def _end_late(self, reason: str) -> None:
+    def _end_late(self, reason: Reason) -> None:
         super()._end_late(reason)
         if reason == LEASE_EXPIRED:  # of one hold: the session, with all others, is still there
             self.run_aside(self.give_up())

@@ -33,5 +33,18 @@ Algorithm: TypeAlias = Literal["fixed-window", "sliding-window", "gcra"]
 Relation: TypeAlias = Literal["=", "!=", "<", ">"]
 """How a cell is compared in a transaction."""
 
+Reason: TypeAlias = Literal[
+    "",
+    "released",
+    "forked",
+    "expired",
+    "max-hold",
+    "owner-gone",
+    "not-renewed",
+    "lease-expired",
+    "session-expired",
+]
+"""Why a hold cannot be relied on any longer: see `Hold.reason`. Empty while it can."""
+
 HoldState: TypeAlias = Literal["held", "at-risk", "lost"]
 """How a hold stands: renewed in time, overdue for a renewal, or over (also when it was released)."""
