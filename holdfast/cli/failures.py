@@ -1,6 +1,7 @@
 """What failures mean to people and scripts: a sentence, what to do next, and an exit code."""
 
 import argparse
+import re
 from typing import Final
 
 from holdfast import _errors
@@ -49,6 +50,8 @@ _FAILURES: Final[tuple[tuple[type[_errors.LockError], int, str], ...]] = (
     ),
 )
 """The exit code of each failure, and what to do next. The first row that fits counts."""
+_HOLD_ID: Final = re.compile(r"[0-9a-f]{32}")
+"""What a hold_id looks like that a node has made."""
 _MISSING: Final = {
     force.NOTHING: "look at what there is with `holdfast get` or `holdfast list`",
     cells.MISSING: "look at what there is with `holdfast cell list`",
@@ -65,11 +68,21 @@ def explained(error: _errors.LockError | OSError | ValueError, arguments: argpar
     return fail(exit_codes.USAGE, str(error), f"see `holdfast {_words(arguments)} --help`")
 
 
+def _is_name(given: str | None) -> bool:
+    """Whether somebody gave something else, such as the name of a lock, where a hold_id belongs."""
+    return given is not None and given != "-" and given[:1] != "{" and not _HOLD_ID.fullmatch(given)
+
+
 def _of_cluster(error: _errors.LockError, arguments: argparse.Namespace) -> int:
     """Explain why the cluster did not do it."""
     code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))
     if arguments.command == "cluster":
         hint = cluster.hint(error) or hint
+    if isinstance(error, _errors.LeaseExpired) and _is_name(getattr(arguments, "hold_id", None)):
+        hint = (
+            "give the hold_id that `holdfast acquire` printed, not a name; "
+            "`holdfast force release NAME` ends holds by name"
+        )
     if isinstance(error, _errors.Refused) and error.code in _MISSING:
         return fail(code, error.detail, _MISSING[error.code])
     if isinstance(error, _errors.LockHeld | _errors.RateLimited):

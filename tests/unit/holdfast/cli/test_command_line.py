@@ -120,6 +120,18 @@ async def test_release_takes_the_secret_from_where_nobody_sees_it(
         assert (code, node.seen[0].fields["hold_id"]) == (0, "the-secret")
 
 
+async def test_release_of_a_name_says_that_a_hold_id_belongs_there() -> None:
+    """Only what cannot be a hold_id is taken for a name: the others are over."""
+    for given, said in (
+        ("build/app", "not a name; `holdfast force release NAME`"),
+        ("0f" * 16, "was over already"),
+    ):
+        async with ScriptedNode(problem("lease-expired")) as node:
+            code, _, err = await _holdfast(node.url, "release", given)
+            assert code == 119
+            assert said in err
+
+
 @pytest.mark.parametrize(("argv", "stdin"), [([], ""), (["-"], ""), (["-"], '{"token": 7}')])
 async def test_release_without_a_hold_is_exit_code_2(argv: list[str], stdin: str) -> None:
     """Nothing is sent when it is not said what to release."""
