@@ -371,7 +371,8 @@ def _node_url(node: str, scheme: str) -> str:
     url = (f"{scheme}://{node}" if is_short else node).rstrip("/")
     try:
         parts = urlsplit(url)
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+        is_whole = url.split() == [url] and parts.hostname
+        if parts.scheme in ("http", "https") and is_whole and parts.port != 0:
             return url if parts.port or not is_short else f"{url}:{DEFAULT_PORT}"
     except ValueError:
         """The port is not a number; below."""

@@ -220,7 +220,9 @@ def test_an_attempt_is_what_goes_over_the_wire() -> None:
     assert set(_new(READ).attempt(100.0).headers) == {wire.HEADER_TIMEOUT_MS}
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:x", "ftp://a", "http://", "", "http:///x"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:x", "ftp://a", "http://", "", "http:///x", "a b", "http://a:1 http://b:1"]
+)
 def test_a_url_that_no_node_has_is_refused(url: str) -> None:
     """A node's URL has http or https and a host; a slash at its end does not matter."""
     with pytest.raises(ValueError, match="is not the URL of a node"):
