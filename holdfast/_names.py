@@ -12,9 +12,11 @@ def to_name(name: Name) -> str:
 
     Different tuples have different names: a slash within a part is not taken for one between two.
     Raises TypeError for anything whose text might not be the same in every process (bytes, sets, floats),
-    and ValueError for a tuple without parts, or with an empty one.
+    and ValueError for an empty text, a tuple without parts, or with an empty one.
     """
     if isinstance(name, str):
+        if not name:
+            raise ValueError("name: is empty")
         return str(name) if type(name) is str else str.__str__(name)
     if not isinstance(name, tuple):
         raise TypeError(f"name: {name!r} is {_a(name)}; give a str, or a tuple of str, int and UUID")

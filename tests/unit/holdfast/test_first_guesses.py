@@ -42,6 +42,14 @@ def test_a_reader_is_told_the_mode() -> None:
         client.lock("a", shared=True)
 
 
+def test_an_empty_name_is_refused_before_it_is_sent() -> None:
+    """A node would be asked for a lock without a name, and answer about other fields."""
+    client = holdfast.SyncClient("127.0.0.1:1")
+    for make in (client.lock, client.semaphore, client.election, client.fence):
+        with pytest.raises(ValueError, match="name: is empty"):
+            make("")
+
+
 @pytest.mark.parametrize("length", [True, False, "5", b"5", None])
 def test_a_length_of_time_is_a_number(length: Any) -> None:
     """True is not one second, and text is not converted: the error names the argument."""
