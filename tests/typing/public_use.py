@@ -159,3 +159,18 @@ def measured() -> tuple[holdfast.Client, holdfast.SyncClient]:
 def lost(hold: holdfast.SyncHold) -> None:
     """Hear of a loss."""
     raise SystemExit(hold.reason)
+
+
+def mistakes(client: holdfast.SyncClient, hold: holdfast.SyncHold) -> None:
+    """What the type checker finds: each of these lines is an error, or the word that ignores it is one."""
+    client.lock("x", mode="exlusive")  # type: ignore[arg-type]
+    client.lock("x", scope="tree")  # type: ignore[arg-type]
+    client.lock("x", timeout=30)  # type: ignore[call-arg]
+    client.lock(b"x")  # type: ignore[arg-type]
+    client.lock({"a", "b"})  # type: ignore[arg-type]
+    client.lock("x", session=object())  # type: ignore[arg-type]
+    client.lock("x", if_held="renew")  # type: ignore[arg-type]
+    client.rate_limiter("r", limit=1, per=1, algorithm="leaky")  # type: ignore[arg-type]
+    client.acquire("x", wait="5s")  # type: ignore[arg-type]
+    print(hold.state == "hold")  # type: ignore[comparison-overlap]
+    print(hold.reason == "lost")  # type: ignore[comparison-overlap]
