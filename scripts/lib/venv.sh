@@ -7,7 +7,7 @@
 # Afterwards $VENV/bin/python has client and node (editable) and the tools of the group `dev`, in the versions of
 # requirements/dev.txt, whose hashes pip compares. With a second argument, `node`, it has at least what client and node
 # run with, which is requirements/node.txt and takes a third of the time: the tools come with the first script that needs
-# them. This costs nothing when it is so already; it installs again when a pyproject.toml or requirements/ has changed
+# them. With `docs` it has what builds the documentation, and nothing of ours. This costs nothing when it is so already; it installs again when a pyproject.toml or requirements/ has changed
 # or the checkout has moved. Several scripts may start at once. Messages go to stderr. Two variables change what is made:
 #
 #     HOLDFAST_PYTHON   the interpreter to use instead of the first that fits
@@ -29,7 +29,7 @@ holdfast_find_python() {
     return 1
 }
 
-# What the environment of checkout $2 has, `node` or `dev`, and what it was made from. It is written last, so an
+# What the environment of checkout $2 has, `node`, `dev` or `docs`, and what it was made from. It is written last, so an
 # interrupted installation leaves none.
 holdfast_stamp() {
     local version
@@ -66,12 +66,15 @@ holdfast_install() {
         echo "holdfast: making $VENV with $("$python" --version)" >&2
         "$python" -m venv --clear "$VENV" >&2 || return 1
     fi
-    purpose='that a node and the client run with'
-    [[ $has == node ]] || purpose='for client, node and the tools of development; this takes about a minute'
+    case $has in
+    node) purpose='that a node and the client run with' ;;
+    docs) purpose='that build the documentation' ;;
+    *) purpose='for client, node and the tools of development; this takes about a minute' ;;
+    esac
     # pip compares no hashes of what it builds wheels with in an environment of its own: so they are built in this one.
     holdfast_install_pinned "$root/requirements/build.txt" 'that build wheels' &&
-        holdfast_install_pinned "$root/requirements/$has.txt" "$purpose" --no-build-isolation --use-pep517 &&
-        (cd "$root" && holdfast_pip_install --no-deps --no-build-isolation --editable . --editable ./node) || return 1
+        holdfast_install_pinned "$root/requirements/$has.txt" "$purpose" --no-build-isolation --use-pep517 || return 1
+    [[ $has == docs ]] || (cd "$root" && holdfast_pip_install --no-deps --no-build-isolation --editable . --editable ./node) || return 1
     holdfast_stamp "$has" "$root" >"$VENV/holdfast.stamp"
 }
 

@@ -45,7 +45,10 @@ WANTED = {
     "node": of_distributions(),
     "dev": of_distributions() + of_group("dev") + of_build(),
     "build": of_build(),
+    "docs": of_group("docs"),
 }
+INSTALLED_HERE = ("dev", "node", "build")
+"""The files whose packages the tests run with."""
 
 
 def counting_here(name: str) -> dict[NormalizedName, pinned.Pinned]:
@@ -79,7 +82,7 @@ def closure(wanted: Iterable[Requirement]) -> set[NormalizedName]:
 
 
 def test_there_is_one_for_each_purpose() -> None:
-    """A node, the gate, and the building of wheels."""
+    """A node, the gate, the building of wheels, and that of the documentation."""
     assert set(FILES) == set(WANTED)
 
 
@@ -93,7 +96,7 @@ def test_what_the_project_asks_for_is_pinned(name: str) -> None:
         assert requirement.specifier.contains(version, prereleases=True), f"run scripts/requirements: {name}"
 
 
-@pytest.mark.parametrize("name", WANTED)
+@pytest.mark.parametrize("name", INSTALLED_HERE)
 def test_nothing_is_left_out_and_nothing_is_left_over(name: str) -> None:
     """A file has what the project asks for, what that asks for, and so on."""
     assert set(counting_here(name)) == closure(WANTED[name]), "run scripts/requirements"

@@ -19,7 +19,7 @@ PYTHON = """\
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return what counts of a checkout, with an environment whose pip only notes what it is asked for."""
-    for name in (*FILES, *(f"requirements/{name}.txt" for name in ("build", "dev", "node"))):
+    for name in (*FILES, *(f"requirements/{name}.txt" for name in ("build", "dev", "docs", "node"))):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     python = tmp_path / ".venv" / "bin" / "python"
@@ -53,6 +53,12 @@ def test_a_node_is_installed_without_the_tools(checkout: Path) -> None:
     assert asked_for(checkout, "node") == []
     assert asked_for(checkout) == ["build", "dev", ".", "node"]
     assert asked_for(checkout) == asked_for(checkout, "node") == []
+
+
+def test_documentation_is_built_without_anything_of_ours(checkout: Path) -> None:
+    """Its environment has what builds pages, and no package of the project."""
+    assert asked_for(checkout, "docs") == ["build", "docs"]
+    assert asked_for(checkout, "docs") == []
 
 
 @pytest.mark.parametrize("name", ["requirements/node.txt", "node/pyproject.toml", "pyproject.toml"])
