@@ -53,9 +53,10 @@ def work_alone(hold: Annotated[holdfast.SyncHold, Depends(acquired)]) -> dict[st
         return {"is_valid": hold.is_valid}
 
 
-@app.post("/entered/{_}")
-def read_together(hold: Annotated[holdfast.SyncHold, Depends(entered)]) -> dict[str, bool]:
+@app.post("/entered/{number}")
+def read_together(number: int, hold: Annotated[holdfast.SyncHold, Depends(entered)]) -> dict[str, bool]:
     """Work beside others; every seventh request fails in the middle of it."""
+    assert number >= 0
     if hold.token % 7 == 0:
         raise HTTPException(418, "on purpose")
     return {"is_valid": hold.is_valid}
