@@ -134,7 +134,8 @@ class WaitLink:
                     await self._talk_at(self._user.nodes[self.node])
                 except (NoAnswer, SessionOver) as error:
                     failures = 1 if self._is_open else failures + 1
-                    refusals = refusals + 1 if isinstance(error, NoStream | NotNow) else 0
+                    # A node that is down in between says nothing about what the others refuse.
+                    refusals = (0 if self._is_open else refusals) + isinstance(error, NoStream | NotNow)
                     self._lose(error)
                     if isinstance(error, NoStream):
                         self._user.reads_token_again()
@@ -196,7 +197,8 @@ class WaitLink:
         await send(socket, (HELLO, VERSION, "", 0, {}))
         message = await receive(socket)
         if message[0] == NOT_DONE:
-            raise NotNow(str(message[2:4]), 0.0)
+            code, detail = message[2:4]
+            raise NotNow(f"{code}: {detail}", 0.0)
         if message[0] != WELCOME:
             raise NoStream("the first message is not a welcome")
         self._heard_s = self._opened_s = self.loop.time()

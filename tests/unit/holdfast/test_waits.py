@@ -8,6 +8,8 @@ import pytest
 
 import holdfast
 from holdfast import _exchange, _waits
+from holdfast._stream_socket import NotNow
+from holdfast._wait_link import WaitLink
 from holdfast._waits import Order
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.http_api.serving import Served, until
@@ -91,6 +93,30 @@ async def test_a_cancelled_wait_leaves_the_queue_at_once() -> None:
         await asyncio.wait(tasks)
         assert not served.node.machine.state.tickets
         assert connections_count(served) <= 20
+
+
+async def test_waits_go_over_http_when_one_node_is_down_and_the_other_refuses_their_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node that is down does not make the client forget the refusals: no wait is Unavailable for them."""
+
+    async def refuse(*_: object) -> None:
+        raise NotNow("overloaded: as many connections as there may be", 0.0)
+
+    monkeypatch.setattr(WaitLink, "_greet", refuse)
+    order: list[int] = []
+    async with a_node() as (served, url), holdfast.Client(url) as holder:
+        hold = await holder.acquire("a")
+        async with (
+            holdfast.Client(["127.0.0.1:1", url], timeout=3) as client,
+            asyncio.timeout(DEADLINE_S),
+            asyncio.TaskGroup() as tasks,
+        ):
+            for number in range(8):
+                tasks.create_task(_work(client, number, order))
+            await until(lambda: len(served.node.machine.state.tickets) == 8)
+            await hold.release()
+    assert sorted(order) == list(range(8))
 
 
 async def test_without_streams_waits_are_placed_in_order() -> None:
