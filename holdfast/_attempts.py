@@ -103,10 +103,10 @@ class Attempts(Generic[T]):
         if link is not None:
             return await self._try_on_link(link, sending)
         first_slice_s = 0.0 if waits.order.has_others(self._turn) else _exchange.FIRST_SLICE_S
-        try:
-            return await self._try_over_http(sending, first_slice_s)
-        finally:
+        step = await self._try_over_http(sending, first_slice_s)
+        if sending.was_sent:
             self._is_placed()
+        return step
 
     def _is_placed(self) -> None:
         """Let requests go on that were asked later for the same: this one stands in its queue, or failed."""

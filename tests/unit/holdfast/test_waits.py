@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -48,6 +49,21 @@ async def test_what_was_asked_before_holds_nobody_up_for_long(monkeypatch: pytes
     order = Order()
     order.enter(["a"])
     await order.first(order.enter(["a"]))
+
+
+async def test_a_loop_that_stood_still_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked before has had no time to be placed, so what comes behind it waits on."""
+    monkeypatch.setattr(_waits, "PLACED_S", 0.05)
+    order = Order()
+    one, two = order.enter(["a"]), order.enter(["a"])
+    waiting = asyncio.create_task(order.first(two))
+    await asyncio.sleep(0)
+    time.sleep(0.05 + 2 * _waits.LATE_S)  # noqa: ASYNC251 - the loop stands still
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    order.leave(one)
+    await waiting
 
 
 # -- many waits ---------------------------------------------------------------------------------------------
