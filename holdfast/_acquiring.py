@@ -108,16 +108,21 @@ class Acquiring(Coroutine[Any, Any, T]):
         """End it, as a coroutine does."""
         self._work.close()
 
-    async def __aenter__(self) -> T:
-        self._hold = await self._work
+    def __aenter__(self) -> Coroutine[Any, Any, T]:
+        return self._enter(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+
+    async def _enter(self, frame: FrameType) -> T:
+        self._hold = hold = await self._work
         # It does not wait for anything: nothing comes between the grant and the block.
-        hold: T = await self._hold.__aenter__()
+        self._hold.begin_block(frame)
         return hold
 
-    async def __aexit__(
+    def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._hold.__aexit__(exc_type, exc, traceback)
+    ) -> Coroutine[Any, Any, None]:
+        self._hold.forget_block(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+        ending: Coroutine[Any, Any, None] = self._hold.end_block(exc)
+        return ending
 
 
 class Acquirable(Generic[H]):
@@ -163,6 +168,11 @@ class Acquirable(Generic[H]):
     def terms(self) -> Terms:
         """How it is to be acquired."""
         return self._terms
+
+    @property
+    def session(self) -> Any:
+        """The session that it is acquired in, if there is one."""
+        return self._terms.session
 
     @abstractmethod
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
@@ -241,6 +251,7 @@ class Acquirable(Generic[H]):
         """Return a new hold that is kept as its terms say. Nothing refers to it but the caller."""
         hold = await self._acquire_and_report(terms)
         # Nothing is awaited from here on: a cancellation finds either no hold or one that its caller has.
+        hold.keys = self.keys
         if hold.session is not None or hold.lease.is_endless:
             hold.let_go_with_client()
             if terms.max_hold_s is not None:
@@ -305,28 +316,23 @@ class Acquirable(Generic[H]):
         hold = await self._acquire_or_none(..., is_none=False)
         assert hold is not None
         # Neither waits for anything: nothing can come between the grant and the block.
-        self._blocks.enter(Block(frame, hold, self))
-        return await hold.__aenter__()
+        hold.guard()
+        return self._blocks.enter(Block(frame, hold, self))
 
     def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
         ended: list[Block[H]] = []
         self._blocks.leave(sys._getframe(1), ended)  # noqa: SLF001 - see _blocks.py
-        return _leave_all(ended, exc_type, exc, traceback)
+        return _leave_all(ended, exc)
 
 
-async def _leave_all(
-    ended: Iterable[Block[Any]],
-    exc_type: type[BaseException] | None,
-    exc: BaseException | None,
-    traceback: TracebackType | None,
-) -> None:
+async def _leave_all(ended: Iterable[Block[Any]], exc: BaseException | None) -> None:
     """End the holds of blocks that were left. Raises LeaseLost for those that were lost."""
     losses: list[LeaseLost] = []
     for block in ended:
         try:
-            await block.held.__aexit__(exc_type, exc, traceback)
+            await block.held.end_block(exc)
         except LeaseLost as loss:
             losses.append(loss)
     raise_losses(losses)
@@ -358,7 +364,9 @@ def held_around(
     Raises RuntimeError for a wait that could never end: that block ends only after this call.
     """
     for held, what in entered.around(frame, wanted.keys):
-        is_of_session = terms.session is not None and terms.session is what.terms.session
+        if not any(key in what.keys and key[1] in held.names for key in wanted.keys):
+            continue  # it has dropped them
+        is_of_session = terms.session is not None and terms.session is what.session
         if held.mode in COMPATIBLE.get(wanted.mode, ()) or not held.is_valid or is_of_session:
             continue
         is_same = set(what.keys) == set(wanted.keys) and held.mode in (wanted.mode, "exclusive")
@@ -490,15 +498,15 @@ class Openable(Generic[S]):
 
     async def _enter(self, frame: FrameType) -> S:
         session = await self.opened()
-        self._blocks.enter(Block(frame, session, None))
-        return await session.__aenter__()
+        session.guard()
+        return self._blocks.enter(Block(frame, session, None))
 
     def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
         ended: list[Block[S]] = []
         self._blocks.leave(sys._getframe(1), ended)  # noqa: SLF001 - see _blocks.py
-        return _leave_all(ended, exc_type, exc, traceback)
+        return _leave_all(ended, exc)
 
 
 class SessionContext(Openable[Session]):

@@ -14,9 +14,6 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from holdfast._terms import Terms
-from holdfast._words import Mode
-
 T = TypeVar("T")
 
 _log = logging.getLogger("holdfast")
@@ -30,7 +27,7 @@ class Keyed(Protocol):
     """What a block was entered for."""
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> str:
         """How it is held at first."""
         ...
 
@@ -40,27 +37,24 @@ class Keyed(Protocol):
         ...
 
     @property
-    def terms(self) -> Terms:
-        """How it was acquired."""
+    def session(self) -> Any:
+        """The session that it lives in, if it is not its own."""
         ...
 
 
 class Block(Generic[T]):
     """One open block: what it is known by, what it holds, and what for (None for a session)."""
 
-    __slots__ = ("__weakref__", "by", "held", "noted", "what")
+    __slots__ = ("__weakref__", "by", "held", "keys", "noted", "what")
 
     def __init__(self, frame: FrameType, held: T, what: Keyed | None) -> None:
         self.by = _known_by(frame)
         self.held = held
         self.what = what
+        self.keys: tuple[Key, ...] = () if what is None else what.keys
+        """What it holds that can be held in one mode only."""
         self.noted: weakref.ref[Block[T]] | None = None
         """How the client knows of it, while it is open."""
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """What it holds that can be held in one mode only."""
-        return () if self.what is None else self.what.keys
 
 
 def _known_by(frame: FrameType) -> object:
@@ -112,6 +106,28 @@ class Entered:
                 if block.by is frame and block.what is not None:
                     yield block.held, block.what
             frame = frame.f_back
+
+
+class Around:
+    """The open blocks of one hold, as `with lock.acquire() as hold`."""
+
+    def __init__(self, entered: Entered) -> None:
+        self._entered = entered
+        self._open: list[Block[Any]] = []
+
+    def enter(self, frame: FrameType, held: Any, what: Keyed) -> None:
+        """Note a block that was entered."""
+        block = Block(frame, held, what)
+        self._open.append(block)
+        self._entered.add(block)
+
+    def leave(self, frame: FrameType) -> None:
+        """Forget the block that is left from `frame`, or the last one: they all have the same hold."""
+        by = _known_by(frame)
+        for block in [block for block in self._open if block.by is by][-1:] or self._open[-1:]:
+            self._entered.remove(block)
+            if block in self._open:
+                self._open.remove(block)
 
 
 class Blocks(Generic[T]):

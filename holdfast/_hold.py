@@ -2,10 +2,11 @@
 
 import weakref
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Final, Self, TypeAlias
+from types import FrameType
+from typing import Final, TypeAlias
 
 from holdfast import _operations, _primitive_operations, _pushed
+from holdfast._blocks import Around, Entered, Key
 from holdfast._durations import Seconds, to_ms
 from holdfast._errors import AlreadyHeld, LeaseExpired, LockHeld, LockTimeout, SessionExpired
 from holdfast._keeping import Kept
@@ -173,6 +174,9 @@ class Hold(Kept):
         self._put_off: Lease | None = None
         self._tokens = {grant.token}
         self._added: set[Claim] = set()
+        self.keys: tuple[Key, ...] = ()
+        """What of it can be held in one mode only."""
+        self._around: Around | None = None
         self._counts: list[object] = []
         if session is not None:
             session.add_hold(self)
@@ -318,16 +322,34 @@ class Hold(Kept):
         self.end(RELEASED)
         await self.let_go(None)
 
-    async def __aenter__(self) -> Self:
-        return self if self.is_counted and self.is_guarding else await super().__aenter__()
+    def guard(self) -> None:
+        """Cancel the task that runs now when this is lost; of blocks that count it, that of the first."""
+        if not (self.is_counted and self.is_guarding):
+            super().guard()
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    @property
+    def entered(self) -> Entered:
+        """The open blocks of its client."""
+        return self._transport.entered
+
+    def begin_block(self, frame: FrameType) -> None:
+        """Guard a block that is entered from `frame`, and let what is acquired in it know."""
+        super().begin_block(frame)
+        if self._around is None:
+            self._around = Around(self.entered)
+        self._around.enter(frame, self, self)
+
+    def forget_block(self, frame: FrameType) -> None:
+        """Forget a block that is left from `frame`."""
+        if self._around is not None:
+            self._around.leave(frame)
+
+    async def end_block(self, exc: BaseException | None) -> None:
+        """End it at the end of a block that raises `exc`, unless others count it. Raises LeaseLost."""
         if self.is_counted:
             await self.leave()
         else:
-            await super().__aexit__(exc_type, exc, traceback)
+            await super().end_block(exc)
 
     async def leave(self) -> None:
         """Release it at the end of a block, unless the block has done so. Raises LeaseLost if it was lost."""

@@ -10,12 +10,13 @@ import logging
 import math
 import os
 import random
+import sys
 import threading
 import warnings
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, SessionExpired, Unavailable
@@ -215,13 +216,29 @@ class Kept(OfOneProcess, Leased):
             raise RuntimeError(f"{self} guards another block already")
         self._guard = _Guard(self)
 
-    async def __aenter__(self) -> Self:
-        self.guard()
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
+        return self._enter(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+
+    async def _enter(self, frame: FrameType) -> Self:
+        self.begin_block(frame)
         return self
 
-    async def __aexit__(
+    def begin_block(self, frame: FrameType) -> None:
+        """Guard a block that is entered from `frame`."""
+        del frame
+        self.guard()
+
+    def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
+        self.forget_block(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+        return self.end_block(exc)
+
+    def forget_block(self, frame: FrameType) -> None:
+        """Forget a block that is left from `frame`."""
+
+    async def end_block(self, exc: BaseException | None) -> None:
+        """End it at the end of a block that raises `exc`. Raises LeaseLost if it was lost."""
         guard, self._guard = self._guard, None
         if guard is None:
             raise RuntimeError(f"the block of {self} was left already")

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from holdfast import _portal
 from holdfast._acquiring import Acquirable, Openable, SessionContext, only_hold, raise_losses
-from holdfast._blocks import Block, Blocks, Entered
+from holdfast._blocks import Around, Block, Blocks, Entered
 from holdfast._durations import Seconds
 from holdfast._election import Election
 from holdfast._errors import LeaseLost, LockHeld
@@ -104,8 +104,25 @@ class SyncHold(SyncKept[Hold]):
     `hold_id` is a secret: who knows it may release. As a context it is released at the end of the block.
     """
 
+    _around: Around | None = None
+
     def __repr__(self) -> str:
         return f"<Sync{repr(self._kept)[1:]}"
+
+    def __enter__(self) -> Self:
+        if self._around is None:
+            self._around = Around(self._kept.entered)
+        self._around.enter(sys._getframe(1), self, self._kept)  # noqa: SLF001 - see _blocks.py
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if self._around is not None:
+                self._around.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+        finally:
+            super().__exit__(exc_type, exc, traceback)
 
     @property
     def hold_id(self) -> str:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 Mode: TypeAlias = Literal["exclusive", "shared", "update", "concurrent-read", "concurrent-write"]
 """What a hold of a lock allows others: see "What conflicts" in docs/semantics.md."""
 
-COMPATIBLE: Final[Mapping[Mode, frozenset[Mode]]] = {
+COMPATIBLE: Final[Mapping[str, frozenset[str]]] = {
     "exclusive": frozenset(),
     "shared": frozenset({"shared", "update", "concurrent-read"}),
     "update": frozenset({"shared", "concurrent-read"}),

@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from holdfast._acquiring import held_around, only_hold
-from holdfast._blocks import Block, Blocks, Entered
+from holdfast._blocks import Around, Block, Blocks, Entered
 from holdfast._client import Client
 from holdfast._errors import LeaseExpired, LeaseLost
 from holdfast._lease import RELEASED
@@ -45,32 +45,46 @@ class NullHold:
         self.mode = mode
         self.hold_id = f"{token:032x}"
         self.reason = ""
-        self._is_acquired = False
+        self._sought: _Sought | None = None
+        self._around = Around(Entered())
         self._counts: list[object] = []
 
     def __repr__(self) -> str:
         return f"<NullHold name={self.name!r} token={self.token}>"
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
-        if self._is_acquired and not self.reason:
+        if self._sought is not None and not self.reason:
             _warn(f"hold {self.name!r} (token {self.token}) was never released", ResourceWarning, source=self)
 
     def __enter__(self) -> Self:
+        self._enter(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
         return self
+
+    def _enter(self, frame: FrameType) -> None:
+        if self._sought is not None:
+            self._around.enter(frame, self, self._sought)
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._around.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+        self.end_block()
+
+    def end_block(self) -> None:
+        """Release it at the end of a block, unless the block has done so."""
         if not self.reason:
             self.release()
 
-    async def __aenter__(self) -> Self:
-        return self
+    def __aenter__(self) -> _Done[Self]:
+        self._enter(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+        return _Done(self)
 
-    async def __aexit__(
+    def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.__exit__(exc_type, exc, traceback)
+    ) -> _Done[None]:
+        self._around.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
+        self.end_block()
+        return _Done(None)
 
     @property
     def has_ended(self) -> bool:
@@ -157,6 +171,11 @@ class _Sought:
     terms: Terms
     text: str
 
+    @property
+    def session(self) -> Any:
+        """The session that it is acquired in, if there is one."""
+        return self.terms.session
+
     def __str__(self) -> str:
         return self.text
 
@@ -213,7 +232,7 @@ class NullLock:
             return again
         self.acquired += 1
         hold = NullHold(self._names, next(self._tokens), self._sought.mode)
-        hold._is_acquired = True  # noqa: SLF001 - of this module
+        hold._sought, hold._around = self._sought, Around(self._entered)  # noqa: SLF001 - of this module
         self._holds = [*self.holds, hold]
         return hold
 
@@ -242,7 +261,7 @@ class NullLock:
         ended: list[Block[NullHold]] = []
         self._blocks.leave(frame, ended)
         for block in ended:
-            block.held.__exit__(None, None, None)
+            block.held.end_block()
 
     def __aenter__(self) -> _Done[NullHold]:
         return _Done(self._enter(sys._getframe(1)))  # noqa: SLF001 - see _blocks.py

@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from holdfast import _acquiring, _blocks, _hold, _portal, _sync_holds
 from holdfast._words import Mode
-from holdfast.testing import MemoryCluster
+from holdfast.testing import MemoryCluster, NullClient
 
 TTL_S = 30.0
 DEADLINE_S = 10.0
@@ -224,6 +224,67 @@ def test_a_block_within_a_block_enters_or_is_refused_but_never_waits(
             beside.release()
             with client.lock("a", mode=inner):
                 """It may be held twice."""
+
+
+NESTED: dict[str, Callable[[Any, Any], Any]] = {
+    "lock": lambda client, terms: client.lock("a", **terms),
+    "acquire": lambda client, terms: client.acquire("a", **terms),
+    "lock.acquire": lambda client, terms: client.lock("a", **terms).acquire(),
+}
+"""What may be the context of a block."""
+
+
+def _any_client(client: holdfast.SyncClient, *, is_null: bool) -> Any:
+    return NullClient() if is_null else client
+
+
+@pytest.mark.parametrize("is_null", [True, False])
+@pytest.mark.parametrize("outer", NESTED)
+@pytest.mark.parametrize("inner", NESTED)
+def test_blocks_of_holds_do_not_wait_for_themselves(
+    client: holdfast.SyncClient, outer: str, inner: str, *, is_null: bool
+) -> None:
+    """`with client.acquire(...)` is refused where `with client.lock(...)` is, and counts as that does."""
+    some = _any_client(client, is_null=is_null)
+    for _ in range(2):
+        with NESTED[outer](some, {}), pytest.raises(RuntimeError, match="would wait for itself"):
+            NESTED[inner](some, {}).__enter__()
+        counted = {"if_held": "count"}
+        with NESTED[outer](some, counted) as hold:
+            for _ in range(2):
+                with NESTED[inner](some, counted) as again:
+                    assert again is hold
+                assert hold.is_valid
+        assert hold.reason == "released"
+
+
+@pytest.mark.parametrize("outer", NESTED)
+@pytest.mark.parametrize("inner", NESTED)
+async def test_blocks_of_holds_do_not_wait_for_themselves_in_tasks(outer: str, inner: str) -> None:
+    """`async with client.acquire(...)` is refused where `async with client.lock(...)` is, and counts."""
+    with MemoryCluster() as cluster:
+        async with cluster.client() as client:
+            async with NESTED[outer](client, {}):
+                with pytest.raises(RuntimeError, match="would wait for itself"):
+                    await NESTED[inner](client, {}).__aenter__()
+            counted = {"if_held": "count"}
+            async with NESTED[outer](client, counted) as hold:
+                for _ in range(2):
+                    async with NESTED[inner](client, counted) as again:
+                        assert again is hold
+                    assert hold.is_valid
+            assert hold.reason == "released"
+            async with await client.acquire("a"):
+                with pytest.raises(RuntimeError, match="would wait for itself"):
+                    await client.acquire("a")
+
+
+def test_what_a_hold_has_dropped_may_be_acquired_in_its_block(client: holdfast.SyncClient) -> None:
+    """Nobody would wait for itself."""
+    with client.locks("a", "b").acquire() as hold:
+        hold.drop("b")
+        with client.lock("b"):
+            """Somebody else's, or ours."""
 
 
 def _guarded(lock: Any) -> Generator[Any]:
