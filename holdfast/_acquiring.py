@@ -25,7 +25,7 @@ from holdfast._hold import Claim, Hold, Session, claim_of_locks
 from holdfast._lease import RELEASED
 from holdfast._operation import Operation
 from holdfast._operations import Grant, Opened
-from holdfast._terms import WORDS_OF_ACQUIRE, Owner, Terms, Wait, refuse_unknown
+from holdfast._terms import WORDS_OF_ACQUIRE, Owner, Terms, Wait, check_owner, refuse_unknown
 from holdfast._transport import Transport
 from holdfast._wanted import Wanted
 from holdfast._words import COMPATIBLE, Mode, Scope
@@ -252,14 +252,15 @@ class Acquirable(Generic[H]):
         hold = await self._acquire_and_report(terms)
         # Nothing is awaited from here on: a cancellation finds either no hold or one that its caller has.
         hold.keys = self.keys
-        if hold.session is not None or hold.lease.is_endless:
-            hold.let_go_with_client()
-            if terms.max_hold_s is not None:
-                hold.end_after(terms.max_hold_s)
-        elif terms.is_renewed:
+        is_kept = terms.is_renewed and hold.session is None and not hold.lease.is_endless
+        if is_kept:
             hold.keep(max_hold_s=terms.max_hold_s, tied_to=terms.tied_to)
+        elif hold.session is not None or hold.lease.is_endless:
+            hold.let_go_with_client()
         else:
             hold.end_with_lease()
+        if terms.max_hold_s is not None and not is_kept:
+            hold.end_after(terms.max_hold_s)
         if terms.is_pushed and hold.session is None:
             hold.hear_losses()
         if terms.on_lost is not None:
@@ -472,6 +473,7 @@ class Openable(Generic[S]):
         self._ttl_ms = ttl_ms
         self._labels = labels
         self._is_renewed = is_renewed
+        check_owner(tied_to)
         self._tied_to = tied_to
         self._blocks: Blocks[S] = Blocks(transport.entered)
 

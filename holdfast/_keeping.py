@@ -146,10 +146,14 @@ class Kept(OfOneProcess, Leased):
         def fire() -> None:
             kept = this()
             if kept is not None and not kept.has_ended:
+                kept.forget_hearer(cancel)
                 call(kept)
 
+        def cancel(_: Kept) -> None:
+            timer.cancel()
+
         timer = self.clock.call_later(delay_s, fire)
-        self.when_ended(lambda _: timer.cancel())
+        self.when_ended(cancel)
 
     async def renew_once(self) -> None:
         """Renew it in the background, and report how that went. Ends it when it cannot be relied on then."""

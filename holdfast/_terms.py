@@ -135,6 +135,12 @@ def wait_s(wait: Seconds | None) -> float | None:
     return to_s(wait, "wait")
 
 
+def check_owner(tied_to: object) -> None:
+    """Raise TypeError for what a hold cannot be tied to: nobody could ask whether it still runs."""
+    if tied_to is not None and not isinstance(tied_to, asyncio.Task | threading.Thread):
+        raise TypeError(f"tied_to: {tied_to!r} is neither a task nor a thread")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """How something is to be acquired and kept. `wait_s` None waits for as long as it takes.
@@ -195,6 +201,9 @@ def terms_of(call: str, owner: str, known: type, given: Mapping[str, Any]) -> Te
         raise ValueError("give push to the session: it hears of what it loses as a whole")
     if given.get("tied_to") is not None and session is not None:
         raise ValueError("tied_to: what lives in a session is renewed with it; tie the session")
+    if given.get("tied_to") is not None and endless:
+        raise ValueError("tied_to: what has no deadline is not renewed, and would outlive it")
+    check_owner(given.get("tied_to"))
     if given.get("if_held", "refuse") not in ("refuse", "count"):
         raise ValueError(f"if_held: {given['if_held']!r} is neither refuse nor count")
     has_ttl = "ttl" in known.__annotations__

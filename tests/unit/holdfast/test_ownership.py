@@ -4,6 +4,7 @@ In threads; test_ownership_in_tasks.py has the same for asyncio.
 """
 
 import contextlib
+import functools
 import gc
 import os
 import threading
@@ -390,6 +391,36 @@ def test_a_hold_that_is_not_to_be_renewed_tells_its_loss(
     cluster.advance(TTL_S / 2)
     eventually(hold.lost.is_set)
     assert (hold.state, hold.reason) == ("lost", "expired")
+
+
+def test_a_hold_that_is_renewed_by_hand_ends_after_max_hold(
+    cluster: MemoryCluster, client: holdfast.SyncClient
+) -> None:
+    """Whatever its user does; and its renewals leave nothing behind."""
+    hold = client.acquire("a", ttl=TTL_S, renew=False, max_hold=TTL_S * 3)
+    hearers = len(hold.twin._hearers)
+    for _ in range(5):
+        hold.renew()
+        cluster.advance(TTL_S / 2)
+    assert (hold.state, len(hold.twin._hearers)) == ("held", hearers)
+    hold.renew()
+    cluster.advance(TTL_S / 2)
+    eventually(hold.lost.is_set)
+    assert hold.reason == "max-hold"
+
+
+def test_what_a_hold_cannot_be_tied_to_is_refused_at_once(client: holdfast.SyncClient) -> None:
+    """And not a third of a lease later, when it would be lost."""
+    calls: list[Callable[..., object]] = [
+        functools.partial(client.lock, "a"),
+        client.session,
+        client.transaction,
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="tied_to: 'me' is neither a task nor a thread"):
+            call(tied_to="me")
+    with pytest.raises(ValueError, match="tied_to"):
+        client.lock("a", no_deadline=True, tied_to=threading.current_thread())
 
 
 # -- waits for oneself ------------------------------------------------------------------------------------
