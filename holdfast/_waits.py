@@ -40,6 +40,8 @@ class Order:
 
     def __init__(self) -> None:
         self._turns: dict[str, deque[Turn]] = {}
+        self._moved_s: dict[str, float] = {}
+        """When a turn for a name has ended last, in seconds of the monotonic clock, of names with turns."""
 
     def enter(self, names: Sequence[str]) -> Turn:
         """Take a turn behind all that have one."""
@@ -57,23 +59,25 @@ class Order:
         return any(len(self._turns[name]) > 1 for name in turn.names)
 
     async def first(self, turn: Turn) -> None:
-        """Wait until it is the turn of this request, or for long enough."""
+        """Wait until it is the turn of this request, or for long enough without any that ends before it."""
         if turn.has_ended or self.is_first(turn):
             return
-        loop = asyncio.get_running_loop()
-        turn.future = loop.create_future()
-        is_late = True
-        while is_late and not turn.future.done():
-            until_s = loop.time() + PLACED_S
-            await asyncio.wait({turn.future}, timeout=PLACED_S)
-            # If the loop stood still, what was asked before has had no time yet; else it is lost on its way.
-            is_late = loop.time() - until_s > LATE_S
+        turn.future = asyncio.get_running_loop().create_future()
+        until_s = time.monotonic() + PLACED_S
+        while not turn.future.done() and time.monotonic() < until_s:
+            await asyncio.wait({turn.future}, timeout=until_s - time.monotonic())
+            if time.monotonic() - until_s > LATE_S:
+                # The loop stood still: what was asked before has had no time yet.
+                until_s = time.monotonic() + PLACED_S
+            moved_s = max([self._moved_s.get(name, 0.0) for name in turn.names], default=0.0)
+            until_s = max(until_s, moved_s + PLACED_S)
 
     def leave(self, turn: Turn) -> None:
         """End a turn: the request stands in its queues, or never will."""
         if turn.has_ended:
             return
         turn.has_ended = True
+        now_s = time.monotonic()
         for name in turn.names:
             turns = self._turns.get(name)
             if turns is None or turn not in turns:
@@ -81,7 +85,10 @@ class Order:
             turns.remove(turn)
             if not turns:
                 del self._turns[name]
-            elif self.is_first(turns[0]) and (future := turns[0].future) is not None and not future.done():
+                self._moved_s.pop(name, None)
+                continue
+            self._moved_s[name] = now_s
+            if self.is_first(turns[0]) and (future := turns[0].future) is not None and not future.done():
                 future.set_result(None)
 
 

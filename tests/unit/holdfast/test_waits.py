@@ -66,6 +66,19 @@ async def test_a_loop_that_stood_still_changes_no_order(monkeypatch: pytest.Monk
     await waiting
 
 
+async def test_who_stands_far_behind_waits_as_long_as_others_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a turn that does not end for long lets those behind it go on."""
+    monkeypatch.setattr(_waits, "PLACED_S", 0.1)
+    order = Order()
+    turns = [order.enter(["a"]) for _ in range(6)]
+    last = asyncio.create_task(order.first(turns[-1]))
+    for turn in turns[:-1]:
+        await asyncio.sleep(0.04)
+        assert not last.done()
+        order.leave(turn)
+    await last
+
+
 # -- many waits ---------------------------------------------------------------------------------------------
 
 
