@@ -80,7 +80,7 @@ class LeaderScheduler(beat.Scheduler):
             return False
         for entry in self.schedule.values():
             cell = self.client.cells.get(self._key(entry))
-            if cell is None:  # it is new: its first period begins now, whoever leads at its end
+            if cell is None:  # it is new: its first period begins now
                 self.client.cells.put(self._key(entry), last_run(entry).isoformat(), if_version=0)
             else:  # in the zone of the app: a crontab compares hours as they are written
                 entry.last_run_at = datetime.fromisoformat(cell.text).astimezone(self.app.timezone)

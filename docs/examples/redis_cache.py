@@ -45,7 +45,7 @@ def cached(
     if value is not None and age_s < fresh_s:
         return value
     try:
-        # Whoever has a stale value does not wait for a fresh one; whoever has none waits.
+        # A reader with a stale value does not wait for a fresh one; a reader without any does.
         wait = WAIT_S if value is None else 0
         with client.lock(("cache", key), ttl=LEASE_S, wait=wait) as hold:
             found, age_s = look(store, key)
