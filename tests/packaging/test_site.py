@@ -14,6 +14,8 @@ PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in 
 REFERENCE = "".join(text for name, text in PAGES.items() if name.startswith("reference/"))
 RUN = re.compile(r"guides/|(?:sdk|recipes|coming-from|quickstart|tutorial)\.md")
 """Pages whose blocks tests run: test_guides, test_sdk_doc, test_readme and test_tutorial."""
+ONLY_FOR_TASKS = {"cause", "kind", "lock", "lost", "mode", "session", "watch"}
+"""What users may use although the classes for threads do not have it: instances set most of it."""
 NOT_RUN = re.compile(r"<!-- Not run: [^>]{10,} -->")
 
 
@@ -30,6 +32,15 @@ def test_every_public_name_is_in_the_reference() -> None:
     names = re.findall(r"^::: holdfast\.(\w+)$", REFERENCE, re.MULTILINE)
     assert sorted(names) == sorted(set(holdfast.__all__) - {"AsyncClient"})
     assert "`AsyncClient` is another name of `Client`" in REFERENCE
+
+
+@pytest.mark.parametrize("name", [name for name in holdfast.__all__ if f"Sync{name}" in holdfast.__all__])
+def test_the_reference_shows_no_internals(name: str) -> None:
+    """What only the class for tasks has is left out by the filters of mkdocs.yml."""
+    configuration = (ROOT / "mkdocs.yml").read_text("utf-8")
+    left_out = re.compile("|".join(re.findall(r'- "!(\^\S+)"', configuration)))
+    own, twin = set(dir(getattr(holdfast, name))), set(dir(getattr(holdfast, f"Sync{name}")))
+    assert {member for member in own - twin if not left_out.search(member)} <= ONLY_FOR_TASKS
 
 
 def test_every_page_is_in_the_navigation(site: Path) -> None:
