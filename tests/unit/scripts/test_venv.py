@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-FILES = ("pyproject.toml", "node/pyproject.toml", "node/hatch_build.py", "holdfast/__init__.py")
+FILES = ("pyproject.toml", "node/pyproject.toml", "node/hatch_build.py", "holdfast/_version.py")
 PYTHON = """\
 #!/bin/sh
 [ "$3" = --version ] || echo "pip $*" >>"$(dirname "$0")/../asked"
@@ -73,7 +73,7 @@ def test_what_has_changed_is_installed_again(checkout: Path, name: str) -> None:
 
 def test_the_version_counts_and_the_rest_of_its_module_does_not(checkout: Path) -> None:
     """The node's metadata names the version of its client."""
-    module = checkout / "holdfast" / "__init__.py"
+    module = checkout / "holdfast" / "_version.py"
     asked_for(checkout, "node")
     module.write_text(module.read_text() + "# changed\n")
     assert asked_for(checkout, "node") == []
