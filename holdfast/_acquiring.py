@@ -9,7 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from holdfast import _operations, _primitive_operations, wire
-from holdfast._blocks import Block, Blocks, Entered, Keyed
+from holdfast._blocks import Acquired, Block, Blocks, Entered, Keyed
 from holdfast._durations import to_ms
 from holdfast._errors import (
     LeaseExpired,
@@ -144,7 +144,7 @@ class Acquirable(Generic[H]):
         self._names = names
         self._terms = terms
         self._blocks: Blocks[H] = Blocks(transport.entered)
-        self._holds: list[H] = []
+        self._acquired: Acquired[H] = Acquired()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self._names)!r}>"
@@ -157,7 +157,7 @@ class Acquirable(Generic[H]):
     @property
     def holds(self) -> tuple[H, ...]:
         """What was acquired by this object and has not ended. While this object lives, it is renewed."""
-        return tuple(hold for hold in self._holds if not hold.has_ended)
+        return self._acquired.live
 
     @property
     def entered(self) -> Entered:
@@ -233,15 +233,15 @@ class Acquirable(Generic[H]):
 
     def remember(self, hold: H) -> None:
         """Keep a hold from being collected as long as this object is there: `release` gives it back."""
-        self._holds = [*self.holds, hold]
+        self._acquired.add(hold)
 
     async def release(self) -> None:
         """Give back what was acquired by this object. Raises RuntimeError unless that is one hold."""
-        await only_hold(self, self.holds, self._holds).release()
+        await self._acquired.only(self).release()
 
     def owned(self) -> bool:
         """Whether this object has a hold that can be relied on. Asks nobody."""
-        return any(hold.is_valid for hold in self._holds)
+        return any(hold.is_valid for hold in self.holds)
 
     def counted_again(self, terms: Terms, frame: FrameType | None, by: Block[Any] | None = None) -> Any:
         """Return what a block around `frame` holds, if it is to be counted; see `held_around`."""
@@ -345,15 +345,6 @@ def raise_losses(losses: list[LeaseLost]) -> None:
         raise losses[0]
     if losses:
         raise ExceptionGroup("blocks that ended together were lost", losses)
-
-
-def only_hold(what: object, held: tuple[T, ...], last: list[T]) -> T:
-    """Return the only hold of an object; if it has none, the one that it had last. Raises RuntimeError."""
-    if len(held) > 1:
-        raise RuntimeError(f"{what} has {len(held)} holds; release the one you mean: acquire has returned it")
-    if not held and not last:
-        raise RuntimeError(f"{what} is not held by this object")
-    return held[0] if held else last[-1]
 
 
 def held_around(

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
+A = TypeVar("A", bound="Held")
 
 _log = logging.getLogger("holdfast")
 
@@ -186,6 +187,47 @@ class Blocks(Generic[T]):
             self._entered.remove(block)
 
 
+class Held(Protocol):
+    """A hold, as far as the object is concerned that acquired it."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was released or lost."""
+        ...
+
+
+class Acquired(Generic[A]):
+    """What one object has acquired. What has not ended is kept from being collected: `release` ends it."""
+
+    def __init__(self) -> None:
+        self._holds: list[A] = []
+        self._prune_at = PRUNE_COUNT_MIN
+
+    @property
+    def live(self) -> tuple[A, ...]:
+        """What has not ended."""
+        return tuple(hold for hold in self._holds if not hold.has_ended)
+
+    def add(self, hold: A) -> None:
+        """Note a hold, and forget what has ended once that is likely to be half of all."""
+        if len(self._holds) >= self._prune_at:
+            self._holds = list(self.live)
+            self._prune_at = max(PRUNE_COUNT_MIN, 2 * len(self._holds))
+        self._holds.append(hold)
+
+    def only(self, what: object) -> A:
+        """Return the only one that lives; if none does, the last one. Raises RuntimeError."""
+        live = self.live
+        if len(live) > 1:
+            text = f"{what} has {len(live)} holds; release the one you mean: acquire has returned it"
+            raise RuntimeError(text)
+        if not self._holds:
+            raise RuntimeError(f"{what} is not held by this object")
+        return live[0] if live else self._holds[-1]
+
+
+PRUNE_COUNT_MIN: Final = 4
+"""Holds that an object remembers at least before it looks which of them have ended."""
 _OF_STACKS: Final = vars(contextlib)
 """The names of the module that has exit stacks, as its frames see them."""
 _CANNOT_TELL: Final = (

@@ -12,8 +12,8 @@ from types import FrameType, TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from holdfast import _portal
-from holdfast._acquiring import Acquirable, Openable, SessionContext, only_hold, raise_losses
-from holdfast._blocks import Around, Block, Blocks, Entered
+from holdfast._acquiring import Acquirable, Openable, SessionContext, raise_losses
+from holdfast._blocks import Acquired, Around, Block, Blocks, Entered
 from holdfast._durations import Seconds
 from holdfast._election import Election
 from holdfast._errors import LeaseLost, LockHeld
@@ -91,11 +91,6 @@ class SyncKept(OfOneProcess, Generic[K]):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         _leave([Block(sys._getframe(1), self, None)], exc)  # noqa: SLF001 - see _blocks.py
-
-    def ending(self, exc: BaseException | None) -> Ending:
-        """Return what ends it at the end of a block that raises this; an interrupt goes before a loss."""
-        is_interrupted = exc is not None and not isinstance(exc, Exception)
-        return Ending(self._kept.leave_interrupted if is_interrupted else self._kept.leave)
 
 
 class SyncHold(SyncKept[Hold]):
@@ -281,7 +276,7 @@ class SyncAcquirable(Generic[S]):
         self._kind = kind
         self._on_lost = on_lost
         self._blocks: Blocks[S] = Blocks(twin.entered)
-        self._holds: list[S] = []
+        self._acquired: Acquired[S] = Acquired()
 
     def __repr__(self) -> str:
         return f"<Sync{repr(self._twin)[1:]}"
@@ -294,7 +289,7 @@ class SyncAcquirable(Generic[S]):
     @property
     def holds(self) -> tuple[S, ...]:
         """What was acquired by this object and has not ended. While this object lives, it is renewed."""
-        return tuple(hold for hold in self._holds if not hold.has_ended)
+        return self._acquired.live
 
     @overload
     def acquire(self, blocking: Literal[True] = ..., *, wait: Wait = ...) -> S: ...
@@ -313,7 +308,7 @@ class SyncAcquirable(Generic[S]):
         frame = sys._getframe(1)  # noqa: SLF001 - see _blocks.py
         counted = Block[Any](frame, None, None)
         try:
-            return self._acquired(terms, frame, counted) or self._call(terms).run()
+            return self._held_already(terms, frame, counted) or self._call(terms).run()
         except LockHeld:
             if blocking:
                 raise
@@ -328,17 +323,17 @@ class SyncAcquirable(Generic[S]):
 
     def release(self) -> None:
         """Give back what was acquired by this object. Raises RuntimeError unless that is one hold."""
-        only_hold(self, self.holds, self._holds).release()
+        self._acquired.only(self).release()
 
     def owned(self) -> bool:
         """Whether this object has a hold that can be relied on. Asks nobody."""
-        return any(hold.is_valid for hold in self._holds)
+        return any(hold.is_valid for hold in self.holds)
 
     def locked(self) -> bool:
         """Ask the cluster whether anybody has it, so that it could not be acquired at once."""
         return Call(self._twin.locked).run()
 
-    def _acquired(self, terms: Terms, frame: FrameType, by: Block[Any]) -> S | None:
+    def _held_already(self, terms: Terms, frame: FrameType, by: Block[Any]) -> S | None:
         """Return what this thread holds already, counted once more; see `Acquirable.counted_again`."""
         again: S | None = self._twin.counted_again(terms, frame, by)
         return again
@@ -348,7 +343,7 @@ class SyncAcquirable(Generic[S]):
             hold = self._kind(await self._twin.granted(terms))
             if self._on_lost is not None:
                 _tell_loss(hold, self._on_lost)
-            self._holds = [*self.holds, hold]
+            self._acquired.add(hold)
             return hold
 
         return Call(work, lambda hold: hold.twin.give_up())
@@ -357,7 +352,7 @@ class SyncAcquirable(Generic[S]):
         frame, terms = sys._getframe(1), self._twin.terms  # noqa: SLF001 - see _blocks.py
         call, block = self._call(terms), Block[Any](frame, None, self._twin)
         try:
-            block.held = self._acquired(terms, frame, block) or call.run()
+            block.held = self._held_already(terms, frame, block) or call.run()
             return self._blocks.enter(block)
         except BaseException:
             # Also when the interrupt came after the grant: the block that would release it never begins.
@@ -392,12 +387,18 @@ def _leave(
     try:
         if blocks is not None and frame is not None:
             blocks.leave(frame, ended)
-        endings += [block.held.ending(exc) for block in ended]
+        endings += [_ending(block.held, exc) for block in ended]
         _run_all(endings)
     except BaseException as error:
         if not isinstance(error, Exception):
             _leave_alone(ended, endings, blocks, frame)
         raise
+
+
+def _ending(held: SyncKept[Any], exc: BaseException | None) -> Ending:
+    """Return what ends it at the end of a block that raises this; an interrupt goes before a loss."""
+    is_interrupted = exc is not None and not isinstance(exc, Exception)
+    return Ending(held.twin.leave_interrupted if is_interrupted else held.twin.leave)
 
 
 def _leave_alone(
@@ -409,7 +410,7 @@ def _leave_alone(
             blocks.leave(frame, ended)
         for block in ended:
             blocks.withdraw(block)
-    for ending in endings or [block.held.ending(KeyboardInterrupt()) for block in ended]:
+    for ending in endings or [_ending(block.held, KeyboardInterrupt()) for block in ended]:
         ending.abandon()
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from holdfast._acquiring import held_around, only_hold
-from holdfast._blocks import Around, Block, Blocks, Entered
+from holdfast._acquiring import held_around
+from holdfast._blocks import Acquired, Around, Block, Blocks, Entered
 from holdfast._client import Client
 from holdfast._errors import LeaseExpired, LeaseLost
 from holdfast._lease import RELEASED
@@ -68,9 +68,9 @@ class NullHold:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._around.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
-        self.end_block()
+        self._end_block()
 
-    def end_block(self) -> None:
+    def _end_block(self) -> None:
         """Release it at the end of a block, unless the block has done so."""
         if not self.reason:
             self.release()
@@ -83,7 +83,7 @@ class NullHold:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> _Done[None]:
         self._around.leave(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
-        self.end_block()
+        self._end_block()
         return _Done(None)
 
     @property
@@ -200,7 +200,7 @@ class NullLock:
         self._tokens = tokens or itertools.count(1)
         self._entered = entered or Entered()
         self._blocks: Blocks[NullHold] = Blocks(self._entered)
-        self._holds: list[NullHold] = []
+        self._acquired: Acquired[NullHold] = Acquired()
         keys = () if kind == "semaphore" else tuple((kind, name) for name in self._names)
         self._sought = _Sought(mode, keys, terms or Terms(owner=""), repr(self))
         self.acquired = 0
@@ -216,7 +216,7 @@ class NullLock:
     @property
     def holds(self) -> tuple[NullHold, ...]:
         """What was acquired by this object and has not ended."""
-        return tuple(hold for hold in self._holds if not hold.has_ended)
+        return self._acquired.live
 
     def acquire(self, blocking: bool = True, *, wait: Wait = ...) -> NullHold:  # noqa: FBT001, FBT002 - as the real one
         """Return a hold. May be awaited, and used as a context."""
@@ -233,12 +233,12 @@ class NullLock:
         self.acquired += 1
         hold = NullHold(self._names, next(self._tokens), self._sought.mode)
         hold._sought, hold._around = self._sought, Around(self._entered)  # noqa: SLF001 - of this module
-        self._holds = [*self.holds, hold]
+        self._acquired.add(hold)
         return hold
 
     def release(self) -> _Done[None]:
         """Give back what was acquired by this object. Raises RuntimeError unless that is one hold."""
-        return only_hold(self, self.holds, self._holds).release()
+        return self._acquired.only(self).release()
 
     def owned(self) -> bool:
         """Whether this object has a hold."""
@@ -261,7 +261,7 @@ class NullLock:
         ended: list[Block[NullHold]] = []
         self._blocks.leave(frame, ended)
         for block in ended:
-            block.held.end_block()
+            block.held._end_block()  # noqa: SLF001 - of this module
 
     def __aenter__(self) -> _Done[NullHold]:
         return _Done(self._enter(sys._getframe(1)))  # noqa: SLF001 - see _blocks.py

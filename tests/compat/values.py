@@ -15,6 +15,8 @@ FIELDS_BEFORE: Final = {
 }
 """How many fields structs had before some rules, that have got more with these. The others have their
 defaults in what older rules do."""
+TOLD: Final = frozenset({("Settled", "position")})
+"""Fields that say more to the client that waits, on its node alone: no file and no state has them."""
 
 
 def plain(value: Any, rules: int = 1) -> Any:
@@ -23,8 +25,8 @@ def plain(value: Any, rules: int = 1) -> Any:
     Without the further fields, so that files of older trees can be compared.
     """
     if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(value)
         name = type(value).__name__
+        fields = [field for field in msgspec.structs.fields(value) if (name, field.name) not in TOLD]
         known = [counts[name] for below, counts in FIELDS_BEFORE.items() if rules < below and name in counts]
         count = min(known, default=len(fields))
         for field in fields[count:]:

@@ -114,7 +114,7 @@ def test_an_interrupt_at_any_line_of_an_end_leaves_nothing_held(
         eventually(lambda: is_free(client))
         assert not lock.holds
 
-    at_each_line(attack, {"a lock": "leave", "a hold": "ending", "release": "inbox"}[kind])
+    at_each_line(attack, {"a lock": "leave", "a hold": "_ending", "release": "inbox"}[kind])
 
 
 @pytest.mark.parametrize("is_block", [True, False])
