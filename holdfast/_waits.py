@@ -100,6 +100,7 @@ class Waits:
         self._has_links = has_links
         self._link: WaitLink | None = None
         self._not_before_s = 0.0
+        self._is_closed = False
         self.order = Order()
         self.count = 0
         """How many requests of this client may wait at present."""
@@ -111,7 +112,12 @@ class Waits:
         return self._has_links and time.monotonic() >= self._not_before_s
 
     def link(self, *, may_begin: bool = True) -> WaitLink | None:
-        """Return the connection for a request about a wait; None if it has to go another way."""
+        """Return the connection for a request about a wait; None if it has to go another way.
+
+        Raises RuntimeError for one that would begin or go on with a wait while the client closes.
+        """
+        if self._is_closed and may_begin:
+            raise RuntimeError("this client is closed")
         link = self._link
         if link is not None and link.loop is not asyncio.get_running_loop():
             link = self._link = None
@@ -128,7 +134,8 @@ class Waits:
         return link
 
     async def close(self) -> None:
-        """Close the connection of the running loop; that of another one ends with it."""
+        """End all waits, and the connection of the running loop; that of another one ends with it."""
+        self._is_closed = True
         link, self._link = self._link, None
         if link is not None and link.loop is asyncio.get_running_loop():
             await link.close()

@@ -126,6 +126,23 @@ async def test_a_cancelled_wait_leaves_the_queue_at_once() -> None:
         assert connections_count(served) <= 20
 
 
+async def test_a_client_that_is_closed_waits_no_longer() -> None:
+    """Every task that waits is told so, and no connection is made for any of them."""
+    async with (
+        a_node() as (served, url),
+        holdfast.Client(url) as holder,
+        asyncio.timeout(DEADLINE_S),
+        holder.lock("a"),
+    ):
+        client = holdfast.Client(url)
+        tasks = [asyncio.create_task(_work(client, number, [])) for number in range(50)]
+        await until(lambda: len(served.node.machine.state.tickets) == 50)
+        await client.close()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {repr(each) for each in ended} == {"RuntimeError('this client is closed')"}
+        await until(lambda: connections_count(served) <= 1)
+
+
 async def test_waits_go_over_http_when_one_node_is_down_and_the_other_refuses_their_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
