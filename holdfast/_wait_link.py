@@ -40,6 +40,10 @@ CALLS_COUNT_MAX: Final = 10_000
 """Calls on the connection at once; a queue has no more places."""
 MESSAGE_BYTES_MAX: Final = 128 * 1024
 """Bytes of one message, about: a node takes twice as many."""
+MESSAGE_CALLS_MAX: Final = 1_024
+"""Calls of one message, as many as a node takes."""
+LASTING_S: Final = 1.0
+"""Seconds that a connection has to last for its end to be no failure in a row of failures."""
 
 
 class LinkUser(Protocol):
@@ -132,8 +136,14 @@ class WaitLink:
             while True:
                 try:
                     await self._talk_at(self._user.nodes[self.node])
-                except (NoAnswer, SessionOver) as error:
-                    failures = 1 if self._is_open else failures + 1
+                except SessionOver as error:
+                    # What was said is wrong for a node, and would be again.
+                    self.is_refused = True
+                    self._lose(error)
+                    return
+                except NoAnswer as error:
+                    has_lasted = self._is_open and self.loop.time() - self._opened_s >= LASTING_S
+                    failures = 1 if has_lasted else failures + 1
                     # A node that is down in between says nothing about what the others refuse.
                     refusals = (0 if self._is_open else refusals) + isinstance(error, NoStream | NotNow)
                     self._lose(error)
@@ -238,8 +248,8 @@ class WaitLink:
         taken: list[tuple[int, str, str]] = []
         size = count = 0
         for call in self._unsent:
-            size += len(call[2])
-            if taken and size > MESSAGE_BYTES_MAX:
+            size += len(call[2].encode())
+            if taken and (size > MESSAGE_BYTES_MAX or len(taken) == MESSAGE_CALLS_MAX):
                 break
             count += 1
             if call[0] in self._calls:

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 import holdfast
-from holdfast import _exchange, _waits
-from holdfast._stream_socket import NotNow
+from holdfast import _exchange, _wait_link, _waits
+from holdfast._sending import NoAnswer
+from holdfast._stream_socket import NotNow, SessionOver
 from holdfast._wait_link import WaitLink
 from holdfast._waits import Order
 from tests.unit.holdfast.conftest import a_node
@@ -141,6 +142,77 @@ async def test_a_client_that_is_closed_waits_no_longer() -> None:
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         assert {repr(each) for each in ended} == {"RuntimeError('this client is closed')"}
         await until(lambda: connections_count(served) <= 1)
+
+
+async def test_many_waits_with_long_texts_share_a_connection() -> None:
+    """No message is longer than a node takes, however many bytes the characters of its texts have."""
+    note = "\N{CJK UNIFIED IDEOGRAPH-9501}" * 340
+    async with (
+        a_node() as (served, url),
+        holdfast.Client(url) as holder,
+        holdfast.Client(url, owner=note[:80]) as client,
+        asyncio.timeout(DEADLINE_S),
+        holder.lock("a"),
+    ):
+        tasks = [asyncio.create_task(client.lock("a", note=note).acquire()) for _ in range(400)]
+        await until(lambda: len(served.node.machine.state.tickets) == 400)
+        link = client._transport.waits._link
+        assert link is not None
+        assert not link.is_refused
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_a_connection_that_no_node_understands_is_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that closes it for what was said would do so again: the waits go over HTTP."""
+    greetings = 0
+
+    async def greet(*_: object) -> None:
+        nonlocal greetings
+        greetings += 1
+        raise SessionOver("closed: 4000", pause_s=60.0)
+
+    monkeypatch.setattr(WaitLink, "_greet", greet)
+    async with (
+        a_node() as (served, url),
+        holdfast.Client(url) as holder,
+        holdfast.Client(url) as client,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        order: list[int] = []
+        hold = await holder.acquire("a")
+        tasks = [asyncio.create_task(_work(client, number, order)) for number in range(8)]
+        await until(lambda: len(served.node.machine.state.tickets) == 8)
+        await hold.release()
+        await asyncio.gather(*tasks)
+    assert greetings == 1
+
+
+async def test_connections_that_end_at_once_are_made_ever_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever greets and then hangs up, at any number of nodes, is asked again with pauses."""
+    failures: list[int] = []
+
+    async def talk_at(link: WaitLink, _url: str) -> None:
+        link._is_open, link._opened_s = True, link.loop.time()
+        raise NoAnswer("it hangs up")
+
+    def backoff_s(count: int, *_: object) -> float:
+        failures.append(count)
+        return 0.001
+
+    monkeypatch.setattr(WaitLink, "_talk_at", talk_at)
+    monkeypatch.setattr(_wait_link, "backoff_s", backoff_s)
+    async with holdfast.Client(["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]) as client:
+        link = WaitLink(client._transport)
+        link.start()
+        await until(lambda: len(failures) >= 5)
+        await link.close()
+    assert failures[:5] == [1, 2, 3, 4, 5]
 
 
 async def test_waits_go_over_http_when_one_node_is_down_and_the_other_refuses_their_connection(
