@@ -46,7 +46,7 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import caller_of
 from http_api.server.routes import Handler
-from http_api.v1.stream_calls import CallCounts, Calls
+from http_api.v1.stream_calls import CALLS_IN_MESSAGE_MAX, CallCounts, Calls
 from http_api.v1.stream_leader import Leader
 from http_api.v1.stream_out import FORMS, JSON, MSGPACK, Out, SlowReader
 from lockstate.ids import SessionId
@@ -356,6 +356,8 @@ class _Stream(Reply):
         """Send calls on their way. Raises _Closed."""
         if not 0 <= message.timeout_ms <= wire.TIMEOUT_MS_MAX:
             raise _Closed(INVALID, f"timeout_ms: {message.timeout_ms}; must be 0 to {wire.TIMEOUT_MS_MAX}")
+        if len(message.calls) > CALLS_IN_MESSAGE_MAX:
+            raise _Closed(INVALID, f"calls: {len(message.calls)}; at most {CALLS_IN_MESSAGE_MAX} are allowed")
         caller = caller_of(self._gateway, self._call.place)
         try:
             self._call.rates.take(caller, _NEED, max(len(message.calls), 1))

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from api import problems
 from api.gateway import Gateway
 from api.problems import ProblemError
@@ -20,6 +22,8 @@ from http_api.server.access_log import log_failure
 from http_api.server.answer_bytes import Content
 from http_api.v1.waiting import BY_PATH, WaitingCall
 
+CALLS_IN_MESSAGE_MAX: Final = 1_024
+"""Calls in one message: all of them are begun before anything else is done."""
 CALLS_COUNT_MAX: Final = 20_480
 """Calls of one connection without an answer: a queue has 10,000 places, and each may be given up."""
 CALLS_OF_NODE_MAX: Final = 65_536
@@ -92,7 +96,9 @@ class Calls:
 
     async def _carry_out(self, gateway: Gateway, asked: Asked, timeout_s: float) -> None:
         try:
-            content = await _call_of(asked.path).content(gateway, asked.body.encode(), timeout_s)
+            waiting = _call_of(asked.path).content(gateway, asked.body.encode(), timeout_s)
+            asked = replace(asked, body="")  # thousands wait, and bodies are long
+            content = await waiting
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             content = self._problem(asked, exc)
         self._answer(asked, content)

@@ -38,9 +38,12 @@ class WaitingCall(Generic[Q]):
         content = await self.carry_out(gateway, request, call.timeout_s)
         return Reply(content.body, content.status, headers=content.lines)
 
-    async def content(self, gateway: Gateway, body: bytes, timeout_s: float) -> Content:
-        """Answer it for a face that has its body. Raises ProblemError, ClusterError."""
-        return await self.carry_out(gateway, schema.decode(body, self.takes), timeout_s)
+    def content(self, gateway: Gateway, body: bytes, timeout_s: float) -> Awaitable[Content]:
+        """Answer it for a face that has its body, which is not kept while the call waits.
+
+        Raises ProblemError, ClusterError, also through what it returns.
+        """
+        return self.carry_out(gateway, schema.decode(body, self.takes), timeout_s)
 
 
 def _acquiring(

@@ -1,6 +1,7 @@
 """Calls on a stream: requests of the HTTP API that wait, over one connection."""
 
 import contextlib
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,30 @@ async def test_time_for_calls_has_bounds(tmp_path: Path) -> None:
         with pytest.raises(Closed) as closed:
             await client.receive()
         assert (closed.value.code, str(closed.value)) == (4000, "4000: timeout_ms: 60001; must be 0 to 60000")
+
+
+async def test_a_message_has_so_many_calls(tmp_path: Path) -> None:
+    """More would keep the node from all else for a second."""
+    async with streamed(tmp_path) as served, unbound(served.stream()) as client:
+        client.send([6, 0, [[number, "", ""] for number in range(stream_calls.CALLS_IN_MESSAGE_MAX + 1)]])
+        with pytest.raises(Closed) as closed:
+            await client.receive()
+        assert str(closed.value) == "4000: calls: 1025; at most 1024 are allowed"
+
+
+async def test_the_text_of_a_call_is_not_kept_while_it_waits(tmp_path: Path) -> None:
+    """Only what it asks for is: thousands may wait, and a body may have any number of blanks."""
+    blanks = " " * 200_000
+    async with streamed(tmp_path) as served, unbound(served.stream()) as client:
+        tracemalloc.start()
+        try:
+            for number in range(50):
+                body = msgspec.json.encode(lock(str(number))).decode() + blanks
+                client.send([6, 0, [[number, wire.LOCK_ACQUIRE, body]]])
+                await queued(served.node.machine, number)
+            assert tracemalloc.get_traced_memory()[0] < 25 * len(blanks)
+        finally:
+            tracemalloc.stop()
 
 
 async def test_many_waits_take_one_connection(tmp_path: Path) -> None:
