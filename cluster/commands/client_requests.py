@@ -29,6 +29,7 @@ from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.on_behalf import on_behalf
 from lockstate.results import Granted, GrantedAgain, Queued, Result
+from lockstate.versions import RULES_WHOLE
 
 T = TypeVar("T")
 
@@ -247,10 +248,22 @@ class ClientRequests:
 
     def _leave(self, command: MayWait, principal: str, answer: Answer) -> None:
         """Keep what a client may ask for again, undo what it cannot or would not: what need not wait."""
-        if command.request_id and command.wait_ms and to_undo(command, answer.result):
+        if command.request_id and command.wait_ms and self._to_undo(command, answer):
             self._kept.keep(command, principal, answer)
         else:
             self._undo(command, answer)
+
+    def _to_undo(self, command: MayWait, answer: Answer) -> HoldId:
+        """Return what a client left behind, as `to_undo` does; also a grant that an earlier attempt got.
+
+        It belongs to both (`lockstate.attempts`), and stays until the last of them is taken back. Older rules
+        know only one.
+        """
+        result = answer.result
+        is_of_both = answer.is_repeated and self._rules() >= RULES_WHOLE and not isinstance(command, Change)
+        if is_of_both and isinstance(result, Granted) and not isinstance(result, GrantedAgain):
+            return result.hold_id
+        return to_undo(command, result)
 
     def _undo(self, command: MayWait, answer: Answer) -> None:
         """Cancel in the background."""
@@ -268,7 +281,7 @@ class ClientRequests:
         as it lives, and the cluster may be without a leader for longer than one try lasts. To cancel twice
         does no harm: ids are used once.
         """
-        undone = to_undo(command, answer.result)
+        undone = self._to_undo(command, answer)
         if not undone:
             return
         cancel = codec.encode_command(Cancel(undone, command.attempt_id))

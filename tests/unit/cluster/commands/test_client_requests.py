@@ -313,6 +313,30 @@ async def test_a_request_with_an_id_keeps_its_place(*, is_known: bool) -> None:
     assert await asked_again == Answer(granted(), 2, is_repeated=True)
 
 
+@pytest.mark.parametrize(
+    ("rules", "undone"),
+    [(RULES_NEWEST, [Cancel(HoldId("h0"), AttemptId("of-h1"))]), (RULES_WHOLE - 1, [])],
+)
+async def test_who_asks_again_and_leaves_is_undone_as_well(
+    rules: int, undone: list[Command], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The grant of an earlier attempt is that of this one, too, and ends with the last of them.
+
+    Older rules know only the last one, and would take the grant from a client that was told of it.
+    """
+    monkeypatch.setattr(kept_waits, "KEEP_S", SHORT_S)
+    faces = _Faces()
+    faces.rules = rules
+    await leave(await faces.begin(acquire(request_id="r")))
+    faces.outbox.complete(1, Answer(granted("h0"), 1, is_repeated=True), LockMachine())
+    await settle()
+    async with asyncio.timeout(10):
+        while len(faces.requests._kept):  # noqa: ASYNC110 - a timer has no event to await
+            await asyncio.sleep(0.001)
+    await settle()
+    assert faces.sent() == undone
+
+
 @pytest.mark.parametrize("result", [QUEUED, granted()])
 async def test_who_does_not_ask_again_loses_place_and_grant(
     result: Result, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster.commands import kept_waits
 from holdfast import wire
 from http_api.v1 import stream_calls
 from lockstate.machine import LockMachine
@@ -160,6 +161,26 @@ async def test_time_for_calls_has_bounds(tmp_path: Path) -> None:
         with pytest.raises(Closed) as closed:
             await client.receive()
         assert (closed.value.code, str(closed.value)) == (4000, "4000: timeout_ms: 60001; must be 0 to 60000")
+
+
+async def test_a_reserved_moment_that_nobody_asks_for_again_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many slices its client has waited: after the grace the lock is free, long before its moment."""
+    rate = {"name": "r", "limit": 1, "window_ms": WAIT_MS}
+    wait = {"wait_ms": WAIT_MS, "request_id": "request-number-01", "poll_ms": 0}
+    several = {"locks": [{"name": "a"}], "rates": [rate], "ttl_ms": TTL_MS, **wait}
+    async with streamed(tmp_path) as served, unbound(served.stream()) as client:
+        call(client, (1, wire.RATE_TAKE, rate))
+        assert (await answer(client))[1] == 200
+        for number in range(2, 5):
+            call(client, (number, wire.ACQUIRE, several))
+            assert (await answer(client))[1] == 202
+        assert served.node.machine.state.holds
+        monkeypatch.setattr(kept_waits, "KEEP_S", 0.05)
+        call(client, (5, wire.ACQUIRE, several))
+        assert (await answer(client))[1] == 202
+        await until(lambda: not served.node.machine.state.holds)
 
 
 async def test_a_message_has_so_many_calls(tmp_path: Path) -> None:
