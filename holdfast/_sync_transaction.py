@@ -35,9 +35,8 @@ class SyncTransaction(SyncSession):
         note: str = "",
     ) -> SyncHold:
         """Acquire a lock, or several, all or none, and hold them until the end. See `Transaction.acquire`."""
-        self._transaction.lock(
-            *names, mode=mode, scope=scope, wait=wait, note=note
-        )  # for this thread's blocks
+        # Looks for blocks of this thread that would wait for themselves.
+        self._transaction._lock(*names, mode=mode, scope=scope, wait=wait, note=note)  # noqa: SLF001 - its twin
 
         async def work() -> SyncHold:
             return self._twin_of(

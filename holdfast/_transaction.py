@@ -63,7 +63,7 @@ class Transaction(Session):
         than is asked for now: convert it. Waits up to `wait` (by default that of the transaction), and
         then raises LockTimeout; the transaction goes on.
         """
-        lock = self.lock(*names, mode=mode, scope=scope, wait=wait, note=note)
+        lock = self._lock(*names, mode=mode, scope=scope, wait=wait, note=note)
         if known := self._holds.get(lock.claim):
             self.ensure()
             hold = known[0]
@@ -74,7 +74,7 @@ class Transaction(Session):
         self._scopes[lock.claim] = scope
         return hold
 
-    def lock(self, *names: Name, mode: Mode, scope: Scope, wait: Wait, note: str) -> Lock:
+    def _lock(self, *names: Name, mode: Mode, scope: Scope, wait: Wait, note: str) -> Lock:
         """Return the lock that `acquire` acquires. Raises RuntimeError for a wait for its own block."""
         if not names:
             raise ValueError("names: name at least one lock")
