@@ -18,7 +18,8 @@ holdfast_missing_servers() {
         command -v "$proxy" >/dev/null || [[ -x /usr/sbin/$proxy ]] || echo "$proxy"
     done
     command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || echo postgresql
-    PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep -q 'libpq\.so\.5' || echo libpq5 # what psycopg loads
+    # What psycopg loads. To its end (no grep -q): with pipefail, a broken pipe would look as if nothing was found.
+    PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libpq\.so\.5' >/dev/null || echo libpq5
 }
 
 holdfast_install_servers() {
