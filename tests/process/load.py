@@ -39,6 +39,7 @@ class Load:
         keep_every: int = 0,
         forget_every: int = 0,
         ttl_ms: int = TTL_MS,
+        wait_ms: int = WAIT_MS,
     ) -> None:
         self._urls = urls
         self._prefix = prefix
@@ -47,6 +48,7 @@ class Load:
         self._keep_every = keep_every
         self._forget_every = forget_every
         self._ttl_ms = ttl_ms
+        self._wait_s = wait_ms / 1000
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self.history: list[Operation] = []
@@ -106,7 +108,7 @@ class Load:
     ) -> holdfast.Hold | None:
         operation = Operation(client=client, kind="acquire", name=name, started_s=now_s())
         hold = await self._record(
-            operation, GRANTED, lambda: sdk.acquire(name, ttl=ttl_ms / 1000, wait=WAIT_MS / 1000, renew=False)
+            operation, GRANTED, lambda: sdk.acquire(name, ttl=ttl_ms / 1000, wait=self._wait_s, renew=False)
         )
         if hold is not None:
             operation.token, operation.hold_id = hold.token, hold.hold_id

@@ -37,6 +37,8 @@ pytestmark = pytest.mark.process
 IDENTITY_REFUSED: Final = 4
 FAILED: Final = 70
 RULES: Final = "holdfast_rules_active"
+ALONE: Final[dict[str, int]] = {"shared": 0, "wait_ms": 0}
+"""A load in which nobody waits for another: the nodes of the release before know no waits in slices."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ async def test_the_previous_release_is_replaced_node_by_node(
     with MixedCluster.of(tmp_path / "mixed", old) as cluster:
         prefix = "up"
         async with http_to(cluster) as http:
-            async with Load(urls(cluster), prefix=prefix, keep_every=3) as load:
+            async with Load(urls(cluster), prefix=prefix, keep_every=3, **ALONE) as load:
                 nodes = order(cluster)
                 for node_id in nodes:
                     with pytest.raises(ValueError, match="not enough values"):
@@ -136,7 +138,7 @@ async def test_an_upgrade_can_be_taken_back_until_the_rules_move(tmp_path: Path,
     with MixedCluster.of(tmp_path / "mixed", old) as cluster:
         prefix = "back"
         async with http_to(cluster) as http:
-            async with Load(urls(cluster), prefix=prefix, keep_every=3) as load:
+            async with Load(urls(cluster), prefix=prefix, keep_every=3, **ALONE) as load:
                 first, second, _ = leader_first(cluster)
                 for node_id in (first, second):
                     await replace_under_load(cluster, load, node_id, PROJECT)
