@@ -88,7 +88,7 @@ class WaitLink:
         self._calls: dict[int, asyncio.Future[tuple[int, bytes]]] = {}
         self._unsent: list[tuple[int, str, str]] = []
         self._has_work = asyncio.Event()
-        self._heard_s = self._used_s = self.loop.time()
+        self._heard_s = self._asked_s = self._used_s = self.loop.time()
         self._ping_s = PING_S
         self._opened_s, self._short_count = 0.0, 0
         self._task: asyncio.Task[None] | None = None
@@ -239,8 +239,11 @@ class WaitLink:
                 async with asyncio.timeout(self._ping_s):
                     await self._has_work.wait()
             except TimeoutError:
-                if self.loop.time() - self._heard_s > SILENCE_S:
+                now_s = self.loop.time()
+                # A node that was not asked since it was heard does not hang: this loop stood still.
+                if self._heard_s < self._asked_s and now_s - self._heard_s > SILENCE_S:
                     raise NoAnswer("the node hangs") from None
+                self._asked_s = now_s
                 await send(socket, (PING,))
 
     def _next_calls(self) -> list[tuple[int, str, str]]:

@@ -215,6 +215,23 @@ async def test_connections_that_end_at_once_are_made_ever_more_slowly(
     assert failures[:5] == [1, 2, 3, 4, 5]
 
 
+async def test_a_loop_that_stood_still_asks_before_it_gives_a_node_up() -> None:
+    """The node had nothing to say meanwhile; when it does not answer then, it hangs."""
+    said: list[bytes] = []
+
+    class Silent:
+        async def send_bytes(self, data: bytes) -> None:
+            said.append(data)
+
+    async with holdfast.Client("127.0.0.1:1") as client:
+        link = WaitLink(client._transport)
+        link._ping_s = 0.001
+        link._asked_s = link._heard_s = link.loop.time() - 30
+        with pytest.raises(NoAnswer, match="the node hangs"):
+            await link._say(Silent())  # type: ignore[arg-type]
+    assert len(said) == 1
+
+
 async def test_waits_go_over_http_when_one_node_is_down_and_the_other_refuses_their_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
