@@ -6,6 +6,7 @@ goes on in its place.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -229,21 +230,26 @@ class WaitLink:
     async def _say(self, socket: "ClientWebSocketResponse") -> None:
         """Send calls, all that were made in one turn of the loop in one message; ask whether the node lives.
 
-        Returns when nobody has made a call for long. Raises NoAnswer.
+        Returns when nobody has made a call for long. Raises NoAnswer; TimeoutError if the node reads nothing.
         """
+        ping_at_s = self.loop.time() + self._ping_s
         while not self._is_idle:
             self._has_work.clear()
             while self._unsent:
-                await send(socket, (CALLS, int(self._share_s * 1000), self._next_calls()))
-            try:
-                async with asyncio.timeout(self._ping_s):
+                message = (CALLS, int(self._share_s * 1000), self._next_calls())
+                async with asyncio.timeout(SILENCE_S):
+                    await send(socket, message)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(ping_at_s):
                     await self._has_work.wait()
-            except TimeoutError:
-                now_s = self.loop.time()
-                # A node that was not asked since it was heard does not hang: this loop stood still.
-                if self._heard_s < self._asked_s and now_s - self._heard_s > SILENCE_S:
-                    raise NoAnswer("the node hangs") from None
-                self._asked_s = now_s
+            now_s = self.loop.time()
+            if now_s < ping_at_s:
+                continue
+            # A node that was not asked since it was heard does not hang: this loop stood still.
+            if self._heard_s < self._asked_s and now_s - self._heard_s > SILENCE_S:
+                raise NoAnswer("the node hangs")
+            ping_at_s, self._asked_s = now_s + self._ping_s, now_s
+            async with asyncio.timeout(SILENCE_S):
                 await send(socket, (PING,))
 
     def _next_calls(self) -> list[tuple[int, str, str]]:

@@ -232,6 +232,35 @@ async def test_a_loop_that_stood_still_asks_before_it_gives_a_node_up() -> None:
     assert len(said) == 1
 
 
+async def test_calls_that_go_on_do_not_hide_that_a_node_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy client asks whether its node lives as often as others, and notices when that reads nothing."""
+    monkeypatch.setattr(_wait_link, "SILENCE_S", 0.02)
+
+    class Silent:
+        reads = True
+
+        async def send_bytes(self, _: bytes) -> None:
+            if not self.reads:
+                await asyncio.get_running_loop().create_future()
+
+    async def call(link: WaitLink) -> None:
+        while True:
+            link._unsent.append((1, "/", ""))
+            link._has_work.set()
+            await asyncio.sleep(0.001)
+
+    async with holdfast.Client("127.0.0.1:1") as client, asyncio.timeout(DEADLINE_S):
+        link = WaitLink(client._transport)
+        link._ping_s = 0.01
+        calling = asyncio.create_task(call(link))
+        with pytest.raises(NoAnswer, match="the node hangs"):
+            await link._say(Silent())  # type: ignore[arg-type]
+        Silent.reads = False
+        with pytest.raises(TimeoutError):
+            await link._say(Silent())  # type: ignore[arg-type]
+        calling.cancel()
+
+
 async def test_waits_go_over_http_when_one_node_is_down_and_the_other_refuses_their_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
