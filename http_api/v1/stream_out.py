@@ -17,6 +17,8 @@ JSON: Final = "holdfast.v1.json"
 
 UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of answers that may wait for the client before nothing more is read of what it sends."""
+UNREAD_BYTES_LIMIT: Final = 16 * UNREAD_BYTES_MAX
+"""Bytes of answers with which a stream ends: thousands of calls may get theirs while nothing is read."""
 UNREAD_S: Final = 10.0
 """Seconds that it has to read some of them."""
 PIECE_COUNT: Final = 32
@@ -117,7 +119,11 @@ class Out:
         self._write(bytes((_PONG_HEAD, len(data))) + data)
 
     def _write(self, frame: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > UNREAD_BYTES_LIMIT:
+            self._fall_behind()
+        else:
             self._transport.write(frame)
 
     @property

@@ -89,6 +89,18 @@ async def test_the_end_is_told_behind_what_has_room() -> None:
     assert full.said == []
 
 
+async def test_what_nobody_reads_has_a_bound() -> None:
+    """Waits of a client may all end at once, with long answers: a stream that has too much to say ends."""
+    client = _Client()
+    out = client.out()
+    client.unread_bytes = stream_out.UNREAD_BYTES_LIMIT
+    out.say(10, 1, 409, "held")
+    assert (len(client.said), client.fell_behind) == (1, False)
+    client.unread_bytes += 1
+    out.say(10, 2, 409, "held")
+    assert (len(client.said), client.fell_behind) == (1, True)
+
+
 async def test_who_has_gone_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a connection that broke nor a client that never reads keeps a node busy."""
     lost = _Client()
