@@ -301,9 +301,9 @@ async def _recorded(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str,
     recorder = Recorder()
     over_http, stream = Transport.call_over_http, Transport.stream
 
-    async def call(self: Transport, operation: Operation[Any], timeout_s: float) -> Any:
+    async def call(self: Transport, operation: Operation[Any], *rest: Any, **more: Any) -> Any:
         recorder.note(operation.method, operation.path, operation.body)
-        return await over_http(self, operation, timeout_s)
+        return await over_http(self, operation, *rest, **more)
 
     def watch(self: Transport, node: int, path: str, headers: dict[str, str], silence_s: float) -> Any:
         recorder.note("GET", path, b"")

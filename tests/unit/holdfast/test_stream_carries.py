@@ -130,7 +130,6 @@ REFUSED: dict[str, Callable[[holdfast.Client], Awaitable[object]]] = {
     "a value too long": lambda client: client.cells.put("k", "v" * 5000),
     "no ttl": lambda client: client.cells.put("k", "v", ttl=0),
     "an unknown session": lambda client: client.cells.put("k", "v", session=_Keeper()),
-    "no key": lambda client: client.cells.delete(""),
 }
 """What is refused where others hold "shared" in that mode, have used up "mail", and have shown "disk" a 9."""
 
