@@ -387,7 +387,8 @@ def _leave(
     try:
         if blocks is not None and frame is not None:
             blocks.leave(frame, ended)
-        endings += [_ending(block.held, exc) for block in ended]
+        # Not a comprehension: from Python 3.12 on an interrupt at its end would not be seen by this `try`.
+        endings.extend(_ending(block.held, exc) for block in ended)
         _run_all(endings)
     except BaseException as error:
         if not isinstance(error, Exception):
