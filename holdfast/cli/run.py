@@ -51,19 +51,19 @@ async def _run_with(
     environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), name_variable: hold.name}
     foreground = Foreground(group)
     await _tell(guard, guardian.STARTING)
-    with foreground.lent():
+    with foreground.lent(), signals_handled(group, foreground) as started:
         # In a group of its own, so that what the command starts is stopped with it.
         process = await asyncio.create_subprocess_exec(*argv, env=environment, process_group=group)
-        with _signals_handled(process.pid, group, foreground):
+        started(process.pid)
+        try:
+            return await process.wait()
+        except asyncio.CancelledError:
+            hook = _hook(ending, hold, process, environment)
             try:
-                return await process.wait()
-            except asyncio.CancelledError:
-                hook = _hook(ending, hold, process, environment)
-                try:
-                    await _report_loss(hold, guard, ending)
-                finally:
-                    await end(process, group, ending.grace_s, hook)
-                raise
+                await _report_loss(hold, guard, ending)
+            finally:
+                await end(process, group, ending.grace_s, hook)
+            raise
 
 
 async def _report_loss(hold: Hold, guard: asyncio.subprocess.Process, ending: Ending) -> None:
@@ -91,20 +91,42 @@ def _hook(
 
 
 @contextlib.contextmanager
-def _signals_handled(command: int, group: int, foreground: Foreground) -> Iterator[None]:
-    """Pass signals on to the command meanwhile, and never let it, or us, be suspended with the lock."""
+def signals_handled(group: int, foreground: Foreground) -> Iterator[Callable[[int], None]]:
+    """Pass signals on to the command meanwhile, and never let it, or us, be suspended with the lock.
+
+    Begins before the command does, so that no signal ends us and leaves it. Yields what is to be called with
+    the command's process id as soon as it runs: it passes on what came before.
+    """
     loop = asyncio.get_running_loop()
+    command: list[int] = []  # its process id, once it runs
+    early: list[signal.Signals] = []
+
+    def pass_on(number: signal.Signals) -> None:
+        if command:
+            signal_group(group, number)
+        else:
+            early.append(number)
+
+    def look_for_stop() -> None:
+        if command:
+            _look_for_stop(command[0], foreground)
+
+    def started(pid: int) -> None:
+        command.append(pid)
+        for number in early:
+            signal_group(group, number)
+        look_for_stop()  # it may have happened before we knew which process it is
+
     handlers: dict[signal.Signals, Callable[[], None]] = {
-        number: functools.partial(signal_group, group, number)
+        number: functools.partial(pass_on, number)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     }
     handlers[signal.SIGTSTP] = lambda: foreground.on_stop(signal.SIGTSTP)
-    handlers[signal.SIGCHLD] = lambda: _look_for_stop(command, foreground)
+    handlers[signal.SIGCHLD] = look_for_stop
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
-    _look_for_stop(command, foreground)  # it may have happened before we listened
     try:
-        yield
+        yield started
     finally:
         for number in handlers:
             loop.remove_signal_handler(number)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import guardian
+from holdfast.cli.run import signals_handled
+from holdfast.cli.terminal import Foreground
 from tests.unit.holdfast.scripted import ScriptedNode, granted, released
 
 DEADLINE_S = 30
@@ -140,3 +142,16 @@ async def test_signals_reach_the_command_but_not_the_guardian() -> None:
             assert await process.wait() == 7
         await all_end(group)
         assert node.seen[-1].path == "/v1/locks/release"
+
+
+async def test_a_signal_before_the_command_runs_reaches_it() -> None:
+    """It does not end us, who would leave the command behind, and is passed on as soon as there is one."""
+    guard = await asyncio.create_subprocess_exec("sleep", "600", process_group=0)
+    with signals_handled(guard.pid, Foreground(guard.pid)) as started:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)  # the loop hears of it between two steps
+        process = await asyncio.create_subprocess_exec("sleep", "600", process_group=guard.pid)
+        assert process.returncode is None
+        started(process.pid)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await process.wait() == await guard.wait() == -signal.SIGTERM
