@@ -1,6 +1,6 @@
 """One process: whose directory, which links, and its group; how a node starts and stops; operators' calls.
 
-Faces see a node through `api/node.py`: commands and reads in, outcomes out.
+Faces see a node through `lockapi/node.py`: commands and reads in, outcomes out.
 """
 
 import asyncio

@@ -19,8 +19,6 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
-from api.allowed_names import allowed
-from api.gateway import Gateway
 from cluster import exposure
 from cluster.config import Address, NodeConfig, load
 from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError
@@ -43,6 +41,8 @@ from http_api.server.request_rates import RequestRates
 from http_api.server.tls_context import TlsFiles
 from http_api.tls_watch import TlsWatch
 from http_api.tokens_watch import TokensUnusable, TokensWatch
+from lockapi.allowed_names import allowed
+from lockapi.gateway import Gateway
 
 logger = logging.getLogger("http_api")
 

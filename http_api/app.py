@@ -5,8 +5,6 @@ from typing import Final
 
 from aiohttp import web
 
-from api.gateway import Gateway
-from api.node import ServingNode
 from cluster.peers.strangers import origin_of
 from http_api.server.access_log import AccessLog
 from http_api.server.authentication import Authentication
@@ -21,6 +19,8 @@ from http_api.server.routes import Router
 from http_api.server.tls_gate import TlsDoor
 from http_api.v1 import schema
 from http_api.v1.table import make_routes
+from lockapi.gateway import Gateway
+from lockapi.node import ServingNode
 
 _DEFAULT_ROOM: Final = RoomLimits()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-INSTRUMENTED: Final = ("lockstate", "cluster", "api", "holdfast", "scripts.lib.fuzz_targets")
+INSTRUMENTED: Final = ("lockstate", "cluster", "lockapi", "holdfast", "scripts.lib.fuzz_targets")
 """The packages whose branches the fuzzer sees."""
 INPUT_BYTES_MAX: Final = 8192
 FOUND: Final = 1

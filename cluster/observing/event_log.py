@@ -47,7 +47,7 @@ Block = tuple[AnyEvent, ...]
 class Position(NamedTuple):
     """A place in the history: behind event `number` of `revision`; 0 is before its first, counted from 1.
 
-    Clients know it as a cursor: see api/cursors.py.
+    Clients know it as a cursor: see lockapi/cursors.py.
     """
 
     revision: int

@@ -1,6 +1,6 @@
 """A node without a cluster: it applies each command at once to a real LockMachine, by its loop's clock.
 
-It keeps the contract of `api/node.py`. What needs other nodes, such as a change of the members, is refused.
+It keeps the contract of `lockapi/node.py`. What needs other nodes, such as changing members, is refused.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from api.node import Counters
 from cluster.commands.client_requests import to_undo
 from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.outbox import Answer
@@ -20,6 +19,7 @@ from cluster.errors import MemberChangeRefused, ShuttingDown, TransferFailed
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Metrics
 from cluster.observing.status import ClusterStatus, PeerStatus
+from lockapi.node import Counters
 from lockstate import attempts
 from lockstate.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine

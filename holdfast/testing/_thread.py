@@ -11,14 +11,14 @@ from typing import Final, TypeVar, TypeVarTuple
 
 from aiohttp.web import Server
 
-from api.allowed_names import EVERYWHERE, allowed
-from api.gateway import Gateway
 from holdfast.testing._clock import HandClock
 from holdfast.testing._node import MemoryNode
 from holdfast.testing._pipe import PipeEnd
 from http_api.app import build_server
 from http_api.server.authentication import Authentication
 from http_api.server.connection_room import RoomLimits
+from lockapi.allowed_names import EVERYWHERE, allowed
+from lockapi.gateway import Gateway
 
 T = TypeVar("T")
 _Arguments = TypeVarTuple("_Arguments")

@@ -9,10 +9,10 @@ import http
 import time
 from typing import NamedTuple
 
-from api import answers, problems
 from holdfast import wire
 from http_api.server import call_ids
 from http_api.server.refusals import CallRefused, header_lines
+from lockapi import answers, problems
 
 
 class Content(NamedTuple):

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from aiohttp import hdrs
 
-from api.gateway import Gateway
-from api.problems import ProblemError
-from api.rights import Principal, Rights
 from cluster.observing.metrics import Sample, gauge
 from holdfast import token_lines, wire
 from holdfast.token_lines import Line
 from http_api.server.call import Call
 from http_api.server.connection_room import Place
 from http_api.server.refusal_trace import RefusalTrace
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.rights import Principal, Rights
 
 _INDEX_BYTES: Final = 8
 """Bytes of a hash by which it is looked up; the others are compared in constant time."""

@@ -8,12 +8,12 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
-from api.gateway import Gateway
 from holdfast import wire
 from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_room import Place
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import RequestRates
+from lockapi.gateway import Gateway
 
 _NO_QUERY: Final[dict[str, str]] = {}
 

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from api.gateway import Gateway
-from api.node import Begun
 from holdfast import wire
 from http_api.server import answer_bytes, call_ids, plain_requests
 from http_api.server.access_log import AccessLog, log_failure
@@ -26,6 +24,8 @@ from http_api.server.plain_requests import PlainHead
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router
+from lockapi.gateway import Gateway
+from lockapi.node import Begun
 
 _HEADS_MAX: Final = 512
 """Heads that are remembered, so that those of busy clients are read once."""

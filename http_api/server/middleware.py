@@ -6,8 +6,6 @@ from typing import Final
 
 from aiohttp import web
 
-from api.gateway import Gateway
-from api.problems import ProblemError
 from holdfast import wire
 from http_api.server import answer_bytes
 from http_api.server.access_log import AccessLog, log_failure
@@ -18,6 +16,8 @@ from http_api.server.connection_room import Refused
 from http_api.server.heads import check_head
 from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
 
 _PROBES: Final = frozenset({wire.LIVEZ, wire.READYZ, wire.METRICS})
 """What is answered even when clients have all connections that they may have."""

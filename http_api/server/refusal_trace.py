@@ -14,10 +14,10 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from api.answers import Refusals, RefusedAttempt
-from api.problems import ProblemError
 from holdfast import wire
 from http_api.server.fair_shares import FairShares
+from lockapi.answers import Refusals, RefusedAttempt
+from lockapi.problems import ProblemError
 
 TRACED: Final = frozenset({"unauthenticated", "forbidden", "forbidden-host", "forbidden-origin"})
 """The problems that are about who asks; all others are about what is asked."""

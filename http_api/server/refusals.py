@@ -1,7 +1,7 @@
 """Problems that concern HTTP itself, and what HTTP adds to every problem."""
 
-from api.problems import ProblemError
 from holdfast import wire
+from lockapi.problems import ProblemError
 
 
 class CallRefused(ProblemError):

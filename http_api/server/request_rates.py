@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from api.gateway import Gateway
-from api.problems import ProblemError
-from api.rights_needed import Need
 from cluster.observing.metrics import Sample
 from holdfast import wire
 from holdfast.token_lines import Right
 from http_api.server.connection_room import Place
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.rights_needed import Need
 
 OPERATORS_SHARE: Final = 10
 """Of so many requests a second, one more is kept for what operators do; one at least."""

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from api import answers, rights_needed
-from api.gateway import Gateway, Outcome
-from api.rights_needed import Need
 from http_api.server.call import Call, Reply
 from http_api.server.refusals import CallRefused
+from lockapi import answers, rights_needed
+from lockapi.gateway import Gateway, Outcome
+from lockapi.rights_needed import Need
 
 Handler = Callable[[Gateway, Call], Awaitable[Reply]]
 
@@ -47,7 +47,7 @@ class Route:
 
     It answers with the JSON of a `gives` or an `or_gives`; without either, with text of `media_type`. What a
     `direct` one takes can make its command; a part of its path is the id of a session. What it needs of its
-    caller stands in api/rights_needed.py; a call that is not there cannot be a route.
+    caller stands in lockapi/rights_needed.py; a call that is not there cannot be a route.
     """
 
     method: str

@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from api import answers, cells, cursors, views
 from cluster.observing.event_log import AnyEvent, Block, Position, numbered, revision_of
+from lockapi import answers, cells, cursors, views
 from lockstate.results import CellEvent, Event, EventKind, HoldKind
 
 PIECE_COUNT_MAX: Final = 12_000

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from api.answers import StillWaiting
-from api.problems import Problem
-from api.requests.fields import Waiting
 from cluster.config_sources import version
 from holdfast import wire
 from http_api.server.routes import Route
+from lockapi.answers import StillWaiting
+from lockapi.problems import Problem
+from lockapi.requests.fields import Waiting
 from lockstate import limits
 
 JsonObject = dict[str, Any]

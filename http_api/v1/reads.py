@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from api import answers, paging, sight
-from api.gateway import Gateway, Steps
-from api.views import Read
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
+from lockapi import answers, paging, sight
+from lockapi.gateway import Gateway, Steps
+from lockapi.views import Read
 from lockstate.machine import LockMachine
 
 T = TypeVar("T")

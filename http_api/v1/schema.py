@@ -1,6 +1,6 @@
 """JSON bodies, paths and queries of version 1: how they are read, and how wrong ones are explained.
 
-Every problem names the field. What the bodies mean is in api/requests.
+Every problem names the field. What the bodies mean is in lockapi/requests.
 """
 
 import json
@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from api import cursors
-from api.problems import ProblemError
-from api.requests.fields import UNSET, WORDS, Request, Write, check, invalid
 from holdfast import wire
 from http_api.server.call import Call
+from lockapi import cursors
+from lockapi.problems import ProblemError
+from lockapi.requests.fields import UNSET, WORDS, Request, Write, check, invalid
 from lockstate import limits
 from lockstate.ids import SessionId
 from lockstate.listings import Whose, is_session_name

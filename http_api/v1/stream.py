@@ -16,11 +16,22 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.abc import AbstractStreamWriter
 
-from api import problems, rights_needed
-from api.gateway import Gateway
-from api.node import Applied, Begun
-from api.problems import ProblemError
-from api.requests.stream import (
+from cluster.errors import ClusterError, OutcomeUnknown
+from holdfast import wire
+from http_api.server.call import Call, Reply
+from http_api.server.log_budget import LogBudget
+from http_api.server.refusal_trace import RefusalTrace
+from http_api.server.refusals import CallRefused
+from http_api.server.request_rates import caller_of
+from http_api.server.routes import Handler
+from http_api.v1.stream_calls import CALLS_IN_MESSAGE_MAX, CallCounts, Calls
+from http_api.v1.stream_leader import Leader
+from http_api.v1.stream_out import FORMS, JSON, MSGPACK, Out, SlowReader
+from lockapi import problems, rights_needed
+from lockapi.gateway import Gateway
+from lockapi.node import Applied, Begun
+from lockapi.problems import ProblemError
+from lockapi.requests.stream import (
     COMMANDS_COUNT_MAX,
     PLACE,
     VERSION,
@@ -34,21 +45,10 @@ from api.requests.stream import (
     opening,
     resuming,
 )
-from api.requests.stream import (
+from lockapi.requests.stream import (
     Calls as CallsMessage,
 )
-from api.spelling import Misspelled
-from cluster.errors import ClusterError, OutcomeUnknown
-from holdfast import wire
-from http_api.server.call import Call, Reply
-from http_api.server.log_budget import LogBudget
-from http_api.server.refusal_trace import RefusalTrace
-from http_api.server.refusals import CallRefused
-from http_api.server.request_rates import caller_of
-from http_api.server.routes import Handler
-from http_api.v1.stream_calls import CALLS_IN_MESSAGE_MAX, CallCounts, Calls
-from http_api.v1.stream_leader import Leader
-from http_api.v1.stream_out import FORMS, JSON, MSGPACK, Out, SlowReader
+from lockapi.spelling import Misspelled
 from lockstate.ids import SessionId
 from lockstate.results import (
     FrameRefused,

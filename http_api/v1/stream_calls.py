@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from api import problems
-from api.gateway import Gateway
-from api.problems import ProblemError
-from api.requests.stream import Call as Asked
-from api.requests.stream import Calls as CallsMessage
 from http_api.server import answer_bytes
 from http_api.server.access_log import log_failure
 from http_api.server.answer_bytes import Content
 from http_api.v1.waiting import BY_PATH, WaitingCall
+from lockapi import problems
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.requests.stream import Call as Asked
+from lockapi.requests.stream import Calls as CallsMessage
 
 CALLS_IN_MESSAGE_MAX: Final = 1_024
 """Calls in one message: all of them are begun before anything else is done."""

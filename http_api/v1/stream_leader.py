@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from api.node import NodeState
+from lockapi.node import NodeState
 
 HINT_S: Final = 1.0
 """Seconds between two looks at who leads."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiohttp import WSMsgType
 
-from api.requests.stream import decode_binary, decode_text
+from lockapi.requests.stream import decode_binary, decode_text
 from lockstate.results import Refused, Result, Transacted
 
 MSGPACK: Final = "holdfast.v1.msgpack"

@@ -2,49 +2,6 @@
 
 from typing import Final
 
-from api import answers, cells, views
-from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
-from api.requests.locks import (
-    AcquireRequest,
-    AddRequest,
-    ConvertRequest,
-    DeposeRequest,
-    ForceReleaseRequest,
-    ReleaseHoldRequest,
-    ReleasePermitsRequest,
-    ReleaseRequest,
-    RenewRequest,
-    WithdrawRequest,
-)
-from api.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
-from api.requests.overrides import (
-    ForceCloseSessionRequest,
-    ForgetFenceRequest,
-    LiftDelayRequest,
-    PutOffRequest,
-    RevokeRequest,
-)
-from api.requests.primitives import (
-    AcquirePermitsRequest,
-    AdvanceFenceRequest,
-    CampaignRequest,
-    CheckFenceRequest,
-    PeekRateRequest,
-    ProclaimRequest,
-    ResizeRequest,
-    TakeRateRequest,
-)
-from api.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
-from api.requests.service import (
-    AddMemberRequest,
-    CloseSessionRequest,
-    KeepAliveRequest,
-    MoveMemberRequest,
-    OpenSessionRequest,
-    RemoveMemberRequest,
-    TransferRequest,
-)
-from api.requests.several import AcquireSeveralRequest
 from cluster.observing.status import ClusterStatus
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
@@ -67,6 +24,49 @@ from http_api.v1.handlers import (
     several,
 )
 from http_api.v1.handlers import cells as cell_handlers
+from lockapi import answers, cells, views
+from lockapi.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
+from lockapi.requests.locks import (
+    AcquireRequest,
+    AddRequest,
+    ConvertRequest,
+    DeposeRequest,
+    ForceReleaseRequest,
+    ReleaseHoldRequest,
+    ReleasePermitsRequest,
+    ReleaseRequest,
+    RenewRequest,
+    WithdrawRequest,
+)
+from lockapi.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
+from lockapi.requests.overrides import (
+    ForceCloseSessionRequest,
+    ForgetFenceRequest,
+    LiftDelayRequest,
+    PutOffRequest,
+    RevokeRequest,
+)
+from lockapi.requests.primitives import (
+    AcquirePermitsRequest,
+    AdvanceFenceRequest,
+    CampaignRequest,
+    CheckFenceRequest,
+    PeekRateRequest,
+    ProclaimRequest,
+    ResizeRequest,
+    TakeRateRequest,
+)
+from lockapi.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
+from lockapi.requests.service import (
+    AddMemberRequest,
+    CloseSessionRequest,
+    KeepAliveRequest,
+    MoveMemberRequest,
+    OpenSessionRequest,
+    RemoveMemberRequest,
+    TransferRequest,
+)
+from lockapi.requests.several import AcquireSeveralRequest
 
 _WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
 """What can come between a node and the cluster."""

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from api import answers
-from api.gateway import Gateway, Outcome, Unsettled
-from api.requests.fields import UNSET, Request, Waiting
-from api.requests.locks import AcquireRequest, AddRequest, ConvertRequest, WithdrawRequest
-from api.requests.primitives import AcquirePermitsRequest, CampaignRequest, TakeRateRequest
-from api.requests.several import AcquireSeveralRequest
 from holdfast import wire
 from http_api.server.answer_bytes import Content
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
+from lockapi import answers
+from lockapi.gateway import Gateway, Outcome, Unsettled
+from lockapi.requests.fields import UNSET, Request, Waiting
+from lockapi.requests.locks import AcquireRequest, AddRequest, ConvertRequest, WithdrawRequest
+from lockapi.requests.primitives import AcquirePermitsRequest, CampaignRequest, TakeRateRequest
+from lockapi.requests.several import AcquireSeveralRequest
 from lockstate import results
 
 ACCEPTED: Final = 202

@@ -16,10 +16,6 @@ from typing import Final
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from api import cursors, problems
-from api.gateway import Gateway
-from api.node import NodeState
-from api.problems import ProblemError
 from cluster.errors import Overloaded, ShuttingDown
 from cluster.observing.event_log import Compacted, Cut, EventLog, Position
 from http_api.server.call import Call, Reply
@@ -32,6 +28,10 @@ from http_api.v1.event_feeds import (
     EventFeeds,
 )
 from http_api.v1.event_text import OfSession, Topic, render
+from lockapi import cursors, problems
+from lockapi.gateway import Gateway
+from lockapi.node import NodeState
+from lockapi.problems import ProblemError
 from lockstate import limits
 from lockstate.ids import SessionId
 

@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from api.problems import ProblemError
-from api.requests.stream import Commands, Message, decode_binary, decode_text, numbered
 from cluster import config_secrets
 from cluster.consensus import member_list, messages
 from cluster.consensus.member_list import Members
@@ -22,6 +20,8 @@ from cluster.peers import handshake
 from cluster.storage import journal_format, recovery, snapshot_format
 from cluster.storage.snapshot_format import Snapshot, SnapshotDamaged
 from holdfast import token_lines
+from lockapi.problems import ProblemError
+from lockapi.requests.stream import Commands, Message, decode_binary, decode_text, numbered
 from lockstate import codec, snapshot
 from lockstate.ids import SessionId
 from lockstate.machine import LockMachine

@@ -6,7 +6,7 @@ This is the table to edit when a room moves.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-PACKAGES = ("holdfast", "http_api", "api", "cluster", "lockstate")
+PACKAGES = ("holdfast", "http_api", "lockapi", "cluster", "lockstate")
 
 
 class Room(NamedTuple):
@@ -68,29 +68,29 @@ ROOMS = {
         "observing only looks: let cluster/group.py or cluster/node.py report to it",
     ),
     # -- what faces share ---------------------------------------------------------------------------------
-    "api": Room(
+    "lockapi": Room(
         (
             "cluster.config", "cluster.config_sources", "cluster.consensus.member_list", "cluster.errors",
             "cluster.observing", "holdfast.token_lines", "holdfast.wire", "lockstate",
         ),
-        "api knows no transport, and of a node only what api/node.py says: extend that, or go to http_api",
+        "lockapi knows no transport, and only lockapi/node.py of a node: extend that, or go to http_api",
     ),
     # -- the HTTP face ------------------------------------------------------------------------------------
     "http_api": Room(
-        ("api", "cluster", "holdfast.token_lines", "holdfast.wire"),
+        ("lockapi", "cluster", "holdfast.token_lines", "holdfast.wire"),
         "only holdfast.wire is shared with the SDK, and token_lines: move names that both need there",
     ),
     "http_api/server": Room(
-        ("api", "cluster.observing.metrics", "cluster.tls", "holdfast.token_lines", "holdfast.wire"),
+        ("lockapi", "cluster.observing.metrics", "cluster.tls", "holdfast.token_lines", "holdfast.wire"),
         "the server serves any calls: put what depends on these into http_api/v1",
     ),
     "http_api/v1": Room(
         (
-            "api", "cluster.config_sources", "cluster.errors", "cluster.observing", "holdfast.token_lines",
-            "holdfast.wire", "http_api.server", "lockstate.ids", "lockstate.kinds", "lockstate.limits",
-            "lockstate.listings", "lockstate.machine", "lockstate.results",
+            "cluster.config_sources", "cluster.errors", "cluster.observing", "holdfast.token_lines",
+            "holdfast.wire", "http_api.server", "lockapi", "lockstate.ids", "lockstate.kinds",
+            "lockstate.limits", "lockstate.listings", "lockstate.machine", "lockstate.results",
         ),
-        "only holdfast.wire is shared with the SDK; api/requests makes commands, api/gateway.py submits",
+        "only holdfast.wire is shared with the SDK; lockapi/requests makes commands, its gateway.py submits",
     ),
     # -- the SDK ------------------------------------------------------------------------------------------
     "holdfast": Room(
@@ -101,7 +101,7 @@ ROOMS = {
     ),
     "holdfast/testing": Room(
         (
-            "api", "cluster.commands", "cluster.consensus.member_list", "cluster.errors",
+            "lockapi", "cluster.commands", "cluster.consensus.member_list", "cluster.errors",
             "cluster.observing", "holdfast", "http_api", "lockstate",
         ),
         "a cluster in memory is the state machine behind the API; real nodes are processes (_loopback.py)",
@@ -140,9 +140,9 @@ IN_LOCKSTATE = {
     "logging": "return an event; the node logs it",
 }
 IN_API = {
-    "aiohttp": "api knows no transport; http_api speaks HTTP",
-    "http": "api knows no transport; http_api speaks HTTP",
-    "socket": "api knows no transport; http_api speaks HTTP",
+    "aiohttp": "lockapi knows no transport; http_api speaks HTTP",
+    "http": "lockapi knows no transport; http_api speaks HTTP",
+    "socket": "lockapi knows no transport; http_api speaks HTTP",
 }
 WITHOUT_IO = {
     "aiohttp": "return what is to be sent; holdfast/_transport.py sends it",
@@ -154,7 +154,7 @@ WITHOUT_IO = {
 }
 FORBIDDEN: Mapping[str, Mapping[str, str]] = {
     "lockstate": IN_LOCKSTATE,
-    "api": IN_API,
+    "lockapi": IN_API,
     "holdfast/_operation.py": WITHOUT_IO,
     "holdfast/_operations.py": WITHOUT_IO,
     "holdfast/_primitive_operations.py": WITHOUT_IO,

@@ -176,7 +176,7 @@ def test_log_table_is_complete() -> None:
     """The table of events has every event that a node logs, and no other."""
     sources = [
         path.read_text("utf-8")
-        for folder in ("cluster", "api", "http_api")
+        for folder in ("cluster", "lockapi", "http_api")
         for path in (ROOT / folder).rglob("*.py")
     ]
     logged = set(re.findall(r'"event=([a-z-]+)', "".join(sources)))

@@ -1,4 +1,4 @@
-"""Every command of every face passes api/gateway.py: the one place where it can be refused."""
+"""Every command of every face passes lockapi/gateway.py: the one place where it can be refused."""
 
 import ast
 from collections.abc import Iterator
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from api.node import NodeState, ServingNode
+from lockapi.node import NodeState, ServingNode
 
 ROOT = Path(__file__).resolve().parents[2]
-FACES = ("api", "http_api")
-GATEWAY = "api/gateway.py"
-KNOW_THE_NODE = {"api/node.py", GATEWAY, "http_api/app.py"}
+FACES = ("lockapi", "http_api")
+GATEWAY = "lockapi/gateway.py"
+KNOW_THE_NODE = {"lockapi/node.py", GATEWAY, "http_api/app.py"}
 """The modules that may name ServingNode: its contract, its user, and the place that hands it over."""
 
 ACTIONS = frozenset(vars(ServingNode)) - frozenset(vars(NodeState))

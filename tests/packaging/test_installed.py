@@ -38,7 +38,7 @@ def test_cluster(holdfast_cluster):
     pass
 """,
 }
-"""A project that locks, with packages of its own that are called like two of a node's."""
+"""A project that locks, with packages of its own, one of which has the name of one of a node's."""
 
 
 def run(programs: Path, folder: Path, *command: str, nodes: str = "") -> subprocess.CompletedProcess[str]:
@@ -140,7 +140,7 @@ def test_beside_a_project_with_packages_of_the_same_names_nodes_are_processes(
     (tmp_path / "project").mkdir()
     said = run_project(programs, tmp_path / "project")
     assert "2 passed, 1 error" in said
-    assert f"Python finds api and cluster in {tmp_path / 'project'} before those of {programs.parent}" in said
+    assert f"Python finds cluster in {tmp_path / 'project'} before those of {programs.parent}" in said
 
 
 def test_the_installed_version_is_the_one_that_was_built(

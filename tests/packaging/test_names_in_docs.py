@@ -16,7 +16,7 @@ DOCUMENTS = sorted(
 SOURCES = {
     path: path.read_text("utf-8") for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
 }
-PATH = re.compile(r"(?<![\w/.])((?:api|cluster|holdfast|http_api|lockstate|scripts|tests)/[\w/]+\.\w+)")
+PATH = re.compile(r"(?<![\w/.])((?:cluster|holdfast|http_api|lockapi|lockstate|scripts|tests)/[\w/]+\.\w+)")
 DOTTED = re.compile(r"`(_?[A-Za-z]\w*)\.(?!(?:json|md|old|py|toml|yaml)`)(\w+)`")
 
 

@@ -10,7 +10,7 @@ import pytest
 from scripts.lib.previous_release import NoPreviousReleaseError, unpack
 from scripts.local_cluster import PROJECT, LocalCluster
 
-PACKAGES: Final = ("lockstate", "cluster", "api", "http_api", "holdfast")
+PACKAGES: Final = ("lockstate", "cluster", "lockapi", "http_api", "holdfast")
 
 
 def previous_release(directory: Path) -> Path:

@@ -1,11 +1,11 @@
 """The audit: what happened last, to all names, to one, or by one session; and what was refused to whom."""
 
-from api import answers, sight
-from api.gateway import Gateway
 from http_api.server.call import Call, Reply
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Handler
 from http_api.v1 import reads, schema
+from lockapi import answers, sight
+from lockapi.gateway import Gateway
 from lockstate import limits
 
 

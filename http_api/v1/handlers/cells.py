@@ -1,10 +1,10 @@
 """Cells: small values beside the locks. Write, read, list, delete, and transactions."""
 
-from api import answers, cells, paging, rights_needed, sight
-from api.gateway import Gateway
-from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
+from lockapi import answers, cells, paging, rights_needed, sight
+from lockapi.gateway import Gateway
+from lockapi.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from lockstate import limits, results
 
 

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 
-from api import answers
-from api.gateway import Gateway
-from api.problems import ProblemError
-from api.requests.service import TransferRequest
-from api.turns import Turns
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
 from http_api.server.routes import Handler, Route
 from http_api.v1 import schema
 from http_api.v1.openapi import make_document
+from lockapi import answers
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.requests.service import TransferRequest
+from lockapi.turns import Turns
 
 _DOCUMENT_REST_S = 0.002
 """Seconds between two of /openapi.json, large and made already: there are no more than 500 a second."""

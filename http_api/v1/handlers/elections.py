@@ -1,12 +1,12 @@
 """Elections: campaign, proclaim, resign, look at one, list."""
 
-from api import answers, paging, views
-from api.gateway import Gateway
-from api.requests.locks import DeposeRequest
-from api.requests.primitives import ProclaimRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema, waiting
 from http_api.v1.handlers import locks
+from lockapi import answers, paging, views
+from lockapi.gateway import Gateway
+from lockapi.requests.locks import DeposeRequest
+from lockapi.requests.primitives import ProclaimRequest
 from lockstate import listings, results
 from lockstate.kinds import HoldKind
 

@@ -1,11 +1,11 @@
 """Fences: is this token still good, which is the highest that a resource has seen."""
 
-from api import answers, paging, views
-from api.gateway import Gateway
-from api.requests.overrides import ForgetFenceRequest
-from api.requests.primitives import AdvanceFenceRequest, CheckFenceRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
+from lockapi import answers, paging, views
+from lockapi.gateway import Gateway
+from lockapi.requests.overrides import ForgetFenceRequest
+from lockapi.requests.primitives import AdvanceFenceRequest, CheckFenceRequest
 from lockstate import listings, results
 
 

@@ -3,13 +3,13 @@
 import time
 from typing import Final
 
-from api import answers, sight, views
-from api.gateway import Gateway
-from api.problems import ProblemError
-from api.requests.fields import invalid
 from holdfast.token_lines import Right
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
+from lockapi import answers, sight, views
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.requests.fields import invalid
 from lockstate import listings
 from lockstate.listings import Whose
 from lockstate.results import Holdings, TicketView

@@ -2,9 +2,12 @@
 
 from typing import Final
 
-from api import answers, paging, views
-from api.gateway import Gateway
-from api.requests.locks import (
+from http_api.server.call import Call, Reply
+from http_api.server.routes import Direct
+from http_api.v1 import reads, schema, waiting
+from lockapi import answers, paging, views
+from lockapi.gateway import Gateway
+from lockapi.requests.locks import (
     AcquireRequest,
     ForceReleaseRequest,
     ForcingRequest,
@@ -13,10 +16,7 @@ from api.requests.locks import (
     ReleaseRequest,
     RenewRequest,
 )
-from api.requests.overrides import LiftDelayRequest, PutOffRequest, RevokeRequest
-from http_api.server.call import Call, Reply
-from http_api.server.routes import Direct
-from http_api.v1 import reads, schema, waiting
+from lockapi.requests.overrides import LiftDelayRequest, PutOffRequest, RevokeRequest
 from lockstate import results
 from lockstate.kinds import HoldKind
 

@@ -1,11 +1,11 @@
 """Members: add, move and remove nodes of the cluster. All calls are safe to repeat."""
 
-from api import answers
-from api.gateway import Gateway
-from api.requests.fields import UNSET, invalid
-from api.requests.service import AddMemberRequest, MoveMemberRequest, RemoveMemberRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
+from lockapi import answers
+from lockapi.gateway import Gateway
+from lockapi.requests.fields import UNSET, invalid
+from lockapi.requests.service import AddMemberRequest, MoveMemberRequest, RemoveMemberRequest
 
 
 async def add_member(gateway: Gateway, call: Call) -> Reply:

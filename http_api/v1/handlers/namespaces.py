@@ -1,10 +1,10 @@
 """Namespaces: what holds for the names at and below a prefix, and how much there is."""
 
-from api import answers, paging, rights_needed, sight, views
-from api.gateway import Gateway
-from api.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
+from lockapi import answers, paging, rights_needed, sight, views
+from lockapi.gateway import Gateway
+from lockapi.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
 from lockstate import listings, results
 
 

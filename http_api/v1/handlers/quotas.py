@@ -1,10 +1,10 @@
 """Quotas: how much each principal may have at a time, and how much it has."""
 
-from api import answers, views
-from api.gateway import Gateway
-from api.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
+from lockapi import answers, views
+from lockapi.gateway import Gateway
+from lockapi.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
 from lockstate import listings, results
 
 

@@ -3,11 +3,11 @@
 A client that reserves a later moment gets its answer at that moment.
 """
 
-from api import paging, problems, views
-from api.gateway import Gateway
-from api.requests.primitives import PeekRateRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema, waiting
+from lockapi import paging, problems, views
+from lockapi.gateway import Gateway
+from lockapi.requests.primitives import PeekRateRequest
 from lockstate import listings, results
 
 

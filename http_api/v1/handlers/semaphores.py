@@ -1,12 +1,12 @@
 """Semaphores: acquire permits, renew and release them, resize, look at one, list."""
 
-from api import answers, paging, views
-from api.gateway import Gateway
-from api.requests.locks import ForceReleaseRequest
-from api.requests.primitives import ResizeRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema, waiting
 from http_api.v1.handlers import locks
+from lockapi import answers, paging, views
+from lockapi.gateway import Gateway
+from lockapi.requests.locks import ForceReleaseRequest
+from lockapi.requests.primitives import ResizeRequest
 from lockstate import listings, results
 from lockstate.kinds import HoldKind
 

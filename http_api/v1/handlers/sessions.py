@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from api import answers, views
-from api.gateway import Gateway
-from api.problems import ProblemError
-from api.requests.overrides import ForceCloseSessionRequest
-from api.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
+from lockapi import answers, views
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.requests.overrides import ForceCloseSessionRequest
+from lockapi.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from lockstate import listings, results
 
 KEEP_ALIVE: Final = Direct(KeepAliveRequest.command, results.SessionKept, answers.session_kept)

@@ -3,9 +3,9 @@
 What is acquired so is a hold of locks for everything else: `handlers.locks` renews and releases it.
 """
 
-from api.gateway import Gateway
 from http_api.server.call import Call, Reply
 from http_api.v1 import waiting
+from lockapi.gateway import Gateway
 
 
 async def acquire_several(gateway: Gateway, call: Call) -> Reply:

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import aiohttp
 from aiohttp import web
 
-from api.allowed_names import allowed
-from api.gateway import Gateway
 from holdfast import token_lines, wire
 from http_api.app import build_server
 from http_api.server.authentication import Authentication, Principals
@@ -19,6 +17,8 @@ from http_api.server.callers import Callers
 from http_api.server.connection_room import RoomLimits
 from http_api.server.request_rates import RequestRates
 from http_api.server.tls_gate import TlsDoor
+from lockapi.allowed_names import allowed
+from lockapi.gateway import Gateway
 from tests.support import http_contract
 from tests.support.local_node import LocalNode
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from api.gateway import Gateway
 from holdfast import token_lines
 from http_api import tokens_watch
 from http_api.server.authentication import Authentication
 from http_api.tokens_watch import TokensUnusable, TokensWatch
+from lockapi.gateway import Gateway
 from tests.support.local_node import LocalNode
 from tests.unit.http_api.serving import token_line, until
 

@@ -48,7 +48,7 @@ UNUSED = """
 import sys
 
 def test_nothing_is_loaded():
-    heavy = {"aiohttp", "api", "http_api", "lockstate", "holdfast._client", "holdfast._http"}
+    heavy = {"aiohttp", "lockapi", "http_api", "lockstate", "holdfast._client", "holdfast._http"}
     assert "holdfast.testing.plugin" in sys.modules
     assert not heavy & set(sys.modules)
 """
@@ -121,18 +121,18 @@ def test_without_the_node_tests_fail_with_a_reason(tmp_path: Path) -> None:
 
 def test_a_project_with_packages_of_the_same_names_learns_where_they_are(tmp_path: Path) -> None:
     """The cluster in memory would run them instead of a node's."""
-    for package in ("api", "cluster"):
+    for package in ("cluster", "lockapi"):
         (tmp_path / "tests" / package).mkdir(parents=True)
         (tmp_path / "tests" / package / "__init__.py").touch()
     done = run(tmp_path, IN_MEMORY)
     assert "2 errors" in done.stdout, done.stdout + done.stderr
-    assert f"Python finds api and cluster in {tmp_path / 'tests'} before those of {ROOT}" in done.stdout
+    assert f"Python finds lockapi and cluster in {tmp_path / 'tests'} before those of {ROOT}" in done.stdout
 
 
 @pytest.mark.process
 def test_nodes_do_not_run_packages_of_a_project(tmp_path: Path) -> None:
     """Real nodes find their own code, wherever the project puts modules of the same names."""
-    for package in ("api", "cluster"):
+    for package in ("cluster", "lockapi"):
         (tmp_path / "tests" / package).mkdir(parents=True)
         (tmp_path / "tests" / package / "__init__.py").write_text("raise ImportError('a stranger')\n")
     done = run(tmp_path, ON_LOOPBACK)

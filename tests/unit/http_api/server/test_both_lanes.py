@@ -240,14 +240,14 @@ def test_both_lanes_let_the_same_in(said: Conversation) -> None:
 
 def _compare(said: Conversation, tokens: bytes | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("api.problems.secrets.randbelow", lambda _: 0)
+        patch.setattr("lockapi.problems.secrets.randbelow", lambda _: 0)
         with_lane = asyncio.run(outcome(said, has_lane=True, tokens=tokens))
         assert with_lane == asyncio.run(outcome(said, has_lane=False, tokens=tokens))
 
 
 def test_the_lane_is_used_for_what_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """What clients do all day takes it, with a refusal of each kind, and answers are those of aiohttp."""
-    monkeypatch.setattr("api.problems.secrets.randbelow", lambda _: 0)
+    monkeypatch.setattr("lockapi.problems.secrets.randbelow", lambda _: 0)
     begun: list[LaneCall] = []
     begin = LaneCall.begin
 

@@ -5,11 +5,11 @@ import time
 from collections import Counter
 from typing import Any
 
-from api.problems import ProblemError
 from cluster.peers.strangers import origin_of
 from holdfast import wire
 from http_api.server.callers import Callers
 from http_api.server.refusal_trace import DETAIL_CHARS_MAX, ID_CHARS_MAX, KEPT_MAX, RefusalTrace
+from lockapi.problems import ProblemError
 from tests.unit.http_api.serving import Served, bearer, serving, token_line
 
 WORKER, ADMIN = "hft_worker-CANARY-4711-".ljust(47, "w"), "hft_admin-CANARY-4711-".ljust(47, "a")

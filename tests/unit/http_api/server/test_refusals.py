@@ -1,7 +1,7 @@
 """What HTTP adds to problems: header lines."""
 
-from api.problems import ProblemError
 from http_api.server.refusals import CallRefused, header_lines
+from lockapi.problems import ProblemError
 
 
 def test_a_problem_may_have_no_header_line() -> None:

@@ -9,14 +9,14 @@ import aiohttp
 import pytest
 
 import holdfast
-from api.gateway import Gateway
-from api.rights import Principal, Rights
-from api.rights_needed import Need, need_of
 from cluster.peers.strangers import origin_of
 from holdfast import wire
 from http_api.server.connection_room import ConnectionRoom, RoomLimits
 from http_api.server.request_rates import RequestRates, TooManyRequests, caller_of
 from http_api.v1.stream_out import JSON
+from lockapi.gateway import Gateway
+from lockapi.rights import Principal, Rights
+from lockapi.rights_needed import Need, need_of
 from tests.support.local_node import LocalNode
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
 

@@ -9,13 +9,13 @@ from typing import Final
 
 from aiohttp import web
 
-from api.allowed_names import allowed
-from api.gateway import Gateway
 from cluster.config import load
 from cluster.node import Node
 from http_api.app import build_server
 from http_api.server.authentication import Authentication
 from http_api.server.tls_gate import TlsDoor
+from lockapi.allowed_names import allowed
+from lockapi.gateway import Gateway
 from lockstate.versions import RULES_NEWEST
 from tests.support.stream_client import Stream
 from tests.unit.http_api.serving import principals_of, until

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from api import answers, cursors, views
 from cluster.observing.event_log import Cut, EventLog, Position
 from http_api.v1 import event_feeds, event_text
 from http_api.v1.event_feeds import EventFeeds
 from http_api.v1.event_text import OfSession, Topic, render
+from lockapi import answers, cursors, views
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, CellEventKind, Event, EventKind, HoldKind

@@ -7,8 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from api import answers, cells, problems, views
-from api.requests.locks import WantedLock
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
@@ -16,6 +14,8 @@ from http_api.server.routes import Route
 from http_api.v1.handlers import cluster
 from http_api.v1.openapi import make_document
 from http_api.v1.table import make_routes
+from lockapi import answers, cells, problems, views
+from lockapi.requests.locks import WantedLock
 from lockstate.audit_record import AuditEvent
 from tests.support import http_contract
 from tests.unit.http_api.serving import serving

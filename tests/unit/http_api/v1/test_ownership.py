@@ -6,10 +6,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.gateway import Gateway
-from api.problems import ProblemError
-from api.requests.stream import VERSION
-from api.rights import EVERYTHING, Principal
 from cluster.observing.event_log import Position
 from holdfast import wire
 from http_api.v1.event_feeds import EventFeeds
@@ -17,6 +13,10 @@ from http_api.v1.event_text import OfSession
 from http_api.v1.stream import EXPIRED
 from http_api.v1.stream_out import JSON
 from http_api.v1.watch import SessionStream
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.requests.stream import VERSION
+from lockapi.rights import EVERYTHING, Principal
 from lockstate.ids import SessionId
 from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from api.allowed_names import EVERYWHERE, AllowedNames, allowed
-from api.gateway import Gateway
-from api.problems import ProblemError
 from holdfast import wire
+from lockapi.allowed_names import EVERYWHERE, AllowedNames, allowed
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
 from lockstate.commands import AcquireAs, Numbered
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from api import rights_needed
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1.table import make_routes
+from lockapi import rights_needed
 from lockstate import commands
 from tests.unit.http_api.serving import Served, bearer, serving, token_line
 

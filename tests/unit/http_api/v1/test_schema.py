@@ -2,9 +2,9 @@
 
 import pytest
 
-from api.problems import ProblemError
-from api.requests.locks import AcquireRequest, WantedLock
 from http_api.v1 import schema
+from lockapi.problems import ProblemError
+from lockapi.requests.locks import AcquireRequest, WantedLock
 from lockstate.commands import Algorithm
 from lockstate.modes import Mode, Scope
 from tests.support import http_contract

@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import pytest
 
-from api import paging, rights_needed
-from api.problems import ProblemError
-from api.rights import Rights
 from holdfast import wire
 from holdfast.token_lines import Right
+from lockapi import paging, rights_needed
+from lockapi.problems import ProblemError
+from lockapi.rights import Rights
 from lockstate import limits
 from lockstate.commands import DeleteCells
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line, until

@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 
 import holdfast
-from api import spelling
 from holdfast import wire
 from holdfast._streams import BUSY_COUNT
+from lockapi import spelling
 from tests.support.both_clients import is_streaming
 from tests.support.stream_client import PUT_CELL, Stream, acquire
 from tests.unit.http_api.server.test_fast_lane import connected

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from api.node import NodeState
 from http_api.v1 import stream, stream_leader, stream_out
+from lockapi.node import NodeState
 from tests.support.stream_client import GRANTED, PUT_CELL, QUEUED, RELEASE, Closed, Stream, acquire
 from tests.unit.http_api.serving import until
 from tests.unit.http_api.v1.streaming import Streamed, streamed

@@ -1,0 +1,502 @@
+"""What a node answers to writes: one struct per JSON object, and how each is made of a result.
+
+The names of the structs are those of the components in the API's published description; they stay, although
+`lockstate.results` has results of the same names. No answer contains a secret but the asker's own.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from cluster.consensus.member_list import Members
+from holdfast import wire
+from lockapi.views import Holder, Leader, QuotaView, Revocation, SettingsView, holders_of, revocation_of
+from lockstate import results
+from lockstate.commands import Wanted
+from lockstate.modes import Mode, Scope
+from lockstate.results import TicketView
+
+_ENCODER = msgspec.json.Encoder()
+encode = _ENCODER.encode
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """Base of the answers to what may be repeated: `repeated` says that it was answered so before."""
+
+    repeated: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class SessionOpened(Answer):
+    """A new session. Its id is a secret: whoever knows it may use it."""
+
+    session_id: str
+    ttl_ms: int
+    expires_in_ms: int
+    revision: int
+
+
+class SessionKept(msgspec.Struct):
+    """A session whose ttl starts anew. `revoked` are those of its holds that it is to give up."""
+
+    session_id: str
+    expires_in_ms: int
+    revision: int
+    revoked: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class SessionClosed(Answer):
+    """The names of what the session held."""
+
+    released: tuple[str, ...]
+    revision: int
+
+
+class Granted(Answer):
+    """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
+
+    `scope` is present when the lock covers its subtree, `already_held` when the session had it, `depth` when
+    more than one release ends it, `value` when it has one: secret or not, this is its holder. One without a
+    deadline says so in the place of `expires_in_ms`.
+    """
+
+    hold_id: str
+    token: int
+    name: str
+    mode: Mode
+    expires_in_ms: int | msgspec.UnsetType
+    revision: int
+    scope: Scope | msgspec.UnsetType = msgspec.UNSET
+    already_held: bool | msgspec.UnsetType = msgspec.UNSET
+    depth: int | msgspec.UnsetType = msgspec.UNSET
+    value: str | msgspec.UnsetType = msgspec.UNSET
+    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class HeldLock(msgspec.Struct):
+    """One of the locks of a hold."""
+
+    name: str
+    mode: Mode
+    scope: Scope
+
+
+class GrantedSeveral(Answer):
+    """A hold of several locks, with one id and one token."""
+
+    hold_id: str
+    token: int
+    locks: tuple[HeldLock, ...]
+    expires_in_ms: int | msgspec.UnsetType
+    revision: int
+    already_held: bool | msgspec.UnsetType = msgspec.UNSET
+    depth: int | msgspec.UnsetType = msgspec.UNSET
+    value: str | msgspec.UnsetType = msgspec.UNSET
+    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class HeldPermits(msgspec.Struct):
+    """Permits of one semaphore in a hold of several kinds, as in `PermitsGranted`."""
+
+    name: str
+    permits: int
+    available: int
+    limit: int
+
+
+class UsedRate(msgspec.Struct):
+    """A rate limit from which something was taken, as in `RateTaken`."""
+
+    name: str
+    remaining: int
+    reset_in_ms: int
+
+
+class GrantedOfKinds(Answer):
+    """A hold of several kinds, with one id and one token; and what was taken from rate limits with it."""
+
+    hold_id: str
+    token: int
+    locks: tuple[HeldLock, ...]
+    permits: tuple[HeldPermits, ...]
+    rates: tuple[UsedRate, ...]
+    expires_in_ms: int
+    revision: int
+
+
+class StillWaiting(msgspec.Struct):
+    """A request that goes on waiting: asked again within `kept_ms`, with its id, it goes on in its place.
+
+    `ticket` is its public number, null once it only waits for the moment that its rate limits have reserved.
+    `estimate_ms` is a guess of how long it goes on, null if nothing speaks for any number; it gives up in
+    `ends_in_ms`.
+    """
+
+    ticket: int | None
+    position: int
+    estimate_ms: int | None
+    waited_ms: int
+    ends_in_ms: int | None
+    kept_ms: int
+    revision: int
+
+
+class Withdrawn(msgspec.Struct):
+    """Whether there was anything to take back: a place in a queue, or a hold."""
+
+    withdrawn: bool
+    revision: int
+
+
+class Renewed(Answer):
+    """A hold whose lease starts anew, and whether it is to be given up nevertheless."""
+
+    token: int
+    expires_in_ms: int | msgspec.UnsetType
+    revision: int
+    revocation: Revocation | msgspec.UnsetType = msgspec.UNSET
+    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class Revoked(Answer):
+    """The holders that were asked to give up; `left` is how many were not, for a call asks only so many."""
+
+    revoked: tuple[Holder, ...]
+    revision: int
+    left: int
+
+
+class PutOff(Answer):
+    """A hold that is not forced for so long; nor can that be put off again."""
+
+    token: int
+    ends_in_ms: int
+    revision: int
+
+
+class Released(Answer):
+    """A hold that was released. `locks` is what is left of it, when only a part was.
+
+    `released` is false when so many more releases end it as `depth` says.
+    """
+
+    released: bool
+    revision: int
+    locks: tuple[HeldLock, ...] | msgspec.UnsetType = msgspec.UNSET
+    depth: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class ForceReleased(Answer):
+    """The holds that were ended."""
+
+    released: tuple[Holder, ...]
+    revision: int
+
+
+class SessionForced(Answer):
+    """A session that was ended by force, with the names of what it held."""
+
+    session_name: str
+    owner: str
+    released: tuple[str, ...]
+    revision: int
+
+
+class DelaysLifted(Answer):
+    """How many delays were ended, and how long the longest of them would have gone on."""
+
+    lifted: int
+    left_ms: int
+    revision: int
+
+
+class FenceForgotten(Answer):
+    """The highest token that was forgotten; null if the resource never saw one."""
+
+    forgotten: bool
+    highest_token: int | None
+    revision: int
+
+
+class NamespaceSet(Answer):
+    """What a namespace says from now on; null if it was removed."""
+
+    prefix: str
+    settings: SettingsView | None
+    revision: int
+
+
+class QuotaSet(Answer):
+    """What a principal may have from now on; null if it has no quota of its own."""
+
+    principal: str
+    quota: QuotaView | None
+    revision: int
+
+
+class PermitsGranted(Answer):
+    """Permits of a semaphore, of which `available` are left for others; `limit` is how many there are."""
+
+    hold_id: str
+    token: int
+    name: str
+    permits: int
+    available: int
+    expires_in_ms: int | msgspec.UnsetType
+    revision: int
+    limit: int | msgspec.UnsetType = msgspec.UNSET
+    value: str | msgspec.UnsetType = msgspec.UNSET
+    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class Resized(Answer):
+    """A semaphore with a new limit. `available` is negative while more is held than that."""
+
+    name: str
+    limit: int
+    available: int
+    revision: int
+
+
+class RateTaken(Answer):
+    """The verdict of a rate limit; `retry_after_ms` is 0 when the request is allowed."""
+
+    allowed: bool
+    remaining: int
+    retry_after_ms: int
+    reset_in_ms: int
+    revision: int
+
+
+class FenceAdvanced(Answer):
+    """A resource that accepts this token and higher ones."""
+
+    accepted: bool
+    highest_token: int
+    revision: int
+
+
+class Elected(Answer):
+    """An election that was won. `hold_id` is the secret with which the leader proclaims and resigns."""
+
+    hold_id: str
+    token: int
+    leader: Leader
+    expires_in_ms: int
+    revision: int
+    already_held: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class Proclaimed(Answer):
+    """An election whose leader has changed its value."""
+
+    token: int
+    revision: int
+
+
+class RefusedAttempt(msgspec.Struct, kw_only=True, frozen=True):
+    """A call, or a command of a stream, that was refused because of who asked.
+
+    `unix_ms` is the clock of this node; `principal` is empty for a stranger. Before a call has a route, its
+    method and route are "-".
+    """
+
+    number: int
+    unix_ms: int
+    code: str
+    principal: str
+    address: str
+    method: str
+    route: str
+    detail: str
+    request_id: str
+
+
+class Refusals(msgspec.Struct, kw_only=True):
+    """The newest of them on this node, the newest first, and how many there have been since it started."""
+
+    refusals: tuple[RefusedAttempt, ...]
+    count: int
+    node_id: str
+
+
+class LeadershipTransferred(msgspec.Struct):
+    """The node that leads now."""
+
+    leader: str
+
+
+class Member(msgspec.Struct):
+    """A node of the cluster: a voter, or joining until it has caught up."""
+
+    id: str
+    peer: str
+    state: str
+
+
+class MemberList(msgspec.Struct):
+    """All nodes of the cluster, in order of their ids."""
+
+    members: tuple[Member, ...]
+    revision: int
+
+
+class Health(msgspec.Struct, omit_defaults=True):
+    """The node answers; otherwise there is a problem document. `troubles` are sentences for people."""
+
+    ok: bool
+    troubles: tuple[str, ...] = ()
+
+
+# -- from results to answers ------------------------------------------------------------------------------
+
+
+def told(answer: Answer, *, is_repeated: bool) -> bytes:
+    """Return an answer as JSON. `is_repeated` says that it is the outcome of an earlier attempt."""
+    if is_repeated:
+        answer.repeated = True
+    return encode(answer)
+
+
+def session_opened(result: results.SessionOpened, revision: int) -> SessionOpened:
+    """Return the answer to an opened session."""
+    return SessionOpened(result.session_id, result.ttl_ms, result.expires_in_ms, revision)
+
+
+def session_kept(result: results.SessionKept, revision: int) -> SessionKept:
+    """Return the answer to a keepalive."""
+    answer = SessionKept(result.session_id, result.expires_in_ms, revision)
+    if isinstance(result, results.SessionKeptToEnd):
+        answer.revoked = holders_of(result.revoked)
+    return answer
+
+
+def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
+    """Return the answer to an acquire or a conversion: of one lock, or of several."""
+    hold_id, token, expires_in_ms = result.hold_id, result.token, _told(result.expires_in_ms)
+    if result.locks:
+        several = GrantedSeveral(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
+        _add_held(several, result)
+        return several
+    answer = Granted(hold_id, token, result.name, result.mode, expires_in_ms, revision)
+    if result.scope is not Scope.NODE:
+        answer.scope = result.scope
+    _add_held(answer, result)
+    return answer
+
+
+def still_waiting(view: TicketView | None, left_ms: int, revision: int) -> StillWaiting:
+    """Return where a request stands; without a ticket it has its hold in `left_ms`."""
+    if view is None:
+        return StillWaiting(None, 0, left_ms, 0, None, wire.WAIT_KEPT_MS, revision)
+    return StillWaiting(
+        view.ticket,
+        view.position,
+        view.estimate_ms,
+        view.waited_ms,
+        view.ends_in_ms,
+        wire.WAIT_KEPT_MS,
+        revision,
+    )
+
+
+def granted_of_kinds(result: results.GrantedSeveral, waited_ms: int, revision: int) -> GrantedOfKinds:
+    """Return the answer to an acquire of several kinds, after the wait for the reserved moment."""
+    return GrantedOfKinds(
+        result.hold_id,
+        result.token,
+        held_locks(result.locks),
+        tuple([HeldPermits(one.name, one.permits, one.available, one.limit) for one in result.held]),
+        tuple(
+            [UsedRate(one.name, one.remaining, max(one.reset_in_ms - waited_ms, 0)) for one in result.rates]
+        ),
+        max((result.expires_in_ms or 0) - waited_ms, 0),  # none of them is without a deadline
+        revision,
+    )
+
+
+def renewed(result: results.Renewed, revision: int) -> Renewed:
+    """Return the answer to a renewal."""
+    answer = Renewed(result.token, _told(result.expires_in_ms), revision)
+    if result.expires_in_ms is None:
+        answer.no_deadline = True
+    if isinstance(result, results.RenewedToEnd):
+        answer.revocation = revocation_of(result.revocation)
+    return answer
+
+
+def _add_held(answer: Granted | GrantedSeveral, result: results.Granted) -> None:
+    """Say that the session had it already, how often it has to be released, and the value that it has."""
+    if isinstance(result, results.GrantedAgain):
+        answer.already_held = True
+        if result.depth > 1:
+            answer.depth = result.depth
+    if isinstance(result, results.GrantedAs | results.GrantedAgainAs):
+        answer.value = result.value
+    if result.expires_in_ms is None:
+        answer.no_deadline = True
+
+
+def _told(expires_in_ms: int | None) -> int | msgspec.UnsetType:
+    """Return what is left of a lease, nothing of what has no deadline."""
+    return msgspec.UNSET if expires_in_ms is None else expires_in_ms
+
+
+def released(result: results.Released, revision: int) -> Released:
+    """Return the answer to a release, as a whole or in part."""
+    if isinstance(result, results.ReleasedOnce):
+        return Released(released=False, revision=revision, depth=result.depth)
+    answer = Released(released=True, revision=revision)
+    if result.locks:
+        answer.locks = held_locks(result.locks)
+    return answer
+
+
+def permits_granted(result: results.Granted, revision: int) -> PermitsGranted:
+    """Return the answer to an acquire of permits."""
+    answer = PermitsGranted(
+        result.hold_id,
+        result.token,
+        result.name,
+        result.permits,
+        result.available,
+        _told(result.expires_in_ms),
+        revision,
+    )
+    if result.expires_in_ms is None:
+        answer.no_deadline = True
+    if isinstance(result, results.GrantedPermits):
+        answer.limit = result.limit
+    if isinstance(result, results.GrantedPermitsAs):
+        answer.value = result.value
+    return answer
+
+
+def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> RateTaken:
+    """Return the answer of a rate limit, after the wait for the reserved moment."""
+    reset_in_ms = max(result.reset_in_ms - waited_ms, 0)
+    return RateTaken(result.allowed, result.remaining, result.retry_after_ms, reset_in_ms, revision)
+
+
+def elected(result: results.Granted, value: str, revision: int) -> Elected:
+    """Return the answer to a campaign for an election that `value` now stands for."""
+    leader = Leader(result.owner, value, result.token)
+    answer = Elected(result.hold_id, result.token, leader, result.expires_in_ms or 0, revision)
+    if isinstance(result, results.GrantedAgain):
+        answer.already_held = True
+    return answer
+
+
+def held_locks(locks: Iterable[Wanted]) -> tuple[HeldLock, ...]:
+    """Return the locks of a hold as JSON objects."""
+    return tuple([HeldLock(lock.name, lock.mode, lock.scope) for lock in locks])
+
+
+def member_list(members: Members, revision: int) -> MemberList:
+    """Return the members as a JSON object."""
+    return MemberList(
+        tuple(
+            Member(node_id, member.peer, wire.VOTER if member.is_voter else wire.JOINING)
+            for node_id, member in members.nodes.items()
+        ),
+        revision,
+    )

@@ -1,0 +1,389 @@
+"""Requests about locks, and what all requests that acquire have in common."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from lockapi.requests.fields import (
+    UNSET,
+    HeldToken,
+    HoldIdText,
+    HoldValue,
+    LockDelay,
+    Maybe,
+    Name,
+    Priority,
+    Request,
+    RequestId,
+    SessionIdText,
+    Ttl,
+    Waiting,
+    Write,
+    check,
+    check_between,
+    check_name,
+    check_reason,
+    check_value,
+    invalid,
+)
+from lockapi.requests.ids import new_hold_ids
+from lockstate import checks, commands, limits
+from lockstate.commands import PRIORITY_DEFAULT, IfHeld
+from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
+from lockstate.modes import Mode, Scope
+
+ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
+IfHeldOrNot = IfHeld | Maybe
+ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
+
+
+class Acquiring(Waiting, kw_only=True):
+    """Base of the requests that acquire. Exactly one of `session_id` and `ttl_ms` is given."""
+
+    session_id: SessionIdText | Maybe = UNSET
+    ttl_ms: Ttl | Maybe = UNSET
+    owner: OwnerName = NO_OWNER
+    lock_delay_ms: LockDelay = 0
+    note: str = ""
+
+    def checked_lease(self) -> tuple[SessionId, int]:
+        """Check the fields of this class; return session id and ttl, of which one is given."""
+        if self.owner:
+            check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
+        self.checked_wait_ms()
+        if self.lock_delay_ms:
+            check(limits.check_range("lock_delay_ms", self.lock_delay_ms, limits.LOCK_DELAY_MS_MAX))
+        if self.note:
+            check(limits.check_text("note", self.note, limits.NOTE_BYTES_MAX))
+        return self._checked_lease()
+
+    def _checked_lease(self) -> tuple[SessionId, int]:
+        if self.session_id is UNSET:
+            if self.ttl_ms is UNSET:
+                raise invalid("session_id or ttl_ms: one of the two is required")
+            check(limits.check_ttl(self.ttl_ms))
+            return NO_SESSION, self.ttl_ms
+        if self.ttl_ms is not UNSET:
+            raise invalid("session_id and ttl_ms: only one of the two is allowed")
+        check(limits.check_id("session_id", self.session_id))
+        return self.session_id, 0
+
+
+class AcquiringAs(Acquiring, kw_only=True):
+    """Base of those that may ask for what only few have. `no_deadline` may stand in the place of a lease."""
+
+    value: HoldValue | Maybe = UNSET
+    value_secret: bool = False
+    no_deadline: bool = False
+    priority: Priority = PRIORITY_DEFAULT
+
+    def uncommon(self) -> dict[str, Any]:
+        """Check what only few holds have, and return it as fields of the command; none if it is not asked."""
+        uncommon: dict[str, Any] = {"is_endless": True} if self.no_deadline else {}
+        if self.priority != PRIORITY_DEFAULT:
+            check(limits.check_range("priority", self.priority, limits.PRIORITY_MAX))
+            uncommon["priority"] = self.priority
+        if self.value is UNSET:
+            if self.value_secret:
+                raise invalid("value_secret: needs a value")
+            return uncommon
+        check_value(self.value)
+        return uncommon | {"value": self.value, "is_secret": self.value_secret}
+
+    def _checked_lease(self) -> tuple[SessionId, int]:
+        if not self.no_deadline:
+            return super()._checked_lease()
+        for field in ("session_id", "ttl_ms"):
+            if getattr(self, field) is not UNSET:
+                raise invalid(f"no_deadline and {field}: only one of the two is allowed")
+        return NO_SESSION, 0
+
+
+class WantedLock(Request, kw_only=True):
+    """One of several locks."""
+
+    name: Name
+    mode: Mode = Mode.EXCLUSIVE
+    scope: Scope = Scope.NODE
+
+
+def checked_locks(locks: list[WantedLock]) -> tuple[commands.Wanted, ...]:
+    """Check that there are locks, and their names; return them as a command has them."""
+    if not locks:
+        raise invalid("locks: must not be empty")
+    for index, lock in enumerate(locks):
+        check_name(f"locks[{index}].name", lock.name)
+    return tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in locks])
+
+
+class AcquireRequest(AcquiringAs, kw_only=True):
+    """Acquire a lock, or several at once: all that `locks` lists, or none of them."""
+
+    name: Name | Maybe = UNSET
+    locks: (
+        Annotated[
+            list[WantedLock],
+            msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": limits.LOCKS_COUNT_MAX}),
+        ]
+        | Maybe
+    ) = UNSET
+    mode: ModeOrNot = UNSET
+    scope: ScopeOrNot = UNSET
+    if_held: IfHeldOrNot = UNSET
+
+    def command(self) -> commands.Acquire:
+        """Return the command, with new ids for the hold and the attempt."""
+        command = self._plain()
+        uncommon = self.uncommon()
+        if_held = None if self.if_held is UNSET else self.if_held
+        if if_held and not command.session_id:
+            raise invalid("if_held: needs a session_id; leases of their own are never one another's")
+        if uncommon:
+            return commands.AcquireAs(**msgspec.structs.asdict(command), if_held=if_held, **uncommon)
+        if if_held is None:
+            return command
+        return commands.AcquireIf(**msgspec.structs.asdict(command), if_held=if_held)
+
+    def _plain(self) -> commands.Acquire:
+        if self.locks is not UNSET:
+            return self._several(self.locks)
+        if self.name is UNSET:
+            raise invalid("name or locks: one of the two is required")
+        check(limits.check_name(self.name))
+        session_id, ttl_ms = self.checked_lease()
+        hold_id, attempt_id = new_hold_ids()
+        return commands.Acquire(
+            self.name,
+            Mode.EXCLUSIVE if self.mode is UNSET else self.mode,
+            hold_id,
+            attempt_id,
+            session_id,
+            ttl_ms,
+            self.owner,
+            self.wait_ms,
+            self.lock_delay_ms,
+            self.note,
+            self.checked_id(),
+            Scope.NODE if self.scope is UNSET else self.scope,
+        )
+
+    def _several(self, locks: list[WantedLock]) -> commands.Acquire:
+        for field in ("name", "mode", "scope"):
+            if getattr(self, field) is not UNSET:
+                raise invalid(f"{field} and locks: only one of the two is allowed")
+        several = checked_locks(locks)
+        session_id, ttl_ms = self.checked_lease()
+        hold_id, attempt_id = new_hold_ids()
+        command = commands.Acquire(
+            "",
+            Mode.EXCLUSIVE,
+            hold_id,
+            attempt_id,
+            session_id,
+            ttl_ms,
+            self.owner,
+            self.wait_ms,
+            self.lock_delay_ms,
+            self.note,
+            self.checked_id(),
+            locks=several,
+        )
+        check(checks.check_locks(command))
+        return command
+
+
+class OfHold(Write, kw_only=True):
+    """Base of the requests about a hold: known by its id, or by its name and its value."""
+
+    hold_id: HoldIdText | Maybe = UNSET
+    name: Name | Maybe = UNSET
+    value: HoldValue | Maybe = UNSET
+
+    def meant(self) -> tuple[HoldId, str, str]:
+        """Return the id, "" if it is not known by that, and the name and the value. Raises ProblemError."""
+        if self.hold_id is not UNSET:
+            for field in ("name", "value"):
+                if getattr(self, field) is not UNSET:
+                    raise invalid(f"{field} and hold_id: only one of the two is allowed")
+            check(limits.check_id("hold_id", self.hold_id))
+            return self.hold_id, "", ""
+        if self.value is UNSET:
+            raise invalid("hold_id or value: one of the two is required")
+        if self.name is UNSET:
+            raise invalid("name: must be given with value")
+        check(limits.check_name(self.name))
+        check_value(self.value)
+        return NO_HOLD, self.name, self.value
+
+
+class RenewRequest(OfHold, kw_only=True):
+    """Renew the lease of a hold."""
+
+    ttl_ms: Ttl | Maybe = UNSET
+
+    def command(self, kind: HoldKind) -> commands.RenewOf | commands.RenewByValue:
+        """Return the command for a hold of this kind."""
+        hold_id, name, value = self.meant()
+        ttl_ms = 0
+        if self.ttl_ms is not UNSET:
+            check(limits.check_ttl(self.ttl_ms))
+            ttl_ms = self.ttl_ms
+        if not hold_id:
+            return commands.RenewByValue(name, value, ttl_ms, kind, self.checked_id())
+        return commands.RenewOf(hold_id, ttl_ms, self.checked_id(), kind)
+
+
+class ReleaseHoldRequest(Write, kw_only=True):
+    """Release a hold as a whole."""
+
+    hold_id: HoldIdText
+
+    def command(self, kind: HoldKind) -> commands.ReleaseOf:
+        """Return the command for a hold of this kind."""
+        check(limits.check_id("hold_id", self.hold_id))
+        return commands.ReleaseOf(self.hold_id, self.checked_id(), (), kind)
+
+
+class ReleasePermitsRequest(OfHold, kw_only=True):
+    """Release permits."""
+
+    def command(self, kind: HoldKind) -> commands.ReleaseOf | commands.ReleaseByValue:
+        """Return the command for a hold of this kind."""
+        hold_id, name, value = self.meant()
+        if not hold_id:
+            return commands.ReleaseByValue(name, value, kind, self.checked_id())
+        return commands.ReleaseOf(hold_id, self.checked_id(), (), kind)
+
+
+class ReleaseRequest(OfHold, kw_only=True):
+    """Release a hold or, of a hold of several locks, only those that `names` lists."""
+
+    names: (
+        Annotated[
+            tuple[Name, ...],
+            msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": limits.LOCKS_COUNT_MAX}),
+        ]
+        | Maybe
+    ) = UNSET
+
+    def command(self) -> commands.ReleaseOf | commands.ReleaseByValue:
+        """Return the command."""
+        hold_id, name, value = self.meant()
+        if not hold_id:
+            if self.names is not UNSET:
+                raise invalid("names: needs a hold_id")
+            return commands.ReleaseByValue(name, value, HoldKind.LOCK, self.checked_id())
+        if self.names is UNSET:
+            return commands.ReleaseOf(hold_id, self.checked_id())
+        return commands.ReleaseOf(hold_id, self.checked_id(), self._checked(self.names))
+
+    def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not 1 <= len(names) <= limits.LOCKS_COUNT_MAX:
+            raise invalid(f"names: {len(names)}; must be 1 to {limits.LOCKS_COUNT_MAX}")
+        for index, name in enumerate(names):
+            check_name(f"names[{index}]", name)
+        if len(set(names)) < len(names):
+            raise invalid("names: a name is given twice")
+        return names
+
+
+class AddRequest(Waiting, kw_only=True):
+    """Add locks to a hold, all or none."""
+
+    hold_id: HoldIdText
+    locks: Annotated[
+        list[WantedLock],
+        msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": limits.LOCKS_COUNT_MAX}),
+    ]
+
+    def command(self) -> commands.AddLocks:
+        """Return the command, with new ids for the ticket and the attempt."""
+        check(limits.check_id("hold_id", self.hold_id))
+        self.checked_wait_ms()
+        locks = checked_locks(self.locks)
+        check(checks.check_together(locks))
+        ticket_id, attempt_id = new_hold_ids()
+        return commands.AddLocks(self.hold_id, locks, ticket_id, attempt_id, self.wait_ms, self.checked_id())
+
+
+class ConvertRequest(Waiting, kw_only=True):
+    """Change the mode of a hold."""
+
+    hold_id: HoldIdText
+    mode: Mode
+
+    def command(self) -> commands.Convert:
+        """Return the command, with new ids for the ticket and the attempt."""
+        check(limits.check_id("hold_id", self.hold_id))
+        self.checked_wait_ms()
+        ticket_id, attempt_id = new_hold_ids()
+        return commands.Convert(
+            self.hold_id, self.mode, ticket_id, attempt_id, self.wait_ms, self.checked_id()
+        )
+
+
+class WithdrawRequest(Request, kw_only=True):
+    """Take back a request that may wait, on whatever node it was asked.
+
+    With the `request_id` comes what it counts within, as the request had it: its session, its owner, or the
+    hold that it was to change; none of them if it had none.
+    """
+
+    request_id: RequestId
+    session_id: SessionIdText | Maybe = UNSET
+    owner: OwnerName | Maybe = UNSET
+    hold_id: HoldIdText | Maybe = UNSET
+
+    def scope(self) -> str:
+        """Return what the id counts within. Raises ProblemError."""
+        check(limits.check_id("request_id", self.request_id))
+        given = [
+            (field, text)
+            for field in ("session_id", "hold_id", "owner")
+            if (text := getattr(self, field)) is not UNSET
+        ]
+        if len(given) > 1 and {field for field, _ in given} != {"session_id", "owner"}:
+            raise invalid("hold_id: goes with neither session_id nor owner")
+        for field, text in given:
+            check(limits.check_text(field, text, limits.OWNER_BYTES_MAX))
+        return next((text for _, text in given), "")
+
+
+class ForcingRequest(Write, kw_only=True):
+    """Base of the requests that end holds by force. The reason is kept in the audit."""
+
+    name: Name
+    reason: str
+    token: HeldToken | Maybe = UNSET
+
+    @property
+    def delay_ms(self) -> int:
+        """How long nobody gets what was freed."""
+        return 0
+
+    def command(self, kind: HoldKind) -> commands.ForceEnd:
+        """Return the command that ends holds of this kind. Raises ProblemError."""
+        check(limits.check_name(self.name))
+        check_reason(self.reason)
+        check(limits.check_range("lock_delay_ms", self.delay_ms, limits.LOCK_DELAY_MS_MAX))
+        token = 0
+        if self.token is not UNSET:
+            check_between("token", self.token, 1, limits.TOKEN_MAX)
+            token = self.token
+        return commands.ForceEnd(self.name, self.reason, self.delay_ms, self.checked_id(), kind, token)
+
+
+class ForceReleaseRequest(ForcingRequest, kw_only=True):
+    """End every hold of a lock or a semaphore, or the one that has `token`."""
+
+    lock_delay_ms: LockDelay = 0
+
+    @property
+    def delay_ms(self) -> int:
+        """How long nobody gets what was freed."""
+        return self.lock_delay_ms
+
+
+class DeposeRequest(ForcingRequest, kw_only=True):
+    """End the leadership of an election: whoever leads, or only the leader that has `token`."""

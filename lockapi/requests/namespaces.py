@@ -1,0 +1,55 @@
+"""Requests about namespaces: what holds for the names at and below a prefix."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from lockapi.requests.fields import UNSET, LockDelay, Maybe, Ttl, Write, check, invalid
+from lockapi.requests.quotas import Amount
+from lockstate import limits, namespace_rules
+from lockstate.commands import IfHeld, NamespaceSettings, SetNamespace
+
+_IfHeldOfAll = Annotated[
+    IfHeld, msgspec.Meta(extra_json_schema={"enum": sorted(set(IfHeld) - {IfHeld.COUNT})})
+]
+"""What may hold for all: who has to release as often as it acquired has to know that."""
+
+
+class SetNamespaceRequest(Write, kw_only=True):
+    """Say what holds for names at and below a prefix; what is left out is left open."""
+
+    ttl_ms_min: Ttl | Maybe = UNSET
+    ttl_ms_max: Ttl | Maybe = UNSET
+    lock_delay_ms_min: LockDelay | Maybe = UNSET
+    no_deadline: bool | Maybe = UNSET
+    priority: bool | Maybe = UNSET
+    holds: Amount | Maybe = UNSET
+    waits: Amount | Maybe = UNSET
+    cells: Amount | Maybe = UNSET
+    fences: Amount | Maybe = UNSET
+    bytes: Amount | Maybe = UNSET
+    if_held: _IfHeldOfAll | Maybe = UNSET
+
+    def command(self, prefix: str) -> SetNamespace:
+        """Return the command. Raises ProblemError."""
+        said: dict[str, Any] = {
+            what: getattr(self, what)
+            for what in NamespaceSettings.__struct_fields__
+            if getattr(self, what) is not UNSET
+        }
+        if not said:
+            every = ", ".join(NamespaceSettings.__struct_fields__)
+            raise invalid(f"{every}: one of them is required; DELETE removes a namespace")
+        settings = NamespaceSettings(**said)
+        check(limits.check_name(prefix))
+        check(namespace_rules.check_settings(settings))
+        return SetNamespace(prefix, settings, self.checked_id())
+
+
+class RemoveNamespaceRequest(Write, kw_only=True):
+    """Remove a namespace. What is there stays."""
+
+    def command(self, prefix: str) -> SetNamespace:
+        """Return the command. Raises ProblemError."""
+        check(limits.check_name(prefix))
+        return SetNamespace(prefix, None, self.checked_id())

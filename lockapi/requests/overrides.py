@@ -1,0 +1,105 @@
+"""Requests of operators about what others have: the reason of each is kept in the audit. And one answer.
+
+Force on holds is in `locks`, with what is particular to it.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from lockapi.requests.fields import (
+    UNSET,
+    Grace,
+    HeldToken,
+    HoldIdText,
+    Maybe,
+    Name,
+    Write,
+    check,
+    check_between,
+    check_reason,
+)
+from lockstate import commands, limits
+from lockstate.kinds import HoldKind
+
+Reason = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1})]
+
+
+GRACE_MS: Final = 30_000
+"""The time, in ms, in which a holder is to give up if nobody says another."""
+
+
+class ForceCloseSessionRequest(Write, kw_only=True):
+    """End a session, known by its public name."""
+
+    session_name: Name
+    reason: Reason
+
+    def command(self) -> commands.ForceCloseSession:
+        """Return the command. Raises ProblemError."""
+        check(limits.check_id("session_name", self.session_name))
+        check_reason(self.reason)
+        return commands.ForceCloseSession(self.session_name, self.reason, self.checked_id())
+
+
+class LiftDelayRequest(Write, kw_only=True):
+    """End the lock-delays of a name before their time."""
+
+    name: Name
+    reason: Reason
+
+    def command(self, kind: HoldKind) -> commands.LiftDelay:
+        """Return the command for a lock or a semaphore. Raises ProblemError."""
+        check(limits.check_name(self.name))
+        check_reason(self.reason)
+        return commands.LiftDelay(self.name, self.reason, kind, self.checked_id())
+
+
+class ForgetFenceRequest(Write, kw_only=True):
+    """Forget the highest token that a resource has seen."""
+
+    resource: Name
+    reason: Reason
+
+    def command(self) -> commands.ForgetFence:
+        """Return the command. Raises ProblemError."""
+        check(limits.check_name(self.resource))
+        check_reason(self.reason)
+        return commands.ForgetFence(self.resource, self.reason, self.checked_id())
+
+
+class RevokeRequest(Write, kw_only=True):
+    """Ask all holders of a name, or the one that has `token`, to give up within `grace_ms`."""
+
+    name: Name
+    reason: Reason
+    grace_ms: Grace = GRACE_MS
+    token: HeldToken | Maybe = UNSET
+    ticket: HeldToken | Maybe = UNSET
+
+    def command(self, kind: HoldKind) -> commands.Revoke:
+        """Return the command for holders of this kind. Raises ProblemError."""
+        check(limits.check_name(self.name))
+        check_reason(self.reason)
+        check(limits.check_range("grace_ms", self.grace_ms, limits.GRACE_MS_MAX))
+        token, ticket = (_number(field, getattr(self, field)) for field in ("token", "ticket"))
+        return commands.Revoke(self.name, self.reason, self.grace_ms, kind, token, ticket, self.checked_id())
+
+
+def _number(field: str, value: int | Maybe) -> int:
+    """Return a token or a ticket, 0 if none is given. Raises ProblemError."""
+    if value is UNSET:
+        return 0
+    check_between(field, value, 1, limits.TOKEN_MAX)
+    return value
+
+
+class PutOffRequest(Write, kw_only=True):
+    """Answer a revocation with "not yet"."""
+
+    hold_id: HoldIdText
+
+    def command(self, kind: HoldKind) -> commands.PutOff:
+        """Return the command for a hold of this kind. Raises ProblemError."""
+        check(limits.check_id("hold_id", self.hold_id))
+        return commands.PutOff(self.hold_id, kind, self.checked_id())

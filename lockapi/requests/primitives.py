@@ -1,0 +1,204 @@
+"""Requests about semaphores, rate limits, fences and elections."""
+
+from typing import Annotated
+
+import msgspec
+
+from lockapi.requests.fields import (
+    UNSET,
+    HoldIdText,
+    Maybe,
+    Name,
+    PermitsLimit,
+    RateLimit,
+    Request,
+    SessionIdText,
+    Token,
+    Value,
+    Waiting,
+    Window,
+    Write,
+    check,
+    check_between,
+    check_name,
+    invalid,
+)
+from lockapi.requests.ids import new_hold_ids
+from lockapi.requests.locks import AcquiringAs
+from lockstate import checks, commands, limits
+from lockstate.ids import NO_OWNER, OwnerName
+from lockstate.results import HoldKind
+
+Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
+
+
+class AcquirePermitsRequest(AcquiringAs, kw_only=True):
+    """Acquire permits of a semaphore, for a session or with a lease of their own."""
+
+    name: Name
+    limit: PermitsLimit | Maybe = UNSET
+    permits: Permits = 1
+    strict: bool = False
+
+    def command(self) -> commands.AcquirePermitsOf:
+        """Return the command, with new ids for the hold and the attempt."""
+        check(limits.check_name(self.name))
+        limit = self._checked_limit()
+        session_id, ttl_ms = self.checked_lease()
+        hold_id, attempt_id = new_hold_ids()
+        command = commands.AcquirePermitsOf(
+            self.name,
+            limit,
+            self.permits,
+            hold_id,
+            attempt_id,
+            session_id,
+            ttl_ms,
+            self.owner,
+            self.wait_ms,
+            self.lock_delay_ms,
+            self.note,
+            self.checked_id(),
+            self.strict,
+        )
+        uncommon = self.uncommon()
+        return (
+            commands.AcquirePermitsAs(**msgspec.structs.asdict(command), **uncommon) if uncommon else command
+        )
+
+    def _checked_limit(self) -> int:
+        """Return the limit, 0 if none is given. Raises ProblemError."""
+        if self.limit is not UNSET:
+            check(checks.check_limit(self.limit, self.permits))
+            return self.limit
+        if self.strict:
+            raise invalid("limit: must be given with strict")
+        check(checks.check_limit(limits.SEMAPHORE_LIMIT_MAX, self.permits))
+        return 0
+
+
+class ResizeRequest(Write, kw_only=True):
+    """Give a semaphore another limit."""
+
+    name: Name
+    limit: PermitsLimit
+
+    def command(self) -> commands.ResizeSemaphore:
+        """Return the command."""
+        check(limits.check_name(self.name))
+        check(checks.check_limit(self.limit))
+        return commands.ResizeSemaphore(self.name, self.limit, self.checked_id())
+
+
+class TakeRateRequest(Waiting, kw_only=True):
+    """Take `cost` from a rate limit, at once or within `wait_ms`."""
+
+    name: Name
+    limit: RateLimit
+    window_ms: Window
+    algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
+    cost: Permits = 1
+
+    def command(self) -> commands.TakeRate:
+        """Return the command."""
+        check(limits.check_name(self.name))
+        check_between("limit", self.limit, 1, limits.RATE_LIMIT_MAX)
+        check_between("window_ms", self.window_ms, limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)
+        check_between("cost", self.cost, 1, self.limit)
+        return commands.TakeRate(
+            self.name,
+            self.limit,
+            self.window_ms,
+            self.algorithm,
+            self.cost,
+            self.checked_wait_ms(),
+            self.checked_id(),
+        )
+
+
+class PeekRateRequest(Request, kw_only=True):
+    """Ask what a rate limit would answer, without taking anything from it."""
+
+    name: Name
+    limit: RateLimit
+    window_ms: Window
+    algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
+    cost: Permits = 1
+
+    def command(self) -> commands.TakeRate:
+        """Return the command that would take it."""
+        return TakeRateRequest(
+            name=self.name,
+            limit=self.limit,
+            window_ms=self.window_ms,
+            algorithm=self.algorithm,
+            cost=self.cost,
+        ).command()
+
+
+class CheckFenceRequest(Request, kw_only=True):
+    """Ask whether a token is that of a present hold: of one kind, or of any."""
+
+    name: Name
+    token: Token
+    kind: HoldKind | Maybe = UNSET
+
+    def checked(self) -> tuple[str, int, HoldKind | None]:
+        """Return name, token and kind."""
+        check(limits.check_name(self.name))
+        check(limits.check_range("token", self.token, limits.TOKEN_MAX))
+        return self.name, self.token, None if self.kind is UNSET else self.kind
+
+
+class AdvanceFenceRequest(Write, kw_only=True):
+    """Make a resource accept this token and higher ones only."""
+
+    resource: Name
+    token: Token
+
+    def command(self) -> commands.AdvanceFence:
+        """Return the command."""
+        check_name("resource", self.resource)
+        check(limits.check_range("token", self.token, limits.TOKEN_MAX))
+        return commands.AdvanceFence(self.resource, self.token, self.checked_id())
+
+
+class CampaignRequest(Waiting, kw_only=True):
+    """Ask to lead an election, for a session."""
+
+    name: Name
+    session_id: SessionIdText
+    value: Value
+    owner: OwnerName = NO_OWNER
+
+    def command(self) -> commands.Campaign:
+        """Return the command, with new ids for the hold and the attempt."""
+        check(limits.check_name(self.name))
+        check(limits.check_id("session_id", self.session_id))
+        check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
+        check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
+        self.checked_wait_ms()
+        hold_id, attempt_id = new_hold_ids()
+        return commands.Campaign(
+            self.name,
+            self.session_id,
+            self.value,
+            hold_id,
+            attempt_id,
+            self.owner,
+            self.wait_ms,
+            self.checked_id(),
+        )
+
+
+class ProclaimRequest(Write, kw_only=True):
+    """Change the value of an election, as its leader."""
+
+    hold_id: HoldIdText
+    value: Value
+
+    def command(self) -> commands.Proclaim:
+        """Return the command."""
+        check(limits.check_id("hold_id", self.hold_id))
+        check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
+        return commands.Proclaim(self.hold_id, self.value, self.checked_id())

@@ -1,0 +1,111 @@
+"""The request for several kinds at once."""
+
+from typing import Annotated
+
+import msgspec
+
+from lockapi.requests.fields import (
+    UNSET,
+    Maybe,
+    Name,
+    PermitsLimit,
+    RateLimit,
+    Request,
+    Window,
+    check,
+    check_name,
+    invalid,
+)
+from lockapi.requests.ids import new_hold_ids
+from lockapi.requests.locks import Acquiring, WantedLock
+from lockapi.requests.primitives import Permits
+from lockstate import commands, limits
+from lockstate.modes import Mode
+from lockstate.results import Refused
+from lockstate.several import check_permits, check_rates, check_things
+
+
+class WantedPermits(Request, kw_only=True):
+    """Permits of one semaphore. The limit may be left out if somebody uses it already."""
+
+    name: Name
+    limit: PermitsLimit | Maybe = UNSET
+    permits: Permits = 1
+
+
+class WantedRate(Request, kw_only=True):
+    """A place of one rate limit."""
+
+    name: Name
+    limit: RateLimit
+    window_ms: Window
+    algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
+    cost: Permits = 1
+
+
+class AcquireSeveralRequest(Acquiring, kw_only=True):
+    """Acquire locks, permits and places of rate limits: all of them, or none.
+
+    There are two things at least, and a lock or a permit among them.
+    """
+
+    locks: Annotated[
+        list[WantedLock], msgspec.Meta(extra_json_schema={"maxItems": limits.LOCKS_COUNT_MAX})
+    ] = []
+    permits: Annotated[
+        list[WantedPermits], msgspec.Meta(extra_json_schema={"maxItems": limits.PERMITS_COUNT_MAX})
+    ] = []
+    rates: Annotated[
+        list[WantedRate], msgspec.Meta(extra_json_schema={"maxItems": limits.RATES_COUNT_MAX})
+    ] = []
+
+    def command(self) -> commands.Acquire:
+        """Return the command, with new ids for the hold and the attempt. Raises ProblemError."""
+        for field in ("locks", "permits", "rates"):
+            for index, one in enumerate(getattr(self, field)):
+                check_name(f"{field}[{index}].name", one.name)
+        permits = tuple([_permits_of(index, one) for index, one in enumerate(self.permits)])
+        rates = tuple(
+            [
+                commands.WantedRate(one.name, one.limit, one.window_ms, one.algorithm, one.cost)
+                for one in self.rates
+            ]
+        )
+        _check_in("permits", check_permits(permits))
+        _check_in("rates", check_rates(rates))
+        session_id, ttl_ms = self.checked_lease()
+        hold_id, attempt_id = new_hold_ids()
+        command = commands.AcquireSeveral(
+            "",
+            Mode.EXCLUSIVE,
+            hold_id,
+            attempt_id,
+            session_id,
+            ttl_ms,
+            self.owner,
+            self.wait_ms,
+            self.lock_delay_ms,
+            self.note,
+            self.checked_id(),
+            locks=tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in self.locks]),
+            permits=permits,
+            rates=rates,
+        )
+        check(check_things(command))
+        return command
+
+
+def _permits_of(index: int, one: WantedPermits) -> commands.WantedPermits:
+    """Return what is wanted of a semaphore. The command says 0 for any limit, which a request does not."""
+    if one.limit is UNSET:
+        return commands.WantedPermits(one.name, 0, one.permits)
+    if one.limit == 0:
+        raise invalid(f"permits[{index}].limit: 0; must be 1 to {limits.SEMAPHORE_LIMIT_MAX}")
+    return commands.WantedPermits(one.name, one.limit, one.permits)
+
+
+def _check_in(field: str, refused: Refused | None) -> None:
+    """Raise ProblemError, whose detail begins with the field, if a check refused something in it."""
+    if refused is not None:
+        detail = refused.detail if refused.detail.startswith(f"{field}: ") else f"{field}: {refused.detail}"
+        raise invalid(detail)

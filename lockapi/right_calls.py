@@ -1,0 +1,48 @@
+"""Which call is the right one for what a client has: told to one that asked with that of another kind."""
+
+from typing import Final
+
+from holdfast import wire
+from lockapi.problems import ProblemError
+from lockstate.commands import Command, ForceEnd, PutOff, ReleaseOf, RenewOf, Revoke
+from lockstate.kinds import HoldKind
+from lockstate.results import Refused
+
+_LOCK, _SEMAPHORE, _ELECTION = HoldKind.LOCK, HoldKind.SEMAPHORE, HoldKind.ELECTION
+_CALLS: Final[dict[type[Command], dict[HoldKind, str]]] = {
+    ReleaseOf: {
+        _LOCK: wire.LOCK_RELEASE,
+        _SEMAPHORE: wire.SEMAPHORE_RELEASE,
+        _ELECTION: wire.ELECTION_RESIGN,
+    },
+    RenewOf: {
+        _LOCK: wire.LOCK_RENEW,
+        _SEMAPHORE: wire.SEMAPHORE_RENEW,
+        _ELECTION: wire.SESSION_KEEPALIVE,  # a leader has no lease but that of its session
+    },
+    ForceEnd: {
+        _LOCK: wire.LOCK_FORCE_RELEASE,
+        _SEMAPHORE: wire.SEMAPHORE_FORCE_RELEASE,
+        _ELECTION: wire.ELECTION_DEPOSE,
+    },
+    Revoke: {
+        _LOCK: wire.LOCK_REVOKE,
+        _SEMAPHORE: wire.SEMAPHORE_REVOKE,
+        _ELECTION: wire.ELECTION_REVOKE,
+    },
+    PutOff: {
+        _LOCK: wire.LOCK_PUT_OFF,
+        _SEMAPHORE: wire.SEMAPHORE_PUT_OFF,
+        _ELECTION: wire.ELECTION_PUT_OFF,
+    },
+}
+"""The calls of each kind, by the command that they make."""
+
+
+def told(command: Command, refused: Refused) -> ProblemError:
+    """Return the problem for a command about another kind than that of the first holder that `refused` names.
+
+    Only these commands name a kind, so only they are refused for it.
+    """
+    path = _CALLS[type(command)][refused.holders[0].kind]
+    return ProblemError(refused.reason.value, f"{refused.detail}: use POST {path}")

@@ -1,0 +1,383 @@
+"""Which right each call and each command needs: the one place that decides it, for every face.
+
+A call is refused for its kind before it is read, when its principal lacks the right everywhere; a command,
+and a read of something that has a name, for what it names. What names only a hold or a session by its id
+needs the right somewhere: those ids are secrets, and whoever knows one may use it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, get_args
+
+from holdfast import wire
+from holdfast.token_lines import Right
+from lockapi.problems import ProblemError
+from lockapi.rights import Rights
+from lockstate.cell_operations import CellGet, CellOperation, HoldCompare
+from lockstate.commands import (
+    Acquire,
+    AcquireAs,
+    AcquireIf,
+    AcquirePermits,
+    AcquirePermitsAs,
+    AcquirePermitsOf,
+    AcquireSeveral,
+    AddLocks,
+    AdvanceFence,
+    Campaign,
+    CloseSession,
+    Command,
+    Convert,
+    DeleteCells,
+    EndWait,
+    ForceCloseSession,
+    ForceEnd,
+    ForgetFence,
+    KeepAlive,
+    KeepAliveFor,
+    LiftDelay,
+    Numbered,
+    NumberedCommand,
+    OpenSession,
+    Proclaim,
+    PutCell,
+    PutOff,
+    Release,
+    ReleaseByValue,
+    ReleaseOf,
+    Renew,
+    RenewByValue,
+    RenewOf,
+    ResizeSemaphore,
+    ResumeStream,
+    Revoke,
+    SetNamespace,
+    SetQuota,
+    TakeRate,
+    TransactCells,
+)
+from lockstate.modes import Scope
+
+
+class Need(NamedTuple):
+    """What a call needs of a principal before anything of it is read."""
+
+    right: Right | None = None
+    """None: no right, only to be known."""
+    is_open: bool = False
+    """Whether not even that."""
+    on_everything: bool = False
+    """Whether the right is needed for all names: what is shown has none by which it could be left out."""
+    on_the_whole: bool = False
+    """Whether the right is needed without a prefix: it is about the cluster, and not about names."""
+    instead: Right | None = None
+    """The right that will do as well."""
+
+    def check(self, rights: Rights) -> None:
+        """Refuse a principal that can in no case make this call. Raises ProblemError."""
+        right = self.right
+        if right is None:
+            return
+        if self.on_everything:
+            if not rights.everywhere(right):
+                raise forbidden(right, "")
+        elif self.on_the_whole:
+            if not rights.on_the_whole(right):
+                raise forbidden(right)
+        elif not (rights.somewhere(right) or (self.instead and rights.somewhere(self.instead))):
+            raise forbidden(right)
+
+
+_OPEN: Final = Need(is_open=True)
+_KNOWN: Final = Need()
+_READ, _ACQUIRE, _FORCE = Need(Right.READ), Need(Right.ACQUIRE), Need(Right.FORCE)
+_ADMIN, _METRICS = Need(Right.ADMIN, on_the_whole=True), Need(Right.METRICS)
+_ADMIN_BELOW: Final = Need(Right.ADMIN)
+_READ_OR_ADMIN: Final = Need(Right.READ, instead=Right.ADMIN)
+_READ_ALL: Final = Need(Right.READ, on_everything=True)
+_FORCE_ALL: Final = Need(Right.FORCE, on_everything=True)
+
+_CALLS: Final[dict[tuple[str, str], Need]] = {
+    ("POST", wire.SESSIONS): _ACQUIRE,
+    ("POST", wire.SESSION_KEEPALIVE): _ACQUIRE,
+    ("GET", wire.SESSIONS): _READ_ALL,
+    ("GET", wire.SESSION): _ACQUIRE,
+    ("DELETE", wire.SESSION): _ACQUIRE,
+    ("GET", wire.SESSION_AUDIT): _ACQUIRE,
+    ("GET", wire.SESSION_WATCH): _ACQUIRE,
+    ("POST", wire.ACQUIRE): _ACQUIRE,
+    ("POST", wire.LOCK_ACQUIRE): _ACQUIRE,
+    ("POST", wire.LOCK_RENEW): _ACQUIRE,
+    ("POST", wire.LOCK_RELEASE): _ACQUIRE,
+    ("POST", wire.LOCK_CONVERT): _ACQUIRE,
+    ("POST", wire.LOCK_ADD): _ACQUIRE,
+    ("POST", wire.SESSION_FORCE_CLOSE): _FORCE_ALL,
+    ("POST", wire.LOCK_FORCE_RELEASE): _FORCE,
+    ("POST", wire.LOCK_LIFT_DELAY): _FORCE,
+    ("POST", wire.SEMAPHORE_LIFT_DELAY): _FORCE,
+    ("POST", wire.LOCK_REVOKE): _FORCE,
+    ("POST", wire.LOCK_PUT_OFF): _ACQUIRE,
+    ("POST", wire.SEMAPHORE_REVOKE): _FORCE,
+    ("POST", wire.SEMAPHORE_PUT_OFF): _ACQUIRE,
+    ("POST", wire.ELECTION_REVOKE): _FORCE,
+    ("POST", wire.ELECTION_PUT_OFF): _ACQUIRE,
+    ("POST", wire.FENCE_FORGET): _FORCE,
+    ("GET", wire.LOCK): _READ,
+    ("GET", wire.LOCKS): _READ,
+    ("GET", wire.HOLDS): _READ,
+    ("GET", wire.TICKET): _READ,
+    ("POST", wire.WAITS_WITHDRAW): _ACQUIRE,
+    ("POST", wire.SEMAPHORE_ACQUIRE): _ACQUIRE,
+    ("POST", wire.SEMAPHORE_RENEW): _ACQUIRE,
+    ("POST", wire.SEMAPHORE_RELEASE): _ACQUIRE,
+    ("POST", wire.SEMAPHORE_FORCE_RELEASE): _FORCE,
+    ("POST", wire.SEMAPHORE_RESIZE): _ACQUIRE,
+    ("GET", wire.SEMAPHORE): _READ,
+    ("GET", wire.SEMAPHORES): _READ,
+    ("POST", wire.RATE_TAKE): _ACQUIRE,
+    ("POST", wire.RATE_PEEK): _READ,
+    ("GET", wire.RATES): _READ,
+    ("GET", wire.FENCE): _READ,
+    ("GET", wire.FENCES): _READ,
+    ("POST", wire.FENCE_CHECK): _READ,
+    ("POST", wire.FENCE_ADVANCE): _ACQUIRE,
+    ("POST", wire.ELECTION_CAMPAIGN): _ACQUIRE,
+    ("POST", wire.ELECTION_PROCLAIM): _ACQUIRE,
+    ("POST", wire.ELECTION_RESIGN): _ACQUIRE,
+    ("POST", wire.ELECTION_DEPOSE): _FORCE,
+    ("GET", wire.ELECTION): _READ,
+    ("GET", wire.ELECTIONS): _READ,
+    ("POST", wire.CELLS_TRANSACT): _KNOWN,  # its operations say what they need
+    ("PUT", wire.CELL): _ACQUIRE,
+    ("DELETE", wire.CELL): _ACQUIRE,
+    ("DELETE", wire.CELLS): _ACQUIRE,
+    ("GET", wire.CELL): _READ,
+    ("GET", wire.CELLS): _READ,
+    ("GET", wire.AUDIT): _READ,
+    ("GET", wire.REFUSALS): _ADMIN,
+    ("GET", wire.QUOTAS): _ADMIN,
+    ("PUT", wire.QUOTA): _ADMIN,
+    ("DELETE", wire.QUOTA): _ADMIN,
+    ("GET", wire.NAMESPACES): _READ_OR_ADMIN,
+    ("PUT", wire.NAMESPACE): _ADMIN_BELOW,
+    ("DELETE", wire.NAMESPACE): _ADMIN_BELOW,
+    ("GET", wire.WATCH): _READ,
+    ("GET", wire.STREAM): _ACQUIRE,
+    ("GET", wire.CLUSTER): _KNOWN,
+    ("POST", wire.CLUSTER_TRANSFER_LEADERSHIP): _ADMIN,
+    ("POST", wire.CLUSTER_MEMBERS): _ADMIN,
+    ("PATCH", wire.CLUSTER_MEMBERS): _ADMIN,
+    ("DELETE", wire.CLUSTER_MEMBERS): _ADMIN,
+    ("GET", wire.METRICS): _METRICS,
+    ("GET", wire.OPENAPI): _KNOWN,
+    ("GET", wire.LIVEZ): _OPEN,
+    ("GET", wire.READYZ): _OPEN,
+}
+
+
+def need_of(method: str, path: str) -> Need:
+    """Return what a call of the API needs. Raises KeyError for one that this table does not have."""
+    return _CALLS[method, path]
+
+
+def forbidden(right: Right, name: str | None = None) -> ProblemError:
+    """Return the refusal of a principal that lacks a right: for a name or prefix, for all, or anywhere."""
+    if name is None:
+        return ProblemError("forbidden", f"this needs the right {right}, which the caller has nowhere")
+    where = f"for {name!r}" if name else "for everything"
+    return ProblemError("forbidden", f"this needs the right {right} {where}")
+
+
+def check_name(rights: Rights, right: Right, name: str) -> None:
+    """Refuse what needs a right for one name. Raises ProblemError."""
+    if not rights.covers(right, name):
+        raise forbidden(right, name)
+
+
+def check_below(rights: Rights, right: Right, name: str) -> None:
+    """Refuse what needs a right for a name and all below it. Raises ProblemError."""
+    gap = rights.gap_below(right, name)
+    if gap is not None:
+        raise forbidden(right, gap)
+
+
+def check_start(rights: Rights, right: Right, start: str) -> None:
+    """Refuse what needs a right for all that begins with a text. Raises ProblemError."""
+    gap = rights.gap_behind(right, start)
+    if gap is not None:
+        raise forbidden(right, gap)
+
+
+def check_key(rights: Rights, right: Right, key: bytes) -> None:
+    """Refuse what needs a right for a cell. Raises ProblemError."""
+    check_name(rights, right, text_of_key(key))
+
+
+def text_of_key(key: bytes) -> str:
+    """Return a key as the name by which rights know it. One that is not text stays what it is."""
+    return key.decode("utf-8", "surrogateescape")
+
+
+# -- commands ------------------------------------------------------------------------------------------------
+
+
+def check_command(rights: Rights, command: Command) -> None:
+    """Refuse a command of a client that lacks a right for it. Raises ProblemError."""
+    _COMMANDS[type(command)](rights, command)
+
+
+def _acquire(rights: Rights, command: Acquire) -> None:
+    if not command.locks:
+        _acquire_one(rights, command.name, command.scope)
+    for lock in command.locks:
+        _acquire_one(rights, lock.name, lock.scope)
+
+
+def _acquire_several(rights: Rights, command: AcquireSeveral) -> None:
+    for lock in command.locks:
+        _acquire_one(rights, lock.name, lock.scope)
+    for name in (*[one.name for one in command.permits], *[one.name for one in command.rates]):
+        check_name(rights, Right.ACQUIRE, name)
+
+
+def _add(rights: Rights, command: AddLocks) -> None:
+    for lock in command.locks:
+        _acquire_one(rights, lock.name, lock.scope)
+
+
+def _acquire_one(rights: Rights, name: str, scope: Scope) -> None:
+    if scope is Scope.SUBTREE:
+        check_below(rights, Right.ACQUIRE, name)
+    elif not rights.covers(Right.ACQUIRE, name):
+        raise forbidden(Right.ACQUIRE, name)
+
+
+def _acquire_name(
+    rights: Rights,
+    command: AcquirePermits | Campaign | TakeRate | ResizeSemaphore | ReleaseByValue | RenewByValue,
+) -> None:
+    check_name(rights, Right.ACQUIRE, command.name)
+
+
+def _advance(rights: Rights, command: AdvanceFence) -> None:
+    check_name(rights, Right.ACQUIRE, command.resource)
+
+
+def _by_id(rights: Rights, _: Command) -> None:
+    """Check what is known only by its id."""
+    if not rights.somewhere(Right.ACQUIRE):
+        raise forbidden(Right.ACQUIRE)
+
+
+def _force(rights: Rights, command: ForceEnd | Revoke) -> None:
+    check_name(rights, Right.FORCE, command.name)
+
+
+def _lift_delay(rights: Rights, command: LiftDelay) -> None:
+    check_name(rights, Right.FORCE, command.name)
+
+
+def _forget_fence(rights: Rights, command: ForgetFence) -> None:
+    check_name(rights, Right.FORCE, command.resource)
+
+
+def _force_session(rights: Rights, _: ForceCloseSession) -> None:
+    """Check for everything: a session may have anything."""
+    if not rights.everywhere(Right.FORCE):
+        raise forbidden(Right.FORCE, "")
+
+
+def _set_quota(rights: Rights, _: SetQuota) -> None:
+    if not rights.on_the_whole(Right.ADMIN):
+        raise forbidden(Right.ADMIN)
+
+
+def _set_namespace(rights: Rights, command: SetNamespace) -> None:
+    """Check for all that lies in it. Without a prefix the right counts everywhere."""
+    if not rights.on_the_whole(Right.ADMIN):
+        check_below(rights, Right.ADMIN, command.prefix)
+
+
+def of_namespaces(rights: Rights) -> Rights:
+    """Return rights by which namespaces are read: whoever may set one may read it."""
+    return rights.with_implied(Right.ADMIN, Right.READ)
+
+
+def _put_cell(rights: Rights, command: PutCell) -> None:
+    check_key(rights, Right.ACQUIRE, command.key)
+
+
+def _delete_cells(rights: Rights, command: DeleteCells) -> None:
+    if command.is_prefix:
+        check_start(rights, Right.ACQUIRE, text_of_key(command.key))
+    else:
+        check_key(rights, Right.ACQUIRE, command.key)
+
+
+def _transact(rights: Rights, command: TransactCells) -> None:
+    """Check both branches: which one is done is not known before."""
+    for compare in command.compares:
+        if isinstance(compare, HoldCompare):
+            _by_id(rights, command)
+        else:
+            check_key(rights, Right.READ, compare.key)
+    for operation in (*command.then, *command.otherwise):
+        check_key(rights, _of_operation(operation), operation.key)
+
+
+def _each(rights: Rights, frame: Numbered) -> None:
+    """Check all commands of a frame: it is carried out as a whole."""
+    _by_id(rights, frame)
+    for command in frame.commands:
+        _NUMBERED[type(command)](rights, command)
+
+
+def _of_operation(operation: CellOperation) -> Right:
+    return Right.READ if isinstance(operation, CellGet) else Right.ACQUIRE
+
+
+_COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
+    OpenSession: _by_id,
+    KeepAlive: _by_id,
+    KeepAliveFor: _by_id,
+    CloseSession: _by_id,
+    Acquire: _acquire,
+    AcquireIf: _acquire,
+    ReleaseOf: _by_id,
+    RenewOf: _by_id,
+    Convert: _by_id,
+    AddLocks: _add,
+    Proclaim: _by_id,
+    AcquirePermits: _acquire_name,
+    Campaign: _acquire_name,
+    TakeRate: _acquire_name,
+    ResizeSemaphore: _acquire_name,
+    AdvanceFence: _advance,
+    ForceEnd: _force,
+    ForceCloseSession: _force_session,
+    LiftDelay: _lift_delay,
+    Revoke: _force,
+    PutOff: _by_id,
+    AcquirePermitsOf: _acquire_name,
+    AcquireAs: _acquire,
+    AcquirePermitsAs: _acquire_name,
+    ReleaseByValue: _acquire_name,
+    RenewByValue: _acquire_name,
+    AcquireSeveral: _acquire_several,
+    ForgetFence: _forget_fence,
+    SetQuota: _set_quota,
+    SetNamespace: _set_namespace,
+    PutCell: _put_cell,
+    DeleteCells: _delete_cells,
+    TransactCells: _transact,
+    ResumeStream: _by_id,
+    Numbered: _each,
+}
+"""The commands that clients can have carried out. All others are the nodes' own."""
+
+_NUMBERED: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
+    **{command: _COMMANDS[command] for command in get_args(NumberedCommand) if command in _COMMANDS},
+    Release: _by_id,
+    Renew: _by_id,
+    EndWait: _by_id,
+}
+"""The commands that clients can number on a stream."""
