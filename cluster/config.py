@@ -113,7 +113,6 @@ class NodeConfig:
     allow_priority: tuple[str, ...] = ()
     """The prefixes of names for which requests may have a priority; "*" stands for all."""
     state_bytes_max: int = 0
-    no_fast_lane: bool = False
     insecure_http: bool = False
     """Whether others may reach `http` although there is no TLS, or nobody has to say who they are."""
     insecure_peers: bool = False
@@ -331,7 +330,6 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         secret_file=Path(given["secret_file"].text) if "secret_file" in given else None,
         rotation=secrets if secrets.other else None,
         join=join,
-        no_fast_lane=_parse_switch("no_fast_lane", text("no_fast_lane", "false")),
         insecure_http=_parse_switch("insecure_http", text("insecure_http", "false")),
         insecure_peers=_parse_switch("insecure_peers", text("insecure_peers", "false")),
         allow_hosts=_parse_list("allow_host", text("allow_host", ""), _ALLOWED_HOST, "a name, .DOMAIN or *"),

@@ -27,7 +27,7 @@ NUMBERS: Final = frozenset(
     }
 )
 """The settings that are whole numbers."""
-SWITCHES: Final = frozenset({"join", "no_fast_lane", "insecure_http", "insecure_peers"})
+SWITCHES: Final = frozenset({"join", "insecure_http", "insecure_peers"})
 """The settings that are true or false. All others are strings."""
 
 LISTS: Final = frozenset({"allow_no_deadline", "allow_priority"})
@@ -97,7 +97,6 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "names under which requests may have a priority, * for all (default: none); the same on all nodes",
     ),
     "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of what there is, up to 4 GiB)"),
-    "no_fast_lane": ("", "let aiohttp carry out all requests, also plain ones; the answers are the same"),
     "log_level": ("LEVEL", "debug, info, warning or error (default: info)"),
     "log_format": ("FORMAT", "text (key=value) or json (default: text)"),
 }

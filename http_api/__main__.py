@@ -27,7 +27,6 @@ from cluster.node import Node
 from cluster.observing import memory
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
-from cluster.storage.huge_pages import HugePages
 from cluster.tls.files import TlsUnusable
 from http_api import signals
 from http_api.app import build_server
@@ -108,7 +107,6 @@ async def _run(config: NodeConfig) -> int:
             config.request_timeout_ms,
             _room_limits(config),
             callers,
-            fast_lane=not config.no_fast_lane,
             tls=tls.door if tls is not None else None,
             authentication=authentication,
             rates=RequestRates(config.requests_per_second),
@@ -121,8 +119,6 @@ async def _run(config: NodeConfig) -> int:
         for watch in watches:
             watch.start()
         calm_collector()
-        pages = HugePages(child)
-        pages.begin()
         freed = FreedMemory()
         freed.begin()
         _tell_readiness(node, config, http, [http_warning, node.peer_warning])
@@ -136,7 +132,6 @@ async def _run(config: NodeConfig) -> int:
             logger.critical("event=node-failed detail=%r", str(failure), exc_info=failure)
         node.begin_shutdown()
         await runner.cleanup()  # open calls get their answers from a node that still runs
-        pages.stop()
         freed.stop()
         for watch in watches:
             await watch.stop()

@@ -13,7 +13,6 @@ from typing import Final
 from cluster.config import Address, NodeConfig
 from cluster.node import Node
 from cluster.storage.forked_child import Child
-from cluster.storage.huge_pages import HugePages
 from http_api.__main__ import calm_collector
 from lockstate.commands import Acquire, Release
 from lockstate.ids import AttemptId, HoldId, OwnerName
@@ -50,15 +49,12 @@ async def leading_node(config: NodeConfig) -> AsyncIterator[tuple[Node, Child]]:
     """Run a node, set up as a node process is, that leads; and give the child that writes its snapshots."""
     child = Child()
     node = Node(config, child=child)
-    pages = HugePages(child)
-    pages.begin()
     try:
         await node.start()
         await until(lambda: node.group.replica.role.is_leader)
         calm_collector()
         yield node, child
     finally:
-        pages.stop()
         await node.stop()
 
 

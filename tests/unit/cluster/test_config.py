@@ -74,14 +74,14 @@ def test_an_even_number_of_nodes_is_allowed_with_a_warning() -> None:
     assert warning.startswith("peers: 2 nodes")
 
 
-def test_the_fast_lane_can_be_switched_off(tmp_path: Path) -> None:
-    """By flag, variable or file; it is on unless that is asked for."""
-    assert not load([], {}).no_fast_lane
-    assert load(["--no-fast-lane"], {}).no_fast_lane
-    assert load([], {"HOLDFAST_NO_FAST_LANE": "true"}).no_fast_lane
-    assert load(["--config", _write(tmp_path, "no_fast_lane = true")], {}).no_fast_lane
+def test_a_switch_is_given_by_flag_variable_or_file(tmp_path: Path) -> None:
+    """It is off unless that is asked for."""
+    assert not load([], {}).insecure_http
+    assert load(["--insecure-http"], {}).insecure_http
+    assert load([], {"HOLDFAST_INSECURE_HTTP": "true"}).insecure_http
+    assert load(["--config", _write(tmp_path, "insecure_http = true")], {}).insecure_http
     with pytest.raises(ConfigError, match="must be true or false"):
-        load([], {"HOLDFAST_NO_FAST_LANE": "yes"})
+        load([], {"HOLDFAST_INSECURE_HTTP": "yes"})
 
 
 def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.storage import freed_memory
 from cluster.storage.freed_memory import FreedMemory
-from cluster.storage.huge_pages import resident_bytes
+from scripts.lib.processes import resident_bytes
 
 BLOCK_BYTES = 1500
 """Too large for Python's own allocator: such memory is of the C library."""
@@ -36,11 +36,11 @@ def holes() -> list[bytes]:
 def test_what_a_quiet_process_has_freed_is_given_back() -> None:
     """The memory between objects that live goes back, without a word from anybody."""
     kept = holes()
-    before_bytes = resident_bytes()
+    before_bytes = resident_bytes(os.getpid())
     freed = FreedMemory(0.01, itertools.repeat(0.0).__next__)
     assert freed.begin()
     try:
-        wait_until(lambda: resident_bytes() < before_bytes - BLOCKS * BLOCK_BYTES // 2)
+        wait_until(lambda: resident_bytes(os.getpid()) < before_bytes - BLOCKS * BLOCK_BYTES // 2)
     finally:
         freed.stop()
     assert len(kept) * 40 == BLOCKS
