@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.chaos_lab.targets.compose_project import LABEL, PREFIX
+from lab.chaos.targets.compose_project import LABEL, PREFIX
 from scripts.lib import guardian
 from tests.docker.compose_cluster import ROOT, docker, run, wait_for
 
@@ -32,7 +32,7 @@ SCHEDULE = """
 
 def command(*arguments: str) -> list[str]:
     """Return the command line of the lab."""
-    return [sys.executable, "-P", "-m", "scripts.chaos_lab", "--target", "compose", *arguments]
+    return [sys.executable, "-P", "-m", "lab.chaos", "--target", "compose", *arguments]
 
 
 def environment(image: str) -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_what_a_dead_lab_left_is_cleaned(image: str) -> None:
             guardian.run_if_killed(["docker", "rm", "--force", "--volumes", name])
             docker(*create, image)
         cleaned = run(
-            *(sys.executable, "-P", "-m", "scripts.chaos_lab", "clean"),
+            *(sys.executable, "-P", "-m", "lab.chaos", "clean"),
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
         assert cleaned.returncode == CLEAN, cleaned.stderr

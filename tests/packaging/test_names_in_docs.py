@@ -16,7 +16,8 @@ DOCUMENTS = sorted(
 SOURCES = {
     path: path.read_text("utf-8") for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
 }
-PATH = re.compile(r"(?<![\w/.])((?:cluster|holdfast|http_api|lockapi|lockstate|scripts|tests)/[\w/]+\.\w+)")
+FOLDERS = "|".join((*PACKAGES, "lab", "scripts", "tests"))
+PATH = re.compile(rf"(?<![\w/.])((?:{FOLDERS})/[\w/]+\.\w+)")
 DOTTED = re.compile(r"`(_?[A-Za-z]\w*)\.(?!(?:json|md|old|py|toml|yaml)`)(\w+)`")
 
 

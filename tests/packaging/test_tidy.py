@@ -142,7 +142,7 @@ def test_variables_say_what_they_hold() -> None:
     """No variable or parameter is called "it": somebody who reads its use does not know what that was."""
     found = [
         f"{path}:{node.lineno}"
-        for path in modules(*PACKAGES, "scripts", "tests")
+        for path in modules(*PACKAGES, "lab", "scripts", "tests")
         for node in ast.walk(ast.parse(read(path)))
         if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "it")
         or (isinstance(node, ast.arg) and node.arg == "it")
@@ -161,9 +161,9 @@ def test_lines_end_cleanly() -> None:
     assert not found, f"remove white space at the ends of lines, end with one newline: {found}"
 
 
-@pytest.mark.parametrize("path", modules(*PACKAGES, "scripts"))
+@pytest.mark.parametrize("path", modules(*PACKAGES, "lab", "scripts"))
 def test_module_says_what_lives_in_it(path: str) -> None:
-    """Every module of the packages and of scripts/ opens with a docstring."""
+    """Every module of the packages, of lab/ and of scripts/ opens with a docstring."""
     assert ast.get_docstring(ast.parse(read(path))), f"{path}: begin with what lives here and what must not"
 
 

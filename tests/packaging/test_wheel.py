@@ -75,7 +75,7 @@ def test_every_list_of_packages_is_the_same() -> None:
     assert set(wheel["packages"]) == PACKAGES[CLIENT]
     wheel = project("node")["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert set(wheel["hooks"]["custom"]["packages"]) == PACKAGES[NODE]
-    assert set(project(".")["tool"]["mypy"]["packages"]) == ALL_PACKAGES | {"scripts", "tests"}
+    assert set(project(".")["tool"]["mypy"]["packages"]) == ALL_PACKAGES | {"lab", "scripts", "tests"}
     assert {path.parent.name for path in ROOT.glob("*/py.typed")} == ALL_PACKAGES
 
 
@@ -167,7 +167,7 @@ NAMES: Final = re.compile(r"pip install[^\n`]*?['\" ](holdfast(?!-locks|-node)\b
 def test_no_text_says_to_install_what_is_not_ours() -> None:
     """On the package index `holdfast` is somebody else's: nothing of ours tells anybody to install that."""
     kinds = {".py", ".md", ".toml", ".sh", ".txt", ".in", ".yaml", ""}
-    folders = (*ALL_PACKAGES, "node", "scripts", "deploy", "docs", ".ci")
+    folders = (*ALL_PACKAGES, "node", "lab", "scripts", "deploy", "docs", ".ci")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
     files += ROOT.glob("*.md")
     texts = {path: path.read_text("utf-8") for path in files if path.is_file() and "wheels" not in path.parts}

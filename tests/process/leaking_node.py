@@ -5,7 +5,7 @@ from typing import Final
 
 from cluster.observing.event_log import Block, EventLog
 from http_api import __main__ as http_api
-from scripts.chaos_lab.defective_node import node_arguments
+from lab.chaos.defective_node import node_arguments
 
 WRAPPER: Final = [sys.executable, "-m", "tests.process.leaking_node"]
 """The words before the command of a node that leaks."""

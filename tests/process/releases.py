@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from scripts.lib.previous_release import NoPreviousReleaseError, unpack
+from lab.previous_release import NoPreviousReleaseError, unpack
 from scripts.local_cluster import PROJECT, LocalCluster
 
 PACKAGES: Final = ("lockstate", "cluster", "lockapi", "http_api", "holdfast")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from scripts import bench
-from scripts.lib.findings import Found
+from lab.bench import command as bench
+from lab.measuring.findings import Found
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import slow
 from tests.support.processes import processes_with, wait_until
@@ -120,7 +120,7 @@ def test_what_tls_and_tokens_cost_is_measured(tmp_path: Path) -> None:
 @contextlib.contextmanager
 def running(folder: Path, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start scripts/bench with its nodes below `folder`."""
-    command = [sys.executable, "-P", "-m", "scripts.bench", *argv, "--disk", str(folder)]
+    command = [sys.executable, "-P", "-m", "lab.bench.command", *argv, "--disk", str(folder)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
@@ -133,7 +133,7 @@ def running(folder: Path, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def crowds() -> dict[int, str]:
     """Return the processes with clients in the background."""
-    return processes_with("scripts.lib.crowd ")
+    return processes_with("lab.loads.crowd ")
 
 
 @pytest.mark.parametrize("number", [*map(slow, [signal.SIGINT, signal.SIGTERM]), signal.SIGKILL])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scripts.chaos_lab.targets.processes import PREFIX
+from lab.chaos.targets.processes import PREFIX
 from scripts.local_cluster import PROJECT, LocalCluster
 from tests.process.nodes import DEADLINE_S
 
@@ -24,7 +24,7 @@ RUN_S = 150
 
 def command(*arguments: str | Path) -> list[str]:
     """Return the command line of the lab."""
-    return [sys.executable, "-P", "-m", "scripts.chaos_lab", *map(str, arguments)]
+    return [sys.executable, "-P", "-m", "lab.chaos", *map(str, arguments)]
 
 
 def environment(temporary: Path) -> dict[str, str]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.chaos_lab.checkers.catalogue import CHECKERS, check_all
-from scripts.chaos_lab.checkers.registers import lost_updates
-from scripts.chaos_lab.final_listing import record_final_holds
-from scripts.chaos_lab.history import Header, History, HistoryWriter, read_history
-from scripts.chaos_lab.lab import Lab, Workload
-from scripts.chaos_lab.workloads.catalogue import WORKLOADS
-from scripts.chaos_lab.workloads.stopped_clients import StoppedClients, StoppedClientsWithoutFence
+from lab.chaos.checkers.catalogue import CHECKERS, check_all
+from lab.chaos.checkers.registers import lost_updates
+from lab.chaos.final_listing import record_final_holds
+from lab.chaos.history import Header, History, HistoryWriter, read_history
+from lab.chaos.lab import Lab, Workload
+from lab.chaos.workloads.catalogue import WORKLOADS
+from lab.chaos.workloads.stopped_clients import StoppedClients, StoppedClientsWithoutFence
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import node_ids
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scripts.chaos_lab.faults.founding import FoundingDiskLost
+from lab.chaos.faults.founding import FoundingDiskLost
 from tests.process.nodes import slow
 
 pytestmark = pytest.mark.process

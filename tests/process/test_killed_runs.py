@@ -56,4 +56,4 @@ def test_a_killed_demo_leaves_no_nodes_behind(tmp_path: Path) -> None:
 
 def test_a_killed_benchmark_leaves_no_nodes_behind(tmp_path: Path) -> None:
     """The nodes of scripts/bench end with it."""
-    check_nothing_outlives(["scripts.bench", "idle", "--disk", str(tmp_path)], tmp_path)
+    check_nothing_outlives(["lab.bench.command", "idle", "--disk", str(tmp_path)], tmp_path)

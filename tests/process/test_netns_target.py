@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.chaos_lab.faults.catalogue import FAULTS
-from scripts.chaos_lab.history import HistoryWriter
-from scripts.chaos_lab.http_client import Attempt, send
-from scripts.chaos_lab.netns import network as netns
-from scripts.chaos_lab.targets.netns import CLIENTS, NetnsTarget
+from lab.chaos.faults.catalogue import FAULTS
+from lab.chaos.history import HistoryWriter
+from lab.chaos.http_client import Attempt, send
+from lab.chaos.netns import network as netns
+from lab.chaos.targets.netns import CLIENTS, NetnsTarget
 from scripts.lib import guardian
 from tests.support.processes import wait_until
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.chaos_lab.netns import network as netns
-from scripts.chaos_lab.netns.links import CUT, Rule
-from scripts.chaos_lab.netns.network import Network, between
-from scripts.chaos_lab.targets.target import LabFailure
+from lab.chaos.netns import network as netns
+from lab.chaos.netns.links import CUT, Rule
+from lab.chaos.netns.network import Network, between
+from lab.chaos.targets.target import LabFailure
 from tests.support.processes import processes_with, wait_until
 
 pytestmark = [
@@ -217,7 +217,7 @@ def test_a_command_starts_at_an_end(network: Network) -> None:
 
 LAB = """
 import subprocess, sys
-from scripts.chaos_lab.netns.network import Network
+from lab.chaos.netns.network import Network
 from scripts.lib import guardian
 with guardian.guarded(), Network(["a", "b"]) as network:
     sleeper = [*network.enter("a"), sys.executable, "-c", "import time; time.sleep(600)", sys.argv[1]]

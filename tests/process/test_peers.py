@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import pytest
 
-from scripts import bench_peers
+from lab.bench import peers
+from lab.loads.load import Tally
+from lab.peers import measure
+from lab.peers.closed_loop import Lean, Worker, end
+from lab.peers.redis import Redis
+from lab.peers.system import Running, System
 from scripts.lib import guardian, processes
-from scripts.lib.load import Tally
-from scripts.peers import measure
-from scripts.peers.closed_loop import Lean, Worker, end
-from scripts.peers.redis import Redis
-from scripts.peers.system import Running, System
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.process
@@ -57,13 +57,13 @@ class Up(NamedTuple):
     running: Running
 
 
-@pytest.fixture(scope="module", params=bench_peers.SYSTEMS, ids=lambda system: system.name)
+@pytest.fixture(scope="module", params=peers.SYSTEMS, ids=lambda system: system.name)
 def up(request: pytest.FixtureRequest) -> Iterator[Up]:
     """Each system in turn; afterwards nothing is left of it."""
     system: System = request.param
     installed(system)
     with guardian.guarded(), empty_disk() as disk:
-        with bench_peers.own_directory(disk) as directory:
+        with peers.own_directory(disk) as directory:
             with system.running(directory, WORKERS) as running:
                 yield Up(system, running)
                 family = processes.family(running.pids)
@@ -208,7 +208,7 @@ async def test_a_node_that_dies_is_an_error(disk: Path) -> None:
     installed(system)
     with (
         guardian.guarded(),
-        bench_peers.own_directory(disk) as directory,
+        peers.own_directory(disk) as directory,
         system.running(directory, WORKERS) as running,
     ):
         asyncio.get_running_loop().call_later(0.5, os.kill, running.pids[0], signal.SIGKILL)
@@ -227,7 +227,7 @@ async def test_a_node_that_dies_is_an_error(disk: Path) -> None:
 
 def started(system: System, disk: Path) -> subprocess.Popen[str]:
     """Start scripts/bench peers with one system, and return when workers are at work."""
-    command = [sys.executable, "-P", "-m", "scripts.bench", "peers", "--only", system.name]
+    command = [sys.executable, "-P", "-m", "lab.bench.command", "peers", "--only", system.name]
     command += ["--disk", str(disk), "--workers", "4", "--seconds", "600"]
     process = subprocess.Popen(
         command,
@@ -247,7 +247,7 @@ def started(system: System, disk: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("system", bench_peers.SYSTEMS, ids=lambda system: system.name)
+@pytest.mark.parametrize("system", peers.SYSTEMS, ids=lambda system: system.name)
 def test_an_interrupted_run_leaves_nothing(number: signal.Signals, system: System, disk: Path) -> None:
     """Ctrl-C and SIGKILL end all that was started, and remove its data."""
     installed(system)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.chaos_lab.run import Plan
-from scripts.chaos_lab.soak import Sample, Soak, leaks
-from scripts.chaos_lab.targets.processes import ProcessTarget
+from lab.chaos.run import Plan
+from lab.chaos.soak import Sample, Soak, leaks
+from lab.chaos.targets.processes import ProcessTarget
 from tests.process.leaking_node import LEAK_BYTES, WRAPPER
 
 pytestmark = pytest.mark.process

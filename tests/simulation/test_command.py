@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cluster.consensus.guards
-from scripts import simulate
+from lab import simulate
 from tests.simulation.plan import FAULTS, make_plan
 
 

@@ -47,7 +47,7 @@ def simulate(*arguments: str, count: int = 1, hash_seed: str = "random") -> str:
     """Run scripts/simulate, which must find nothing; return what it printed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "scripts.simulate", *arguments],
+        [sys.executable, "-P", "-m", "lab.simulate", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
