@@ -4,11 +4,12 @@
 #     source "$root/scripts/lib/venv.sh" "$root"
 #     exec "$VENV/bin/python" ...
 #
-# Afterwards $VENV/bin/python has client and node (editable) and the tools of the group `dev`, in the versions of
-# requirements/dev.txt, whose hashes pip compares. With a second argument, `node`, it has at least what client and node
-# run with, which is requirements/node.txt and takes a third of the time: the tools come with the first script that needs
-# them. With `docs` it has what builds the documentation, and nothing of ours. This costs nothing when it is so already; it installs again when a pyproject.toml or requirements/ has changed
-# or the checkout has moved. Several scripts may start at once. Messages go to stderr. Two variables change what is made:
+# Afterwards $VENV/bin/python has client and node (editable) and what most tests need, in the versions of
+# requirements/test.txt, whose hashes pip compares. A second argument asks for more or less: `dev` for all that the gate
+# uses (the checkers, the libraries of recipes), `node` for what client and node run with; what is missing comes with the
+# first script that needs it. With `docs` it has what builds the documentation, and nothing of ours. This costs nothing
+# when it is so already; it installs again when a pyproject.toml or requirements/ has changed or the checkout has moved.
+# Several scripts may start at once. Messages go to stderr. Two variables change what is made:
 #
 #     HOLDFAST_PYTHON   the interpreter to use instead of the first that fits
 #     HOLDFAST_VENV     the folder to use instead of .venv, relative to the checkout's root
@@ -29,7 +30,7 @@ holdfast_find_python() {
     return 1
 }
 
-# What the environment of checkout $2 has, `node`, `dev` or `docs`, and what it was made from. It is written last, so an
+# What the environment of checkout $2 has, `node`, `test`, `dev` or `docs`, and what it was made from. It is written last, so an
 # interrupted installation leaves none.
 holdfast_stamp() {
     local version
@@ -37,12 +38,19 @@ holdfast_stamp() {
     echo "$1 $2 $(cat "$2/pyproject.toml" "$2/node/pyproject.toml" "$2/node/hatch_build.py" "$2"/requirements/*.txt - <<<"$version" | cksum)"
 }
 
-# Whether $VENV has what $2 (`node` or `dev`) says, for checkout $1.
+# Whether $VENV has what $2 says, or more, for checkout $1.
 holdfast_venv_is_ready() {
-    local stamp
+    local stamp has enough=$2
     [[ -x "$VENV/bin/python" && -f "$VENV/holdfast.stamp" ]] || return 1
+    case $2 in
+    node) enough='node test dev' ;;
+    test) enough='test dev' ;;
+    esac
     stamp=$(<"$VENV/holdfast.stamp")
-    [[ $stamp == "$(holdfast_stamp dev "$1")" || $stamp == "$(holdfast_stamp "$2" "$1")" ]]
+    for has in $enough; do
+        [[ $stamp != "$(holdfast_stamp "$has" "$1")" ]] || return 0
+    done
+    return 1
 }
 
 # Tell pip of $VENV to install.
@@ -68,8 +76,9 @@ holdfast_install() {
     fi
     case $has in
     node) purpose='that a node and the client run with' ;;
+    test) purpose='for client, node and most tests' ;;
     docs) purpose='that build the documentation' ;;
-    *) purpose='for client, node and the tools of development; this takes about a minute' ;;
+    *) purpose='for client, node and all tools and tests; this takes about a minute' ;;
     esac
     # pip compares no hashes of what it builds wheels with in an environment of its own: so they are built in this one.
     holdfast_install_pinned "$root/requirements/build.txt" 'that build wheels' &&
@@ -91,4 +100,4 @@ holdfast_ensure_venv() {
 }
 
 VENV="$1/${HOLDFAST_VENV:-.venv}"
-holdfast_ensure_venv "$1" "${2:-dev}" || exit 1
+holdfast_ensure_venv "$1" "${2:-test}" || exit 1

@@ -20,7 +20,7 @@ from http_api.server.request_rates import RequestRates
 from http_api.tls_watch import TlsWatch
 from lockstate import limits
 from scripts.local_cluster import LocalCluster
-from tests.support import servers
+from tests.support import libraries, servers
 from tests.support.certificates import Certificates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,6 +136,7 @@ def test_example_does_what_it_says(cluster: LocalCluster, example: str) -> None:
     """Each file of docs/examples runs against a real cluster, ends well, and prints its outcome."""
     if example.endswith(".sh") and not (shutil.which("curl") and shutil.which("jq")):
         pytest.skip("needs curl and jq")
+    libraries.skip_without_those_of((ROOT / "docs" / "examples" / example).read_text("utf-8"))
     program = [sys.executable] if example.endswith(".py") else ["bash"]
     environment = os.environ | {
         "HOLDFAST_NODES": ",".join(node.http for node in cluster.nodes()),

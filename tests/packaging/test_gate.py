@@ -25,18 +25,18 @@ def folders(script: str, variable: str) -> list[str]:
     return str(listed).split()
 
 
-def test_every_folder_is_in_one_step() -> None:
-    """What a step names has tests, and the step for the rest leaves out all of it, and nothing else."""
-    named = [*folders(GATE, "of_lockstate"), *folders(GATE, "of_nodes")]
-    assert folders(GATE, "of_lockstate") == folders(COVERAGE, "tests")
+def test_every_test_is_in_one_step() -> None:
+    """One has the folders of lockstate, one what starts real nodes, and one all that these leave."""
+    named = folders(GATE, "of_lockstate")
+    assert named == folders(COVERAGE, "tests")
     for folder in named:
-        assert any((ROOT / folder).rglob("test_*.py")), folder
-        assert not any(other != folder and other.startswith(f"{folder}/") for other in named), folder
+        files = list((ROOT / folder).rglob("test_*.py"))
+        assert files
+        assert not any("pytest.mark.process" in path.read_text("utf-8") for path in files), folder
     assert 'step coverage scripts/coverage "${of_lockstate[@]}"' in GATE
-    assert 'step test twice test scripts/test "${within[@]}" "${of_nodes[@]}"' in GATE
-    assert 'local elsewhere=("${of_lockstate[@]}" "${of_nodes[@]}")' in GATE
-    rest = 'step rest twice rest scripts/test "${within[@]}" tests "${elsewhere[@]/#/--ignore=}"'
-    assert rest in GATE
+    assert 'step nodes tests nodes -m "process and not ($left_out)" tests\n' in GATE
+    rest = 'step rest tests rest -m "not (process or $left_out)" "${parallel[@]}" tests'
+    assert f'{rest} "${{of_lockstate[@]/#/--ignore=}}"\n' in GATE
 
 
 def run_twice(directory: Path, tests: str, *arguments: str) -> tuple[int, str]:
@@ -177,10 +177,11 @@ def test_third():
 NEVER, LONG_AGO = "1e12", "0.0"
 
 
-def test_what_no_time_is_left_for_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [(), ("-n", "1")])
+def test_what_no_time_is_left_for_is_named(tmp_path: Path, processes: tuple[str, ...]) -> None:
     """Two thirds of the tests may be left out, with their names."""
     tests = HALVES.format(then=LONG_AGO, second=False, third=False)
-    code, said = run_twice(tmp_path, tests, "--not-after", NEVER, "--order", "some")
+    code, said = run_twice(tmp_path, tests, "--not-after", NEVER, "--order", "some", *processes)
     assert code == 0, said
     assert "NOT RUN test_twice.py: 2" in said
 
@@ -208,11 +209,11 @@ def test_what_failed_as_the_time_ended_is_tried_again(tmp_path: Path) -> None:
 STUBS = {"check": 0, "docs": 0, "coverage": 0, "chaos": 0, "bench": 0, "test": 0}
 
 
-def run_gate(directory: Path, **codes: int) -> tuple[int, str]:
+def run_gate(directory: Path, gate: str, **codes: int) -> tuple[int, str]:
     """Run the gate over commands that do nothing but end with a code."""
     tree = directory / "tree"
     (tree / ".ci").mkdir(parents=True)
-    (tree / ".ci" / "run").write_text(GATE, "utf-8")
+    (tree / ".ci" / "run").write_text(gate, "utf-8")
     (tree / "scripts" / "lib").mkdir(parents=True)
     for name, code in (STUBS | codes).items():
         stub = tree / "scripts" / name
@@ -240,9 +241,20 @@ def run_gate(directory: Path, **codes: int) -> tuple[int, str]:
 @pytest.mark.parametrize("step", [None, *STUBS])
 def test_every_step_has_to_pass(tmp_path: Path, step: str | None) -> None:
     """And to say so: what says nothing has not passed."""
-    code, said = run_gate(tmp_path, **({step: 1} if step else {}))
+    codes = {step: 1} if step else {}
+    code, said = run_gate(tmp_path, GATE, **codes)
     assert code == (1 if step else 0), said
     assert ("=== all passed" in said) == (step is None), said
+
+
+def test_steps_that_may_be_left_out_are_named(tmp_path: Path) -> None:
+    """The gate passes without them when its time is over, and without no others."""
+    over = GATE.replace("minutes=65\n", "minutes=-1\n")
+    code, said = run_gate(tmp_path, over, chaos=1, bench=1)
+    assert code == 0, said
+    assert re.findall(r"^=== (\w+): NOT RUN", said, re.MULTILINE)[-2:] == ["chaos", "smoke"]
+    code, said = run_gate(tmp_path / "again", over, coverage=1)
+    assert code == 1, said
 
 
 @pytest.mark.parametrize("script", SHELL_SCRIPTS)

@@ -20,6 +20,7 @@ import pytest
 from scripts.lib import ports
 from scripts.local_cluster import LocalCluster
 from tests.packaging.test_readme import MARKER, as_pattern
+from tests.support.libraries import skip_without_those_of
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 GUIDES: Final = {path.name: path.read_text("utf-8") for path in sorted((DOCS / "guides").glob("*.md"))}
@@ -112,6 +113,7 @@ def follow(script: str, folder: Path, nodes: str) -> list[str]:
 @pytest.mark.parametrize("page", GUIDES)
 def test_blocks_do_what_the_page_shows(page: str, tmp_path: Path, nodes: str) -> None:
     """Each block of a guide runs to a good end, and prints what is shown below it, or nothing."""
+    skip_without_those_of(GUIDES[page])
     found = blocks(GUIDES[page])
     is_notebook = found[0].kind == "cell"
     printed = follow(notebook_of(found) if is_notebook else script_of(found), tmp_path, nodes)

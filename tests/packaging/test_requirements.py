@@ -43,12 +43,19 @@ def of_build() -> list[Requirement]:
 
 WANTED = {
     "node": of_distributions(),
+    "test": of_distributions() + of_group("test") + of_build(),
     "dev": of_distributions() + of_group("dev") + of_build(),
     "build": of_build(),
     "docs": of_group("docs"),
 }
-INSTALLED_HERE = ("dev", "node", "build")
-"""The files whose packages the tests run with."""
+INSTALLED_HERE = ("dev", "test", "node", "build")
+"""The files whose packages the tests run with in the gate. scripts/test does without dev."""
+
+
+def skip_without(name: str) -> None:
+    """Skip a test about the packages of dev where only those of test are installed."""
+    if name == "dev" and not any(importlib.metadata.distributions(name="ruff")):
+        pytest.skip("the packages of requirements/dev.txt are missing: scripts/check installs them")
 
 
 def counting_here(name: str) -> dict[NormalizedName, pinned.Pinned]:
@@ -82,7 +89,7 @@ def closure(wanted: Iterable[Requirement]) -> set[NormalizedName]:
 
 
 def test_there_is_one_for_each_purpose() -> None:
-    """A node, the gate, the building of wheels, and that of the documentation."""
+    """A node, the tests, the gate, the building of wheels, and that of the documentation."""
     assert set(FILES) == set(WANTED)
 
 
@@ -99,20 +106,23 @@ def test_what_the_project_asks_for_is_pinned(name: str) -> None:
 @pytest.mark.parametrize("name", INSTALLED_HERE)
 def test_nothing_is_left_out_and_nothing_is_left_over(name: str) -> None:
     """A file has what the project asks for, what that asks for, and so on."""
+    skip_without(name)
     assert set(counting_here(name)) == closure(WANTED[name]), "run scripts/requirements"
 
 
-@pytest.mark.parametrize("name", ["node", "build"])
+@pytest.mark.parametrize("name", ["test", "node", "build"])
 def test_what_is_tested_is_what_runs(name: str) -> None:
-    """The files for nodes and for wheels have versions and hashes of the file that the gate runs with."""
+    """These files have versions and hashes of the file that the gate runs with."""
     tested = {(one.name, one.version, one.hashes) for one in PINNED["dev"]}
     assert {(one.name, one.version, one.hashes) for one in PINNED[name]} <= tested
 
 
-def test_this_environment_has_what_is_pinned() -> None:
+@pytest.mark.parametrize("name", ["dev", "test"])
+def test_this_environment_has_what_is_pinned(name: str) -> None:
     """scripts/lib/venv.sh has installed these versions."""
-    told = {name: importlib.metadata.version(name) for name in counting_here("dev")}
-    assert told == {name: one.version for name, one in counting_here("dev").items()}
+    skip_without(name)
+    told = {package: importlib.metadata.version(package) for package in counting_here(name)}
+    assert told == {package: one.version for package, one in counting_here(name).items()}
 
 
 @pytest.mark.parametrize("name", FILES)

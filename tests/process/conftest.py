@@ -1,13 +1,20 @@
 """Clusters of real processes. Three are shared by all tests here, and repaired before each that uses them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import PATIENT, bring_all_back
+from tests.support.libraries import ModuleWithLibraries
 
 COMPACT_ENTRIES = 200
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Skip tests of recipes whose libraries are missing."""
+    return ModuleWithLibraries.from_parent(parent, path=module_path)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ import holdfast
 from scripts.lib import ports, processes
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import urls
+from tests.support.libraries import skip_without
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -30,6 +31,7 @@ ON_PURPOSE = 418
 @pytest.fixture
 def server(cluster: LocalCluster, tmp_path: Path) -> Iterator[str]:
     """Serve the application; give its URL."""
+    skip_without("fastapi")
     port = ports.find_base(1)
     argv = [sys.executable, "-m", "uvicorn", "tests.process.web_app:app", "--log-level", "warning"]
     environment = os.environ | {"HOLDFAST_NODES": ",".join(urls(cluster))}

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import redis
 
 from scripts.lib import guardian, ports
 from tests.support.processes import wait_until
@@ -145,6 +144,7 @@ def postgresql() -> Iterator[Server]:
 @contextlib.contextmanager
 def redis_server() -> Iterator[Server]:
     """Run Redis, which writes nothing to disk. SIGTERM ends it."""
+    redis = pytest.importorskip("redis", reason="needs redis: scripts/test --all installs it")
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("needs Redis: apt-get install redis-server")

@@ -12,10 +12,9 @@ from typing import Final
 
 import pytest
 
-NOT_RUN: Final = pytest.StashKey[Counter[str]]()
-"""How many tests of each file were not run."""
 SHARE_MIN: Final = 1 / 3
 """The share of tests that has to run."""
+NO_TIME: Final = "no time is left"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to count."""
-    config.stash[NOT_RUN] = Counter()
+    config.pluginmanager.register(Counting())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -41,21 +40,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave a test out when the time is over, before anything of it is set up."""
     not_after_s = item.config.getoption("--not-after")
     if not_after_s is not None and time.time() > not_after_s:
-        item.config.stash[NOT_RUN][item.location[0]] += 1
-        pytest.skip("no time is left")
+        pytest.skip(NO_TIME)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run that left out too much."""
-    left_out = session.config.stash[NOT_RUN].total()
-    if left_out > (1 - SHARE_MIN) * session.testscollected:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+class Counting:
+    """Counts what was left out, where reports arrive: processes of pytest-xdist send theirs there."""
 
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+        self.count = 0
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name what was left out."""
-    not_run = config.stash[NOT_RUN]
-    if not_run:
-        terminalreporter.section(f"{not_run.total()} tests NOT RUN: the time was over before they began")
-        for path, count in sorted(not_run.items()):
-            terminalreporter.write_line(f"NOT RUN {path}: {count}")
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a test."""
+        if report.when == "setup":
+            self.count += 1
+            if isinstance(report.longrepr, tuple) and report.longrepr[2] == f"Skipped: {NO_TIME}":
+                self.left_out[report.location[0]] += 1
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run that left out too much."""
+        if self.left_out.total() > (1 - SHARE_MIN) * self.count:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name what was left out."""
+        if self.left_out:
+            total = self.left_out.total()
+            terminalreporter.section(f"{total} tests NOT RUN: the time was over before they began")
+            for path, count in sorted(self.left_out.items()):
+                terminalreporter.write_line(f"NOT RUN {path}: {count}")

@@ -19,7 +19,7 @@ PYTHON = """\
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return what counts of a checkout, with an environment whose pip only notes what it is asked for."""
-    for name in (*FILES, *(f"requirements/{name}.txt" for name in ("build", "dev", "docs", "node"))):
+    for name in (*FILES, *(f"requirements/{name}.txt" for name in ("build", "dev", "docs", "node", "test"))):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     python = tmp_path / ".venv" / "bin" / "python"
@@ -47,12 +47,12 @@ def asked_for(checkout: Path, *has: str) -> list[str]:
     ]
 
 
-def test_a_node_is_installed_without_the_tools(checkout: Path) -> None:
-    """Once; the tools come when a script wants them, and then all is there."""
-    assert asked_for(checkout, "node") == ["build", "node", ".", "node"]
-    assert asked_for(checkout, "node") == []
-    assert asked_for(checkout) == ["build", "dev", ".", "node"]
-    assert asked_for(checkout) == asked_for(checkout, "node") == []
+def test_a_script_installs_what_it_needs(checkout: Path) -> None:
+    """Once; the rest comes when a script wants it, and then all is there."""
+    for has in ("node", "test", "dev"):
+        assert asked_for(checkout, has) == ["build", has, ".", "node"]
+        assert asked_for(checkout, "node") == asked_for(checkout, has) == []
+    assert asked_for(checkout) == []
 
 
 def test_documentation_is_built_without_anything_of_ours(checkout: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_has_changed_is_installed_again(checkout: Path, name: str) -> None:
     with (checkout / name).open("a") as file:
         file.write("# changed\n")
     assert asked_for(checkout, "node") == ["build", "node", ".", "node"]
-    assert asked_for(checkout) == ["build", "dev", ".", "node"]
+    assert asked_for(checkout) == ["build", "test", ".", "node"]
 
 
 def test_the_version_counts_and_the_rest_of_its_module_does_not(checkout: Path) -> None:
