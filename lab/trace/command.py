@@ -281,15 +281,19 @@ async def trace_once(loop: PausableLoop, asker: Asker, node: Node) -> TracedRun:
             entry_sends.append(index)
 
     recorder = CallRecorder(OWN_FILES, SEND, on_send)
-    with _no_collections(), loop.holding_timers():
-        recorder.start()
-        try:
-            hold_id = await asker.acquire()
-            answered_count = len(recorder.calls)
-            await _until_quiet(loop, recorder)
-        finally:
-            recorder.stop()
-    await node.submit(Release(HoldId(hold_id)), TIMEOUT_S)
+    hold_id = ""
+    try:
+        with _no_collections(), loop.holding_timers():
+            recorder.start()
+            try:
+                hold_id = await asker.acquire()
+                answered_count = len(recorder.calls)
+                await _until_quiet(loop, recorder)
+            finally:
+                recorder.stop()
+    finally:
+        if hold_id:
+            await node.submit(Release(HoldId(hold_id)), TIMEOUT_S)
     if len(entry_sends) != NODES_COUNT:
         is_more = len(entry_sends) > NODES_COUNT
         message = f"the request passed {SEND} {len(entry_sends)} times, not {NODES_COUNT} times"
@@ -331,6 +335,21 @@ def _no_collections() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def runs_in_this_process(runs_count: int, *, over_http: bool) -> list[TracedRun]:
+    """Trace requests, in nodes of this process; return the runs, the one with the fewest calls first.
+
+    Raises:
+        TracingError, TimeoutError: a request could not be traced.
+
+    """
+    logging.getLogger("cluster").setLevel(logging.ERROR)
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-trace-") as directory,
+        asyncio.Runner(loop_factory=PausableLoop) as runner,
+    ):
+        return runner.run(trace_runs(Path(directory), runs_count, over_http=over_http))
 
 
 async def trace_runs(directory: Path, runs_count: int, *, over_http: bool) -> list[TracedRun]:
@@ -406,13 +425,8 @@ def _count(text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     options = build_parser().parse_args(argv)
-    logging.getLogger("cluster").setLevel(logging.ERROR)
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="holdfast-trace-") as directory,
-            asyncio.Runner(loop_factory=PausableLoop) as runner,
-        ):
-            runs = runner.run(trace_runs(Path(directory), options.runs, over_http=options.http))
+        runs = runs_in_this_process(options.runs, over_http=options.http)
     except (TracingError, TimeoutError) as error:
         print(f"scripts/trace-request: {str(error) or 'the cluster did not answer in time'}", file=sys.stderr)
         return 1

@@ -126,6 +126,13 @@ ONLY_IN = {
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }
 
+ONLY_BESIDE = {
+    "lab": "it measures and attacks the product, and is not installed",
+    "scripts": "it runs the product, and is not installed",
+    "tests": "the product needs no test",
+}
+"""What lies beside the packages and imports them, and what it is for."""
+
 IN_LOCKSTATE = {
     "time": "cluster time comes in the entry, as Entry.now_ms",
     "datetime": "cluster time comes in the entry, as Entry.now_ms; dates are for those that show them",

@@ -6,51 +6,24 @@ at the top, inside a function, only for types.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.packaging.rooms import FORBIDDEN, NO_PICKLE, ONLY_IN, PACKAGES, ROOMS, THIRD_PARTY
+from lab.arrows import (
+    Import,
+    circles,
+    floors_count,
+    imports_in,
+    module_graph,
+    neighbours,
+    upward_count,
+    upward_in_house,
+)
+from tests.packaging.rooms import FORBIDDEN, NO_PICKLE, ONLY_BESIDE, ONLY_IN, PACKAGES, ROOMS, THIRD_PARTY
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-class Import(NamedTuple):
-    """One import statement: `module` is what it names, with what follows `import` after `from`."""
-
-    path: str
-    line: int
-    module: str
-
-    @property
-    def package(self) -> str:
-        """The package of ours that the statement stands in."""
-        return self.path.partition("/")[0]
-
-    @property
-    def top(self) -> str:
-        """The first part of the imported name."""
-        return self.module.partition(".")[0]
-
-
-def imports_in(source: str, path: str) -> Iterator[Import]:
-    """Yield every import of the file at `path`; `import_module("x")` and `__import__("x")` count as well."""
-    for node in ast.walk(ast.parse(source, path)):
-        match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    yield Import(path, node.lineno, alias.name)
-            case ast.ImportFrom(module=module, names=names, level=level):
-                base = ".".join([*path.split("/")[:-level], *filter(None, [module])]) if level else module
-                for alias in names:
-                    yield Import(path, node.lineno, f"{base}.{alias.name}")
-            case ast.Call(
-                func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module"),
-                args=[ast.Constant(value=str(module)), *_],
-            ):
-                yield Import(path, node.lineno, module)
 
 
 def violations(imports: Iterator[Import]) -> list[str]:
@@ -70,6 +43,8 @@ def _complaint(found: Import) -> str | None:
     package, top = found.package, found.top
     if top in PACKAGES:
         return _wrong_arrow(found)
+    if top in ONLY_BESIDE:
+        return f"{package} must not import {top}: {ONLY_BESIDE[top]}"
     if top in ONLY_IN:
         home, instead = ONLY_IN[top]
         return None if found.path == home else f"{top} is imported in {home} only: {instead}"
@@ -101,44 +76,33 @@ def sources() -> list[str]:
     )
 
 
-def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
-    """Return the sets of nodes that lead to each other, by Tarjan's algorithm."""
-    found: list[set[str]] = []
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
+GRAPH = module_graph(ROOT, PACKAGES)
+FLOORS = {
+    "": 3, "cluster": 9, "cluster.consensus": 10, "cluster.peers": 7, "cluster.storage": 7,
+    "holdfast": 21, "http_api.server": 7, "lockstate": 19,
+}  # fmt: skip
+"""How many floors a folder has at most; "" has the packages. Lower these as soon as the house allows."""
+FLOORS_MAX = 6
+"""How many floors any other folder has at most."""
+UPWARD_COUNT = 2
+"""How many arrows lead upward: http_api and lockapi import holdfast.wire, holdfast.testing a node."""
 
-    def visit(node: str) -> None:
-        order[node] = lowest[node] = len(order)
-        stack.append(node)
-        for other in graph.get(node, ()):
-            if other not in order:
-                visit(other)
-                lowest[node] = min(lowest[node], lowest[other])
-            elif other in stack:
-                lowest[node] = min(lowest[node], order[other])
-        if lowest[node] == order[node]:
-            place = stack.index(node)
-            found.append(set(stack[place:]))
-            del stack[place:]
 
-    for node in graph:
-        if node not in order:
-            visit(node)
-    return [nodes for nodes in found if len(nodes) > 1]
+@pytest.mark.parametrize("folder", sorted({"", *FLOORS, *(name.rpartition(".")[0] for name in GRAPH)}))
+def test_floors_are_few(folder: str) -> None:
+    """The longest chain of imports between modules and rooms of a folder keeps to its bound."""
+    floors = floors_count(neighbours(GRAPH, folder))
+    assert floors <= FLOORS.get(folder, FLOORS_MAX), "move what many need into a lower room, or make rooms"
+
+
+def test_arrows_point_one_way() -> None:
+    """In every folder the arrows between modules and rooms lead downward, except for the known ones."""
+    assert upward_in_house(GRAPH) <= UPWARD_COUNT, "move what both need into a lower room"
 
 
 def test_no_modules_import_each_other() -> None:
     """No module imports, by whatever detour, a module that imports it."""
-    modules = {
-        path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources()
-    }
-    graph: dict[str, set[str]] = {}
-    for module, path in modules.items():
-        named = {found.module for found in imports_in((ROOT / path).read_text("utf-8"), path)}
-        used = {name if name in modules else name.rpartition(".")[0] for name in named}
-        graph[module] = (used & modules.keys()) - {module}
-    assert circles(graph) == [], "move what both need into a module of its own, or take it as an argument"
+    assert circles(GRAPH) == [], "move what both need into a module of its own, or take it as an argument"
 
 
 def test_a_circle_is_found() -> None:
@@ -147,11 +111,41 @@ def test_a_circle_is_found() -> None:
     assert circles(graph) == [{"b", "c"}]
 
 
+def test_floors_and_arrows_upward_are_counted() -> None:
+    """A circle is one floor, and as many of its arrows lead upward as have to go for it to end."""
+    graph = {"a": {"b", "c"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str]()}
+    assert (floors_count(graph), upward_count(graph)) == (3, 1)
+    assert upward_count({"a": {"b", "c"}, "b": {"a", "c"}, "c": {"a"}}) == 2
+    assert upward_count({"a": {"b", "c"}, "b": {"c"}, "c": set[str]()}) == 0
+
+
+def test_a_room_is_one_node_for_its_neighbours() -> None:
+    """What lies in a folder below counts as that folder; what lies elsewhere does not count."""
+    graph = {
+        "p": {"p.a"},
+        "p.a": {"p.r.x", "q"},
+        "p.r.x": {"p.r.y", "p.b"},
+        "p.r.y": set[str](),
+        "p.b": {"p"},
+    }
+    assert neighbours(graph, "p") == {"a": {"r"}, "r": {"b"}, "b": set()}
+    assert neighbours(graph, "p.r") == {"x": {"y"}, "y": set()}
+    assert neighbours(graph, "") == {"p": {"q"}}
+
+
 @pytest.mark.parametrize("path", sources())
 def test_module_imports_only_what_it_may(path: str) -> None:
     """Every module of the packages imports along the arrows, and nothing that its room forbids."""
     found = violations(imports_in((ROOT / path).read_text("utf-8"), path))
     assert not found, "\n" + "\n".join(found)
+
+
+def test_only_tests_import_the_lab() -> None:
+    """What a user runs from scripts/ works without lab/, the commands that are its entries apart."""
+    paths = [path.relative_to(ROOT).as_posix() for path in (ROOT / "scripts").rglob("*.py")]
+    found = [one for path in paths for one in imports_in((ROOT / path).read_text("utf-8"), path)]
+    assert len(found) > len(paths)
+    assert [one for one in found if one.top in {"lab", "tests"}] == []
 
 
 @pytest.mark.parametrize("room", [*ROOMS, *FORBIDDEN, *(home for home, _ in ONLY_IN.values())])
@@ -202,6 +196,9 @@ def test_messages_name_what_exists() -> None:
         ("holdfast/x.py", "from lockstate.modes import Mode", "must install without the server"),
         ("holdfast/wire.py", "from holdfast import _errors", "it is data"),
         ("holdfast/_exchange.py", "import asyncio", "return how long to wait"),
+        ("cluster/x.py", "from lab.measuring import used", "measures and attacks the product"),
+        ("http_api/x.py", "from scripts.local_cluster import LocalCluster", "runs the product"),
+        ("holdfast/x.py", "from tests.support import tap", "needs no test"),
     ],
 )
 def test_wrong_import_is_reported_with_what_to_do(path: str, source: str, advice: str) -> None:
