@@ -351,7 +351,6 @@ def _parse_address(setting: str, text: str) -> Address:
         address = Address.parse(text)
     except ValueError as exc:
         raise WrongValueError(setting, text, str(exc)) from None
-    # Not in `parse`, which reads what older releases have let into the log.
     if not address.host.isprintable() or any(
         not 0 < len(label) <= _LABEL_CHARS_MAX for label in _labels(address.host)
     ):

@@ -49,7 +49,7 @@ class Secrets:
 def parse(content: bytes) -> Secrets:
     """Read the content of a secret file. Raises SecretsUnreadable."""
     if not content.startswith(f"{CURRENT}:".encode()):
-        # The file of a cluster that exchanges nothing, and of all earlier releases: any bytes.
+        # The file of a cluster that exchanges nothing: any bytes.
         return Secrets(_checked(content.rstrip(b"\r\n"), "the file"))
     lines = [_LINE.fullmatch(line) for line in content.splitlines() if line.strip()]
     named = {line[1].decode(): line[2] for line in lines if line is not None}

@@ -33,6 +33,7 @@ from cluster.consensus.handover import Handovers
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.log_digest import Difference
 from cluster.consensus.member_changes import Means, MemberChanges
+from cluster.consensus.member_list import Members
 from cluster.consensus.replica import Replica
 from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown, StateDamaged
 from cluster.loop import Loop
@@ -116,7 +117,7 @@ class Group:
         self._started_s = self._loop.time()
         self.replica = Replica(
             config,
-            beginning.first,
+            Members(),
             journal,
             store,
             room_bytes=self._room_bytes,
@@ -224,10 +225,10 @@ class Group:
                 founded=self._founded,
                 run=self.loop.run,
             ),
-            self.beginning.objection,
+            joins=self.beginning.joins,
         )
         membership = self.replica.membership
-        peering.set_members(membership.committed, is_first=self.is_new_cluster, latest=membership.latest)
+        peering.set_members(membership.committed, membership.latest)
         links.set_peers(self.peer_addresses())
 
     def start(self) -> None:
@@ -460,9 +461,7 @@ class Group:
         """Keep links to exactly those who belong to the cluster; tell who was removed."""
         peering = self.peering
         committed = self.replica.membership.committed
-        gone = peering.set_members(
-            committed, is_first=self.is_new_cluster, latest=self.replica.membership.latest
-        )
+        gone = peering.set_members(committed, self.replica.membership.latest)
         # A change that a removed node asked for: it hears of that first.
         self.changes.step()
         for peer_id in gone & self.links.up():
@@ -583,12 +582,6 @@ class Group:
     def rules(self) -> int:
         """Return the version of the rules that this node's state follows."""
         return self.machine.rules
-
-    @property
-    def is_new_cluster(self) -> bool:
-        """Whether the members are those of the configuration: an earlier release began this cluster."""
-        membership = self.replica.membership
-        return membership.is_first and bool(membership.latest.nodes)
 
     def config_peers(self) -> dict[str, Address]:
         """Return the founders of the cluster, if it is yet to be founded: by the configuration."""

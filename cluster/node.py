@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 from cluster import exposure
 from cluster.commands.outbox import Answer
 from cluster.config import Address, NodeConfig, check_member, format_peers
-from cluster.consensus import member_list
-from cluster.consensus.beginning import Configured, beginning_of, contradiction, listed_members, met_founders
+from cluster.consensus.beginning import Configured, beginning_of, contradiction, listed_members
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members
 from cluster.errors import ConfigError, DataDirError, NoLeader, OutcomeUnknown, TransferFailed
@@ -143,17 +142,15 @@ class Node:
         self._journal = EngineJournal.open(config.data_dir, files=self._files)
         journal, record = self._journal, self._datadir.cluster
         is_in_use = journal.last_index > 1 or journal.term > 0 or self._store.exists()
-        if is_in_use and record.founding is not None and not record.is_complete:
+        joins = self._datadir.identity.joins
+        if is_in_use and not joins and not record.is_complete:
             raise DataDirError(
                 f"{config.data_dir}: the journal was in use before the cluster was founded: files of"
-                " different directories were mixed. Restore the directory"
+                " different directories were mixed, or cluster.json is missing. Restore the directory"
                 " from a copy made after the node's last stop (an older one is unsafe), or replace this node"
                 " with a new one (new id, empty directory)"
             )
-        beginning = beginning_of(
-            record, config.founders, joins=self._datadir.identity.joins, is_in_use=is_in_use
-        )
-        return Group(config, journal, self._store, beginning)
+        return Group(config, journal, self._store, beginning_of(record, joins=joins))
 
     async def _take_part(self, group: Group) -> None:
         """Listen, dial, and begin to tick. Raises StartupError."""
@@ -175,14 +172,6 @@ class Node:
     def _check_configuration(self, group: Group) -> None:
         """Refuse a configuration of another cluster than that in the data directory. Raises ConfigError."""
         config, record, datadir = self.config, self._datadir.cluster, self._datadir
-        met = met_founders(
-            config.node_id,
-            datadir.known,
-            config.peers,
-            joins=datadir.identity.joins,
-            has_log=group.replica.log.last_index > 1,
-        )
-        disks = member_list.founders({node_id: config.peers.get(node_id, "-") for node_id in met})
         membership = group.replica.membership
         if record.cluster_id and membership.latest.cluster_id not in ("", record.cluster_id):
             raise DataDirError(
@@ -190,13 +179,11 @@ class Node:
                 f" directory belongs to {record.cluster_id}: files of different directories were mixed."
                 " Restore the directory from a copy made after the node's last stop (an older one is unsafe)"
             )
-        members = listed_members(record, membership.latest, group.beginning, disks)
-        founders = record.founding.nodes if record.founding is not None else record.accepted
         wrong = contradiction(
             Configured(config.peers, bool(config.secret), config.takes_peers),
             config.node_id,
-            members,
-            founders,
+            listed_members(record, membership.latest),
+            record.founding.nodes if record.founding is not None else (),
             joins=datadir.identity.joins,
             has_list=membership.is_listed,
         )

@@ -1,6 +1,6 @@
 """What a leader proposes a few times in the life of a cluster.
 
-It is newer rules, the bound of the state, the cluster id, and the address of a node that is alone.
+It is newer rules, the bound of the state, and the address of a node that is alone.
 """
 
 from typing import Final, Protocol
@@ -10,7 +10,6 @@ from cluster.commands.rules import RulesAdvance
 from cluster.commands.state_bound import StateBound, agreed
 from cluster.config import NodeConfig
 from cluster.consensus import member_list
-from cluster.consensus.adoption import Adoption
 from cluster.consensus.replica import Replica
 from cluster.peers.peering import Peering
 from lockstate.machine import LockMachine
@@ -46,7 +45,6 @@ class RareProposals:
         self.rules_advance = RulesAdvance(batcher, self._rules_known_by_all)
         """To be stepped after every tick: all else can wait for the timer."""
         self._bound = StateBound(batcher, self._state_bytes_wanted)
-        self._adoption = Adoption(node.replica, node.peering.disk_ids, node.rules)
         self._began_s = node.replica.engine.now_s()
 
     def role_changed(self) -> None:
@@ -58,9 +56,7 @@ class RareProposals:
     def step(self) -> bool:
         """Propose one thing that is due besides rules, and tell whether anything was. Called by a timer."""
         machine = self._node.machine
-        return (
-            self._bound.step(machine.rules, machine.bytes_max) or self._adoption.step() or self._move_alone()
-        )
+        return self._bound.step(machine.rules, machine.bytes_max) or self._move_alone()
 
     def awaits_principals(self) -> bool:
         """Whether the rules that this leader's cluster follows know no principals, and soon will.

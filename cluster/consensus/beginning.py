@@ -6,51 +6,28 @@ could cost a majority, so the node does not start with it.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from cluster.config import format_peers
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Members
 from cluster.storage.cluster_record import ClusterRecord
 
-JOINS: Final = "it was started with --join"
-EARLIER: Final = (
-    "it belongs to a cluster that an earlier release began. A node that has no part in that yet joins it with"
-    " a new id, by `holdfast cluster add` and --join"
-)
-
 
 class Beginning(NamedTuple):
-    """What counts while the log has no member list.
+    """What counts while the log has no member list. A node that waits for its founding has neither."""
 
-    `first` is the list of a cluster that an earlier release began: its nodes have it from their
-    configurations. `founded` is the first entry of the log of a founded cluster. `objection` says why this
-    node founds no cluster. None of them is there while a node waits for its founding.
-    """
-
-    first: Members = Members()
     founded: Members | None = None
-    objection: str = ""
-
-    @property
-    def joins(self) -> bool:
-        """Whether this node was made to join a cluster that was there before it."""
-        return self.objection == JOINS
+    """The first entry of the log of a founded cluster."""
+    joins: bool = False
+    """Whether this node was made to join a cluster that was there before it."""
 
 
-def beginning_of(
-    record: ClusterRecord, configured: Mapping[str, object], *, joins: bool, is_in_use: bool
-) -> Beginning:
-    """Return how the cluster of a directory began; `is_in_use` if it has a log, a vote or a snapshot."""
-    if record.founding is not None:
-        return Beginning(founded=member_list.founded(record.founding) if record.is_complete else None)
-    if joins:
-        return Beginning(objection=JOINS)
-    if record.cluster_id:
-        return Beginning(objection=EARLIER)
-    if is_in_use:
-        return Beginning(member_list.founders(configured), objection=EARLIER)
-    return Beginning()
+def beginning_of(record: ClusterRecord, *, joins: bool) -> Beginning:
+    """Return how the cluster of a directory began."""
+    if record.founding is not None and record.is_complete:
+        return Beginning(member_list.founded(record.founding))
+    return Beginning(joins=joins)
 
 
 class Configured(NamedTuple):
@@ -61,30 +38,14 @@ class Configured(NamedTuple):
     takes_peers: bool
 
 
-def met_founders(
-    node_id: str, known: Collection[str], configured: Collection[str], *, joins: bool, has_log: bool
-) -> list[str]:
-    """Return the founders of a cluster that an earlier release began, as far as a directory knows them.
-
-    `known` are the peers whose disks it remembers. It had met all founders before anything came into its log;
-    until then, without a log, `configured` may also name those that it has yet to meet.
-    """
-    met = sorted({node_id, *known})
-    if joins or not (has_log or (known and not set(met) <= set(configured))):
-        return []
-    return met
-
-
-def listed_members(record: ClusterRecord, newest: Members, beginning: Beginning, disks: Members) -> Members:
+def listed_members(record: ClusterRecord, newest: Members) -> Members:
     """Return the members that a directory knows of, however far it has come; none if it is new.
 
-    `newest` is the list that counts. In a cluster of an earlier release that is the configuration's as long
-    as no member was changed, so those count whose disks are known here: `disks`. So they do before the node
-    has voted: what a founding of this release stores is another file.
+    `newest` is the list that counts.
     """
     if not newest.nodes and record.founding is not None:
         return member_list.founded(record.founding)
-    return disks if newest == beginning.first else newest
+    return newest
 
 
 def contradiction(

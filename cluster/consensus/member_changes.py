@@ -37,10 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """What an operator asks for: add `node_id` at `peer`, move it there, or remove it (`peer` is empty).
-
-    A leader of an earlier release takes a move for an addition, and refuses it: the node is there already.
-    """
+    """What an operator asks for: add `node_id` at `peer`, move it there, or remove it (`peer` is empty)."""
 
     number: int
     node_id: str
@@ -200,11 +197,11 @@ class MemberChanges:
             if change.is_move:
                 return self._moved(change, known)
             self._check_addresses(change)
-            return member_list.with_learner(self._with_disks(), change.node_id, change.peer)
+            return member_list.with_learner(present, change.node_id, change.peer)
         if known is None and change.node_id in present.removed.values():
             return present
         disk_id = self._means.disk_ids().get(change.node_id, "")
-        new = member_list.without(self._with_disks(), change.node_id, disk_id, replica.reachable())
+        new = member_list.without(present, change.node_id, disk_id, replica.reachable())
         if change.node_id == self._node_id:
             self._means.hand_over()
             raise MemberChangePending(f"{self._node_id} leads, and hands leadership over first")
@@ -215,7 +212,7 @@ class MemberChanges:
         present = self._replica.membership.latest
         if known is not None and known.peer == change.peer:
             return present
-        new = member_list.moved(self._with_disks(), change.node_id, change.peer)
+        new = member_list.moved(present, change.node_id, change.peer)
         self._check_addresses(change)
         return new
 
@@ -238,10 +235,6 @@ class MemberChanges:
                 check_member(node_id, peer)
             except WrongValueError as wrong:
                 raise MemberChangeRefused(f"{node_id} has the address {peer}: {wrong.allowed}") from None
-
-    def _with_disks(self) -> Members:
-        """Return the present list with what this leader knows of its voters' disks."""
-        return member_list.with_disks(self._replica.membership.latest, self._means.disk_ids())
 
     def _begin(self, new: Members, done: Callable[[ClusterError | None], None]) -> None:
         self._under_way = (self._replica.role.term, new, done)
@@ -289,7 +282,7 @@ class MemberChanges:
             has_place = member_list.can_promote(replica.membership.latest, node_id, reachable)
             is_ours = node_id in disk_ids and self._means.belongs(node_id)
             if has_place and is_ours and replica.caught_up(node_id, self._rounds[2]):
-                new = member_list.promoted(self._with_disks(), node_id, disk_ids[node_id])
+                new = member_list.promoted(replica.membership.latest, node_id, disk_ids[node_id])
                 logger.info("event=member-promoted node=%s", node_id)
                 self._begin(new, _ignore)
                 return

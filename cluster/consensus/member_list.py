@@ -6,7 +6,7 @@ of the old list and any of the new one share a node. A node that joins is a *lea
 and counts for nothing until it has caught up (section 4.2.1).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -19,10 +19,7 @@ from cluster.storage.journal_format import LogEntry
 from lockstate.versions import GROUP, GROUPS_COUNT
 
 FORMAT: Final = 1
-"""The format of lists without a cluster id: in clusters of earlier releases, until rules 3 are active."""
-FORMAT_WITH_CLUSTER: Final = 2
-"""The format of lists that carry a cluster id, and what a later release needs to know for growth."""
-FORMATS: Final = (FORMAT, FORMAT_WITH_CLUSTER)
+"""The format of lists in the log and in snapshots."""
 REMOVED_COUNT_MAX: Final = 64
 """So many removed disks are remembered, to tell them why they are not let in. Forgetting one costs the reason
 only: it is still not let in."""
@@ -42,9 +39,8 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
     """The member list. `removed` maps the disk ids of nodes that were removed to their node ids.
 
     A removed disk stays removed: its node may come back under its id, but only with an empty directory.
-    `version` counts the changes since the cluster began. The rest belongs to format 2: `cluster_id` is made
-    at the founding and never changes; see storage.cluster_record.Founding for the others. `begins_digests` is
-    true of the list that gave its id to a cluster of an earlier release (consensus/log_digest.py).
+    `version` counts the changes since the cluster began. `cluster_id` is made at the founding and never
+    changes; see storage.cluster_record.Founding for the fields behind it.
     """
 
     nodes: dict[str, Member] = {}
@@ -56,7 +52,6 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
     groups_count: int = GROUPS_COUNT
     slots: tuple[tuple[int, int], ...] = SLOTS_ALL
     placement_version: int = PLACEMENT_FIRST
-    begins_digests: bool = False
 
     @property
     def voters(self) -> frozenset[str]:
@@ -80,15 +75,6 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
         return member.disk_id if member is not None else ""
 
 
-class _FirstMembers(msgspec.Struct, frozen=True, array_like=True):
-    """The fields of format 1. They are written as release 0.1.0 writes them, byte by byte."""
-
-    nodes: dict[str, Member]
-    removed: dict[str, str]
-    version: int
-    format: int
-
-
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Members)
 
@@ -99,8 +85,6 @@ class MembersUnreadable(Exception):
 
 def encode(members: Members) -> bytes:
     """Return the list as bytes."""
-    if members.format == FORMAT:
-        return _encoder.encode(_FirstMembers(members.nodes, members.removed, members.version, members.format))
     return _encoder.encode(members)
 
 
@@ -110,33 +94,11 @@ def decode(data: bytes) -> Members:
         members: Members = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MembersUnreadable(f"no member list of this version: {error}") from error
-    if members.format not in FORMATS:
-        readable = " and ".join(map(str, FORMATS))
-        raise MembersUnreadable(f"a member list of format {members.format}; this version reads {readable}")
-    if (members.format == FORMAT) == bool(members.cluster_id):
-        raise MembersUnreadable(f"a member list of format {members.format} with another's fields")
+    if members.format != FORMAT:
+        raise MembersUnreadable(f"a member list of format {members.format}; this version reads {FORMAT}")
     if members.group != GROUP:
         raise MembersUnreadable(f"a member list of Raft group {members.group}")
     return members
-
-
-def begins_digests(data: bytes) -> bool:
-    """Whether the digests of the log begin anew at the list that `data` is, so that all nodes know them.
-
-    So at every list of format 1, and at the first one with a cluster id that is not the log's first entry.
-    """
-    try:
-        members = decode(data)
-    except MembersUnreadable:
-        return False
-    return members.begins_digests or members.format == FORMAT
-
-
-def founders(addresses: Mapping[str, object]) -> Members:
-    """Return the list that a new cluster begins with: nodes that all vote, by id, with their addresses."""
-    return Members(
-        {node_id: Member(str(address), is_voter=True) for node_id, address in sorted(addresses.items())}
-    )
 
 
 def founded(founding: Founding) -> Members:
@@ -146,7 +108,6 @@ def founded(founding: Founding) -> Members:
             node_id: Member(founder.peer, is_voter=True, disk_id=founder.disk_id)
             for node_id, founder in sorted(founding.nodes.items())
         },
-        format=FORMAT_WITH_CLUSTER,
         cluster_id=founding.cluster_id,
         group=founding.group,
         groups_count=founding.groups_count,
@@ -233,31 +194,10 @@ def can_promote(members: Members, node_id: str, reachable: Collection[str]) -> b
     return has_majority(members.voters | {node_id}, reachable)
 
 
-def with_disks(members: Members, disk_ids: Mapping[str, str]) -> Members:
-    """Return the list with the disk ids that it does not know yet of its voters."""
-    nodes = {
-        node_id: Member(member.peer, is_voter=True, disk_id=disk_ids[node_id])
-        if member.is_voter and not member.disk_id and node_id in disk_ids
-        else member
-        for node_id, member in members.nodes.items()
-    }
-    return structs.replace(members, nodes=nodes)
-
-
-def with_cluster(members: Members, cluster_id: str, disk_ids: Mapping[str, str]) -> Members:
-    """Return the list of format 2 for a cluster that has had none: the same voters, all with their disks."""
-    nodes = {
-        node_id: structs.replace(member, disk_id=member.disk_id or disk_ids[node_id])
-        for node_id, member in members.nodes.items()
-    }
-    named = structs.replace(members, format=FORMAT_WITH_CLUSTER, cluster_id=cluster_id)
-    return structs.replace(_with(named, nodes), begins_digests=True)
-
-
 def _with(members: Members, nodes: dict[str, Member]) -> Members:
     """Return the list with other nodes, in order of their ids."""
     nodes = dict(sorted(nodes.items()))
-    return structs.replace(members, nodes=nodes, version=members.version + 1, begins_digests=False)
+    return structs.replace(members, nodes=nodes, version=members.version + 1)
 
 
 def _listed(node_ids: Iterable[str]) -> str:

@@ -12,12 +12,11 @@ from cluster.errors import NodeFailed
 from cluster.storage.journal_format import LogEntry
 
 FIRST: bytes = b""
-"""Stands in a snapshot for the list that the cluster began with: the configurations of the nodes tell it, so
-that addresses can be changed there as long as no member was."""
+"""Stands in a snapshot for the list that counts while neither the log nor a snapshot has one."""
 
 
 class Membership:
-    """The lists of one node. `first` is the list that the cluster began with.
+    """The lists of one node. `first` counts while neither its log nor its snapshot has one.
 
     `members_in` returns the encoded list in an entry of the log, None if it is another entry.
     """

@@ -1,6 +1,6 @@
 """Raft's messages as values: decoded and checked once, where they come in; nobody behind looks at bytes.
 
-The names on the wire are those that the library uses and that earlier releases speak; ours stand in the code.
+The names on the wire are those that the library uses; ours stand in the code.
 """
 
 from typing import Annotated, Final, NamedTuple, get_args
@@ -46,7 +46,7 @@ class AppendEntries(
     `previous_index` and `entries` come together or not at all; a message without them says nothing about the
     log. `chunk` is None while the leader has no part of its snapshot to send yet. `previous_digest` is that
     of the leader's log at `previous_index`, or where the snapshot of `chunk` ends (log_digest); it is left
-    out where it is not known, and by earlier releases.
+    out where it is not known.
     """
 
     term: Index
@@ -66,7 +66,7 @@ class Acknowledgement(
     `reset` asks the leader to begin again there. A promise: what it claims is on the follower's disk.
 
     `may_wait` is True if nobody at the follower waits for what is committed: it need not hear of that at
-    once. It is left out otherwise, and by earlier releases.
+    once. It is left out otherwise.
     """
 
     next_index: Index

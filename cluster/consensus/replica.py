@@ -71,9 +71,8 @@ class Replica:
     ) -> None:
         """Recover state and log from this disk. Raises DataDirError.
 
-        `first_members` are those that a cluster of an earlier release began with; they count until the log or
-        a snapshot has others. `founded` is the list that a founded cluster began with: an empty log begins
-        with it now.
+        `first_members` count until the log or a snapshot has others. `founded` is the list that the cluster
+        began with: an empty log begins with it now.
         """
         self._journal = journal
         self._node_id = config.node_id

@@ -32,12 +32,9 @@ class Runs:
         """How often a peer came with the run id of another process than the one that spoke for it."""
 
     def connected(self, peer_id: str, run_id: str) -> bool:
-        """Record a connection; tell whether it shows that two processes use this peer's identity.
-
-        Releases that say no run id are left out.
-        """
+        """Record a connection; tell whether it shows that two processes use this peer's identity."""
         runs = self._runs.setdefault(peer_id, [])
-        if not run_id or (runs and runs[-1] == run_id):
+        if runs and runs[-1] == run_id:
             return False
         is_back = run_id in runs
         if is_back:

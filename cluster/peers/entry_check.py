@@ -3,11 +3,8 @@
 A member is its node id *and* its data directory: one that comes back with another disk may have voted and
 acknowledged what it no longer knows. The check of the disk is never switched off by what the peer claims
 to know. The list of this node may be old, though, so a peer may be right and this node behind. Then the
-peer must prove that it belongs to the same cluster, by what only its members can know:
-
-- the cluster id, which a node has from the founding of its cluster or from a leader, or
-- where one of the two has none yet (a directory of an older release): this node's own disk id, in the member
-  list of the peer.
+peer must prove that it belongs to the same cluster, by what only its members can know: the cluster id, which
+a node has from the founding of its cluster or from a leader.
 
 What a copied directory says is all true, so a copy cannot be told from its original here; see duplicates.
 """
@@ -43,7 +40,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """The list that counts: the newest in the log. Without nodes, if this node has yet to get one."""
     remembered: Mapping[str, str]
     """The disks of the peers that this node has met, by node id."""
-    is_log_empty: bool
     rules: int
     """The version of the rules that this node's state follows."""
 
@@ -73,8 +69,11 @@ def check(view: View, peer_id: str, theirs: Particulars, *, is_known: bool) -> O
 def _check_member(view: View, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | Standing:
     """Return what is wrong with the id and the disk of a peer of this or of no cluster."""
     if not view.latest.nodes and not view.cluster_id:
-        return _check_of_joining(view, peer_id, theirs, is_known=is_known)
-    is_ahead = theirs.members_version > view.committed.version and belongs(view, theirs)
+        # With an empty log it has nothing to lose: it takes the cluster of the first leader.
+        is_member = is_known or theirs.members_version
+        return Standing.MEMBER if is_member else objections.not_a_member(peer_id)
+    is_ours = bool(view.cluster_id) and theirs.cluster_id == view.cluster_id
+    is_ahead = is_ours and theirs.members_version > view.committed.version
     if not is_known:
         if is_ahead:
             return Standing.MEMBER
@@ -87,28 +86,6 @@ def _check_member(view: View, peer_id: str, theirs: Particulars, *, is_known: bo
     if is_ahead:
         return Standing.LEADER_ONLY
     return objections.other_disk(peer_id, known=min(disks), theirs=theirs.disk_id)
-
-
-def _check_of_joining(
-    view: View, peer_id: str, theirs: Particulars, *, is_known: bool
-) -> Objection | Standing:
-    """Return what a joining node, which has neither list nor cluster, finds wrong with a peer.
-
-    With an empty log it has nothing to lose: it takes the cluster of the first leader. With a log it had a
-    cluster without an id, and cannot tell whether this is the one.
-    """
-    if theirs.cluster_id and not view.is_log_empty:
-        return objections.of_no_cluster(peer_id)
-    if not is_known and not theirs.members_version:
-        return objections.not_a_member(peer_id)
-    return Standing.MEMBER
-
-
-def belongs(view: View, theirs: Particulars) -> bool:
-    """Whether a peer proves that it belongs to the cluster of this node, by what only members know."""
-    if view.cluster_id and theirs.cluster_id:
-        return view.cluster_id == theirs.cluster_id
-    return theirs.your_disk_id == view.disk_id
 
 
 def is_displacing(view: View, theirs: Particulars, *, began_alone: bool) -> bool:

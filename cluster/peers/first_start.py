@@ -19,8 +19,8 @@ from cluster.peers.handshake import Objection, Particulars
 from cluster.storage.cluster_record import CLUSTER_ID_BYTES, ClusterRecord, Founding
 from cluster.storage.data_directory import DataDir
 
-RULES_FOUNDING: Final = 3
-"""A node that knows these rules can found a cluster; earlier releases cannot."""
+JOINS: Final = "it was started with --join"
+"""Why a node founds nothing."""
 LONELY_S: Final = 5.0
 """Seconds that a node which others can reach listens before it founds a cluster alone.
 
@@ -29,7 +29,6 @@ within three pings and a little; then it founds nothing (entry_check.is_displaci
 NEW_S: Final = 600.0
 """Seconds for which a cluster that was founded alone still gives way to one that knows this node otherwise.
 An older one does not: somebody else's wrong address must not end it."""
-EARLIER_RELEASE: Final = "it runs an earlier release: start the nodes of a new cluster with the same one"
 
 logger = logging.getLogger(__name__)
 
@@ -49,13 +48,13 @@ class FirstStart:
     """One node's part in the founding of its cluster. One thread."""
 
     def __init__(
-        self, datadir: DataDir, configured: Mapping[str, str], means: FoundingMeans, *, objection: str = ""
+        self, datadir: DataDir, configured: Mapping[str, str], means: FoundingMeans, *, joins: bool = False
     ) -> None:
-        """Be founded by `configured`, with their addresses; `objection` is why this node founds nothing."""
+        """Be founded by `configured`, with their addresses; a node that `joins` founds nothing."""
         self._datadir = datadir
         self._own = Own(datadir.identity.node_id, datadir.disk_id, configured)
         self._means = means
-        self._objection = objection
+        self._joins = joins
         self._progress = Progress.of(datadir.cluster, self._own.node_id)
         self._peers: dict[str, Peer] = {}
         self._said: list[str] = []
@@ -64,7 +63,7 @@ class FirstStart:
     @property
     def is_waiting(self) -> bool:
         """Whether this node must not take part yet: it founds a cluster, and is not sure of all others."""
-        return not self._objection and not self._progress.is_complete
+        return not self._joins and not self._progress.is_complete
 
     @property
     def began_alone(self) -> bool:
@@ -107,28 +106,22 @@ class FirstStart:
             self._means.run(self._go_on)
 
     def belongs_to(self, cluster_id: str) -> None:
-        """Store the cluster id that the log has. Raises NodeFailed, also if this directory has another.
-
-        It had none if an earlier release began the cluster; the ids in `peers` fit to that, now and later.
-        """
+        """Store the cluster id that the log has. Raises NodeFailed, also if this directory has another."""
         record = self._datadir.cluster
         if not record.cluster_id:
-            accepted = tuple(sorted(self._own.configured))
-            self._store(structs.replace(record, cluster_id=cluster_id, accepted=accepted))
+            self._store(structs.replace(record, cluster_id=cluster_id))
         elif record.cluster_id != cluster_id:
             raise NodeFailed(
                 f"the log is that of cluster {cluster_id}, and the directory belongs to {record.cluster_id}:"
                 " files of different directories were mixed"
             )
 
-    def peer_up(self, peer_id: str, disk_id: str, rules: int) -> None:
-        """Tell a peer that has just connected, and knows `rules`, what is stored here."""
+    def peer_up(self, peer_id: str, disk_id: str) -> None:
+        """Tell a peer that has just connected what is stored here."""
         if not self.is_waiting:
             return
-        is_able = rules >= RULES_FOUNDING
-        self._peers[peer_id] = Peer(disk_id, None if is_able else News((), objection=EARLIER_RELEASE))
-        if is_able:
-            self._means.send(peer_id, self._news())
+        self._peers[peer_id] = Peer(disk_id)
+        self._means.send(peer_id, self._news())
         self._explain()
 
     def peer_down(self, peer_id: str) -> None:
@@ -150,7 +143,7 @@ class FirstStart:
         cluster_id = self._datadir.cluster_id
         if cluster_id:
             return News((), is_complete=True, cluster_id=cluster_id)
-        return News(tuple(sorted(self._own.configured)), objection=self._objection)
+        return News(tuple(sorted(self._own.configured)), objection=JOINS if self._joins else "")
 
     def _go_on(self) -> None:
         """Store what follows from what is known, then tell everybody. Raises NodeFailed."""

@@ -6,18 +6,11 @@
     acceptor -> proof      likewise the other way round; or a refusal, signed too
 
 Each side proves that it knows the secret without showing it, and no recorded exchange can be replayed: both
-nonces are fresh. A stranger learns one random nonce. From protocol 3 on, everything behind the handshake is
-sealed with keys that follow from it (sealing.py). Nothing is encrypted here; TLS may be beneath
-(tls_gate.py).
+nonces are fresh. A stranger learns one random nonce. Everything behind the handshake is sealed with keys that
+follow from it (sealing.py). Nothing is encrypted here; TLS may be beneath (tls_gate.py).
 
-**Protocols.** Both sides speak the newest protocol that both know. A nonce ends with a mark and the number of
-the newest protocol that its maker speaks; release 0.1.0, which speaks protocol 1 only, takes the whole nonce
-for random, and makes some without the mark. Every protocol signs both nonces, so nobody in between can make
-two nodes speak an older protocol than they could.
-
-    protocol 1   a proof signs the particulars that release 0.1.0 knows; frames are [kind, body]
-    protocol 2   a proof signs bytes, so later releases can add particulars; frames are [kind, group, body]
-    protocol 3   frames travel in sealed records: nobody can change, add, repeat or leave out any
+A hello says which link protocol the dialer speaks, and a node that speaks another one does not answer it. A
+proof signs bytes, and fields that are not known are skipped: a later release can add particulars.
 """
 
 import hashlib
@@ -31,21 +24,14 @@ from cluster.peers.hkdf import hkdf
 from cluster.peers.sealing import KEY_BYTES
 from lockstate.versions import GROUP, RULES_FIRST
 
-PROTOCOL_OLDEST: Final = 1
-"""The oldest protocol that this release speaks; what a hello says."""
-PROTOCOL_GROUPS: Final = 2
-"""The protocol from which on frames name their Raft group."""
-PROTOCOL_SEALED: Final = 3
-"""The protocol from which on frames are sealed."""
-PROTOCOL_NEWEST: Final = 3
-"""The newest protocol that this release speaks; what a nonce ends with."""
+PROTOCOL: Final = 1
+"""The number of the link protocol, which a hello says and every proof signs."""
 NONCE_BYTES: Final = 32
-NONCE_MARK: Final = b"holdfst"
-"""Stands before the last byte of the nonce of every release since 0.2.0."""
+"""Random bytes of a nonce."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """Says who dials whom. `protocol` is the oldest that the dialer speaks."""
+    """Says who dials whom, and which link protocol the dialer speaks."""
 
     protocol: int
     node_id: str
@@ -57,24 +43,6 @@ class Challenge(msgspec.Struct, frozen=True, tag="challenge"):
     """Asks the dialer to prove itself."""
 
     nonce: bytes
-
-
-class FirstParticulars(msgspec.Struct, frozen=True):
-    """What nodes of release 0.1.0 tell about themselves. Never changes: they sign it as they know it."""
-
-    disk_id: str
-    http: str
-    members_version: int = 0
-
-
-class SecondParticulars(msgspec.Struct, frozen=True):
-    """What nodes tell about themselves by protocol 2."""
-
-    disk_id: str
-    http: str
-    members_version: int = 0
-    rules: int = RULES_FIRST
-    group: int = GROUP
 
 
 class Particulars(msgspec.Struct, frozen=True):
@@ -99,15 +67,8 @@ class Particulars(msgspec.Struct, frozen=True):
     certificate: str = ""
 
 
-class FirstProof(msgspec.Struct, frozen=True, tag="proof"):
-    """Proves knowledge of the secret, and vouches for the particulars. Protocol 1."""
-
-    particulars: FirstParticulars
-    mac: bytes
-
-
-class Proof(msgspec.Struct, frozen=True, tag="proof-2"):
-    """Proves knowledge of the secret, and vouches for the encoded particulars. From protocol 2 on."""
+class Proof(msgspec.Struct, frozen=True, tag="proof"):
+    """Proves knowledge of the secret, and vouches for the encoded particulars."""
 
     content: bytes
     mac: bytes
@@ -118,19 +79,11 @@ class Objection(msgspec.Struct, frozen=True, array_like=True):
 
     `is_final` if that stays true for ever: its disk was removed from the cluster. Everything else may be said
     by a node that is behind, or arrive late. `kind` is one of objections.Kind, or what a later release says.
-    Up to protocol 2 it is not said, and frames are not sealed; see objections.believed.
     """
 
     reason: str
     is_final: bool = False
     kind: str = ""
-
-
-class FirstObjection(msgspec.Struct, frozen=True, array_like=True):
-    """What an objection is up to protocol 2. No more fields: release 0.1.0 signs these two."""
-
-    reason: str
-    is_final: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
@@ -145,7 +98,7 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
         return _objection_decoder.decode(self.content)
 
 
-Handshake = Hello | Challenge | FirstProof | Proof | Refusal
+Handshake = Hello | Challenge | Proof | Refusal
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
 _objection_decoder = msgspec.msgpack.Decoder(Objection)
@@ -162,21 +115,9 @@ def decode(data: bytes) -> Handshake:
     return _decoder.decode(data)
 
 
-def _second(particulars: Particulars) -> SecondParticulars:
-    """Return the part of the particulars that protocol 2 has."""
-    return msgspec.convert(particulars, SecondParticulars, from_attributes=True)
-
-
 def new_nonce() -> bytes:
-    """Return a fresh nonce that says which protocol this release speaks."""
-    random_bytes = NONCE_BYTES - len(NONCE_MARK) - 1
-    return secrets.token_bytes(random_bytes) + NONCE_MARK + bytes((PROTOCOL_NEWEST,))
-
-
-def protocol_of(nonce: bytes) -> int:
-    """Return the newest protocol that the maker of a nonce speaks."""
-    has_mark = nonce[-1 - len(NONCE_MARK) : -1] == NONCE_MARK
-    return max(nonce[-1], PROTOCOL_OLDEST) if has_mark else PROTOCOL_OLDEST
+    """Return a fresh nonce."""
+    return secrets.token_bytes(NONCE_BYTES)
 
 
 class LinkKeys(NamedTuple):
@@ -194,40 +135,28 @@ class HandshakeState(msgspec.Struct, frozen=True):
     dialer_nonce: bytes
     acceptor_nonce: bytes
 
-    @property
-    def protocol(self) -> int:
-        """Return the newest protocol that both sides speak."""
-        return min(protocol_of(self.dialer_nonce), protocol_of(self.acceptor_nonce))
-
     def _mac(self, secret: bytes, role: bytes, content: bytes) -> bytes:
         signed = _encoder.encode(
-            (self.protocol, role, self.dialer, self.acceptor, self.dialer_nonce, self.acceptor_nonce, content)
+            (PROTOCOL, role, self.dialer, self.acceptor, self.dialer_nonce, self.acceptor_nonce, content)
         )
         return hmac.digest(secret, signed, hashlib.sha256)
 
     def _is_signed(self, secret: bytes, role: bytes, content: bytes, mac: bytes) -> bool:
         return hmac.compare_digest(mac, self._mac(secret, role, content))
 
-    def prove(self, secret: bytes, role: bytes, particulars: Particulars) -> Proof | FirstProof:
+    def prove(self, secret: bytes, role: bytes, particulars: Particulars) -> Proof:
         """Return our proof; `role` is b"dialer" or b"acceptor", so that one side's cannot be sent back."""
-        if self.protocol == PROTOCOL_OLDEST:
-            first = FirstParticulars(particulars.disk_id, particulars.http, particulars.members_version)
-            return FirstProof(first, self._mac(secret, role, _encoder.encode(first)))
-        content = _encoder.encode(particulars if self.protocol >= PROTOCOL_SEALED else _second(particulars))
+        content = _encoder.encode(particulars)
         return Proof(content, self._mac(secret, role, content))
 
-    def proven(self, secret: bytes, role: bytes, proof: Proof | FirstProof) -> Particulars | None:
+    def proven(self, secret: bytes, role: bytes, proof: Proof) -> Particulars | None:
         """Return what the other side vouches for, None if it does not know the secret.
 
         Raises msgspec.DecodeError when it vouches for what makes no sense.
         """
-        if isinstance(proof, FirstProof):
-            content, is_due = _encoder.encode(proof.particulars), self.protocol == PROTOCOL_OLDEST
-        else:
-            content, is_due = proof.content, self.protocol > PROTOCOL_OLDEST
-        if not is_due or not self._is_signed(secret, role, content, proof.mac):
+        if not self._is_signed(secret, role, proof.content, proof.mac):
             return None
-        return _particulars_decoder.decode(content)
+        return _particulars_decoder.decode(proof.content)
 
     def keys(self, secret: bytes, dialer_proof: bytes, acceptor_proof: bytes) -> "LinkKeys":
         """Return the keys of a link that both sides have proven for; the arguments are what the proofs say.
@@ -235,7 +164,7 @@ class HandshakeState(msgspec.Struct, frozen=True):
         Both nonces are fresh and every word of the handshake is in what the keys are made of, so no two links
         have the same, and two sides that understood the handshake differently have nothing to say.
         """
-        said = (self.protocol, self.dialer, self.acceptor, dialer_proof, acceptor_proof)
+        said = (PROTOCOL, self.dialer, self.acceptor, dialer_proof, acceptor_proof)
         info = b"holdfast link keys" + _encoder.encode(said)
         made = hkdf(secret, salt=self.dialer_nonce + self.acceptor_nonce, info=info, length=2 * KEY_BYTES)
         return LinkKeys(made[:KEY_BYTES], made[KEY_BYTES:])
@@ -250,8 +179,7 @@ class HandshakeState(msgspec.Struct, frozen=True):
 
     def refuse(self, secret: bytes, objection: Objection) -> Refusal:
         """Return a signed refusal of the acceptor's."""
-        first = FirstObjection(objection.reason, objection.is_final)
-        content = _encoder.encode(objection if self.protocol >= PROTOCOL_SEALED else first)
+        content = _encoder.encode(objection)
         return Refusal(msgspec.Raw(content), self._mac(secret, b"refusal", content))
 
     def is_refused(self, secret: bytes, refusal: Refusal) -> bool:

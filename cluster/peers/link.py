@@ -1,9 +1,9 @@
 """One connection between two nodes: handshake, frames in both directions, silence detection.
 
-A frame is a length (4 bytes, big-endian) and a MessagePack array: `[kind, group, body]`, or `[kind, body]`
-with a peer of protocol 1; during the handshake it is a message of `handshake`. Frames written during one run
-of the event loop leave together, from protocol 3 on in sealed records (`sealing`). Whatever is wrong with
-what comes ends this connection, is counted and logged (`cuts`), and nothing else.
+A frame is a length (4 bytes, big-endian) and a MessagePack array: `[kind, group, body]`; during the handshake
+it is a message of `handshake`. Frames written during one run of the event loop leave together, in sealed
+records (`sealing`). Whatever is wrong with what comes ends this connection, is counted and logged (`cuts`),
+and nothing else.
 """
 
 import asyncio
@@ -16,19 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from cluster.errors import NodeFailed, PeerContradicts, PeerFault
-from cluster.peers import handshake, objections
+from cluster.peers import handshake
 from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
-from cluster.peers.handshake import (
-    Challenge,
-    FirstProof,
-    HandshakeState,
-    Hello,
-    Objection,
-    Particulars,
-    Proof,
-    Refusal,
-)
+from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars, Proof, Refusal
 from cluster.peers.sealing import Opener, SealBroken, Sealer
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 from lockstate.versions import GROUP
@@ -54,7 +45,6 @@ _length_in: Final = _LENGTH.unpack_from
 _encode: Final = msgspec.msgpack.Encoder().encode
 _objection_decoder = msgspec.msgpack.Decoder(Objection)
 _secrets_decoder = msgspec.msgpack.Decoder(SecretsSaid)
-_first_frame_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _frame_decoder = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
 logger = logging.getLogger(__name__)
@@ -85,9 +75,6 @@ class LinkRegistry(Protocol):
     node_id: str
     secrets: SecretUse
     cuts: Cuts
-
-    def protocol_min(self) -> int:
-        """Return the oldest protocol that a link may have."""
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""
@@ -134,10 +121,6 @@ class Link(asyncio.Protocol):
         self.is_open = False
         self.is_used = False
         """Whether both sides let each other in, as far as this one knows."""
-        self.protocol = handshake.PROTOCOL_OLDEST
-        """Both sides speak it. Known when the link is open."""
-        self._has_groups = False
-        """Whether frames say of which group they are."""
         self.sealer: Sealer | None = None
         self._opener: Opener | None = None
         self.ended = asyncio.Event()
@@ -159,7 +142,7 @@ class Link(asyncio.Protocol):
         self.secret = b""
         """The one that this link is proven with."""
         self._exchange: HandshakeState | None = None
-        self._proof: Proof | FirstProof | None = None
+        self._proof: Proof | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
     # -- asyncio.Protocol -----------------------------------------------------------------------------------
@@ -185,7 +168,7 @@ class Link(asyncio.Protocol):
             if fault is not None:
                 self.give_up(*fault)
                 return
-            hello = Hello(handshake.PROTOCOL_OLDEST, self._links.node_id, self.peer_id, self._nonce)
+            hello = Hello(handshake.PROTOCOL, self._links.node_id, self.peer_id, self._nonce)
             self._send_handshake(hello)
 
     def data_received(self, data: bytes) -> None:
@@ -265,7 +248,7 @@ class Link(asyncio.Protocol):
         """Send a frame with what else is written during this run of the loop."""
         if self._transport is None:
             return
-        frame = _encode((kind, GROUP, body) if self._has_groups else (kind, body))
+        frame = _encode((kind, GROUP, body))
         if not self._outgoing:
             self._loop.call_soon(self.flush)
         self._outgoing += (_length(len(frame)), frame)
@@ -347,17 +330,10 @@ class Link(asyncio.Protocol):
         if kind == FrameKind.SECRETS:
             self._links.secrets_said(self, self._exchange, _secrets_decoder.decode(body))
         else:
-            self._refused(_objection_decoder.decode(body), self._exchange, is_frame=True)
-
-    def _refused(self, objection: Objection, exchange: HandshakeState, *, is_frame: bool) -> None:
-        """Pass on what is believed of an objection."""
-        believed = objections.believed(objection, exchange.protocol, is_frame=is_frame)
-        self._links.refused(self.peer_id, believed, is_dialed=self.is_dialer)
+            self._links.refused(self.peer_id, _objection_decoder.decode(body), is_dialed=self.is_dialer)
 
     def _decode_frame(self, frame: bytes) -> tuple[int, msgspec.Raw]:
         """Return kind and body. Raises msgspec.DecodeError, also for a frame of another group."""
-        if not self._has_groups:
-            return _first_frame_decoder.decode(frame)
         kind, group, body = _frame_decoder.decode(frame)
         if group != GROUP:
             raise msgspec.ValidationError(f"a frame of Raft group {group}")
@@ -369,19 +345,19 @@ class Link(asyncio.Protocol):
                 self._on_hello(message)
             case Challenge() if self.is_dialer and self._exchange is None:
                 self._on_challenge(message)
-            case Proof() | FirstProof() if self._exchange is not None:
+            case Proof() if self._exchange is not None:
                 self._on_proof(message, self._exchange)
             case Refusal() if self.is_dialer and self._exchange is not None:
                 if self._exchange.is_refused(self.secret, message):
-                    self._refused(message.objection, self._exchange, is_frame=False)
+                    self._links.refused(self.peer_id, message.objection, is_dialed=True)
                 self.give_up(Cut.REFUSED, "refused by the peer")
             case _:
                 self.give_up(Cut.HANDSHAKE, "handshake out of order")
 
     def _on_hello(self, hello: Hello) -> None:
-        if not handshake.PROTOCOL_OLDEST <= hello.protocol <= handshake.PROTOCOL_NEWEST:
-            speaks = f"speaks protocol {hello.protocol}, this node up to {handshake.PROTOCOL_NEWEST}"
-            self.give_up(Cut.HANDSHAKE, speaks)
+        if hello.protocol != handshake.PROTOCOL:
+            speaks = f"speaks link protocol {hello.protocol}, and this node {handshake.PROTOCOL}"
+            self.give_up(Cut.HANDSHAKE, f"{speaks}: run one release on both (see 'Upgrading')")
         elif hello.to != self._links.node_id or not self._links.is_peer(hello.node_id):
             wants = f"{hello.node_id!r} wants {hello.to!r}: not in the configuration of this node"
             self.give_up(Cut.HANDSHAKE, wants)
@@ -409,7 +385,7 @@ class Link(asyncio.Protocol):
         self._proof = exchange.prove(self.secret, role, ours)
         self._send_handshake(self._proof)
 
-    def _on_proof(self, proof: Proof | FirstProof, exchange: HandshakeState) -> None:
+    def _on_proof(self, proof: Proof, exchange: HandshakeState) -> None:
         theirs = self._proven(proof, exchange)
         if theirs is None:
             reason = "does not know the cluster secret: check the secret on both nodes"
@@ -419,7 +395,7 @@ class Link(asyncio.Protocol):
             reason = "the certificate that came is not the one that it showed: somebody in between ends TLS"
             self.give_up(Cut.RELAYED, reason)
             return
-        objection = self._objection(exchange, theirs)
+        objection = self._links.objection(self.peer_id, theirs)
         if not self.is_dialer:
             if objection is not None:
                 self._send_handshake(exchange.refuse(self.secret, objection))
@@ -433,7 +409,7 @@ class Link(asyncio.Protocol):
             return
         self._links.opened(self)
 
-    def _proven(self, proof: Proof | FirstProof, exchange: HandshakeState) -> Particulars | None:
+    def _proven(self, proof: Proof, exchange: HandshakeState) -> Particulars | None:
         """Return what a peer vouches for; from here on this link knows by which secret."""
         if self.is_dialer:
             return exchange.proven(self.secret, b"acceptor", proof)
@@ -445,38 +421,22 @@ class Link(asyncio.Protocol):
         return None
 
     def tell_secrets(self) -> None:
-        """Tell the peer which secrets this node accepts, as far as it can make something of that."""
-        if self.is_open and self.protocol >= handshake.PROTOCOL_SEALED:
-            assert self._exchange is not None, "open without a handshake"
-            self.send(FrameKind.SECRETS, self._links.secrets.saying(self._exchange, self._links.node_id))
+        """Tell the peer which secrets this node accepts."""
+        assert self._exchange is not None, "open without a handshake"
+        self.send(FrameKind.SECRETS, self._links.secrets.saying(self._exchange, self._links.node_id))
 
-    def _objection(self, exchange: HandshakeState, theirs: Particulars) -> Objection | None:
-        """Return why a proven peer is not let in, None if it is."""
-        objection = self._links.objection(self.peer_id, theirs)
-        if objection is None and exchange.protocol < self._links.protocol_min():
-            objection = objections.not_sealed(self.peer_id, exchange.protocol)
-        return objection
-
-    def _open(self, theirs: Particulars, exchange: HandshakeState, proof: Proof | FirstProof) -> None:
-        """Be open, as the protocol has it. Both proofs are known."""
+    def _open(self, theirs: Particulars, exchange: HandshakeState, proof: Proof) -> None:
+        """Be open: both proofs are known. Seal what is sent, and believe only what is sealed."""
         self.theirs = theirs
-        self.protocol = exchange.protocol
-        self._has_groups = self.protocol >= handshake.PROTOCOL_GROUPS
-        if self.protocol >= handshake.PROTOCOL_SEALED:
-            self._seal(exchange, proof)
-        self.is_open = True
-        if self._timeout is not None:
-            self._timeout.cancel()
-
-    def _seal(self, exchange: HandshakeState, proof: Proof | FirstProof) -> None:
-        """Seal what is sent, and believe only what is sealed."""
         ours = self._proof
-        assert isinstance(ours, Proof)
-        assert isinstance(proof, Proof), "nobody proves itself by the first protocol in this one"
+        assert ours is not None, "open without a proof of ours"
         proofs = (ours.content, proof.content) if self.is_dialer else (proof.content, ours.content)
         keys = exchange.keys(self.secret, *proofs)
         self.sealer = Sealer(keys.dialer if self.is_dialer else keys.acceptor)
         self._opener = Opener(keys.acceptor if self.is_dialer else keys.dialer)
+        self.is_open = True
+        if self._timeout is not None:
+            self._timeout.cancel()
 
     def _send_handshake(self, message: handshake.Handshake) -> None:
         assert self._transport is not None

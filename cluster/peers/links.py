@@ -65,9 +65,6 @@ logger = logging.getLogger(__name__)
 class LinksHost(Protocol):
     """What the links ask of their node."""
 
-    def protocol_min(self) -> int:
-        """Return the oldest protocol that a link may have."""
-
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""
 
@@ -313,10 +310,6 @@ class PeerLinks:
 
     # -- link.LinkRegistry -----------------------------------------------------------------------------------
 
-    def protocol_min(self) -> int:
-        """Return the oldest protocol that a link may have."""
-        return self._host.protocol_min()
-
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""
         return self._host.particulars(peer_id)
@@ -502,12 +495,10 @@ class PeerLinks:
             self.ping()
 
     def _look(self, now_s: float) -> None:
-        """Replace the links that stall, and close those that were silent for too long, or may not be used."""
+        """Replace the links that stall, and close those that were silent for too long."""
         for peer_id, link in list(self._open.items()):
             if now_s - link.heard_s > SILENCE_S_MAX:
                 link.close(f"silent for {now_s - link.heard_s:.1f} s")
-            elif link.protocol < self._host.protocol_min():
-                link.close("it is not sealed, and links of this cluster are")
             else:
                 self._renew_if_stalled(peer_id, link, now_s)
 

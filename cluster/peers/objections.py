@@ -7,7 +7,7 @@ says what to do.
 import enum
 
 from cluster.consensus.founding import ADVICE
-from cluster.peers.handshake import PROTOCOL_SEALED, Objection
+from cluster.peers.handshake import Objection
 
 
 class Kind(enum.StrEnum):
@@ -29,18 +29,6 @@ class Kind(enum.StrEnum):
     """Another process that uses its identity is connected, and alive."""
     FOUNDERS_DIFFER = "founders-differ"
     """It founds another cluster than this node does: the founders of the two are not the same."""
-
-
-def believed(objection: Objection, protocol: int, *, is_frame: bool) -> Objection:
-    """Return what is believed of a peer's objection on a link that speaks this protocol.
-
-    Older releases say no kind, but sign in a handshake whether it is final. Their frames are not sealed:
-    anybody in between may have written one.
-    """
-    if protocol >= PROTOCOL_SEALED:
-        return objection
-    is_final = objection.is_final and not is_frame
-    return Objection(objection.reason, is_final, Kind.REMOVED if is_final else "")
 
 
 def other_cluster(peer_id: str, *, theirs: str, ours: str) -> Objection:
@@ -112,28 +100,10 @@ def not_a_member(peer_id: str) -> Objection:
     )
 
 
-def of_no_cluster(peer_id: str) -> Objection:
-    """Return what a node is told that cannot be shown to belong to the cluster of this node's log."""
-    return Objection(
-        f"node {peer_id} is not known here, and the log of this node is not empty: whether both belong to one"
-        " cluster cannot be told. To join, a node begins with an empty data directory and --join",
-        kind=Kind.NOT_A_MEMBER,
-    )
-
-
 def rules_too_old(peer_id: str, *, theirs: int, active: int) -> Objection:
     """Return what a node is told that does not know the active rules."""
     return Objection(
         f"node {peer_id} knows rules {theirs} and the cluster follows rules {active}: upgrade"
-        f" {peer_id} to the release of the others (see 'Upgrading' in docs/operating.md)",
-        kind=Kind.RULES,
-    )
-
-
-def not_sealed(peer_id: str, protocol: int) -> Objection:
-    """Its release does not seal what it sends, and in this cluster all do."""
-    return Objection(
-        f"node {peer_id} speaks protocol {protocol}, and the links of this cluster are sealed: upgrade"
         f" {peer_id} to the release of the others (see 'Upgrading' in docs/operating.md)",
         kind=Kind.RULES,
     )

@@ -3,8 +3,7 @@
 Peers remember each other's data directory (its disk id) for ever. A node that comes back with another one may
 have voted and acknowledged what it no longer knows, so it is refused. In a new cluster nobody takes part
 before the founding is complete (first_start): only then does every node have the disks of all. A node that
-joins later brings its disk id into the member list before it counts. In a cluster that an earlier release
-began, each node remembers the disks that it has met, until the list has them.
+joins later brings its disk id into the member list before it counts; until then, its peers remember it.
 """
 
 import logging
@@ -29,7 +28,7 @@ from cluster.peers import first_start, objections
 from cluster.peers.duplicates import Runs
 from cluster.peers.entry_check import Standing, View, check, is_displacing
 from cluster.peers.first_start import FirstStart
-from cluster.peers.handshake import PROTOCOL_OLDEST, PROTOCOL_SEALED, Objection, Particulars
+from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.objections_met import ObjectionsMet
 from cluster.storage.data_directory import DataDir
@@ -38,14 +37,10 @@ from lockstate.versions import RULES_NEWEST
 logger = logging.getLogger(__name__)
 
 
-RULES_SEALED: Final = 3
-"""The first rules that only releases know which seal their links."""
-
-
 class Ping(msgspec.Struct, frozen=True, array_like=True):
     """What nodes tell each other once a second: their revision and role.
 
-    Fields come at the end, with a default: releases before them do not send or know them.
+    Later fields come at the end, with a default.
     """
 
     revision: int
@@ -155,7 +150,6 @@ class Peering:
         self.first_start: FirstStart | None = None
         """The founding of this node's cluster. Set before the first connection."""
         self._committed = Members()
-        self._wanted: frozenset[str] = frozenset()
         self._met: dict[str, Particulars] = {}
         self._up: set[str] = set()
         self.pings: dict[str, Ping] = {}
@@ -172,12 +166,8 @@ class Peering:
         self.rules_newest = RULES_NEWEST
         """The newest rules that this node tells others it knows."""
 
-    def set_members(
-        self, committed: Members, *, is_first: bool, latest: Members | None = None
-    ) -> frozenset[str]:
+    def set_members(self, committed: Members, latest: Members | None = None) -> frozenset[str]:
         """Record the committed list and the one that counts, unless both are the same.
-
-        `is_first` if the cluster began with the one that counts.
 
         The disks of nodes that were removed are forgotten: the ids may come back with others. Returns whose
         present disk was removed.
@@ -186,8 +176,7 @@ class Peering:
             self.first_start.belongs_to(committed.cluster_id)
         self._committed = committed
         self._latest = latest or committed
-        self._wanted = frozenset(committed.nodes) - {self._node_id} if is_first else frozenset()
-        self._check_established()
+        self.is_established = self.is_established or not self._is_founding
         for node_id in committed.removed.values():
             if node_id not in self._latest.nodes:
                 self.objections_met.gone(node_id)
@@ -207,9 +196,9 @@ class Peering:
         self.runs.keep(self._met.keys() | committed.nodes.keys())
         return gone
 
-    def found(self, configured: Mapping[str, str], means: first_start.FoundingMeans, objection: str) -> None:
-        """Take part in the founding by the `configured` nodes, unless there is an `objection` to that."""
-        self.first_start = FirstStart(self._datadir, configured, means, objection=objection)
+    def found(self, configured: Mapping[str, str], means: first_start.FoundingMeans, *, joins: bool) -> None:
+        """Take part in the founding by the `configured` nodes, unless this node `joins` a cluster."""
+        self.first_start = FirstStart(self._datadir, configured, means, joins=joins)
 
     @property
     def _is_founding(self) -> bool:
@@ -218,9 +207,7 @@ class Peering:
 
     def missing(self) -> list[str]:
         """Return the peers that this node waits for before it takes part."""
-        if self.first_start is not None and self.first_start.is_waiting:
-            return self.first_start.missing()
-        return sorted(self._wanted - set(self._datadir.known))
+        return self.first_start.missing() if self.first_start is not None and self._is_founding else []
 
     def founding_waits(self) -> list[str]:
         """Return what keeps the founding from going on although the peers are there."""
@@ -230,14 +217,6 @@ class Peering:
         """Return the disk ids of this node and of those it has met."""
         met = {peer_id: theirs.disk_id for peer_id, theirs in self._met.items()}
         return self._datadir.known | met | {self._node_id: self._datadir.disk_id}
-
-    def _check_established(self) -> None:
-        """Once established, always: a later list has its disk ids in it."""
-        self.is_established = self.is_established or not (self._is_founding or self.missing())
-
-    def protocol_min(self) -> int:
-        """Return the oldest protocol that a link may have: once all members can seal their links, all do."""
-        return PROTOCOL_SEALED if self._host.rules() >= RULES_SEALED else PROTOCOL_OLDEST
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""
@@ -319,9 +298,9 @@ class Peering:
         self._host.broke(IdentityRefused(reason))
 
     def _speaks_already(self, peer_id: str, theirs: Particulars) -> bool:
-        """Whether another process is connected in the name of this peer. Old releases do not say which."""
-        present = self._met[peer_id].run_id if peer_id in self._up and peer_id in self._met else ""
-        return bool(present and theirs.run_id) and present != theirs.run_id and self.is_alive(peer_id)
+        """Whether another process is connected in the name of this peer."""
+        present = self._met.get(peer_id) if peer_id in self._up else None
+        return present is not None and present.run_id != theirs.run_id and self.is_alive(peer_id)
 
     def _broke(self, error: Exception) -> NodeFailed:
         """Stop this node: its data directory could not be written, for whatever reason."""
@@ -345,7 +324,6 @@ class Peering:
             committed=self._committed,
             latest=self._latest,
             remembered=self._datadir.known,
-            is_log_empty=self._host.is_log_empty(),
             rules=self._host.rules(),
         )
 
@@ -384,7 +362,6 @@ class Peering:
         disk_id, is_of_ours = self._met[peer_id].disk_id, self._met[peer_id].cluster_id == self.cluster_id
         if peer_id not in self._datadir.known and (is_of_ours or not self.cluster_id):
             self._datadir.remember(peer_id, disk_id)
-            self._check_established()
             logger.info("event=peer-met peer=%s disk=%s", peer_id, disk_id[:8])
 
     def _compare(self, peer_id: str, claims: Claims | None) -> None:
@@ -402,7 +379,7 @@ class Peering:
         self._host.peer_up(peer_id)
         theirs = self._met.get(peer_id)
         if self.first_start is not None and theirs is not None:
-            self.first_start.peer_up(peer_id, theirs.disk_id, theirs.rules)
+            self.first_start.peer_up(peer_id, theirs.disk_id)
 
     def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
         """Pass on that the connection with a peer has ended. Who comes next may be another run of it."""
@@ -448,9 +425,6 @@ class Peering:
         if peer_id in self._limited and kind not in (FrameKind.RAFT, FrameKind.PING):
             return
         if kind == _RAFT:
-            # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
-            if not self.is_established:
-                self.is_established = self._is_ahead(peer_id) and not self._is_founding
             message = messages.decode(body)
             if isinstance(message, str):
                 logger.warning("event=message-dropped peer=%s type=%r reason=unknown", peer_id, message)

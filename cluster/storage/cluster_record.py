@@ -1,7 +1,7 @@
 """What a data directory knows of its cluster: which one it is, and how far its founding has come.
 
 `cluster.json` is written before anything is said of it to a peer (consensus/founding.py), and read at the
-start. Release 0.1.0 does not look at it.
+start.
 """
 
 from typing import Final
@@ -50,12 +50,10 @@ class ClusterRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `founding` is what this node has stored of the founding that it takes part in; `is_complete` if every
     founder is known to have stored the same. `cluster_id` is that of the cluster this node belongs to: empty
-    until the founding is complete, or the log of a cluster that began otherwise has told it. `accepted` are
-    the ids of `peers` as configured when a cluster of an earlier release got its cluster id.
+    until the founding is complete or, if this node joins, until a leader has told it.
     """
 
     format: int = FORMAT
     cluster_id: str = ""
     founding: Founding | None = None
     is_complete: bool = False
-    accepted: tuple[str, ...] = ()

@@ -44,11 +44,11 @@ _REPLACE_ADVICE = (
 )
 
 
-class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The owner of a directory. `disk_id` is 32 random hexadecimal digits, made once.
 
     `joins` says that the node was made to join a running cluster, and is not a founder of a new one. `group`
-    is the Raft group. Group 0 is not written down, so that release 0.1.0 can read the file, too.
+    is the Raft group.
     """
 
     format: int

@@ -16,8 +16,7 @@ Two claims tell damage from a torn last write, in which any of the disk's sector
 the highest sequence that was surely on disk when the block was written, `file length` the length that the
 file surely had: what contradicts a claim was there and is gone.
 
-`group` is the number of the Raft group. Release 0.1.0 has a version of 32 bits in its place: for group 0 the
-bytes are the same, and a segment of another group has a version that it refuses.
+`group` is the number of the Raft group.
 """
 
 import struct
@@ -31,7 +30,7 @@ from lockstate.versions import GROUP
 LogEntry = tuple[bytes, int, int]
 """A position of the Raft log as the Raft library stores it: (command, index, term)."""
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 1
 """The version of the format that segments are written in and read from."""
 SEGMENT_MAGIC: Final = b"HOLDFJNL"
 BLOCK_MAGIC: Final = b"\xb1Hf\n"

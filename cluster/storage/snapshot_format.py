@@ -18,10 +18,8 @@ import msgspec
 from cluster.storage.files import Files
 from cluster.storage.journal_format import LogEntry
 
-FORMAT_VERSION: Final = 2
-"""The version of the file format that is written."""
-READABLE_VERSIONS: Final = (1, 2)
-"""The versions that are read. Version 1 had no member list; what it lacks reads as empty."""
+FORMAT_VERSION: Final = 1
+"""The version of the file format."""
 MAGIC: Final = b"HOLDFSNP"
 DIGEST_BYTES: Final = 32
 WRITE_BYTES: Final = 1024 * 1024
@@ -62,7 +60,7 @@ class SnapshotId(NamedTuple):
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What a snapshot file says of itself. Fields come at the end: earlier releases do not look at them."""
+    """What a snapshot file says of itself. Later fields come at the end, with a default."""
 
     previous: LogEntry
     last: LogEntry
@@ -104,8 +102,8 @@ def read_header(fd: int, files: Files) -> tuple[SnapshotHeader, bytes]:
         message = "it is not a snapshot"
         raise SnapshotDamaged(message)
     _, version, header_bytes = _PREFIX.unpack(prefix)
-    if version not in READABLE_VERSIONS:
-        message = f"it has format {version}; this release reads formats up to {FORMAT_VERSION}"
+    if version != FORMAT_VERSION:
+        message = f"it has format {version}; this release reads format {FORMAT_VERSION}"
         raise SnapshotDamaged(message)
     if header_bytes > _HEADER_BYTES_MAX:
         message = f"its header has {header_bytes} bytes"

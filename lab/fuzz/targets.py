@@ -64,8 +64,6 @@ def _handshake(data: bytes) -> None:
     message = handshake.decode(data)
     if isinstance(message, handshake.Refusal):
         message.objection  # noqa: B018 - a property that decodes
-    if isinstance(message, handshake.Hello):
-        handshake.protocol_of(message.nonce)
 
 
 def _entry(data: bytes) -> None:
@@ -140,9 +138,7 @@ def _bodies() -> Iterable[bytes]:
 
 
 def _lists() -> Iterable[bytes]:
-    for cluster_id in ("", "c" * 32):
-        of = member_list.FORMAT if not cluster_id else max(member_list.FORMATS)
-        yield member_list.encode(Members(format=of, cluster_id=cluster_id))
+    yield member_list.encode(Members(cluster_id="c" * 32))
 
 
 def _states() -> Iterable[bytes]:
@@ -173,7 +169,7 @@ _ASKED: Final = [2, 1, [], 0, [acquire("a")]]
 
 TARGETS: Final = {
     "peer-handshake": Target(_handshake, _UNREADABLE, lambda: [
-        handshake.encode(handshake.Hello(handshake.PROTOCOL_OLDEST, "n1", "n2", b"n" * 16)),
+        handshake.encode(handshake.Hello(handshake.PROTOCOL, "n1", "n2", b"n" * 16)),
     ]),
     "peer-frames": Target(messages.decode, _UNREADABLE, _bodies),
     "members": Target(member_list.decode, (member_list.MembersUnreadable,), _lists),

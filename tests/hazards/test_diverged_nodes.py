@@ -168,14 +168,14 @@ def test_a_damaged_state_is_never_written(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def with_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **times_ms: int) -> Cluster:
-    """Return a cluster whose nodes have an entry 2 of term 1 on their disks, each stamped with its own time.
+    """Return a cluster whose nodes have an entry 3 of term 1 on their disks, each stamped with its own time.
 
     So do two leaders of one term, as they are possible after a lost disk, leave the disks of their followers.
     """
     cluster = new_cluster(tmp_path, monkeypatch, "".join(times_ms))
     for node_id, time_ms in times_ms.items():
         journal = cluster[node_id].journal
-        journal.add(COMMAND + codec.encode_entry(time_ms, []), 2, 1)
+        journal.add(COMMAND + codec.encode_entry(time_ms, []), 3, 1)
         journal.set_vote(1, None)
         journal.sync()
         cluster.crash(node_id)
@@ -191,7 +191,7 @@ def test_a_follower_with_another_history_stops(tmp_path: Path, monkeypatch: pyte
     run_s(cluster, STOPS_WITHIN_S)
     failure = failure_of(cluster, "c")
     assert isinstance(failure, LogDiverged)
-    assert "entry 2 of term 1: digest" in str(failure)
+    assert "entry 3 of term 1: digest" in str(failure)
     assert "on a, b" in str(failure)
     assert cluster["c"].machine.revision == 0
     assert [failure_of(cluster, node_id) for node_id in "ab"] == [None, None]

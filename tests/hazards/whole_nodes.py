@@ -18,9 +18,8 @@ import pytest
 
 from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
-from cluster.consensus.beginning import EARLIER, Beginning
+from cluster.consensus.beginning import beginning_of
 from cluster.consensus.library_words import EngineJournal
-from cluster.consensus.member_list import founders
 from cluster.group import Group
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
@@ -34,6 +33,7 @@ from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from tests.hazards.virtual_cluster import Cluster, Network
+from tests.support.founded import disks_of, store_founding
 from tests.support.hand_driven_loop import HandDrivenLoop
 from tests.support.replica_parts import InlineChild, LibraryClock, UnsyncedFiles
 
@@ -90,25 +90,25 @@ class Links:
 class WholeNode:
     """A group as the cluster drives it."""
 
-    def __init__(self, config: NodeConfig, network: Network, loop: HandDrivenLoop) -> None:
-        """Start inside `loop`."""
+    def __init__(
+        self, config: NodeConfig, network: Network, loop: HandDrivenLoop, disks: Mapping[str, str]
+    ) -> None:
+        """Start inside `loop`, in the cluster that was founded with these disks."""
         self.node_id = config.node_id
         self.loop = loop
-        loop.call(self._start, config, network)
+        loop.call(self._start, config, network, disks)
 
-    def _start(self, config: NodeConfig, network: Network) -> None:
+    def _start(self, config: NodeConfig, network: Network, disks: Mapping[str, str]) -> None:
         files = UnsyncedFiles()
         self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
         self.journal = EngineJournal.open(config.data_dir, files=files)
         store = SnapshotStore(config.data_dir, files, cast("Child", InlineChild()))
-        self.group = Group(
-            config, self.journal, store, Beginning(founders(config.founders), objection=EARLIER)
-        )
+        beginning = beginning_of(store_founding(self._datadir, config.founders, disks), joins=False)
+        self.group = Group(config, self.journal, store, beginning)
         peering = Peering(self._datadir, config.node_id, config.advertise_http, self.group)
         links = Links(config.node_id, network)
         links.peering = peering
         self.group.connect(cast("PeerLinks", links), peering)
-        peering.is_established = True
         self.journal.sync()
 
     @property
@@ -212,6 +212,7 @@ def whole_cluster(
     clock.install(monkeypatch)
     monkeypatch.setattr(library, "random", Random(seed))
     peers = {node_id: Address("127.0.0.1", 7000 + number) for number, node_id in enumerate(node_ids)}
+    disks = disks_of(directory, node_ids)
 
     def make(node_id: str) -> WholeNode:
         config = NodeConfig(
@@ -225,7 +226,7 @@ def whole_cluster(
             compact_entries=compact_entries,
             state_bytes_max=bearable.get(node_id, 0),
         )
-        return WholeNode(config, network, loop)
+        return WholeNode(config, network, loop, disks)
 
     cluster = Cluster(clock, network, make)
     cluster.heal()

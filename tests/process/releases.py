@@ -5,20 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from lab.previous_release import NoPreviousReleaseError, unpack
 from scripts.local_cluster import PROJECT, LocalCluster
 
 PACKAGES: Final = ("lockstate", "cluster", "lockapi", "http_api", "holdfast")
-
-
-def previous_release(directory: Path) -> Path:
-    """Return the code of the release before this one, from git. Skips the test where there is no history."""
-    try:
-        return unpack(directory)
-    except NoPreviousReleaseError as error:
-        pytest.skip(str(error))
 
 
 def patched_release(directory: Path, patches: Iterable[tuple[str, str]]) -> Path:

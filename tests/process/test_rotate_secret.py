@@ -39,7 +39,7 @@ async def is_known(cluster: LocalCluster, node_id: str, secret: bytes) -> bool:
     """Whether a node answers somebody who proves that they know this secret."""
     host, _, port = cluster.node(node_id).peer.rpartition(":")
     async with raw(Address(host, int(port))) as peer:
-        exchange = await peer.hello(to=node_id, node_id="n9", nonce=handshake.new_nonce())
+        exchange = await peer.hello(to=node_id, node_id="n9")
         peer.send(
             handshake.encode(exchange.prove(secret, b"dialer", Particulars("disk", "http://x", rules=9)))
         )

@@ -1,237 +1,41 @@
-"""Two releases in one cluster: a rolling upgrade, the way back, and what cannot be mixed.
-
-The release before this one is named in tests/compat/previous_release.txt and comes from git.
-"""
+"""Two releases in one cluster: a change of what commands do, with and without a number of its own."""
 
 import asyncio
-import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from cluster.storage.journal import Journal
 from lockstate.versions import RULES_NEWEST
 from scripts.local_cluster import PROJECT
-from tests.process import history_checkers
-from tests.process.load import Load
 from tests.process.nodes import (
     Http,
     LogSince,
     exit_code,
     followers,
     http_to,
-    make_node,
     node_ids,
-    slow,
     until,
-    urls,
     wait_whole,
 )
-from tests.process.releases import MixedCluster, patched_release, previous_release
+from tests.process.releases import MixedCluster, patched_release
 
 pytestmark = pytest.mark.process
 
-IDENTITY_REFUSED: Final = 4
 FAILED: Final = 70
 RULES: Final = "holdfast_rules_active"
-ALONE: Final[dict[str, int]] = {"shared": 0, "wait_ms": 0}
-"""A load in which nobody waits for another: the nodes of the release before know no waits in slices."""
-
-
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the code of the release before this one."""
-    return previous_release(tmp_path_factory.mktemp("previous") / "tree")
-
-
-def leader_last(cluster: MixedCluster) -> list[str]:
-    """Return all nodes, the leader last."""
-    others = followers(cluster)
-    return [*others, *(set(node_ids(cluster)) - set(others))]
 
 
 def leader_first(cluster: MixedCluster) -> list[str]:
     """Return all nodes, the leader first."""
-    return leader_last(cluster)[::-1]
-
-
-async def replace_under_load(cluster: MixedCluster, load: Load, node_id: str, tree: Path) -> None:
-    """Replace a node's release while clients work, and let them work on with the mixture."""
-    await asyncio.to_thread(cluster.terminate, node_id)
-    # More than the log keeps: the node comes back to a snapshot of the others.
-    await load.grants(150)
-    cluster.set_tree(node_id, tree)
-    cluster.start(node_id)
-    await asyncio.to_thread(wait_whole, cluster)
-    await load.grants(50)
+    others = followers(cluster)
+    return [*(set(node_ids(cluster)) - set(others)), *reversed(others)]
 
 
 async def rules_of(http: Http, cluster: MixedCluster) -> set[float]:
     """Return the rules that the nodes follow, as they say themselves."""
     return {await http.metric(node_id, RULES) for node_id in node_ids(cluster)}
 
-
-def cluster_id_of(cluster: MixedCluster, node_id: str) -> str:
-    """Return the cluster id in a node's directory, "" if there is none."""
-    file = cluster.data_dir(node_id) / "cluster.json"
-    return str(json.loads(file.read_text())["content"]["cluster_id"]) if file.exists() else ""
-
-
-async def check_history(http: Http, load: Load, prefix: str) -> None:
-    """Check what clients were told against each other and against what every node has now."""
-    assert not history_checkers.violations(load.history)
-    assert not history_checkers.errors(load.history)
-    kept = [
-        grant for name, grant in history_checkers.still_held(load.history).items() if f"{prefix}/kept" in name
-    ]
-    assert len(kept) > 20
-    for node_id in ("n1", "n2", "n3"):
-        tokens = await http.tokens(node_id, f"{prefix}/kept")
-        assert not history_checkers.lost_grants(kept, tokens)
-
-
-@pytest.mark.parametrize("order", [leader_last, slow(leader_first)])
-async def test_the_previous_release_is_replaced_node_by_node(
-    tmp_path: Path, old: Path, order: Callable[[MixedCluster], list[str]]
-) -> None:
-    """Clients notice nothing of a rolling upgrade; the rules move when the last node has been replaced."""
-    with MixedCluster.of(tmp_path / "mixed", old) as cluster:
-        prefix = "up"
-        async with http_to(cluster) as http:
-            async with Load(urls(cluster), prefix=prefix, keep_every=3, **ALONE) as load:
-                nodes = order(cluster)
-                for node_id in nodes:
-                    with pytest.raises(ValueError, match="not enough values"):
-                        await http.metric(node_id, RULES)  # it really is the release before
-                logs = {node_id: LogSince(cluster, node_id) for node_id in nodes}
-                for number, node_id in enumerate(nodes, 1):
-                    await replace_under_load(cluster, load, node_id, PROJECT)
-                    if number < len(nodes):
-                        assert await http.metric(node_id, RULES) == 1
-                        assert not logs[node_id].lines("event=rules-proposed")
-
-                async def advanced() -> bool:
-                    return await rules_of(http, cluster) == {RULES_NEWEST}
-
-                await until(advanced, "the rules move")
-
-                def named() -> bool:
-                    return len({cluster_id_of(cluster, node_id) for node_id in nodes}) == 1
-
-                await until(lambda: cluster_id_of(cluster, nodes[0]) and named(), "it gets a cluster id")
-                # From here on its nodes start like those that were founded.
-                await asyncio.to_thread(cluster.terminate, nodes[0])
-                cluster.start(nodes[0])
-                await asyncio.to_thread(wait_whole, cluster)
-                await load.grants(50)
-            await check_history(http, load, prefix)
-            assert all(log.lines("event=rules-advance from=1 to=2") for log in logs.values())
-            snapshots = [log.lines("event=snapshot-installed") for log in logs.values()]
-            assert any(snapshots), "snapshots travelled between the releases"
-
-
-async def test_an_upgrade_can_be_taken_back_until_the_rules_move(tmp_path: Path, old: Path) -> None:
-    """A node that has run this release goes back to the one before, on the same directory, under load."""
-    with MixedCluster.of(tmp_path / "mixed", old) as cluster:
-        prefix = "back"
-        async with http_to(cluster) as http:
-            async with Load(urls(cluster), prefix=prefix, keep_every=3, **ALONE) as load:
-                first, second, _ = leader_first(cluster)
-                for node_id in (first, second):
-                    await replace_under_load(cluster, load, node_id, PROJECT)
-                # Now a node of this release leads one of each.
-                moved = await http.call(first, "POST", "/v1/cluster/transfer-leadership", {"to": first})
-                assert moved.status == 200, moved
-                await load.grants(150)
-                for node_id in (second, first):
-                    assert await http.metric(node_id, RULES) == 1
-                    await replace_under_load(cluster, load, node_id, old)
-            await check_history(http, load, prefix)
-
-
-def directory_facts(directory: Path, copy: Path) -> tuple[object, ...]:
-    """Return what a stopped node's directory says of its data, without touching it."""
-    shutil.copytree(directory, copy)
-    journal = Journal.open(copy)
-    entries = journal[:]
-    journal.close()
-    snapshot = (directory / "snapshot").read_bytes() if (directory / "snapshot").exists() else b""
-    return entries, snapshot, json.loads((directory / "identity.json").read_text())
-
-
-async def test_after_the_rules_moved_the_previous_release_is_refused(tmp_path: Path, old: Path) -> None:
-    """A node of it is told why, ends, and changes nothing; upgraded again it has everything."""
-    with MixedCluster.of(tmp_path / "new", PROJECT) as cluster:
-        async with http_to(cluster) as http:
-
-            async def advanced() -> bool:
-                return await rules_of(http, cluster) == {RULES_NEWEST}
-
-            await until(advanced, "the rules of a new cluster move at once")
-            got = await http.acquire("n1", "a")
-            assert got.status == 200
-            asked, node_id = cluster.leader(), followers(cluster)[0]
-            cluster.terminate(node_id)
-            before = directory_facts(cluster.data_dir(node_id), tmp_path / "before")
-            log = LogSince(cluster, node_id)
-            cluster.set_tree(node_id, old)
-            cluster.start(node_id)
-            assert await asyncio.to_thread(exit_code, cluster, node_id) in (IDENTITY_REFUSED, FAILED)
-            # Its own log tells it, or the first of the others that it meets.
-            active = f"the cluster follows rules {RULES_NEWEST}"
-            refused = f"node {node_id} knows rules 1 and {active}: upgrade {node_id}"
-            unreadable = "a member list of format 2; this version reads 1: upgrade this node"
-            assert any(log.lines(said) for said in (unreadable, refused)), log.text
-            assert directory_facts(cluster.data_dir(node_id), tmp_path / "after") == before
-
-            cluster.replace(node_id, PROJECT)
-            await until(lambda: (cluster.view(node_id) or {}).get("ready"), "it is upgraded again")
-            assert await http.token(node_id, "a") == got.body["token"]
-
-            new_peer = make_node(cluster, "n4")
-            joining = LogSince(cluster, "n4")
-            cluster.set_tree("n4", old)
-            cluster.start("n4")
-            assert (await http.add_member(asked, "n4", new_peer)).status == 200
-            await until(
-                lambda: joining.lines("event=not-let-in", f"follows rules {RULES_NEWEST}: upgrade n4"),
-                "it is told why",
-            )
-            assert (await http.remove_member(asked, "n4")).status == 200
-            cluster.kill("n4")
-
-
-async def test_the_previous_release_does_not_read_what_the_new_rules_wrote(tmp_path: Path, old: Path) -> None:
-    """When all nodes go back together nobody refuses them: their logs do, loudly, and nothing is lost."""
-    with MixedCluster.of(tmp_path / "new", PROJECT) as cluster:
-        async with http_to(cluster) as http:
-
-            async def advanced() -> bool:
-                return await rules_of(http, cluster) == {RULES_NEWEST}
-
-            await until(advanced, "the rules of a new cluster move at once")
-            got = await http.acquire("n1", "a")
-            cluster.down()
-            logs = {node_id: LogSince(cluster, node_id) for node_id in node_ids(cluster)}
-            for node_id in logs:
-                cluster.set_tree(node_id, old)
-                cluster.start(node_id)
-            for node_id, log in logs.items():
-                assert await asyncio.to_thread(exit_code, cluster, node_id) == FAILED
-                # It comes to the members first, which are of a format that it does not know.
-                assert log.lines("a member list of format 2; this version reads 1: upgrade this node")
-            for node_id in logs:
-                cluster.set_tree(node_id, PROJECT)
-                cluster.start(node_id)
-            await asyncio.to_thread(wait_whole, cluster)
-            assert await http.token("n2", "a") == got.body["token"]
-            assert (await http.acquire("n3", "b")).body["token"] > got.body["token"]
-
-
-# -- rules that differ --------------------------------------------------------------------------------------
 
 STEAL: Final = """
 

@@ -17,7 +17,6 @@ from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.faults.basic_faults import BasicFaults, Fault, Undo
 from tests.simulation.plan import Plan
 from tests.simulation.world.machine import Machine
-from tests.simulation.world.node_observer import checked_json
 
 UNKNOWN: Final = "n99"
 """A node that there never was."""
@@ -50,16 +49,7 @@ class WrongPeersFaults:
 
     def expects_end(self, machine: Machine, exit_code: int) -> bool:
         """Whether it is right that a process ends like this: its configuration is wrong."""
-        if exit_code != ConfigError.exit_code:
-            return False
-        if machine.is_misconfigured:
-            return True
-        if not machine.facts.began_earlier() or _has_cluster_id(machine):
-            return False
-        # The founders of such a cluster are in no directory, so the first `peers` are refused when members
-        # were changed. The operator does what the message says.
-        machine.config = dataclasses.replace(machine.config, peers={})
-        return True
+        return exit_code == ConfigError.exit_code and machine.is_misconfigured
 
     def _wrong_peers(self) -> Undo | None:
         """Restart a node with wrong peers."""
@@ -111,7 +101,7 @@ class WrongPeersFaults:
         wrong: list[Peers] = []
         if len(peers) < PEERS_MAX:
             wrong.append({**peers, UNKNOWN: Address(UNKNOWN, 7800)})
-        if group is not None and (_has_part(group) or _met(group)) and not right.join:
+        if group is not None and _has_part(group) and not right.join:
             # Before that, such a node would rightly be a cluster of its own.
             wrong += [{}, {node_id: right.peer}]
         if others:
@@ -127,10 +117,8 @@ class WrongPeersFaults:
     def _is_contradicting(self, machine: Machine, peers: Collection[str]) -> bool:
         """Whether a node must not start with these peers, by what its log says when it is killed."""
         group = machine.group
-        if group is None or machine.config.join:
+        if group is None or machine.config.join or not _has_part(group):
             return False
-        if not _has_part(group):
-            return not _met(group) <= {machine.node_id, *peers}
         membership = group.replica.membership
         lists = (membership.latest, membership.committed)
         return all(self._contradicts(peers, members) for members in lists)
@@ -142,25 +130,9 @@ class WrongPeersFaults:
         return bool(ids) and ids != self._founders and not present <= ids <= known
 
 
-def _has_cluster_id(machine: Machine) -> bool:
-    """Whether a node's directory says to which cluster it belongs."""
-    stored = checked_json(machine.disk.record()[1])
-    return stored is not None and bool(stored.get("cluster_id"))
-
-
 def _has_part(group: Group) -> bool:
-    """Whether the disk of a node says who belongs to its cluster.
-
-    A directory of an earlier release does when something is in its log.
-    """
-    return group.peering.is_established and bool(
-        group.peering._datadir.cluster_id or group.journal.synced_index > 1
-    )
-
-
-def _met(group: Group) -> set[str]:
-    """Return whom a directory of an earlier release has met, on its disk: it must not leave them out."""
-    return set(group.peering._datadir.known)
+    """Whether the disk of a node says who belongs to its cluster."""
+    return group.peering.is_established and bool(group.peering._datadir.cluster_id)
 
 
 def is_harmless(machine: Machine) -> bool:

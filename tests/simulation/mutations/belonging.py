@@ -7,12 +7,15 @@ from typing import Any, Final
 
 from msgspec import structs
 
+import cluster.group
 import cluster.node
 import cluster.peers.peering
-from cluster.consensus import beginning, founding, member_list
-from cluster.consensus.beginning import EARLIER, Beginning
+from cluster.config import NodeConfig
+from cluster.consensus import founding
 from cluster.consensus.founding import Own, Peer, Progress
+from cluster.consensus.member_list import Member, Members
 from cluster.consensus.membership import Membership
+from cluster.consensus.replica import Replica
 from cluster.peers import entry_check
 from cluster.peers.entry_check import Standing, View
 from cluster.peers.first_start import FirstStart
@@ -41,12 +44,12 @@ def _contradicts_never(*_: object, **__: object) -> str:
 
 
 def _begin_as_configured(
-    record: ClusterRecord, configured: Mapping[str, object], *, joins: bool, is_in_use: bool
-) -> Beginning:
+    config: NodeConfig, _first: Members, *disk: Any, founded: Members | None, **means: Any
+) -> Replica:
     """Let the configuration say with which nodes a cluster began that has begun."""
-    if record.is_complete:
-        return Beginning(member_list.founders(configured), objection=EARLIER)
-    return beginning.beginning_of(record, configured, joins=joins, is_in_use=is_in_use)
+    peers = config.founders.items() if founded is not None else ()
+    first = Members({node_id: Member(str(address), is_voter=True) for node_id, address in sorted(peers)})
+    return Replica(config, first, *disk, founded=founded, **means)
 
 
 def _follow_but_the_first(
@@ -144,7 +147,7 @@ BELONGING: Final = (
         found_by=("peers-refused", "raft-replay", "one-leader-per-term", "elected-by-majority"),
         apply=together(
             replaced(cluster.node, "contradiction", _contradicts_never),
-            replaced(cluster.node, "beginning_of", _begin_as_configured),
+            replaced(cluster.group, "Replica", _begin_as_configured),
             replaced(Membership, "follow", _follow_but_the_first),
         ),
         surroundings=_WRONG_PEERS,

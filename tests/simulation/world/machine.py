@@ -9,9 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from cluster.config import NodeConfig
-from cluster.consensus.beginning import EARLIER, Beginning
+from cluster.consensus.beginning import Beginning
 from cluster.consensus.library_words import EngineJournal
-from cluster.consensus.member_list import founders
 from cluster.consensus.messages import Message
 from cluster.errors import NodeFailed, PeerFault, StartupError
 from cluster.group import Group
@@ -45,9 +44,6 @@ RUN_COST_US: Final = 20
 
 class Facts(Protocol):
     """A listener that is told of what happens in a node, as it happens."""
-
-    def began_earlier(self) -> bool:
-        """Whether an earlier release, which founds nothing, began this cluster."""
 
     def rules_known(self, node_id: str) -> int:
         """Return the newest rules that a node's release knows."""
@@ -115,8 +111,6 @@ class WatchedGroup(Group):
     ) -> None:
         self._facts = facts
         self._is_made = False
-        if beginning == Beginning() and facts.began_earlier():
-            beginning = Beginning(founders(config.founders), objection=EARLIER)
         super().__init__(config, journal, store, beginning)
         self._is_made = True
         end_sync = journal.end_sync

@@ -31,8 +31,6 @@ class NodeObserver:
         self.leader: tuple[str, int] = ("", 0)
         self.rules_old: dict[str, int] = {}
         """The newest rules that nodes of an older release know."""
-        self.is_of_earlier_release = False
-        """Whether a release that founds nothing began the cluster."""
         self._checkers = checkers
         self._trace = trace
         self.raft = raft
@@ -47,10 +45,6 @@ class NodeObserver:
         self._checkers.report.fail(checker, sentence, **facts)
 
     # -- machine.Facts --------------------------------------------------------------------------------------
-
-    def began_earlier(self) -> bool:
-        """Whether an earlier release, which founds nothing, began this cluster."""
-        return self.is_of_earlier_release
 
     def rules_known(self, node_id: str) -> int:
         """Return the newest rules that a node's release knows."""
@@ -111,8 +105,7 @@ class NodeObserver:
         entries = (message.entries or ()) if isinstance(message, AppendEntries) else ()
         self.add(node_id, "sent", target, told["type"], message.term, place, len(entries))
         self._checkers.sent(node_id, target, told)
-        if not self.is_of_earlier_release:
-            self._checkers.belonging.speaks(node_id, group.peering._datadir.disk_id)
+        self._checkers.belonging.speaks(node_id, group.peering._datadir.disk_id)
         self.raft.sent(node_id, target, told, entries)
         self._election(node_id, group, target, message, told)
 

@@ -31,10 +31,6 @@ class StrangerFacts:
         """Told of the disk id."""
         self._watch = watch
 
-    def began_earlier(self) -> bool:
-        """Its cluster was founded."""
-        return False
-
     def rules_known(self, node_id: str) -> int:  # noqa: ARG002 - as the others
         """Return the newest rules: it is of this release."""
         return RULES_NEWEST

@@ -277,7 +277,6 @@ class World:
         if self.plan.upgraded_s and not CHANGES_OF_MEMBERS & self.plan.rates.keys():
             node_id = self.plan.node_ids[-1]
             self.watch.rules_old[node_id] = RULES_FIRST
-            self.watch.is_of_earlier_release = True
             self.scheduler.after(int(self.plan.upgraded_s * US), self._upgrade, node_id)
 
     def _upgrade(self, node_id: str) -> None:

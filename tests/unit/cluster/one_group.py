@@ -19,6 +19,7 @@ from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec
 from lockstate.commands import Command
 from lockstate.versions import RULES_NEWEST
+from tests.support.founded import store_founding
 
 DEADLINE_S = 20.0
 SECRET = ("--secret", "the secret of these tests")
@@ -124,14 +125,15 @@ class Node:
 async def made(directory: Path, *flags: str, is_new: bool = False) -> AsyncIterator[Node]:
     """Run a group of the node with these flags, which has not begun to tick yet.
 
-    Its cluster was begun by an earlier release, unless it `is_new`: then it is yet to be founded.
+    Its cluster was founded, unless it `is_new`, or joins: then it has no part in one yet.
     """
     config = load(["--data-dir", str(directory), "--http", "127.0.0.1:0", *flags], {})
     datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join)
     journal, store = EngineJournal.open(config.data_dir), SnapshotStore(config.data_dir)
     links = Links()
-    beginning = beginning_of(datadir.cluster, config.founders, joins=config.join, is_in_use=not is_new)
-    group = Group(config, journal, store, beginning)
+    if not (is_new or config.join or datadir.cluster_id):
+        store_founding(datadir, config.founders, {config.node_id: datadir.disk_id})
+    group = Group(config, journal, store, beginning_of(datadir.cluster, joins=config.join))
     group.connect(cast("PeerLinks", links), Peering(datadir, config.node_id, "http://here", group))
     journal.sync()
     try:

@@ -621,7 +621,7 @@ async def test_nodes_that_write_tell_and_wait_for_each_other(
             return not peering.ping().is_writing
 
         peering.pings["n3"] = Ping(7, "follower", is_writing=True)
-        for number in range(3):
+        for number in range(2):  # and the list of the founding
             node.hear("n1", commands=(OpenSession(SessionId(f"s{number}"), 60_000),))
             await settle()
         assert not peering.ping().is_writing
@@ -655,25 +655,24 @@ async def test_links_follow_the_members(tmp_path: Path) -> None:
 
 async def test_a_node_says_what_it_is(tmp_path: Path) -> None:
     """Starting while not all have met, then follower; a lone one leads; one that is not a member joins."""
-    async with following(tmp_path / "following") as node:
+    async with made(tmp_path / "new", *AMONG_THREE, is_new=True) as node:
         told = [node.group.role()]
-        node.group.peering.is_established = True
+    async with following(tmp_path / "following") as node:
         told.append(node.group.role())
     async with leading_alone(tmp_path / "alone") as node:
         told.append(node.group.role())
     joining = ("--node-id", "n4", "--join", "--peers", "n1=127.0.0.1:1,n4=127.0.0.1:4", *SECRET)
     async with made(tmp_path / "joining", *joining) as node:
         told.append(node.group.role())
-        assert not node.group.is_new_cluster
         assert set(node.links.peers) == {"n1"}, "it knows no list yet"
     assert told == ["starting", "follower", "leader", "joining"]
 
 
-async def test_a_node_without_members_to_meet_takes_part(tmp_path: Path) -> None:
-    """A lone one at once; one of three only when it has met the others."""
-    async with made(tmp_path / "alone", *ALONE) as node:
+async def test_a_node_takes_part_when_its_cluster_is_founded(tmp_path: Path) -> None:
+    """Not before."""
+    async with made(tmp_path / "founded", *AMONG_THREE) as node:
         assert node.group.takes_part
-    async with made(tmp_path / "three", *AMONG_THREE) as node:
+    async with made(tmp_path / "new", *AMONG_THREE, is_new=True) as node:
         assert not node.group.takes_part
 
 

@@ -5,16 +5,7 @@ from collections.abc import Collection
 import pytest
 
 from cluster.consensus import member_list
-from cluster.consensus.beginning import (
-    EARLIER,
-    JOINS,
-    Beginning,
-    Configured,
-    beginning_of,
-    contradiction,
-    listed_members,
-    met_founders,
-)
+from cluster.consensus.beginning import Beginning, Configured, beginning_of, contradiction, listed_members
 from cluster.consensus.member_list import Members
 from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
 
@@ -35,58 +26,25 @@ def grown() -> Members:
 
 
 @pytest.mark.parametrize(
-    ("record", "situation", "beginning"),
+    ("record", "joins", "beginning"),
     [
-        (ClusterRecord(), "new", Beginning()),
-        (ClusterRecord(founding=FOUNDING), "new", Beginning()),
-        (COMPLETE, "new", Beginning(founded=FOUNDED)),
-        (COMPLETE, "in use", Beginning(founded=FOUNDED)),
-        (ClusterRecord(), "in use", Beginning(member_list.founders(PEERS), objection=EARLIER)),
-        (ClusterRecord(cluster_id="c1"), "in use", Beginning(objection=EARLIER)),
-        (ClusterRecord(), "joins", Beginning(objection=JOINS)),
-        (ClusterRecord(cluster_id="c1"), "joins, in use", Beginning(objection=JOINS)),
+        (ClusterRecord(), False, Beginning()),
+        (ClusterRecord(founding=FOUNDING), False, Beginning()),
+        (COMPLETE, False, Beginning(FOUNDED)),
+        (ClusterRecord(), True, Beginning(joins=True)),
+        (ClusterRecord(cluster_id="c1"), True, Beginning(joins=True)),
     ],
 )
-def test_how_a_cluster_began(record: ClusterRecord, situation: str, beginning: Beginning) -> None:
-    """Only a directory that was in use without a cluster id takes its members from the configuration."""
-    joins, is_in_use = "joins" in situation, "in use" in situation
-    assert beginning_of(record, PEERS, joins=joins, is_in_use=is_in_use) == beginning
-    assert beginning.joins == joins
+def test_how_a_cluster_began(record: ClusterRecord, *, joins: bool, beginning: Beginning) -> None:
+    """By its founding, once that is complete; a node that joins knows of no beginning."""
+    assert beginning_of(record, joins=joins) == beginning
 
 
 def test_the_members_that_a_directory_knows() -> None:
-    """The list in the log, the founding that is stored, or the disks that an earlier release has met."""
-    met, first = member_list.founders({"n1": "-", "n2": "-"}), member_list.founders(PEERS)
-    assert listed_members(ClusterRecord(), Members(), Beginning(), Members()) == Members()
-    assert listed_members(ClusterRecord(), Members(), Beginning(), met) == met
-    assert listed_members(ClusterRecord(founding=FOUNDING), Members(), Beginning(), met) == FOUNDED
-    assert listed_members(ClusterRecord(), grown(), Beginning(), met) == grown()
-    assert listed_members(ClusterRecord(), first, Beginning(first), met) == met
-
-
-@pytest.mark.parametrize(
-    ("known", "configured", "has_log", "met"),
-    [
-        ("", "1", False, []),
-        ("", "123", True, ["n1"]),
-        ("2", "123", False, []),
-        ("23", "123", False, []),
-        ("23", "123", True, ["n1", "n2", "n3"]),
-        ("23", "1", False, ["n1", "n2", "n3"]),
-        ("23", "", False, ["n1", "n2", "n3"]),
-        ("2", "13", False, ["n1", "n2"]),
-    ],
-)
-def test_whom_a_directory_of_an_earlier_release_has_met(
-    known: str,
-    configured: str,
-    has_log: bool,  # noqa: FBT001 - pytest gives it by name
-    met: list[str],
-) -> None:
-    """All founders with a log; before that, none may be left out who was met. Who joins knows none."""
-    ids, peers = [f"n{n}" for n in known], [f"n{n}" for n in configured]
-    assert met_founders("n1", ids, peers, joins=False, has_log=has_log) == met
-    assert met_founders("n1", ids, peers, joins=True, has_log=has_log) == []
+    """The list in the log or, while there is none, the founding that is stored."""
+    assert listed_members(ClusterRecord(), Members()) == Members()
+    assert listed_members(ClusterRecord(founding=FOUNDING), Members()) == FOUNDED
+    assert listed_members(COMPLETE, grown()) == grown()
 
 
 # -- what it may be started with ----------------------------------------------------------------------------
@@ -150,7 +108,8 @@ def test_a_new_directory_takes_any_founders() -> None:
 def test_without_a_list_in_the_log_founders_must_be_named() -> None:
     """An emptied variable must not make a cluster of one out of a founder of three."""
     assert "n1,n2,n3 yet: give them" in wrong("", has_list=False)
-    assert not wrong("", member_list.founders({"n1": "h:1"}), founders=(), has_list=False)
+    alone = member_list.founded(Founding("c1", {"n1": Founder("h:1", "disk-1")}))
+    assert not wrong("", alone, founders=("n1",), has_list=False)
 
 
 @pytest.mark.parametrize("peers", [PEERS, {}, {"n1": "h:1"}])

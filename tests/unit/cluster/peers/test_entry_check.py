@@ -18,7 +18,6 @@ THREE = Members(
     },
     version=4,
     cluster_id=OURS,
-    format=member_list.FORMAT_WITH_CLUSTER,
 )
 N1 = View(
     disk_id="disk-n1",
@@ -26,12 +25,9 @@ N1 = View(
     committed=THREE,
     latest=THREE,
     remembered={},
-    is_log_empty=False,
     rules=3,
 )
-JOINING = replace(
-    N1, disk_id="disk-n4", cluster_id="", committed=Members(), latest=Members(), is_log_empty=True, rules=1
-)
+JOINING = replace(N1, disk_id="disk-n4", cluster_id="", committed=Members(), latest=Members(), rules=1)
 
 
 def says(
@@ -75,10 +71,9 @@ def test_who_was_added_again_without_our_knowing_may_only_lead() -> None:
     """Of this cluster, with a newer list: it is listened to, and nothing of it is counted."""
     assert kind(N1, "n3", says("disk-new", 5)) == "leader-only"
     assert kind(N1, "n3", says("disk-new", 4)) == "other-disk", "its list is not newer"
-    without_id = replace(N1, cluster_id="")
-    assert kind(without_id, "n3", says("disk-new", 5)) == "other-disk", "nothing proves that it is of ours"
-    assert kind(without_id, "n3", says("disk-new", 5, your_disk_id="disk-n1")) == "leader-only"
-    assert kind(N1, "n3", says("disk-new", 5, "", your_disk_id="disk-n1")) == "leader-only"
+    assert kind(N1, "n3", says("disk-new", 5, "")) == "other-disk", "nothing proves that it is of ours"
+    assert kind(N1, "n3", says("disk-new", 5, "", your_disk_id="disk-n1")) == "other-disk"
+    assert kind(replace(N1, cluster_id=""), "n3", says("disk-new", 5, "")) == "other-disk"
     assert kind(N1, "n3", says("disk-new", 5, OTHERS, your_disk_id="disk-n1")) == "other-cluster"
 
 
@@ -107,7 +102,6 @@ def test_a_stranger_must_know_a_newer_list_of_this_cluster() -> None:
     assert kind(N1, "n4", says("disk-n4", 5), is_known=False) == "member"
     assert kind(N1, "n4", says("disk-n4", 4), is_known=False) == "not-a-member"
     assert kind(N1, "n4", says("disk-n4", 5, ""), is_known=False) == "not-a-member"
-    assert kind(N1, "n4", says("disk-n4", 5, "", your_disk_id="disk-n1"), is_known=False) == "member"
     gone = replace(N1, committed=member_list.without(THREE, "n3", "disk-n3", THREE.nodes))
     assert kind(gone, "n3", says("disk-n3", 9), is_known=False) == "removed"
     assert kind(gone, "n3", says("disk-new", 4), is_known=False) == "not-a-member"
@@ -127,12 +121,9 @@ def test_a_joining_node_with_an_empty_log_takes_members_as_they_come() -> None:
     assert kind(JOINING, "n1", says("disk-n1", 0), is_known=False) == "not-a-member"
 
 
-def test_a_joining_node_with_a_log_joins_no_other_cluster() -> None:
-    """It cannot know whether what it has belongs to the cluster of the peer, unless neither has an id."""
-    view = replace(JOINING, is_log_empty=False)
-    assert kind(view, "n1", says("disk-n1", 4, OURS)) == "not-a-member"
-    assert kind(view, "n1", says("disk-n1", 4, "")) == "member"
-    adopted = replace(view, cluster_id=OURS)
+def test_a_joining_node_that_has_adopted_a_cluster_joins_no_other() -> None:
+    """It belongs to the one of the first leader, before it has that one's list."""
+    adopted = replace(JOINING, cluster_id=OURS)
     assert kind(adopted, "n1", says("disk-n1", 4, OURS)) == "member"
     assert kind(adopted, "n1", says("disk-n1", 4, OURS), is_known=False) == "member"
     assert kind(adopted, "n1", says("disk-n1", 4, OTHERS)) == "other-cluster"
@@ -142,7 +133,6 @@ ALONE = Members(
     {"n1": Member("h:n1", is_voter=True, disk_id="disk-new")},
     version=1,
     cluster_id=OTHERS,
-    format=member_list.FORMAT_WITH_CLUSTER,
 )
 NEW_N1 = replace(N1, disk_id="disk-new", cluster_id=OTHERS, committed=ALONE, latest=ALONE)
 """n1, which lost its disk and began again as a cluster of its own: its `peers` named nobody else."""

@@ -1,17 +1,15 @@
 """A node's part in the founding: what it stores before it tells, whom it answers, and whom it lets in."""
 
 import errno
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.consensus.beginning import EARLIER, JOINS
 from cluster.consensus.founding import News
 from cluster.errors import NodeFailed
-from cluster.peers.first_start import RULES_FOUNDING, FirstStart, FoundingMeans
+from cluster.peers.first_start import JOINS, FirstStart, FoundingMeans
 from cluster.peers.handshake import Particulars
 from cluster.peers.objections import Kind
 from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
@@ -67,7 +65,7 @@ def founded(host: Host) -> Founding:
 def test_what_is_told_is_stored_before(host: Host) -> None:
     """The author tells nothing that is not on its disk, and takes part when n2 has stored the same."""
     first = host.first_start
-    first.peer_up("n2", "disk-2", RULES_FOUNDING)
+    first.peer_up("n2", "disk-2")
     assert host.told == [("n2", News(IDS), ClusterRecord())]
     assert first.missing() == ["n2"]
     first.heard("n2", News(IDS))
@@ -90,13 +88,13 @@ def test_what_is_told_is_stored_before(host: Host) -> None:
 def test_who_is_complete_answers_those_that_wait(host: Host) -> None:
     """News of one that waits are answered, and news of one that is complete are not: that would never end."""
     first = host.first_start
-    first.peer_up("n2", "disk-2", RULES_FOUNDING)
+    first.peer_up("n2", "disk-2")
     first.heard("n2", News(IDS))
     first.heard("n2", News(IDS, founded(host), IDS, is_complete=True, cluster_id=founded(host).cluster_id))
     count = len(host.told)
     first.heard("n2", News(IDS, founded(host), IDS, is_complete=True, cluster_id=founded(host).cluster_id))
     assert len(host.told) == count
-    first.peer_up("n2", "disk-2", RULES_FOUNDING)
+    first.peer_up("n2", "disk-2")
     first.heard("n2", News(IDS, founded(host), ("n2",)))
     assert len(host.told) == count + 1
     assert host.last.is_complete
@@ -105,14 +103,14 @@ def test_who_is_complete_answers_those_that_wait(host: Host) -> None:
 def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
     """The same founding is told again: it is not written anew."""
     host = Host(tmp_path)
-    host.first_start.peer_up("n2", "disk-2", RULES_FOUNDING)
+    host.first_start.peer_up("n2", "disk-2")
     host.first_start.heard("n2", News(IDS))
     founding = founded(host)
     host.datadir.close()
     Journal.open(tmp_path).close()
     again = Host(tmp_path)
     again.first_start.begin()
-    again.first_start.peer_up("n2", "disk-2", RULES_FOUNDING)
+    again.first_start.peer_up("n2", "disk-2")
     assert again.last == News(IDS, founding, ("n1",), cluster_id=founding.cluster_id)
     again.datadir.close()
 
@@ -126,7 +124,7 @@ def test_a_disk_that_fails_stops_the_node_and_nothing_is_told(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(host.datadir, "store_cluster", full)
-    host.first_start.peer_up("n2", "disk-2", RULES_FOUNDING)
+    host.first_start.peer_up("n2", "disk-2")
     host.first_start.heard("n2", News(IDS))
     assert isinstance(host.failure, NodeFailed)
     assert len(host.told) == 1
@@ -136,39 +134,28 @@ def test_a_disk_that_fails_stops_the_node_and_nothing_is_told(
 def test_a_connection_that_ends_takes_with_it_what_was_told(host: Host) -> None:
     """A peer may come back as another, with another disk."""
     first = host.first_start
-    first.peer_up("n2", "disk-2", RULES_FOUNDING)
+    first.peer_up("n2", "disk-2")
     first.peer_down("n2")
     first.heard("n2", News(IDS))
     assert host.datadir.cluster == ClusterRecord()
-    first.peer_up("n2", "disk-new", RULES_FOUNDING)
+    first.peer_up("n2", "disk-new")
     first.heard("n2", News(IDS))
     stored = host.datadir.cluster.founding
     assert stored is not None
     assert stored.nodes["n2"].disk_id == "disk-new"
 
 
-def test_an_earlier_release_is_waited_for_with_a_reason(host: Host, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told nothing that it would not understand, and the log says why, once."""
-    caplog.set_level(logging.WARNING)
-    for _ in range(2):
-        host.first_start.peer_up("n2", "disk-2", RULES_FOUNDING - 1)
-    assert host.told == []
-    (line,) = [record.getMessage() for record in caplog.records if "founding-waits" in record.getMessage()]
-    assert "n2 founds nothing: it runs an earlier release" in line
-
-
-@pytest.mark.parametrize("why", [EARLIER, JOINS])
-def test_who_founds_nothing_says_why(tmp_path: Path, why: str) -> None:
+def test_who_founds_nothing_says_why(tmp_path: Path) -> None:
     """A founder that waits in vain for a node of another cluster is told; with a cluster id, what it is."""
-    host = Host(tmp_path, objection=why)
+    host = Host(tmp_path, joins=True)
     first = host.first_start
     first.begin()
-    first.peer_up("n2", "disk-2", RULES_FOUNDING)
+    first.peer_up("n2", "disk-2")
     assert (host.told, first.is_waiting) == ([], False)
     first.heard("n2", News(IDS))
-    assert host.last == News(IDS, objection=why)
+    assert host.last == News(IDS, objection=JOINS)
     first.belongs_to("c1")
-    assert host.datadir.cluster == ClusterRecord(cluster_id="c1", accepted=IDS)
+    assert host.datadir.cluster == ClusterRecord(cluster_id="c1")
     first.heard("n2", News(IDS))
     assert host.last == News((), is_complete=True, cluster_id="c1")
     host.datadir.close()
@@ -176,7 +163,7 @@ def test_who_founds_nothing_says_why(tmp_path: Path, why: str) -> None:
 
 def test_the_log_of_another_cluster_stops_the_node(tmp_path: Path) -> None:
     """A directory belongs to one cluster; what contradicts that was mixed by hand."""
-    host = Host(tmp_path, objection=EARLIER)
+    host = Host(tmp_path, joins=True)
     host.first_start.belongs_to("c1")
     host.first_start.belongs_to("c1")
     with pytest.raises(NodeFailed, match="the log is that of cluster c2, and the directory belongs to c1"):
@@ -195,7 +182,7 @@ def test_whom_a_waiting_founder_lets_in(host: Host) -> None:
 
     assert kind("n2", "any disk") == ""
     assert kind("n9", "disk-9", is_known=False) == Kind.FOUNDERS_DIFFER
-    first.peer_up("n2", "disk-2", RULES_FOUNDING)
+    first.peer_up("n2", "disk-2")
     first.heard("n2", News(IDS))
     cluster_id = founded(host).cluster_id
     assert kind("n2", "disk-2") == ""

@@ -21,8 +21,6 @@ from cluster.peers import links as transport_module
 from cluster.peers.cuts import Cut
 from cluster.peers.handshake import (
     Challenge,
-    FirstParticulars,
-    FirstProof,
     HandshakeState,
     Hello,
     Objection,
@@ -33,14 +31,11 @@ from cluster.peers.handshake import (
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls import PeerTls
-from cluster.peers.sealing import RECORD_BYTES_MAX
+from cluster.peers.sealing import RECORD_BYTES_MAX, Opener, Sealer
 
 SECRET = b"the secret of this cluster"
 DEADLINE_S = 20
 NONCE = b"n" * handshake.NONCE_BYTES
-"""The nonce of a node of release 0.1.0: without the mark of later ones."""
-SECOND_NONCE = b"n" * 24 + handshake.NONCE_MARK + b"\x02"
-"""The nonce of a node of the release behind that, which does not seal what it sends."""
 LENGTH = struct.Struct(">I")
 
 
@@ -52,11 +47,6 @@ class Host:
         self.log: list[tuple[Any, ...]] = []
         self.objections: dict[str, Objection] = {}
         self.faults: list[Exception] = []
-        self.protocol_oldest = handshake.PROTOCOL_OLDEST
-
-    def protocol_min(self) -> int:
-        """Return the oldest protocol that a link may have."""
-        return self.protocol_oldest
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells about itself."""
@@ -148,16 +138,39 @@ class Raw:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self._sealer: Sealer | None = None
+        self._opener: Opener | None = None
+        self._opened = b""
+
+    def sealed(self, data: bytes) -> bytes:
+        """Return bytes as they travel: in records, once the handshake is over."""
+        return data if self._sealer is None else self._sealer.seal(data)
 
     def send(self, frame: bytes) -> None:
         """Send one frame."""
-        self.writer.write(LENGTH.pack(len(frame)) + frame)
+        self.writer.write(self.sealed(LENGTH.pack(len(frame)) + frame))
+
+    def say(self, body: object, kind: FrameKind = FrameKind.RAFT) -> None:
+        """Send a frame of the only group."""
+        self.send(msgspec.msgpack.encode((kind, 0, body)))
 
     async def receive(self) -> bytes:
-        """Return the next frame."""
+        """Return the next frame; what is said of secrets is left out."""
         async with asyncio.timeout(DEADLINE_S):
-            (length,) = LENGTH.unpack(await self.reader.readexactly(LENGTH.size))
+            while True:
+                (length,) = LENGTH.unpack(await self._read(LENGTH.size))
+                frame = await self._read(length)
+                if self._opener is None or frame[1] != FrameKind.SECRETS:
+                    return frame
+
+    async def _read(self, length: int) -> bytes:
+        """Return so many bytes of the stream that is in the records."""
+        if self._opener is None:
             return await self.reader.readexactly(length)
+        while len(self._opened) < length:
+            self._opened += b"".join(self._opener.open(await self.reader.read(1 << 16)))
+        read, self._opened = self._opened[:length], self._opened[length:]
+        return read
 
     async def rest(self) -> bytes:
         """Return what comes until the other side hangs up."""
@@ -167,21 +180,24 @@ class Raw:
         except ConnectionResetError:
             return b""
 
-    async def hello(self, to: str = "b", node_id: str = "a", nonce: bytes = NONCE) -> HandshakeState:
+    async def hello(self, to: str = "b", node_id: str = "a") -> HandshakeState:
         """Say hello and take the challenge."""
-        self.send(handshake.encode(Hello(handshake.PROTOCOL_OLDEST, node_id, to, nonce)))
+        self.send(handshake.encode(Hello(handshake.PROTOCOL, node_id, to, NONCE)))
         challenge = handshake.decode(await self.receive())
         assert isinstance(challenge, Challenge)
-        return HandshakeState(node_id, to, nonce, challenge.nonce)
+        return HandshakeState(node_id, to, NONCE, challenge.nonce)
 
-    async def get_in(self, nonce: bytes = NONCE, ours: Particulars = A) -> Particulars:
+    async def get_in(self, ours: Particulars = A) -> Particulars:
         """Make the whole handshake as node a; return what node b tells of itself."""
-        exchange = await self.hello(nonce=nonce)
-        self.send(handshake.encode(exchange.prove(SECRET, b"dialer", ours)))
+        exchange = await self.hello()
+        own = exchange.prove(SECRET, b"dialer", ours)
+        self.send(handshake.encode(own))
         proof = handshake.decode(await self.receive())
-        assert isinstance(proof, Proof | FirstProof)
+        assert isinstance(proof, Proof)
         theirs = exchange.proven(SECRET, b"acceptor", proof)
         assert theirs is not None
+        keys = exchange.keys(SECRET, own.content, proof.content)
+        self._sealer, self._opener = Sealer(keys.dialer), Opener(keys.acceptor)
         return theirs
 
 
@@ -335,36 +351,34 @@ async def test_a_node_whose_links_are_not_kept_any_more_stops(
         await until(lambda: host.log == [("broke", MemoryError)])
 
 
-# -- protocols ----------------------------------------------------------------------------------------------
+# -- protocol -----------------------------------------------------------------------------------------------
 
 
-async def test_a_peer_of_release_0_1_0_is_spoken_to_as_it_speaks() -> None:
-    """A nonce without the mark gets protocol 1: particulars that 0.1.0 signs, frames without a group."""
-    async with acceptor() as (links, host, address), raw(address) as peer:
-        assert await peer.get_in() == Particulars("disk-b", "http://b")
-        assert (await peer.receive())[:2] == bytes((0x92, FrameKind.PING))
-        peer.send(msgspec.msgpack.encode((FrameKind.RAFT, "old")))
-        await until(lambda: ("RAFT", "a", "old") in host.log)
-        links.send("a", FrameKind.RAFT, "new")
-        assert await peer.receive() == msgspec.msgpack.encode((FrameKind.RAFT, "new"))
-
-
-async def test_nodes_since_protocol_2_name_the_group_in_every_frame() -> None:
-    """With the mark in both nonces, each side tells what rules it knows, and frames carry a group."""
+async def test_every_frame_names_the_group() -> None:
+    """Each side tells what rules it knows, and frames carry a group."""
     async with acceptor() as (_, host, address), raw(address) as peer:
-        assert await peer.get_in(SECOND_NONCE) == Particulars("disk-b", "http://b", rules=2)
+        assert await peer.get_in() == Particulars("disk-b", "http://b", rules=2)
         assert (await peer.receive())[:3] == bytes((0x93, FrameKind.PING, 0))
-        peer.send(msgspec.msgpack.encode((FrameKind.RAFT, 0, "hello")))
+        peer.say("hello")
         await until(lambda: ("RAFT", "a", "hello") in host.log)
 
 
-@pytest.mark.parametrize("frame", [(FrameKind.RAFT, 1, "other"), (FrameKind.RAFT, "old")])
+async def test_a_node_of_another_link_protocol_is_hung_up_on(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says which protocols the two speak, and what to do."""
+    async with acceptor() as (links, _, address), raw(address) as peer:
+        peer.send(handshake.encode(Hello(handshake.PROTOCOL + 1, "a", "b", NONCE)))
+        assert await peer.rest() == b""
+        assert "speaks link protocol 2, and this node 1: run one release on both" in caplog.text
+        assert not links.up()
+
+
+@pytest.mark.parametrize("frame", [(FrameKind.RAFT, 1, "other"), (FrameKind.RAFT, "none")])
 async def test_a_frame_of_another_group_ends_the_link(
     frame: tuple[object, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is meant for another Raft group, or does not say for which, is not taken."""
     async with acceptor() as (links, host, address), raw(address) as peer:
-        await peer.get_in(SECOND_NONCE)
+        await peer.get_in()
         peer.send(msgspec.msgpack.encode(frame))
         await until(lambda: ("down", "a") in host.log)
         assert host.log == [("up", "a"), ("down", "a")]
@@ -375,7 +389,7 @@ async def test_a_frame_of_another_group_ends_the_link(
 async def test_a_node_of_another_group_is_refused() -> None:
     """A node of another Raft group is told so, and no link opens."""
     async with acceptor() as (links, _, address), raw(address) as peer:
-        exchange = await peer.hello(nonce=SECOND_NONCE)
+        exchange = await peer.hello()
         theirs = Particulars("disk-a", "http://a", rules=2, group=7)
         peer.send(handshake.encode(exchange.prove(SECRET, b"dialer", theirs)))
         refusal = handshake.decode(await peer.receive())
@@ -402,7 +416,7 @@ async def test_what_a_peer_says_wrongly_costs_its_connection(
         host.faults.append(fault)
         async with raw(address) as peer:
             await peer.get_in()
-            peer.send(msgspec.msgpack.encode((int(FrameKind.RAFT), "wrong")))
+            peer.say("wrong")
             await until(lambda: host.log == [("up", "a"), ("down", "a")])
         assert links.cuts.counts == {cut: 1}
         assert "event=peer-rejected peer=a address=('127.0.0.1'" in caplog.text
@@ -420,7 +434,7 @@ async def test_a_length_that_somebody_wrote_into_a_link_makes_it_silent(
     monkeypatch.setattr(transport_module, "PING_S", 0.05)
     monkeypatch.setattr(transport_module, "SILENCE_S_MAX", 0.3)
     async with acceptor() as (_, host, address), raw(address) as peer:
-        await peer.get_in(handshake.new_nonce())
+        await peer.get_in()
         peer.writer.write(LENGTH.pack(RECORD_BYTES_MAX))
         with contextlib.suppress(ConnectionResetError):
             # A byte for each ping that comes.
@@ -463,12 +477,11 @@ async def test_garbage_is_hung_up_on(sent: bytes, caplog: pytest.LogCaptureFixtu
     [
         Hello(99, "a", "b", NONCE),
         Hello(0, "a", "b", NONCE),
-        Hello(handshake.PROTOCOL_OLDEST, "b", "b", NONCE),
-        Hello(handshake.PROTOCOL_OLDEST, "a", "c", NONCE),
-        Hello(handshake.PROTOCOL_OLDEST, "a", "b", b"short"),
+        Hello(handshake.PROTOCOL, "b", "b", NONCE),
+        Hello(handshake.PROTOCOL, "a", "c", NONCE),
+        Hello(handshake.PROTOCOL, "a", "b", b"short"),
         Challenge(NONCE),
         Proof(b"", b"mac"),
-        FirstProof(FirstParticulars("", ""), b"mac"),
     ],
 )
 async def test_a_hello_that_makes_no_sense_gets_no_challenge(
@@ -545,13 +558,14 @@ async def test_frames_may_come_in_any_pieces() -> None:
     """Byte by byte, or several in one segment: the frames are the same."""
     async with acceptor() as (_, host, address), raw(address) as peer:
         await peer.get_in()
-        frames = [msgspec.msgpack.encode((int(FrameKind.RAFT), {"number": number})) for number in range(3)]
-        data = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
+        frames = [msgspec.msgpack.encode((FrameKind.RAFT, 0, {"number": number})) for number in range(3)]
+        content = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
+        data = peer.sealed(content)
         for position in range(len(data)):
             peer.writer.write(data[position : position + 1])
             await peer.writer.drain()
             await asyncio.sleep(0)
-        peer.writer.write(data)
+        peer.writer.write(peer.sealed(content))
         await until(lambda: len(host.log) == 7)
         assert host.log[1:] == [("RAFT", "a", {"number": number}) for number in (0, 1, 2)] * 2
 
@@ -561,7 +575,7 @@ async def test_a_peer_that_sends_nonsense_loses_its_link(sent: bytes) -> None:
     """A frame that is too long or no frame ends the connection, not the node."""
     async with acceptor() as (_, host, address), raw(address) as peer:
         await peer.get_in()
-        peer.writer.write(sent)
+        peer.writer.write(peer.sealed(sent))
         await peer.rest()
         await until(lambda: host.log == [("up", "a"), ("down", "a")])
 
@@ -572,8 +586,8 @@ async def test_a_new_connection_takes_the_place_of_the_old_one() -> None:
         await old.get_in()
         await new.get_in()
         await until(lambda: len(host.log) == 3)
-        old.send(msgspec.msgpack.encode((int(FrameKind.RAFT), "old")))
-        new.send(msgspec.msgpack.encode((int(FrameKind.RAFT), "new")))
+        old.say("old")
+        new.say("new")
         await old.rest()
         await until(lambda: len(host.log) == 4)
         assert host.log == [("up", "a"), ("replaced", "a"), ("up", "a"), ("RAFT", "a", "new")]
@@ -590,7 +604,7 @@ async def test_a_silent_peer_is_dropped(
     async with acceptor() as (_, host, address), raw(address) as peer:
         await peer.get_in()
         pings = [msgspec.msgpack.decode(await peer.receive()) for _ in range(3)]
-        assert pings == [[int(FrameKind.PING), [0, "follower"]]] * 3
+        assert pings == [[int(FrameKind.PING), 0, [0, "follower"]]] * 3
         await until(lambda: host.log == [("up", "a"), ("down", "a")])
         assert "reason='silent for" in caplog.text
 

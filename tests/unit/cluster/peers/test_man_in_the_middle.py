@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.config_secrets import Secrets
-from cluster.peers import handshake
 from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import HandshakeState, Objection, Particulars
@@ -29,18 +28,13 @@ NEWER_TERM: Final = msgspec.msgpack.encode((FrameKind.RAFT, 0, {"type": "newer_t
 class Node:
     """What a link asks of its node; it writes down what it hears."""
 
-    def __init__(self, node_id: str, protocol_min: int = handshake.PROTOCOL_OLDEST) -> None:
+    def __init__(self, node_id: str) -> None:
         self.node_id = node_id
         self.secrets = SecretUse(Secrets(SECRET))
         self.cuts = Cuts(asyncio.get_running_loop().time)
         self.heard: list[tuple[int, Any]] = []
         self.is_up = False
         self.refusals: list[str] = []
-        self._protocol_min = protocol_min
-
-    def protocol_min(self) -> int:
-        """Return the oldest protocol that a link may have."""
-        return self._protocol_min
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells about itself."""
@@ -283,55 +277,3 @@ async def test_recorded_links_open_nothing() -> None:
     assert pair.b.cuts.counts == {Cut.SECRET: 1}
     pair.end()
     again.connection_lost(None)
-
-
-@pytest.mark.parametrize("protocol", [0, 1, 2])
-async def test_nobody_in_between_makes_two_nodes_send_unsealed(protocol: int) -> None:
-    """Whoever changes what a nonce says of its maker, in one direction or both, gets no link at all."""
-
-    class Downgrader(Man):
-        def pass_on(self, data: bytes) -> bytes:
-            self.passed += data
-            mark = handshake.NONCE_MARK + bytes((handshake.PROTOCOL_NEWEST,))
-            return data.replace(mark, handshake.NONCE_MARK + bytes((protocol,)))
-
-    for men in ((Downgrader(), Man()), (Man(), Downgrader()), (Downgrader(), Downgrader())):
-        pair = Pair(*men)
-        assert (pair.a.is_up, pair.b.is_up) == (False, False)
-        pair.end()
-
-
-async def test_a_cluster_whose_links_are_sealed_lets_no_other_release_in(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Neither as the one that dials nor as the one that is dialed; the other one is told why."""
-    real = handshake.new_nonce
-    for old in ("a", "b"):
-        nodes = {node_id: Node(node_id, 1 if node_id == old else 3) for node_id in ("a", "b")}
-        nonces = iter([real()[:-1] + (b"\x02" if node_id == old else b"\x03") for node_id in nodes])
-        monkeypatch.setattr(handshake, "new_nonce", lambda nonces=nonces: next(nonces))
-        pair = Pair(nodes=(nodes["a"], nodes["b"]))
-        newer = nodes["b" if old == "a" else "a"]
-        assert not newer.is_up
-        told = nodes[old].refusals or [
-            body[0] for kind, body in nodes[old].heard if kind == FrameKind.REFUSED
-        ]
-        assert told
-        assert f"node {old} speaks protocol 2, and the links of this cluster are sealed" in told[0]
-        pair.end()
-
-
-async def test_two_protocols_back_frames_travel_as_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until all members can seal, a node talks to one of an older release as that one does."""
-    real = handshake.new_nonce
-    for protocol in (1, 2):
-        nonces = iter([real()[:-1] + bytes((protocol,)), real()])
-        monkeypatch.setattr(handshake, "new_nonce", lambda nonces=nonces: next(nonces))
-        pair = Pair()
-        sent = len(pair.men[0].passed)
-        pair.say(0, [(FrameKind.RAFT, "x")])
-        pair.carry()
-        frame = (1, "x") if protocol == 1 else (1, 0, "x")
-        assert pair.men[0].passed[sent + 4 :] == msgspec.msgpack.encode(frame)
-        assert pair.b.heard == [(1, "x")]
-        pair.end()

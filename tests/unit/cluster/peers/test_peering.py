@@ -31,13 +31,16 @@ from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering, Ping
-from cluster.storage.cluster_record import ClusterRecord, Founding
+from cluster.storage.cluster_record import Founding
 from cluster.storage.data_directory import DataDir
 from lockstate import fingerprint
 from lockstate.versions import RULES_NEWEST
 from tests.support.replica_parts import FullDisk
 
-THREE = Members({node_id: Member(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")})
+OURS = "cc" * 16
+THREE = Members(
+    {node_id: Member(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")}, cluster_id=OURS
+)
 
 
 class Host:
@@ -125,14 +128,12 @@ def datadir(tmp_path: Path) -> Iterator[DataDir]:
     datadir.close()
 
 
-def make(
-    datadir: DataDir, committed: Members = THREE, *, is_first: bool = True, host: Host | None = None
-) -> Peering:
+def make(datadir: DataDir, committed: Members = THREE, *, host: Host | None = None) -> Peering:
     """Return n1 among its peers, which writes down in the host's log what they send."""
     host = host or Host()
     peering = Peering(datadir, "n1", "http://n1", host)
     peering.handlers = handlers(host.log)
-    peering.set_members(committed, is_first=is_first)
+    peering.set_members(committed)
     return peering
 
 
@@ -142,13 +143,13 @@ def send(peering: Peering, peer_id: str, kind: int, content: object) -> None:
 
 
 def disk(name: str, version: int = 0) -> Particulars:
-    """Return what a node with this disk tells, and which list it knows."""
-    return Particulars(f"disk-{name}", "http://x", version)
+    """Return what a node of this cluster with this disk tells, and which list it knows."""
+    return Particulars(f"disk-{name}", "http://x", version, cluster_id=OURS)
 
 
-def ahead(datadir: DataDir, name: str, version: int) -> Particulars:
-    """Return what a node with this disk tells that has n1 in a newer list, with its disk."""
-    return replace(disk(name, version), your_disk_id=datadir.disk_id)
+def stranger(name: str, version: int = 0) -> Particulars:
+    """Return what a node with this disk tells that does not show to which cluster it belongs."""
+    return replace(disk(name, version), cluster_id="")
 
 
 def without(committed: Members, node_id: str) -> Members:
@@ -162,19 +163,14 @@ def with_voter(committed: Members, node_id: str, disk_id: str) -> Members:
     return member_list.promoted(learning, node_id, disk_id)
 
 
-def test_a_new_node_takes_part_when_it_has_met_all(
-    datadir: DataDir, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each disk is remembered, durably, and another one under the same id is refused with the advice."""
+def test_the_disks_of_members_are_remembered(datadir: DataDir, caplog: pytest.LogCaptureFixture) -> None:
+    """Each of them durably, and another one under the same id is refused with the advice."""
     caplog.set_level(logging.INFO)
     peering = make(datadir)
-    assert (peering.missing(), peering.is_established) == (["n2", "n3"], False)
     assert peering.objection("n2", disk("n2"), is_known=True) is None
     assert peering.objection("n3", disk("n3"), is_known=True) is None
-    assert peering.is_established
     assert caplog.text.count("event=peer-met") == 2
     again = make(datadir)
-    assert again.is_established
     objection = again.objection("n3", disk("other"), is_known=True)
     assert objection is not None
     assert "restore its old data directory, or replace it by a node with a new id" in objection.reason
@@ -192,10 +188,10 @@ def test_a_stranger_is_told_to_be_added(datadir: DataDir) -> None:
 def test_who_knows_a_newer_list_is_let_in(datadir: DataDir) -> None:
     """It may have joined without our knowing; its disk is remembered when our list has it, and not before."""
     peering = make(datadir)
-    assert peering.objection("n4", ahead(datadir, "n4", 2), is_known=False) is None
+    assert peering.objection("n4", disk("n4", 2), is_known=False) is None
     assert datadir.known == {}
     assert not peering.is_gone("n4")
-    peering.set_members(with_voter(THREE, "n4", "disk-n4"), is_first=False)
+    peering.set_members(with_voter(THREE, "n4", "disk-n4"))
     assert datadir.known == {"n4": "disk-n4"}
     assert not peering.is_gone("n4")
 
@@ -204,7 +200,7 @@ def test_a_removed_node_is_told(datadir: DataDir) -> None:
     """By its disk, and by its id with any other disk, as long as nobody added it again."""
     peering = make(datadir)
     peering.objection("n3", disk("n3"), is_known=True)
-    peering.set_members(without(THREE, "n3"), is_first=False)
+    peering.set_members(without(THREE, "n3"))
     assert peering.is_gone("n3")
     assert datadir.known == {}
     for theirs in (disk("n3"), disk("another")):
@@ -220,12 +216,12 @@ def test_a_node_comes_back_with_another_disk(datadir: DataDir) -> None:
     gone = without(THREE, "n3")
     back = member_list.with_learner(gone, "n3", "h:n3")
     for committed in (gone, back):
-        peering.set_members(committed, is_first=False)
+        peering.set_members(committed)
     assert peering.objection("n3", disk("new"), is_known=True) is None
     assert datadir.known == {"n3": "disk-new"}
     assert "was removed" in str(peering.objection("n3", disk("n3"), is_known=True))
     grown = member_list.promoted(back, "n3", "disk-new")
-    peering.set_members(grown, is_first=False)
+    peering.set_members(grown)
     assert peering.objection("n3", disk("new", grown.version), is_known=True) is None
 
 
@@ -235,11 +231,11 @@ def test_who_was_away_meets_the_new_disk_of_an_old_id(datadir: DataDir) -> None:
     peering.objection("n3", disk("n3"), is_known=True)
     gone = without(THREE, "n3")
     back = with_voter(gone, "n3", "disk-new")
-    assert peering.objection("n3", ahead(datadir, "new", back.version), is_known=True) is None
+    assert peering.objection("n3", disk("new", back.version), is_known=True) is None
     assert datadir.known == {"n3": "disk-n3"}
-    peering.set_members(gone, is_first=False)
+    peering.set_members(gone)
     assert not peering.is_gone("n3")
-    peering.set_members(back, is_first=False)
+    peering.set_members(back)
     assert datadir.known == {"n3": "disk-new"}
     assert not peering.is_gone("n3")
 
@@ -247,18 +243,18 @@ def test_who_was_away_meets_the_new_disk_of_an_old_id(datadir: DataDir) -> None:
 def test_a_new_connection_keeps_what_is_known(datadir: DataDir) -> None:
     """The end of the connection that it replaced comes later, and takes nothing away."""
     peering = make(datadir)
-    peering.objection("n4", ahead(datadir, "n4", 2), is_known=False)
+    peering.objection("n4", disk("n4", 2), is_known=False)
     peering.peer_down("n4", is_replaced=False)
-    peering.set_members(with_voter(THREE, "n4", "disk-n4"), is_first=False)
+    peering.set_members(with_voter(THREE, "n4", "disk-n4"))
     assert datadir.known == {"n4": "disk-n4"}
 
 
 def test_disks_that_nobody_met_are_forgotten_with_the_node(datadir: DataDir) -> None:
     """The leader never met it, this node did: with the removal its old disk is out of the way."""
     learning = member_list.with_learner(THREE, "n4", "h:n4")
-    peering = make(datadir, learning, is_first=False)
+    peering = make(datadir, learning)
     peering.objection("n4", disk("n4"), is_known=True)
-    peering.set_members(member_list.without(learning, "n4", "", learning.nodes), is_first=False)
+    peering.set_members(member_list.without(learning, "n4", "", learning.nodes))
     assert datadir.known == {}
 
 
@@ -289,14 +285,14 @@ def test_no_list_of_a_peer_switches_off_the_check_of_its_disk(datadir: DataDir) 
     peering = make(datadir)
     assert peering.objection("n3", disk("n3"), is_known=True) is None
     for version in (0, 1, 1 << 40):
-        objection = peering.objection("n3", disk("other", version), is_known=True)
+        objection = peering.objection("n3", stranger("other", version), is_known=True)
         assert objection is not None
         assert "n3 is known here with another data directory" in objection.reason
-        assert peering.objection("n9", disk("n9", version), is_known=False) is not None
+        assert peering.objection("n9", stranger("n9", version), is_known=False) is not None
     assert datadir.known == {"n3": "disk-n3"}
 
 
-@pytest.mark.parametrize("cluster_id", ["", "aa" * 16])
+@pytest.mark.parametrize("cluster_id", ["", OURS])
 def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir, cluster_id: str) -> None:
     """Of a node that was added again without our knowing, the log is taken, and no vote is."""
     host = Host()
@@ -305,7 +301,7 @@ def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir, 
     peering.objection("n3", disk("n3"), is_known=True)
     gone = without(THREE, "n3")
     back = with_voter(gone, "n3", "disk-new")
-    assert peering.objection("n3", ahead(datadir, "new", back.version), is_known=True) is None
+    assert peering.objection("n3", disk("new", back.version), is_known=True) is None
     datadir.store_cluster(replace(datadir.cluster, cluster_id=cluster_id))
     heartbeat = AppendEntries(term=1, commit_index=1)
     counted = [
@@ -321,7 +317,7 @@ def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir, 
     assert host.log == [("raft", "n3", heartbeat), ("raft", "n3", NewerTerm(term=9))]
     host.log.clear()
     # The list that counts has it now, though it is not committed.
-    peering.set_members(gone, is_first=False, latest=back)
+    peering.set_members(gone, latest=back)
     for message in counted:
         send(peering, "n3", FrameKind.RAFT, message)
     assert [message for _, _, message in host.log] == counted
@@ -333,7 +329,7 @@ def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -
     host = Host()
     peering = Peering(datadir, "n4", "", host)
     peering.handlers = handlers(host.log)
-    peering.set_members(Members(), is_first=False)
+    peering.set_members(Members())
     ours, others = (replace(disk(name, 4), cluster_id=name * 16) for name in ("aa", "bb"))
     assert peering.objection("n1", ours, is_known=True) is None
     assert peering.objection("n2", others, is_known=True) is None
@@ -355,22 +351,12 @@ def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -
     again.close()
 
 
-def test_a_node_with_a_log_adopts_nothing(datadir: DataDir) -> None:
-    """Its cluster is told by its log, when that has an id."""
-    host = Host()
-    peering = make(datadir, Members(), is_first=False, host=host)
-    assert peering.objection("n2", replace(disk("n2", 3), cluster_id="aa" * 16), is_known=True) is None
-    host.has_empty_log = False
-    send(peering, "n2", FrameKind.RAFT, AppendEntries(term=1, commit_index=1))
-    assert datadir.cluster_id == ""
-
-
 def test_who_belongs_to_this_cluster_says_so(datadir: DataDir) -> None:
-    """By the latest that it said, in its ping or when it connected; without an id here, by saying none."""
+    """By the latest that it said, in its ping or when it connected."""
     peering = make(datadir)
     peering.objection("n2", disk("n2"), is_known=True)
     assert peering.belongs("n2")
-    datadir.store_cluster(ClusterRecord(cluster_id="aa" * 16))
+    peering.objection("n2", stranger("n2"), is_known=True)
     assert not peering.belongs("n2")
     send(peering, "n2", FrameKind.PING, Ping(1, "joining"))
     assert not peering.belongs("n2")
@@ -379,8 +365,8 @@ def test_who_belongs_to_this_cluster_says_so(datadir: DataDir) -> None:
     with pytest.raises(msgspec.ValidationError, match="another cluster"):
         send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="bb" * 16))
     peering.peer_down("n2", is_replaced=False)
-    peering.objection("n2", disk("n2"), is_known=True)
-    send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="aa" * 16))
+    peering.objection("n2", stranger("n2"), is_known=True)
+    send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id=OURS))
     assert peering.belongs("n2")
 
 
@@ -412,8 +398,6 @@ def test_a_second_process_is_not_let_in_beside_the_first(
         assert (objection.kind, objection.is_final) == (Kind.DUPLICATE, False)
     assert caplog.text.count("event=duplicate-node peer=n2 run=b other_run=a") == 1
     assert peering.objection("n2", first, is_known=True) is None, "a new connection of the same process"
-    assert peering.objection("n2", disk("n2"), is_known=True) is None, "a release that says nothing of it"
-    peering.objection("n2", first, is_known=True)
     alive.clear()
     assert peering.objection("n2", second, is_known=True) is None
     peering.peer_down("n2", is_replaced=False)
@@ -427,10 +411,10 @@ def founded_alone(datadir: DataDir, host: Host) -> Peering:
     peering.handlers = handlers(host.log)
     founded: list[Founding] = []
     means = first_start.FoundingMeans(lambda *_: None, founded.append, lambda call, *args: call(*args))
-    peering.found({"n1": "h:1"}, means, "")
+    peering.found({"n1": "h:1"}, means, joins=False)
     assert peering.first_start is not None
     peering.first_start.begin()
-    peering.set_members(member_list.founded(founded[0]), is_first=False)
+    peering.set_members(member_list.founded(founded[0]))
     return peering
 
 
@@ -513,7 +497,7 @@ def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None
     peering.peer_down("n2", is_replaced=False)
     assert peering.pings == {}
     assert host.log == [("let-in", "n2"), ("let-in", "n2"), ("down", "n2")]
-    assert peering.ping() == Ping(7, "follower")
+    assert peering.ping() == Ping(7, "follower", cluster_id=OURS)
 
 
 def test_pings_tell_who_writes_a_snapshot(datadir: DataDir) -> None:
@@ -577,14 +561,14 @@ def test_pings_carry_claims_and_only_those_of_a_disk_that_counts_are_taken(datad
     peering.objection("n2", disk("n2"), is_known=True)
     peering.objection("n3", disk("n3"), is_known=True)
     back = with_voter(without(THREE, "n3"), "n3", "disk-new")
-    assert peering.objection("n3", ahead(datadir, "new", back.version), is_known=True) is None
+    assert peering.objection("n3", disk("new", back.version), is_known=True) is None
     send(peering, "n2", FrameKind.PING, [6, "leader"])
     send(peering, "n2", FrameKind.PING, Ping(6, "leader", claims=claims))
     send(peering, "n3", FrameKind.PING, Ping(6, "follower", claims=claims))
     assert peering.divergence.differing == {"n2"}
     assert not failures
     peering.peer_down("n2", is_replaced=False)
-    peering.set_members(without(THREE, "n3"), is_first=False, latest=back)
+    peering.set_members(without(THREE, "n3"), latest=back)
     send(peering, "n3", FrameKind.PING, Ping(6, "follower", claims=claims))
     assert peering.divergence.differing == {"n3"}
     assert not failures
@@ -632,7 +616,7 @@ def test_only_a_removed_disk_is_refused_for_ever(datadir: DataDir) -> None:
     peering.objection("n3", disk("n3"), is_known=True)
     unknown = peering.objection("n4", disk("n4"), is_known=False)
     other = peering.objection("n3", disk("other"), is_known=True)
-    peering.set_members(without(THREE, "n3"), is_first=False)
+    peering.set_members(without(THREE, "n3"))
     removed = peering.objection("n3", disk("n3"), is_known=False)
     not_added_yet = peering.objection("n3", disk("new"), is_known=False)
     assert [found and found.is_final for found in (unknown, other, removed, not_added_yet)] == [
@@ -647,29 +631,15 @@ def test_a_node_that_joined_later_is_not_gone(datadir: DataDir) -> None:
     """A linked peer that an older list does not have yet is not a removed one."""
     peering = make(datadir)
     peering.objection("n3", disk("n3"), is_known=True)
-    peering.objection("n4", ahead(datadir, "n4", 5), is_known=False)
-    assert peering.set_members(without(THREE, "n3"), is_first=False) == {"n3"}
-
-
-def test_a_founder_that_met_not_everybody_is_vouched_for_by_a_newer_list(datadir: DataDir) -> None:
-    """Founders may be gone before all have met: a peer that lets it in with a newer list is enough."""
-    host = Host()
-    peering = make(datadir, host=host)
-    heartbeat = AppendEntries(term=1, commit_index=1)
-    peering.objection("n2", disk("n2"), is_known=True)
-    send(peering, "n2", FrameKind.RAFT, heartbeat)
-    assert (host.log, peering.is_established) == ([], False)
-    peering.objection("n4", ahead(datadir, "n4", 3), is_known=False)
-    send(peering, "n4", FrameKind.RAFT, heartbeat)
-    assert host.log == [("raft", "n4", heartbeat)]
-    assert peering.is_established
+    peering.objection("n4", disk("n4", 5), is_known=False)
+    assert peering.set_members(without(THREE, "n3")) == {"n3"}
 
 
 def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> None:
     """What a peer says of its disk now counts more than what an addition that was undone has left here."""
     peering = make(datadir)
     datadir.remember("n4", "disk-old")
-    peering.objection("n4", ahead(datadir, "n4", 3), is_known=True)
+    peering.objection("n4", disk("n4", 3), is_known=True)
     assert peering.disk_ids()["n4"] == "disk-n4"
 
 

@@ -102,7 +102,7 @@ async def test_a_secret_is_exchanged_without_losing_the_link(first: str) -> None
         assert kinds == ["up", "replaced", "up"], "one renewal, and nothing else"
         assert a.cuts.counts[Cut.SECRET] + b.cuts.counts[Cut.SECRET] == 0
         async with raw(addresses["b"]) as stranger:
-            hello = await stranger.hello(nonce=new_nonce())
+            hello = await stranger.hello()
             stranger.send(handshake.encode(hello.prove(OLD, b"dialer", A)))
             assert await stranger.rest() == b""
         assert b.cuts.counts[Cut.SECRET] == 1

@@ -197,9 +197,9 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_another_group_is_refused(tmp_path: Path) -> None:
-    """Each Raft group has directories of its own; that of group 0 does not name it, as in release 0.1.0."""
+    """Each Raft group has directories of its own."""
     DataDir.open(tmp_path, "node-a").close()
-    assert b"group" not in (tmp_path / "identity.json").read_bytes()
+    assert b'"group":0' in (tmp_path / "identity.json").read_bytes()
     content = b'{"format": 1, "node_id": "node-a", "disk_id": "00", "group": 7}'
     checked = b'{"content": %s, "crc32": %d}' % (content, zlib.crc32(content))
     (tmp_path / "identity.json").write_bytes(checked)

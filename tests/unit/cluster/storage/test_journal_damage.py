@@ -238,7 +238,7 @@ def test_old_segments_that_came_back_are_removed() -> None:
         check_unharmed(back, kept)
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 80, b"HOLDFJNL" + bytes(80), b"HOLDFJNL\x01" + bytes(80)])
+@pytest.mark.parametrize("content", [b"", b"\0" * 80, b"HOLDFJNL" + bytes(80), b"HOLDFJNL\x02" + bytes(80)])
 def test_what_is_no_segment_of_this_format_is_refused(content: bytes) -> None:
     """A file of another format, or of none, is not read as a segment."""
     disk = CrashDisk()
@@ -250,12 +250,12 @@ def test_what_is_no_segment_of_this_format_is_refused(content: bytes) -> None:
 
 
 def test_a_segment_of_another_group_is_refused() -> None:
-    """Its header names the Raft group where release 0.1.0 has the upper half of the version."""
+    """Its header names the Raft group behind the version."""
     disk = CrashDisk()
     write_some(disk)
     path = segments(disk)[0]
     content = bytearray(disk.content(path))
-    assert content[8:12] == (2).to_bytes(4, "little"), "group 0 looks as it did in release 0.1.0"
+    assert content[8:12] == (1).to_bytes(2, "little") + (0).to_bytes(2, "little")
     content[10] = 7
     content[36:40] = zlib.crc32(content[:36]).to_bytes(4, "little")
     disk.put(path, bytes(content))
