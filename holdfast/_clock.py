@@ -62,8 +62,7 @@ class Clock(Protocol):
 class _RealClock:
     """That of this machine."""
 
-    def now_s(self) -> float:
-        return now_s()
+    now_s = staticmethod(now_s)
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)

@@ -126,7 +126,7 @@ class Leased:
             return FORKED
         if self._ended_by:
             return self._ended_by
-        return "" if self.reliable.remaining_s(self.clock.now_s()) > 0 else EXPIRED
+        return "" if self.clock.now_s() < self.reliable.valid_until_s else EXPIRED
 
     @property
     def state(self) -> HoldState:
@@ -148,7 +148,7 @@ class Leased:
     @property
     def has_ended(self) -> bool:
         """Whether something else than its time has ended it."""
-        return self.reason not in ("", EXPIRED)
+        return self._ended_by not in ("", EXPIRED) or self._pid != os.getpid()
 
     def ensure(self, seconds: Seconds = 0) -> None:
         """Raise LeaseLost unless it can be relied on for so long. Call it before each protected step."""
