@@ -1,6 +1,7 @@
 """What can be acquired: a lock, several locks, permits, an election. Each acquire gives a hold of its own."""
 
 import asyncio
+import functools
 import logging
 import sys
 from abc import abstractmethod
@@ -23,6 +24,7 @@ from holdfast._errors import (
 )
 from holdfast._hold import Claim, Hold, Session, claim_of_locks
 from holdfast._lease import RELEASED
+from holdfast._metrics import Reporter
 from holdfast._operation import Operation
 from holdfast._operations import Grant, Opened
 from holdfast._terms import WORDS_OF_ACQUIRE, Owner, Terms, Wait, check_owner, refuse_unknown
@@ -191,7 +193,7 @@ class Acquirable(Generic[H]):
         """What a session can have once only; None if it gets another hold each time that it asks."""
         return None
 
-    @property
+    @functools.cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
         """What of it can be held in one mode only: the kind with each name."""
         return tuple((self.kind, name) for name in self._names)
@@ -249,7 +251,10 @@ class Acquirable(Generic[H]):
 
     async def granted(self, terms: Terms) -> H:
         """Return a new hold that is kept as its terms say. Nothing refers to it but the caller."""
-        hold = await self._acquire_and_report(terms)
+        reporter = self._transport.reporter
+        hold = await (
+            self._acquire_once(terms) if reporter is None else self._acquire_and_report(terms, reporter)
+        )
         # Nothing is awaited from here on: a cancellation finds either no hold or one that its caller has.
         hold.keys = self.keys
         is_kept = terms.is_renewed and hold.session is None and not hold.lease.is_endless
@@ -267,9 +272,9 @@ class Acquirable(Generic[H]):
             tell_loss(hold, terms.on_lost)
         return hold
 
-    async def _acquire_and_report(self, terms: Terms) -> H:
+    async def _acquire_and_report(self, terms: Terms, reporter: Reporter) -> H:
         """Acquire it; tell the metrics how that went, and later how long it was held."""
-        clock, reporter, kind, names = self._transport.clock, self._transport.reporter, self.kind, self._names
+        clock, kind, names = self._transport.clock, self.kind, self._names
         began_s, outcome = clock.now_s(), "failed"
         try:
             hold = await self._acquire_once(terms)
@@ -286,12 +291,15 @@ class Acquirable(Generic[H]):
         hold.when_ended(lambda ended: reporter.held(kind, names, clock.now_s() - granted_s, ended.reason))
         return hold
 
-    async def _acquire_once(self, terms: Terms) -> H:
+    def _acquire_once(self, terms: Terms) -> Coroutine[Any, Any, H]:
         """Acquire it, unless its session has it already, or is about to: that would get the same hold."""
         session: Session | None = terms.session
-        claim = self.claim
-        if session is None or claim is None or terms.is_counted:
-            return await self._acquire(terms)
+        if session is None or terms.is_counted or (claim := self.claim) is None:
+            return self._acquire(terms)
+        return self._acquire_claimed(terms, session, claim)
+
+    async def _acquire_claimed(self, terms: Terms, session: Session, claim: Claim) -> H:
+        """Acquire it as what its session can have once only."""
         session.begin_claim(claim)
         try:
             hold = await self._acquire(terms)
@@ -314,9 +322,11 @@ class Acquirable(Generic[H]):
         return self._enter(sys._getframe(1))  # noqa: SLF001 - see _blocks.py
 
     async def _enter(self, frame: FrameType) -> H:
-        hold = await self._acquire_or_none(..., is_none=False)
-        assert hold is not None
-        # Neither waits for anything: nothing can come between the grant and the block.
+        hold: H | None = self.counted_again(self._terms, frame)
+        if hold is None:
+            hold = await self.granted(self._terms)
+            self.remember(hold)
+        # Nothing waits for anything from here on: nothing can come between the grant and the block.
         hold.guard()
         return self._blocks.enter(Block(frame, hold, self))
 
@@ -424,7 +434,7 @@ class Semaphore(Acquirable[Hold]):
         self._permits = permits
         self._is_strict = strict
 
-    @property
+    @functools.cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
         """Nothing: there may be permits left for a block within a block."""
         return ()

@@ -1,9 +1,9 @@
 """What a client has been given: Hold and Session."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from types import FrameType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from holdfast import _operations, _primitive_operations, _pushed
 from holdfast._blocks import Around, Entered, Key
@@ -268,7 +268,10 @@ class Hold(Kept):
     @property
     def reliable(self) -> Lease:
         """Its lease, or less if it was asked to give up: then until it is forced, as was told last."""
-        lease, revocation, put_off = self.lease, self.revocation, self._put_off
+        lease, put_off = self.lease, self._put_off
+        if not lease.revocations and put_off is None:
+            return lease
+        revocation = self.revocation
         end = None if revocation is None else Lease(lease.asked_at_s, revocation.ends_in_ms)
         if put_off is not None and put_off.asked_at_s > lease.asked_at_s:
             end = put_off
@@ -344,22 +347,9 @@ class Hold(Kept):
         if self._around is not None:
             self._around.leave(frame)
 
-    async def end_block(self, exc: BaseException | None) -> None:
+    def end_block(self, exc: BaseException | None) -> Coroutine[Any, Any, None]:
         """End it at the end of a block that raises `exc`, unless others count it. Raises LeaseLost."""
-        if self.is_counted:
-            await self.leave()
-        else:
-            await super().end_block(exc)
-
-    async def leave(self) -> None:
-        """Release it at the end of a block, unless the block has done so. Raises LeaseLost if it was lost."""
-        if self.reason == RELEASED or not self.counts_down():
-            await super().leave()
-
-    async def leave_interrupted(self) -> None:
-        """Release it at the end of a block that was interrupted, unless it is in other blocks as well."""
-        if not self.counts_down():
-            await super().leave_interrupted()
+        return self.leave() if self.is_counted else super().end_block(exc)
 
     async def convert(self, mode: Mode, *, wait: Seconds | None = None) -> None:
         """Give a lock another mode, ahead of all that wait for it; the token may change.

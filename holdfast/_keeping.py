@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
+from holdfast._clock import Timer
 from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, SessionExpired, Unavailable
 from holdfast._lease import (
     EXPIRED,
@@ -59,13 +60,13 @@ class Kept(OfOneProcess, Leased):
         super().__init__(lease, transport.clock)
         self._transport = transport
         self._guard: _Guard | None = None
-        self._stop_keeping: Callable[[], object] | None = None
-        self._is_renewed = False
+        self._renewing: Timer | asyncio.Task[None] | None = None
+        """What renews it, or will; None if nothing does."""
         self.lost = asyncio.Event()
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         """Say that it was collected while it was renewed. Its lease ends by itself."""
-        if self._is_renewed and not self._ended_by and self._pid == os.getpid():
+        if self._renewing is not None and self._pid == os.getpid():
             text = f"{self.unreleased}: it is not renewed any longer, and ends with its lease"
             _log.warning("%s", text)
             _warn(text, ResourceWarning, source=self)
@@ -74,9 +75,9 @@ class Kept(OfOneProcess, Leased):
         self._transport.kept.discard(self)
         if self._ended_by != RELEASED:
             self.lost.set()
-        if self._stop_keeping is not None:
-            self._stop_keeping()
-            self._stop_keeping = None
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
 
     @property
     @abstractmethod
@@ -100,26 +101,14 @@ class Kept(OfOneProcess, Leased):
         now_s = self.clock.now_s()
         ends_at_s = math.inf if max_hold_s is None else now_s + max_hold_s
         delay_s = max(0.0, min(_renew_at_s(self.lease), ends_at_s) - now_s)
-        renewals = self._transport.renewals
-        is_alive = _alive(tied_to)
 
         def begin(kept: Kept) -> None:
             """Go on in a task: it is the first time that there is something to do."""
             this = weakref.ref(kept)
-            task = asyncio.create_task(_renew_until_over(this, ends_at_s, is_alive))
+            kept._renewing = task = asyncio.create_task(_renew_until_over(this, ends_at_s, _alive(tied_to)))
             task.add_done_callback(lambda ended: _renewed_no_longer(this(), ended))
-            kept._stop_keeping = task.cancel
 
-        timer = renewals.later(self, delay_s, begin)
-        self._is_renewed = True
-        this = weakref.ref(self)
-
-        def stop() -> None:
-            timer.cancel()
-            if (kept := this()) is not None:
-                renewals.forget(kept)
-
-        self._stop_keeping = stop
+        self._renewing = self._transport.renewals.later(self, delay_s, begin)
 
     def let_go_with_client(self) -> None:
         """Let closing the client, or the end of the process, let go of it."""
@@ -169,7 +158,8 @@ class Kept(OfOneProcess, Leased):
             outcome = "over" if isinstance(error, LeaseExpired | SessionExpired) else outcome
             self.end(EXPIRED, error)  # an answer that comes later does not count
         finally:
-            self._transport.reporter.renewed(self.kind, self.clock.now_s() - began_s, outcome)
+            if (reporter := self._transport.reporter) is not None:
+                reporter.renewed(self.kind, self.clock.now_s() - began_s, outcome)
 
     async def _extend_despite_quota(self, until_s: float) -> None:
         """Start the lease anew. When all nodes have had enough requests of ours, ask again while it lasts.
@@ -266,7 +256,7 @@ class Kept(OfOneProcess, Leased):
     async def leave(self) -> None:
         """Release it at the end of a block, unless the block has done so. Raises LeaseLost if it was lost."""
         reason = self.reason
-        if reason == RELEASED:
+        if reason == RELEASED or self.counts_down():
             return
         if reason:
             self._end_late(reason)
@@ -279,7 +269,12 @@ class Kept(OfOneProcess, Leased):
 
     async def leave_interrupted(self) -> None:
         """Release it at the end of a block that was interrupted, which takes precedence over a loss."""
-        await self.give_up()
+        if not self.counts_down():
+            await self.give_up()
+
+    def counts_down(self) -> bool:
+        """Take one release off, if there are more to come; return whether it is held on for that."""
+        return False
 
     def _end_late(self, reason: Reason) -> None:
         """End what was lost before its block ended."""

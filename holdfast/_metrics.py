@@ -26,25 +26,22 @@ class Metrics(Protocol):
 
 
 class Reporter:
-    """Tells metrics, if there are any."""
+    """Tells metrics."""
 
-    def __init__(self, metrics: Metrics | None = None) -> None:
+    def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def waited(self, kind: str, names: tuple[str, ...], seconds: float, outcome: str) -> None:
         """Report the end of an acquire."""
-        if (metrics := self._metrics) is not None:
-            _tell(lambda: metrics.waited(kind, names, seconds, outcome))
+        _tell(lambda: self._metrics.waited(kind, names, seconds, outcome))
 
     def held(self, kind: str, names: tuple[str, ...], seconds: float, reason: str) -> None:
         """Report the end of a hold."""
-        if (metrics := self._metrics) is not None:
-            _tell(lambda: metrics.held(kind, names, seconds, reason))
+        _tell(lambda: self._metrics.held(kind, names, seconds, reason))
 
     def renewed(self, kind: str, seconds: float, outcome: str) -> None:
         """Report the end of a renewal."""
-        if (metrics := self._metrics) is not None:
-            _tell(lambda: metrics.renewed(kind, seconds, outcome))
+        _tell(lambda: self._metrics.renewed(kind, seconds, outcome))
 
 
 def _tell(call: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ class Renewals:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._due: weakref.WeakSet[Leased] = weakref.WeakSet()
+        self._due: set[_Due] = set()
         self._with_loop: AsyncGenerator[None] | None = None
         _all.add(self)
 
@@ -31,23 +31,10 @@ class Renewals:
         """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop, self._due = loop, weakref.WeakSet()
+            self._loop, self._due = loop, set()
             self._with_loop = _end_with_loop(self._due)
             _start(self._with_loop)
-        due, this = self._due, weakref.ref(leased)
-        due.add(leased)
-
-        def fire() -> None:
-            found = this()
-            if found is not None:
-                due.discard(found)
-                begin(found)
-
-        return self._clock.call_later(delay_s, fire)
-
-    def forget(self, leased: Leased) -> None:
-        """End it with the loop no more."""
-        self._due.discard(leased)
+        return _Due(leased, begin, self._clock, delay_s, self._due)
 
     def leave_to_parent(self) -> None:
         """Leave everything to the parent, in a process that was just forked."""
@@ -56,13 +43,40 @@ class Renewals:
         self._loop, self._with_loop = None, None
 
 
-async def _end_with_loop(due: "weakref.WeakSet[Leased]") -> AsyncGenerator[None]:
+class _Due:
+    """A first renewal that is to come, among all of its loop. It does not keep what is to be renewed."""
+
+    __slots__ = ("_all", "_begin", "_timer", "of")
+
+    def __init__(
+        self, leased: Leased, begin: Callable[[Any], object], clock: Clock, delay_s: float, among: "set[_Due]"
+    ) -> None:
+        self.of = weakref.ref(leased)
+        self._begin = begin
+        self._timer = clock.call_later(delay_s, self._fire)
+        self._all = among
+        among.add(self)
+
+    def _fire(self) -> None:
+        """Begin, if it is still there."""
+        self._all.discard(self)
+        if (leased := self.of()) is not None:
+            self._begin(leased)
+
+    def cancel(self) -> None:
+        """Let it not come, nor end anything with the loop."""
+        self._all.discard(self)
+        self._timer.cancel()
+
+
+async def _end_with_loop(all_due: set[_Due]) -> AsyncGenerator[None]:
     """End what is due. A loop that ends closes the generators that were begun on it."""
     try:
         yield
     finally:
-        for leased in tuple(due):
-            leased.end(NOT_RENEWED)
+        for due in tuple(all_due):
+            if (leased := due.of()) is not None:
+                leased.end(NOT_RENEWED)
 
 
 def _start(generator: AsyncGenerator[None]) -> None:

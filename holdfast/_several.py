@@ -1,5 +1,6 @@
 """Several kinds at once: locks, permits and places of rate limits, acquired as one hold, all or none."""
 
+import functools
 from collections.abc import Sequence
 
 import msgspec
@@ -81,7 +82,7 @@ class Together(Acquirable[Hold]):
         }
         self._rate_names = ", ".join([to_name(one.name) for one in rates])
 
-    @property
+    @functools.cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
         """Its locks: of permits there may be more."""
         return tuple((self.kind, name) for name in self._locks)

@@ -90,7 +90,7 @@ class Transport(OfOneProcess):
         self.timeout_s = timeout_s
         self.clock = clock
         self.renewals = Renewals(clock)
-        self.reporter = Reporter(metrics)
+        self.reporter = None if metrics is None else Reporter(metrics)
         # Clients spread over the nodes by chance; each then stays with the node that answers.
         self.node = random.randrange(len(self.nodes))  # noqa: S311 - load spreading, not a secret
         self._connections = connections
@@ -160,31 +160,25 @@ class Transport(OfOneProcess):
         """
         self.refuse_closed()
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
-        if not operation.stands_in_queue or self.clock is not REAL:
-            return await self._call(operation, timeout_s)
-        turn = self.waits.order.enter(operation.names)
-        self.waits.count += 1
+        may_wait = operation.stands_in_queue and self.clock is REAL
+        turn = self.waits.enter(operation.names) if may_wait else None
         try:
-            return await self._call(operation, timeout_s, turn)
+            asked = self._ask_stream(operation, timeout_s)
+            if asked is None:
+                return await self.call_over_http(operation, timeout_s, turn)
+            link, asking = asked
+            try:
+                return await self._outcome(link, asking, turn)
+            except asyncio.CancelledError:
+                if not link.withdraw(asking):
+                    if operation.undo is None:
+                        asking.is_wanted = False  # sent again it could come behind what its user does next
+                    else:
+                        await self.finish(self._undo_asked(link, asking))
+                raise
         finally:
-            self.waits.count -= 1
-            self.waits.order.leave(turn)
-
-    async def _call(self, operation: Operation[T], timeout_s: float, turn: Turn | None = None) -> T:
-        """Do what `call` does, for what is asked in its turn."""
-        asked = self._ask_stream(operation, timeout_s)
-        if asked is None:
-            return await self.call_over_http(operation, timeout_s, turn)
-        link, asking = asked
-        try:
-            return await self._outcome(link, asking, turn)
-        except asyncio.CancelledError:
-            if not link.withdraw(asking):
-                if operation.undo is None:
-                    asking.is_wanted = False  # sent again it could come behind what its user does next
-                else:
-                    await self.finish(self._undo_asked(link, asking))
-            raise
+            if turn is not None:
+                self.waits.leave(turn)
 
     async def complete(self, operation: Operation[T], timeout_s: float | None = None) -> T:
         """Do what `call` does, to its end also if the caller is cancelled: that comes afterwards."""

@@ -7,7 +7,6 @@ A single one goes over HTTP, in slices. As soon as there is another one, they sh
 import asyncio
 import time
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -39,7 +38,7 @@ class Order:
     """The requests that do not stand in their queues yet, by the names that they ask for, in order."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, deque[Turn]] = {}
+        self._turns: dict[str, list[Turn]] = {}
         self._moved_s: dict[str, float] = {}
         """When a turn for a name has ended last, in seconds of the monotonic clock, of names with turns."""
 
@@ -47,7 +46,7 @@ class Order:
         """Take a turn behind all that have one."""
         turn = Turn(names)
         for name in names:
-            self._turns.setdefault(name, deque()).append(turn)
+            self._turns.setdefault(name, []).append(turn)
         return turn
 
     def is_first(self, turn: Turn) -> bool:
@@ -77,7 +76,6 @@ class Order:
         if turn.has_ended:
             return
         turn.has_ended = True
-        now_s = time.monotonic()
         for name in turn.names:
             turns = self._turns.get(name)
             if turns is None or turn not in turns:
@@ -87,7 +85,7 @@ class Order:
                 del self._turns[name]
                 self._moved_s.pop(name, None)
                 continue
-            self._moved_s[name] = now_s
+            self._moved_s[name] = time.monotonic()
             if self.is_first(turns[0]) and (future := turns[0].future) is not None and not future.done():
                 future.set_result(None)
 
@@ -132,6 +130,16 @@ class Waits:
         self._link = link = WaitLink(self._user)
         link.start()
         return link
+
+    def enter(self, names: Sequence[str]) -> Turn:
+        """Begin with a request that may wait for these: it has its turn behind all that have one."""
+        self.count += 1
+        return self.order.enter(names)
+
+    def leave(self, turn: Turn) -> None:
+        """Be done with a request that might wait."""
+        self.count -= 1
+        self.order.leave(turn)
 
     async def close(self) -> None:
         """End all waits, and the connection of the running loop; that of another one ends with it."""
