@@ -100,8 +100,10 @@ class Entered:
 
     def around(self, frame: FrameType | None, keys: Iterable[Key]) -> Iterator[tuple[Any, Keyed]]:
         """Yield what the blocks hold that `frame` runs in, and what for: they end after it, for certain."""
-        known = {noted() for key in keys for noted in self._by_name.get(key, ())}
-        open_blocks = [block for block in known if block is not None]
+        open_blocks: set[Block[Any]] = set()
+        for key in keys:
+            if noted := self._by_name.get(key):
+                open_blocks |= {block for each in noted if (block := each()) is not None}
         while frame is not None and open_blocks:
             for block in open_blocks:
                 if block.by is frame and block.what is not None:
@@ -165,15 +167,15 @@ class Blocks(Generic[T]):
         if not self._open:
             raise RuntimeError("this block was not entered, or was left already")
         by = _known_by(frame)
-        mine = next((block for block in reversed(self._open) if block.by is by), None)
-        if mine is None:
-            self._strays.append(None)
+        mine = [block for block in self._open if block.by is by][-1:]
+        if mine:
+            self._close(mine, ended)
         else:
-            self._close([mine], ended)
+            self._strays.append(None)
         if self._strays and len(self._strays) >= len(self._open):
             self._close(list(self._open), ended)
             self._strays.clear()
-        elif mine is None:
+        elif not mine:
             _log.warning(_CANNOT_TELL)
 
     def _close(self, blocks: list[Block[T]], ended: list[Block[T]]) -> None:

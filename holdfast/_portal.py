@@ -67,7 +67,7 @@ class Call(Generic[T]):
             self._end_thread()
             return self.run_at_once()
         if _portal.is_own_thread():
-            raise RuntimeError("this would wait for itself: call it from a thread of your own")
+            return self._run_on_loop()
         _warn_of_loop()
         try:
             self._inbox = _portal.inbox()
@@ -94,6 +94,10 @@ class Call(Generic[T]):
         if self._task is None:
             raise RuntimeError("the thread of the clients could not be started")
         return self._task.result()
+
+    def _run_on_loop(self) -> T:
+        """Do what `run` does on the loop itself."""
+        raise RuntimeError("this would wait for itself: call it from a thread of your own")
 
     def abandon(self) -> None:
         """Take it back, as far as it got. Does nothing to one that has failed."""
@@ -151,12 +155,8 @@ class Ending(Call[Any]):
     collected may end, it runs aside, and `run` returns None.
     """
 
-    def run(self) -> Any:
-        """Run it and wait for its end, if this thread may; return or raise what it does."""
-        if _portal.is_own_thread() and not _portal.has_ended:
-            self.abandon()
-            return None
-        return super().run()
+    def _run_on_loop(self) -> None:
+        self.abandon()
 
     def abandon(self) -> None:
         """Let it be done without this thread: begin it, unless it has begun."""

@@ -306,9 +306,10 @@ class SyncAcquirable(Generic[S]):
         refuse_unknown("acquire", unknown, WORDS_OF_ACQUIRE)
         terms = self._twin.terms.waiting(0 if not blocking and wait is ... else wait)
         frame = sys._getframe(1)  # noqa: SLF001 - see _blocks.py
-        counted = Block[Any](frame, None, None)
+        counted: Block[Any] = Block(frame, None, None)
         try:
-            return self._held_already(terms, frame, counted) or self._call(terms).run()
+            again: S | None = self._twin.counted_again(terms, frame, counted)
+            return again or self._call(terms).run()
         except LockHeld:
             if blocking:
                 raise
@@ -333,11 +334,6 @@ class SyncAcquirable(Generic[S]):
         """Ask the cluster whether anybody has it, so that it could not be acquired at once."""
         return Call(self._twin.locked).run()
 
-    def _held_already(self, terms: Terms, frame: FrameType, by: Block[Any]) -> S | None:
-        """Return what this thread holds already, counted once more; see `Acquirable.counted_again`."""
-        again: S | None = self._twin.counted_again(terms, frame, by)
-        return again
-
     def _call(self, terms: Terms) -> Call[S]:
         async def work() -> S:
             hold = self._kind(await self._twin.granted(terms))
@@ -350,9 +346,10 @@ class SyncAcquirable(Generic[S]):
 
     def __enter__(self) -> S:
         frame, terms = sys._getframe(1), self._twin.terms  # noqa: SLF001 - see _blocks.py
-        call, block = self._call(terms), Block[Any](frame, None, self._twin)
+        block: Block[Any] = Block(frame, None, self._twin)
+        call = self._call(terms)
         try:
-            block.held = self._held_already(terms, frame, block) or call.run()
+            block.held = self._twin.counted_again(terms, frame, block) or call.run()
             return self._blocks.enter(block)
         except BaseException:
             # Also when the interrupt came after the grant: the block that would release it never begins.
