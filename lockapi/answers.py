@@ -1,7 +1,7 @@
 """What a node answers to writes: one struct per JSON object, and how each is made of a result.
 
-The names of the structs are those of the components in the API's published description; they stay, although
-`lockstate.results` has results of the same names. No answer contains a secret but the asker's own.
+The API's published description names a component after its struct, without `Json`. No answer contains a
+secret but the asker's own.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,15 @@ import msgspec
 
 from cluster.consensus.member_list import Members
 from holdfast import wire
-from lockapi.views import Holder, Leader, QuotaView, Revocation, SettingsView, holders_of, revocation_of
+from lockapi.views import (
+    HolderJson,
+    LeaderJson,
+    NamespaceSettingsJson,
+    QuotaJson,
+    RevocationJson,
+    holders_of,
+    revocation_of,
+)
 from lockstate import results
 from lockstate.commands import Wanted
 from lockstate.modes import Mode, Scope
@@ -20,13 +28,13 @@ _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode
 
 
-class Answer(msgspec.Struct, kw_only=True):
+class WriteAnswer(msgspec.Struct, kw_only=True):
     """Base of the answers to what may be repeated: `repeated` says that it was answered so before."""
 
     repeated: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class SessionOpened(Answer):
+class SessionOpenedJson(WriteAnswer):
     """A new session. Its id is a secret: whoever knows it may use it."""
 
     session_id: str
@@ -35,23 +43,23 @@ class SessionOpened(Answer):
     revision: int
 
 
-class SessionKept(msgspec.Struct):
+class SessionKeptJson(msgspec.Struct):
     """A session whose ttl starts anew. `revoked` are those of its holds that it is to give up."""
 
     session_id: str
     expires_in_ms: int
     revision: int
-    revoked: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
+    revoked: tuple[HolderJson, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-class SessionClosed(Answer):
+class SessionClosedJson(WriteAnswer):
     """The names of what the session held."""
 
     released: tuple[str, ...]
     revision: int
 
 
-class Granted(Answer):
+class GrantedJson(WriteAnswer):
     """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
 
     `scope` is present when the lock covers its subtree, `already_held` when the session had it, `depth` when
@@ -72,7 +80,7 @@ class Granted(Answer):
     no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class HeldLock(msgspec.Struct):
+class HeldLockJson(msgspec.Struct):
     """One of the locks of a hold."""
 
     name: str
@@ -80,12 +88,12 @@ class HeldLock(msgspec.Struct):
     scope: Scope
 
 
-class GrantedSeveral(Answer):
+class GrantedSeveralJson(WriteAnswer):
     """A hold of several locks, with one id and one token."""
 
     hold_id: str
     token: int
-    locks: tuple[HeldLock, ...]
+    locks: tuple[HeldLockJson, ...]
     expires_in_ms: int | msgspec.UnsetType
     revision: int
     already_held: bool | msgspec.UnsetType = msgspec.UNSET
@@ -94,7 +102,7 @@ class GrantedSeveral(Answer):
     no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class HeldPermits(msgspec.Struct):
+class HeldPermitsJson(msgspec.Struct):
     """Permits of one semaphore in a hold of several kinds, as in `PermitsGranted`."""
 
     name: str
@@ -103,7 +111,7 @@ class HeldPermits(msgspec.Struct):
     limit: int
 
 
-class UsedRate(msgspec.Struct):
+class UsedRateJson(msgspec.Struct):
     """A rate limit from which something was taken, as in `RateTaken`."""
 
     name: str
@@ -111,19 +119,19 @@ class UsedRate(msgspec.Struct):
     reset_in_ms: int
 
 
-class GrantedOfKinds(Answer):
+class GrantedOfKindsJson(WriteAnswer):
     """A hold of several kinds, with one id and one token; and what was taken from rate limits with it."""
 
     hold_id: str
     token: int
-    locks: tuple[HeldLock, ...]
-    permits: tuple[HeldPermits, ...]
-    rates: tuple[UsedRate, ...]
+    locks: tuple[HeldLockJson, ...]
+    permits: tuple[HeldPermitsJson, ...]
+    rates: tuple[UsedRateJson, ...]
     expires_in_ms: int
     revision: int
 
 
-class StillWaiting(msgspec.Struct):
+class StillWaitingJson(msgspec.Struct):
     """A request that goes on waiting: asked again within `kept_ms`, with its id, it goes on in its place.
 
     `ticket` is its public number, null once it only waits for the moment that its rate limits have reserved.
@@ -140,32 +148,32 @@ class StillWaiting(msgspec.Struct):
     revision: int
 
 
-class Withdrawn(msgspec.Struct):
+class WithdrawnJson(msgspec.Struct):
     """Whether there was anything to take back: a place in a queue, or a hold."""
 
     withdrawn: bool
     revision: int
 
 
-class Renewed(Answer):
+class RenewedJson(WriteAnswer):
     """A hold whose lease starts anew, and whether it is to be given up nevertheless."""
 
     token: int
     expires_in_ms: int | msgspec.UnsetType
     revision: int
-    revocation: Revocation | msgspec.UnsetType = msgspec.UNSET
+    revocation: RevocationJson | msgspec.UnsetType = msgspec.UNSET
     no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class Revoked(Answer):
+class RevokedJson(WriteAnswer):
     """The holders that were asked to give up; `left` is how many were not, for a call asks only so many."""
 
-    revoked: tuple[Holder, ...]
+    revoked: tuple[HolderJson, ...]
     revision: int
     left: int
 
 
-class PutOff(Answer):
+class PutOffJson(WriteAnswer):
     """A hold that is not forced for so long; nor can that be put off again."""
 
     token: int
@@ -173,7 +181,7 @@ class PutOff(Answer):
     revision: int
 
 
-class Released(Answer):
+class ReleasedJson(WriteAnswer):
     """A hold that was released. `locks` is what is left of it, when only a part was.
 
     `released` is false when so many more releases end it as `depth` says.
@@ -181,18 +189,18 @@ class Released(Answer):
 
     released: bool
     revision: int
-    locks: tuple[HeldLock, ...] | msgspec.UnsetType = msgspec.UNSET
+    locks: tuple[HeldLockJson, ...] | msgspec.UnsetType = msgspec.UNSET
     depth: int | msgspec.UnsetType = msgspec.UNSET
 
 
-class ForceReleased(Answer):
+class ForceReleasedJson(WriteAnswer):
     """The holds that were ended."""
 
-    released: tuple[Holder, ...]
+    released: tuple[HolderJson, ...]
     revision: int
 
 
-class SessionForced(Answer):
+class SessionForcedJson(WriteAnswer):
     """A session that was ended by force, with the names of what it held."""
 
     session_name: str
@@ -201,7 +209,7 @@ class SessionForced(Answer):
     revision: int
 
 
-class DelaysLifted(Answer):
+class DelaysLiftedJson(WriteAnswer):
     """How many delays were ended, and how long the longest of them would have gone on."""
 
     lifted: int
@@ -209,7 +217,7 @@ class DelaysLifted(Answer):
     revision: int
 
 
-class FenceForgotten(Answer):
+class FenceForgottenJson(WriteAnswer):
     """The highest token that was forgotten; null if the resource never saw one."""
 
     forgotten: bool
@@ -217,23 +225,23 @@ class FenceForgotten(Answer):
     revision: int
 
 
-class NamespaceSet(Answer):
+class NamespaceSetJson(WriteAnswer):
     """What a namespace says from now on; null if it was removed."""
 
     prefix: str
-    settings: SettingsView | None
+    settings: NamespaceSettingsJson | None
     revision: int
 
 
-class QuotaSet(Answer):
+class QuotaSetJson(WriteAnswer):
     """What a principal may have from now on; null if it has no quota of its own."""
 
     principal: str
-    quota: QuotaView | None
+    quota: QuotaJson | None
     revision: int
 
 
-class PermitsGranted(Answer):
+class PermitsGrantedJson(WriteAnswer):
     """Permits of a semaphore, of which `available` are left for others; `limit` is how many there are."""
 
     hold_id: str
@@ -248,7 +256,7 @@ class PermitsGranted(Answer):
     no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class Resized(Answer):
+class ResizedJson(WriteAnswer):
     """A semaphore with a new limit. `available` is negative while more is held than that."""
 
     name: str
@@ -257,7 +265,7 @@ class Resized(Answer):
     revision: int
 
 
-class RateTaken(Answer):
+class RateTakenJson(WriteAnswer):
     """The verdict of a rate limit; `retry_after_ms` is 0 when the request is allowed."""
 
     allowed: bool
@@ -267,7 +275,7 @@ class RateTaken(Answer):
     revision: int
 
 
-class FenceAdvanced(Answer):
+class FenceAdvancedJson(WriteAnswer):
     """A resource that accepts this token and higher ones."""
 
     accepted: bool
@@ -275,25 +283,25 @@ class FenceAdvanced(Answer):
     revision: int
 
 
-class Elected(Answer):
+class ElectedJson(WriteAnswer):
     """An election that was won. `hold_id` is the secret with which the leader proclaims and resigns."""
 
     hold_id: str
     token: int
-    leader: Leader
+    leader: LeaderJson
     expires_in_ms: int
     revision: int
     already_held: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class Proclaimed(Answer):
+class ProclaimedJson(WriteAnswer):
     """An election whose leader has changed its value."""
 
     token: int
     revision: int
 
 
-class RefusedAttempt(msgspec.Struct, kw_only=True, frozen=True):
+class RefusedAttemptJson(msgspec.Struct, kw_only=True, frozen=True):
     """A call, or a command of a stream, that was refused because of who asked.
 
     `unix_ms` is the clock of this node; `principal` is empty for a stranger. Before a call has a route, its
@@ -311,21 +319,21 @@ class RefusedAttempt(msgspec.Struct, kw_only=True, frozen=True):
     request_id: str
 
 
-class Refusals(msgspec.Struct, kw_only=True):
+class RefusalsJson(msgspec.Struct, kw_only=True):
     """The newest of them on this node, the newest first, and how many there have been since it started."""
 
-    refusals: tuple[RefusedAttempt, ...]
+    refusals: tuple[RefusedAttemptJson, ...]
     count: int
     node_id: str
 
 
-class LeadershipTransferred(msgspec.Struct):
+class LeadershipTransferredJson(msgspec.Struct):
     """The node that leads now."""
 
     leader: str
 
 
-class Member(msgspec.Struct):
+class MemberJson(msgspec.Struct):
     """A node of the cluster: a voter, or joining until it has caught up."""
 
     id: str
@@ -333,14 +341,14 @@ class Member(msgspec.Struct):
     state: str
 
 
-class MemberList(msgspec.Struct):
+class MemberListJson(msgspec.Struct):
     """All nodes of the cluster, in order of their ids."""
 
-    members: tuple[Member, ...]
+    members: tuple[MemberJson, ...]
     revision: int
 
 
-class Health(msgspec.Struct, omit_defaults=True):
+class HealthJson(msgspec.Struct, omit_defaults=True):
     """The node answers; otherwise there is a problem document. `troubles` are sentences for people."""
 
     ok: bool
@@ -350,45 +358,45 @@ class Health(msgspec.Struct, omit_defaults=True):
 # -- from results to answers ------------------------------------------------------------------------------
 
 
-def told(answer: Answer, *, is_repeated: bool) -> bytes:
+def told(answer: WriteAnswer, *, is_repeated: bool) -> bytes:
     """Return an answer as JSON. `is_repeated` says that it is the outcome of an earlier attempt."""
     if is_repeated:
         answer.repeated = True
     return encode(answer)
 
 
-def session_opened(result: results.SessionOpened, revision: int) -> SessionOpened:
+def session_opened(result: results.SessionOpened, revision: int) -> SessionOpenedJson:
     """Return the answer to an opened session."""
-    return SessionOpened(result.session_id, result.ttl_ms, result.expires_in_ms, revision)
+    return SessionOpenedJson(result.session_id, result.ttl_ms, result.expires_in_ms, revision)
 
 
-def session_kept(result: results.SessionKept, revision: int) -> SessionKept:
+def session_kept(result: results.SessionKept, revision: int) -> SessionKeptJson:
     """Return the answer to a keepalive."""
-    answer = SessionKept(result.session_id, result.expires_in_ms, revision)
+    answer = SessionKeptJson(result.session_id, result.expires_in_ms, revision)
     if isinstance(result, results.SessionKeptToEnd):
         answer.revoked = holders_of(result.revoked)
     return answer
 
 
-def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
+def granted(result: results.Granted, revision: int) -> GrantedJson | GrantedSeveralJson:
     """Return the answer to an acquire or a conversion: of one lock, or of several."""
     hold_id, token, expires_in_ms = result.hold_id, result.token, _told(result.expires_in_ms)
     if result.locks:
-        several = GrantedSeveral(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
+        several = GrantedSeveralJson(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
         _add_held(several, result)
         return several
-    answer = Granted(hold_id, token, result.name, result.mode, expires_in_ms, revision)
+    answer = GrantedJson(hold_id, token, result.name, result.mode, expires_in_ms, revision)
     if result.scope is not Scope.NODE:
         answer.scope = result.scope
     _add_held(answer, result)
     return answer
 
 
-def still_waiting(view: TicketView | None, left_ms: int, revision: int) -> StillWaiting:
+def still_waiting(view: TicketView | None, left_ms: int, revision: int) -> StillWaitingJson:
     """Return where a request stands; without a ticket it has its hold in `left_ms`."""
     if view is None:
-        return StillWaiting(None, 0, left_ms, 0, None, wire.WAIT_KEPT_MS, revision)
-    return StillWaiting(
+        return StillWaitingJson(None, 0, left_ms, 0, None, wire.WAIT_KEPT_MS, revision)
+    return StillWaitingJson(
         view.ticket,
         view.position,
         view.estimate_ms,
@@ -399,24 +407,27 @@ def still_waiting(view: TicketView | None, left_ms: int, revision: int) -> Still
     )
 
 
-def granted_of_kinds(result: results.GrantedSeveral, waited_ms: int, revision: int) -> GrantedOfKinds:
+def granted_of_kinds(result: results.GrantedSeveral, waited_ms: int, revision: int) -> GrantedOfKindsJson:
     """Return the answer to an acquire of several kinds, after the wait for the reserved moment."""
-    return GrantedOfKinds(
+    return GrantedOfKindsJson(
         result.hold_id,
         result.token,
         held_locks(result.locks),
-        tuple([HeldPermits(one.name, one.permits, one.available, one.limit) for one in result.held]),
+        tuple([HeldPermitsJson(one.name, one.permits, one.available, one.limit) for one in result.held]),
         tuple(
-            [UsedRate(one.name, one.remaining, max(one.reset_in_ms - waited_ms, 0)) for one in result.rates]
+            [
+                UsedRateJson(one.name, one.remaining, max(one.reset_in_ms - waited_ms, 0))
+                for one in result.rates
+            ]
         ),
         max((result.expires_in_ms or 0) - waited_ms, 0),  # none of them is without a deadline
         revision,
     )
 
 
-def renewed(result: results.Renewed, revision: int) -> Renewed:
+def renewed(result: results.Renewed, revision: int) -> RenewedJson:
     """Return the answer to a renewal."""
-    answer = Renewed(result.token, _told(result.expires_in_ms), revision)
+    answer = RenewedJson(result.token, _told(result.expires_in_ms), revision)
     if result.expires_in_ms is None:
         answer.no_deadline = True
     if isinstance(result, results.RenewedToEnd):
@@ -424,7 +435,7 @@ def renewed(result: results.Renewed, revision: int) -> Renewed:
     return answer
 
 
-def _add_held(answer: Granted | GrantedSeveral, result: results.Granted) -> None:
+def _add_held(answer: GrantedJson | GrantedSeveralJson, result: results.Granted) -> None:
     """Say that the session had it already, how often it has to be released, and the value that it has."""
     if isinstance(result, results.GrantedAgain):
         answer.already_held = True
@@ -441,19 +452,19 @@ def _told(expires_in_ms: int | None) -> int | msgspec.UnsetType:
     return msgspec.UNSET if expires_in_ms is None else expires_in_ms
 
 
-def released(result: results.Released, revision: int) -> Released:
+def released(result: results.Released, revision: int) -> ReleasedJson:
     """Return the answer to a release, as a whole or in part."""
     if isinstance(result, results.ReleasedOnce):
-        return Released(released=False, revision=revision, depth=result.depth)
-    answer = Released(released=True, revision=revision)
+        return ReleasedJson(released=False, revision=revision, depth=result.depth)
+    answer = ReleasedJson(released=True, revision=revision)
     if result.locks:
         answer.locks = held_locks(result.locks)
     return answer
 
 
-def permits_granted(result: results.Granted, revision: int) -> PermitsGranted:
+def permits_granted(result: results.Granted, revision: int) -> PermitsGrantedJson:
     """Return the answer to an acquire of permits."""
-    answer = PermitsGranted(
+    answer = PermitsGrantedJson(
         result.hold_id,
         result.token,
         result.name,
@@ -471,31 +482,31 @@ def permits_granted(result: results.Granted, revision: int) -> PermitsGranted:
     return answer
 
 
-def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> RateTaken:
+def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> RateTakenJson:
     """Return the answer of a rate limit, after the wait for the reserved moment."""
     reset_in_ms = max(result.reset_in_ms - waited_ms, 0)
-    return RateTaken(result.allowed, result.remaining, result.retry_after_ms, reset_in_ms, revision)
+    return RateTakenJson(result.allowed, result.remaining, result.retry_after_ms, reset_in_ms, revision)
 
 
-def elected(result: results.Granted, value: str, revision: int) -> Elected:
+def elected(result: results.Granted, value: str, revision: int) -> ElectedJson:
     """Return the answer to a campaign for an election that `value` now stands for."""
-    leader = Leader(result.owner, value, result.token)
-    answer = Elected(result.hold_id, result.token, leader, result.expires_in_ms or 0, revision)
+    leader = LeaderJson(result.owner, value, result.token)
+    answer = ElectedJson(result.hold_id, result.token, leader, result.expires_in_ms or 0, revision)
     if isinstance(result, results.GrantedAgain):
         answer.already_held = True
     return answer
 
 
-def held_locks(locks: Iterable[Wanted]) -> tuple[HeldLock, ...]:
+def held_locks(locks: Iterable[Wanted]) -> tuple[HeldLockJson, ...]:
     """Return the locks of a hold as JSON objects."""
-    return tuple([HeldLock(lock.name, lock.mode, lock.scope) for lock in locks])
+    return tuple([HeldLockJson(lock.name, lock.mode, lock.scope) for lock in locks])
 
 
-def member_list(members: Members, revision: int) -> MemberList:
+def member_list(members: Members, revision: int) -> MemberListJson:
     """Return the members as a JSON object."""
-    return MemberList(
+    return MemberListJson(
         tuple(
-            Member(node_id, member.peer, wire.VOTER if member.is_voter else wire.JOINING)
+            MemberJson(node_id, member.peer, wire.VOTER if member.is_voter else wire.JOINING)
             for node_id, member in members.nodes.items()
         ),
         revision,

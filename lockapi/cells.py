@@ -8,9 +8,9 @@ import base64
 import msgspec
 
 from lockapi import cursors
-from lockapi.answers import Answer
+from lockapi.answers import WriteAnswer
 from lockapi.problems import ProblemError
-from lockapi.views import Read
+from lockapi.views import ReadAnswer
 from lockstate import results
 from lockstate.cell_operations import CellDelete, CellGet, CellOperation, CellPut
 from lockstate.commands import TransactCells
@@ -19,7 +19,7 @@ Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
 
-class Cell(Read, kw_only=True):
+class CellJson(ReadAnswer, kw_only=True):
     """A cell. `owner` is there if it lives with a session, `expires_in_ms` also if it has a lease."""
 
     key: str | Unset = UNSET
@@ -33,14 +33,14 @@ class Cell(Read, kw_only=True):
     expires_in_ms: int | Unset = UNSET
 
 
-class CellPage(Read):
+class CellPageJson(ReadAnswer):
     """Cells in order of key, and the cursor to pass as `after` for more."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[CellJson, ...]
     next: str | None
 
 
-class CellWritten(Answer):
+class CellWrittenJson(WriteAnswer):
     """A cell that was written."""
 
     create_revision: int
@@ -49,7 +49,7 @@ class CellWritten(Answer):
     revision: int
 
 
-class CellsDeleted(Answer):
+class CellsDeletedJson(WriteAnswer):
     """How many cells were deleted, and whether more are left of those that were meant."""
 
     deleted: int
@@ -57,7 +57,7 @@ class CellsDeleted(Answer):
     revision: int
 
 
-class OperationDone(msgspec.Struct, kw_only=True):
+class OperationDoneJson(msgspec.Struct, kw_only=True):
     """What became of one operation of a transaction."""
 
     put: str | Unset = UNSET
@@ -67,18 +67,18 @@ class OperationDone(msgspec.Struct, kw_only=True):
     delete: str | Unset = UNSET
     deleted: bool | Unset = UNSET
     get: str | Unset = UNSET
-    cell: Cell | Unset | None = UNSET
+    cell: CellJson | Unset | None = UNSET
 
 
-class Transacted(Answer):
+class TransactedJson(WriteAnswer):
     """Whether all compares were true, and what was done then or else, in its order."""
 
     succeeded: bool
-    results: tuple[OperationDone, ...]
+    results: tuple[OperationDoneJson, ...]
     revision: int
 
 
-class CellChange(msgspec.Struct):
+class CellChangeJson(msgspec.Struct):
     """A change of a cell, as watchers are told. `version` is 0 when the cell is gone; `name` is its key."""
 
     revision: int
@@ -90,55 +90,57 @@ class CellChange(msgspec.Struct):
     at_ms: int
 
 
-def cell_of(view: results.CellView | None) -> Cell:
+def cell_of(view: results.CellView | None) -> CellJson:
     """Return a cell as a JSON object. Raises ProblemError if there is none."""
     if view is None:
         raise ProblemError("cell-not-found", "there is no cell with this key")
     return _cell(view)
 
 
-def event_of(event: results.CellEvent) -> CellChange:
+def event_of(event: results.CellEvent) -> CellChangeJson:
     """Return a change of a cell as a JSON object."""
-    return CellChange(
+    return CellChangeJson(
         event.revision, event.kind, "cell", event.name, event.mod_revision, event.version, event.now_ms
     )
 
 
-def page_of(found: tuple[list[results.CellView], bytes | None]) -> CellPage:
+def page_of(found: tuple[list[results.CellView], bytes | None]) -> CellPageJson:
     """Return a page of cells as a JSON object."""
     views, last = found
-    return CellPage(tuple([_cell(view) for view in views]), None if last is None else cursors.of_key(last))
+    return CellPageJson(
+        tuple([_cell(view) for view in views]), None if last is None else cursors.of_key(last)
+    )
 
 
-def written(result: results.CellWritten, revision: int) -> CellWritten:
+def written(result: results.CellWritten, revision: int) -> CellWrittenJson:
     """Return the answer to a write."""
-    return CellWritten(result.create_revision, result.mod_revision, result.version, revision)
+    return CellWrittenJson(result.create_revision, result.mod_revision, result.version, revision)
 
 
-def written_if(result: results.Transacted, revision: int) -> CellWritten:
+def written_if(result: results.Transacted, revision: int) -> CellWrittenJson:
     """Return the answer to a write with conditions. Raises ProblemError if they are not met."""
     part = _first(result)
     assert isinstance(part, results.CellWritten)
     return written(part, revision)
 
 
-def deleted_if(result: results.Transacted, revision: int) -> CellsDeleted:
+def deleted_if(result: results.Transacted, revision: int) -> CellsDeletedJson:
     """Return the answer to a deletion with conditions. Raises ProblemError if they are not met."""
     part = _first(result)
     assert isinstance(part, results.CellsDeleted)
     return deleted(part, revision)
 
 
-def deleted(result: results.CellsDeleted, revision: int) -> CellsDeleted:
+def deleted(result: results.CellsDeleted, revision: int) -> CellsDeletedJson:
     """Return the answer to a deletion."""
-    return CellsDeleted(result.count, result.is_more, revision)
+    return CellsDeletedJson(result.count, result.is_more, revision)
 
 
-def transacted(command: TransactCells, result: results.Transacted, revision: int) -> Transacted:
+def transacted(command: TransactCells, result: results.Transacted, revision: int) -> TransactedJson:
     """Return the answer to a transaction."""
     operations = command.then if result.succeeded else command.otherwise
     done = [_done(operation, part) for operation, part in zip(operations, result.results, strict=True)]
-    return Transacted(result.succeeded, tuple(done), revision)
+    return TransactedJson(result.succeeded, tuple(done), revision)
 
 
 def _first(result: results.Transacted) -> results.CellWritten | results.CellsDeleted | results.CellRead:
@@ -158,25 +160,27 @@ def _first(result: results.Transacted) -> results.CellWritten | results.CellsDel
 
 def _done(
     operation: CellOperation, part: results.CellWritten | results.CellsDeleted | results.CellRead
-) -> OperationDone:
+) -> OperationDoneJson:
     key = operation.key.decode()
     match operation, part:
         case CellPut(), results.CellWritten():
-            return OperationDone(
+            return OperationDoneJson(
                 put=key,
                 create_revision=part.create_revision,
                 mod_revision=part.mod_revision,
                 version=part.version,
             )
         case CellDelete(), results.CellsDeleted():
-            return OperationDone(delete=key, deleted=bool(part.count))
+            return OperationDoneJson(delete=key, deleted=bool(part.count))
         case CellGet(), results.CellRead():
-            return OperationDone(get=key, cell=None if part.cell is None else _cell(part.cell))
+            return OperationDoneJson(get=key, cell=None if part.cell is None else _cell(part.cell))
     raise AssertionError(f"{part!r} is not a result of {operation!r}")
 
 
-def _cell(view: results.CellView) -> Cell:
-    cell = Cell(create_revision=view.create_revision, mod_revision=view.mod_revision, version=view.version)
+def _cell(view: results.CellView) -> CellJson:
+    cell = CellJson(
+        create_revision=view.create_revision, mod_revision=view.mod_revision, version=view.version
+    )
     try:
         cell.key = view.key.decode()
     except UnicodeDecodeError:

@@ -27,7 +27,7 @@ from lockapi.node import Applied, Begun, NodeState, ServingNode
 from lockapi.problems import ProblemError
 from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
-from lockapi.views import Read
+from lockapi.views import ReadAnswer
 from lockstate import listings, newer
 from lockstate.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
 from lockstate.ids import HoldId, SessionId
@@ -313,13 +313,13 @@ class Gateway:
     async def view(
         self,
         query: Callable[[LockMachine], T],
-        show: Callable[[T], Read],
+        show: Callable[[T], ReadAnswer],
         timeout_s: float,
         *,
         name: str | None,
         is_stale: bool,
         is_large: bool = False,
-    ) -> Read:
+    ) -> ReadAnswer:
         """Return what `query` finds as `show` shows it, of a new state or of the node's own, with its age.
 
         It is about `name`, which the principal must have the right to read; None if `show` leaves out itself
@@ -338,12 +338,12 @@ class Gateway:
     async def page(
         self,
         search: Steps[T],
-        show: Callable[[T], Read],
+        show: Callable[[T], ReadAnswer],
         timeout_s: float,
         *,
         name: str | None,
         is_stale: bool,
-    ) -> Read:
+    ) -> ReadAnswer:
         """Return what `search` finds as `show` shows it, each step in a turn of its own.
 
         It is about `name`, as in `view`. Raises ProblemError, ClusterError.
@@ -357,11 +357,11 @@ class Gateway:
     async def _view(
         self,
         query: Callable[[LockMachine], T],
-        show: Callable[[T], Read],
+        show: Callable[[T], ReadAnswer],
         timeout_s: float,
         *,
         is_stale: bool,
-    ) -> Read:
+    ) -> ReadAnswer:
         if not is_stale:
             return show(await self._node.read(query, timeout_s))
         return _aged(show, *self._find(query))
@@ -369,11 +369,11 @@ class Gateway:
     async def _large_view(
         self,
         query: Callable[[LockMachine], T | None],
-        show: Callable[[T], Read],
+        show: Callable[[T], ReadAnswer],
         timeout_s: float,
         *,
         is_stale: bool,
-    ) -> Read:
+    ) -> ReadAnswer:
         """Find and show in steps. What is found may be newer than it has to be, never older.
 
         `query` is called again, in another step, as long as it finds None. Revision and age are those of the
@@ -456,7 +456,7 @@ def _nothing(machine: LockMachine) -> None:
     del machine
 
 
-def _aged(show: Callable[[T], Read], found: T, revision: int, lag_ms: int | None) -> Read:
+def _aged(show: Callable[[T], ReadAnswer], found: T, revision: int, lag_ms: int | None) -> ReadAnswer:
     """Return what was found in the node's own state, with its age. Raises ProblemError, with it as well."""
     try:
         view = show(found)

@@ -14,7 +14,7 @@ import msgspec
 from cluster.errors import ClusterError
 from holdfast import wire
 from lockapi.endings import Ended
-from lockapi.views import CycleStep, Holder, holders_of
+from lockapi.views import CycleStepJson, HolderJson, holders_of
 from lockstate.results import QuotaExceeded, Reason, Refused, RefusedInNamespace
 
 RETRY_MS_MAX: Final = 1000
@@ -36,11 +36,11 @@ class Problem(msgspec.Struct, kw_only=True):
     outcome: str
     request_id: str
     retry_after_ms: int | msgspec.UnsetType = msgspec.UNSET
-    holders: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
+    holders: tuple[HolderJson, ...] | msgspec.UnsetType = msgspec.UNSET
     queue_length: int | msgspec.UnsetType = msgspec.UNSET
     position: int | msgspec.UnsetType = msgspec.UNSET
     waited_ms: int | msgspec.UnsetType = msgspec.UNSET
-    cycle: tuple[CycleStep, ...] | msgspec.UnsetType = msgspec.UNSET
+    cycle: tuple[CycleStepJson, ...] | msgspec.UnsetType = msgspec.UNSET
     hidden: int | msgspec.UnsetType = msgspec.UNSET
     available: int | msgspec.UnsetType = msgspec.UNSET
     limit: int | msgspec.UnsetType = msgspec.UNSET
@@ -176,4 +176,4 @@ def _add_others(document: Problem, refused: Refused) -> None:
         document.holders = holders_of(refused.holders)
         document.queue_length = refused.queue_length
     if refused.cycle:
-        document.cycle = tuple([CycleStep(step.owner, step.name, step.kind) for step in refused.cycle])
+        document.cycle = tuple([CycleStepJson(step.owner, step.name, step.kind) for step in refused.cycle])

@@ -31,7 +31,7 @@ class Named(Protocol):
 N = TypeVar("N", bound=Named)
 Row = TypeVar("Row")
 Place = TypeVar("Place", str, bytes)
-R = TypeVar("R", bound=views.Read)
+R = TypeVar("R", bound=views.ReadAnswer)
 
 
 def seen(rights: Rights, found: Iterable[N]) -> tuple[N, ...]:
@@ -64,24 +64,24 @@ def _by(holders: tuple[HolderView, ...]) -> str:
     return f" by {holders[0].owner}" if holders else ", by whom the caller may not read"
 
 
-def read(rights: Rights, view: views.Read) -> None:
+def read(rights: Rights, view: views.ReadAnswer) -> None:
     """Take out of an answer what may not be read beside what was asked for: holders of subtrees above."""
     if rights.everywhere(Right.READ):
         return
-    if isinstance(view, views.Lock):
+    if isinstance(view, views.LockJson):
         _hide(view, view, rights)
-    elif isinstance(view, views.LockPage):
+    elif isinstance(view, views.LockPageJson):
         for lock in view.locks:
             _hide(view, lock, rights)
 
 
-def _hide(view: views.Read, lock: views.Lock, rights: Rights) -> None:
+def _hide(view: views.ReadAnswer, lock: views.LockJson, rights: Rights) -> None:
     holders, queue = seen(rights, lock.holders), seen(rights, lock.queue)
     _count(view, len(lock.holders) - len(holders) + len(lock.queue) - len(queue))
     lock.holders, lock.queue = holders, queue
 
 
-def _count(view: views.Read, hidden: int) -> None:
+def _count(view: views.ReadAnswer, hidden: int) -> None:
     if hidden:
         view.hidden = hidden + (0 if isinstance(view.hidden, views.Unset) else view.hidden)
 
@@ -94,10 +94,10 @@ def listing(
     start: str,
     page: tuple[Place, int],
     find: Callable[[LockMachine, Place, int], paging.Found[Row, Place]],
-    show: Callable[[paging.Found[Row, Place]], views.Read],
+    show: Callable[[paging.Found[Row, Place]], views.ReadAnswer],
     *,
     shape: paging.Shape[Row, Place],
-) -> tuple[paging.Search[Row, Place], Callable[..., views.Read]]:
+) -> tuple[paging.Search[Row, Place], Callable[..., views.ReadAnswer]]:
     """Return how a page of what begins with `start` is found and shown: without what may not be read.
 
     The number of what is left out is told of a page of all there is, from the first name on, and of no other,
@@ -124,7 +124,7 @@ def _counted(show: Callable[[Any], R], *, tells_hidden: bool) -> Callable[[tuple
     return shown
 
 
-def holdings(rights: Rights, page: views.HoldPage, *, tells_hidden: bool) -> None:
+def holdings(rights: Rights, page: views.HoldPageJson, *, tells_hidden: bool) -> None:
     """Take out of a page what may not be read. Its `next` stays, and may be the name of what is gone.
 
     How much that was is told of all holds, and not of those of a caller's choice: see `listing`.
@@ -146,9 +146,9 @@ def holdings_to_ask_for(rights: Rights, left: int) -> int:
     return max(left, 0) if rights.everywhere(Right.READ) else limits.LIST_LIMIT_MAX
 
 
-def cut_holdings(page: views.HoldPage, limit: int) -> bool:
+def cut_holdings(page: views.HoldPageJson, limit: int) -> bool:
     """Leave what comes behind the name that fills a page for the next one; return whether anything does."""
-    rows: list[views.Held | views.Ticket] = [*page.holds, *page.tickets]
+    rows: list[views.HeldJson | views.TicketJson] = [*page.holds, *page.tickets]
     places = sorted([(row.kind, row.name) for row in rows])
     if len(places) <= limit or places[limit - 1] == places[-1]:
         return False
@@ -159,11 +159,11 @@ def cut_holdings(page: views.HoldPage, limit: int) -> bool:
     return True
 
 
-def end_of_holdings(rights: Rights, page: views.HoldPage) -> None:
+def end_of_holdings(rights: Rights, page: views.HoldPageJson) -> None:
     """Let a page go on after something that may be read. Raises ProblemError if it has nothing like that."""
     if page.next is None or rights.covers(Right.READ, page.next.partition(" ")[2]):
         return
-    rows: list[views.Held | views.Ticket] = [*page.holds, *page.tickets]
+    rows: list[views.HeldJson | views.TicketJson] = [*page.holds, *page.tickets]
     if not rows:
         raise paging.nothing_seen(page.hidden if isinstance(page.hidden, int) else 0)
     last = max(rows, key=lambda row: (row.kind, row.name))
@@ -235,13 +235,13 @@ def audit_of_session(rights: Rights, asking: str, session_id: SessionId, limit: 
     return paging.Records(find)
 
 
-def audit_of(now_ms: Callable[[], int]) -> Callable[[tuple[list[AuditEvent], int]], views.Audit]:
+def audit_of(now_ms: Callable[[], int]) -> Callable[[tuple[list[AuditEvent], int]], views.AuditJson]:
     """Return what shows records of the audit, and says how many are left out.
 
     `now_ms` is cluster time, from which the age of a record can be counted back.
     """
 
-    def show(found: tuple[list[AuditEvent], int]) -> views.Audit:
+    def show(found: tuple[list[AuditEvent], int]) -> views.AuditJson:
         shown = _counted(views.audit_of, tells_hidden=True)(found)
         shown.now_ms = now_ms()
         return shown

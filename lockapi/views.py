@@ -1,7 +1,7 @@
 """What reads and refusals show: one struct per JSON object, and how each is made of a view of the machine.
 
-The names of the structs are those of the components in the API's published description. Modes and scopes are
-shown of locks, permits of semaphores; elections have neither. None of them contains a secret.
+The API's published description names a component after its struct, without `Json`. Modes and scopes are shown
+of locks, permits of semaphores; elections have neither. None of them contains a secret.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
 
-class Revocation(msgspec.Struct, kw_only=True):
+class RevocationJson(msgspec.Struct, kw_only=True):
     """What a holder was asked: to give up within `ends_in_ms`, or it is forced; it may put that off once.
 
     `ticket` is the number of the wait for which it was asked, if there is one.
@@ -49,7 +49,7 @@ class Revocation(msgspec.Struct, kw_only=True):
     ticket: int | Unset = UNSET
 
 
-class Holder(msgspec.Struct, kw_only=True):
+class HolderJson(msgspec.Struct, kw_only=True):
     """Who holds a lock, permits or an election, as others may see it."""
 
     owner: str
@@ -63,12 +63,12 @@ class Holder(msgspec.Struct, kw_only=True):
     since_ms: int | Unset = UNSET
     session_name: str | Unset = UNSET
     labels: dict[str, str] | Unset = UNSET
-    revocation: Revocation | Unset = UNSET
+    revocation: RevocationJson | Unset = UNSET
     value: str | Unset = UNSET
     no_deadline: bool | Unset = UNSET
 
 
-class Waiter(msgspec.Struct, kw_only=True):
+class WaiterJson(msgspec.Struct, kw_only=True):
     """Who waits; position 1 is next. A conversion, which goes before all others, is marked.
 
     `priority` is shown where it is not the default.
@@ -87,19 +87,19 @@ class Waiter(msgspec.Struct, kw_only=True):
     priority: int | Unset = UNSET
 
 
-class Held(Holder, kw_only=True):
+class HeldJson(HolderJson, kw_only=True):
     """What a session holds."""
 
     kind: HoldKind
 
 
-class Ticket(Waiter, kw_only=True):
+class TicketJson(WaiterJson, kw_only=True):
     """What a session waits for."""
 
     kind: HoldKind
 
 
-class Leader(msgspec.Struct):
+class LeaderJson(msgspec.Struct):
     """Who leads an election, and its value; in reads also for how long, and in which session."""
 
     owner: str
@@ -108,10 +108,10 @@ class Leader(msgspec.Struct):
     since_ms: int | Unset = UNSET
     session_name: str | Unset = UNSET
     labels: dict[str, str] | Unset = UNSET
-    revocation: Revocation | Unset = UNSET
+    revocation: RevocationJson | Unset = UNSET
 
 
-class CycleStep(msgspec.Struct):
+class CycleStepJson(msgspec.Struct):
     """One step of a deadlock: `owner` waits for `name`, which the owner of the next step has or waits for."""
 
     owner: str
@@ -119,7 +119,7 @@ class CycleStep(msgspec.Struct):
     kind: HoldKind
 
 
-class Read(msgspec.Struct, kw_only=True):
+class ReadAnswer(msgspec.Struct, kw_only=True):
     """Base of the answers to reads. Stale ones say how old they are.
 
     `hidden` counts what was left out because the caller may not read it.
@@ -130,19 +130,19 @@ class Read(msgspec.Struct, kw_only=True):
     lag_ms: int | Unset | None = UNSET
 
 
-class Session(Read):
+class SessionJson(ReadAnswer):
     """A session, as shown to those that know its id. `session_name` is what others know it by."""
 
     ttl_ms: int
     expires_in_ms: int
     owner: str
     labels: dict[str, str]
-    holds: tuple[Held, ...]
-    tickets: tuple[Ticket, ...]
+    holds: tuple[HeldJson, ...]
+    tickets: tuple[TicketJson, ...]
     session_name: str
 
 
-class SessionRow(msgspec.Struct):
+class SessionRowJson(msgspec.Struct):
     """A session, as shown to everybody."""
 
     session_name: str
@@ -154,14 +154,14 @@ class SessionRow(msgspec.Struct):
     tickets_count: int
 
 
-class SessionPage(Read):
+class SessionPageJson(ReadAnswer):
     """Sessions, the oldest first, and the cursor to pass as `after` for more."""
 
-    sessions: tuple[SessionRow, ...]
+    sessions: tuple[SessionRowJson, ...]
     next: str | None
 
 
-class QuotaView(msgspec.Struct):
+class QuotaJson(msgspec.Struct):
     """How much one principal may have at a time; null stands for as much as there is room for."""
 
     sessions: int | None
@@ -172,7 +172,7 @@ class QuotaView(msgspec.Struct):
     bytes: int | None
 
 
-class Used(msgspec.Struct):
+class UsedJson(msgspec.Struct):
     """How much one principal has: `holds` with what it waits for, of which are `waits`."""
 
     sessions: int
@@ -183,15 +183,15 @@ class Used(msgspec.Struct):
     bytes: int
 
 
-class QuotaRow(msgspec.Struct):
+class QuotaRowJson(msgspec.Struct):
     """A principal: its own quota, or null, and what it has."""
 
     principal: str
-    quota: QuotaView | None
-    used: Used
+    quota: QuotaJson | None
+    used: UsedJson
 
 
-class SettingsView(msgspec.Struct):
+class NamespaceSettingsJson(msgspec.Struct):
     """What a namespace says of the names at and below its prefix; null leaves it open."""
 
     ttl_ms_min: int | None
@@ -207,7 +207,7 @@ class SettingsView(msgspec.Struct):
     if_held: IfHeld | None
 
 
-class NamespaceUsed(msgspec.Struct):
+class NamespaceUsedJson(msgspec.Struct):
     """How much there is in a namespace of what was made since it was set; `holds` with what waits."""
 
     holds: int
@@ -217,37 +217,37 @@ class NamespaceUsed(msgspec.Struct):
     bytes: int
 
 
-class NamespaceRow(msgspec.Struct):
+class NamespaceRowJson(msgspec.Struct):
     """A namespace, by its prefix."""
 
     prefix: str
-    settings: SettingsView
-    used: NamespaceUsed
+    settings: NamespaceSettingsJson
+    used: NamespaceUsedJson
 
 
-class NamespacePage(Read):
+class NamespacePageJson(ReadAnswer):
     """Namespaces by prefix, and the cursor to pass as `after` for more."""
 
-    namespaces: tuple[NamespaceRow, ...]
+    namespaces: tuple[NamespaceRowJson, ...]
     next: str | None
 
 
-class QuotaPage(Read):
+class QuotaPageJson(ReadAnswer):
     """Principals by name, the quota of all others under "*", and the cursor to pass as `after` for more."""
 
-    quotas: tuple[QuotaRow, ...]
+    quotas: tuple[QuotaRowJson, ...]
     next: str | None
 
 
-class HoldPage(Read):
+class HoldPageJson(ReadAnswer):
     """Holds and waits of all kinds, in order of kind and name, and the cursor to pass as `after` for more."""
 
-    holds: tuple[Held, ...]
-    tickets: tuple[Ticket, ...]
+    holds: tuple[HeldJson, ...]
+    tickets: tuple[TicketJson, ...]
     next: str | None
 
 
-class TicketStatus(Read):
+class TicketStatusJson(ReadAnswer):
     """A waiter. It gives up in `ends_in_ms`; `estimate_ms` is a guess from the last hold times, or null."""
 
     ticket: int
@@ -263,74 +263,74 @@ class TicketStatus(Read):
     priority: int | Unset = UNSET
 
 
-class Lock(Read):
+class LockJson(ReadAnswer):
     """A lock: free, held or delayed. Holders of subtrees that it lies in are among its holders."""
 
     name: str
     state: str
-    holders: tuple[Holder, ...]
-    queue: tuple[Waiter, ...]
+    holders: tuple[HolderJson, ...]
+    queue: tuple[WaiterJson, ...]
 
 
-class LockPage(Read):
+class LockPageJson(ReadAnswer):
     """Locks in order of name, and the cursor to pass as `after` for more."""
 
-    locks: tuple[Lock, ...]
+    locks: tuple[LockJson, ...]
     next: str | None
 
 
-class Semaphore(Read):
+class SemaphoreJson(ReadAnswer):
     """A semaphore. One that nobody holds or wants has the limit 0: the next acquire gives it."""
 
     name: str
     limit: int
     available: int
-    holders: tuple[Holder, ...]
-    queue: tuple[Waiter, ...]
+    holders: tuple[HolderJson, ...]
+    queue: tuple[WaiterJson, ...]
 
 
-class SemaphoreRow(msgspec.Struct):
+class SemaphoreRowJson(msgspec.Struct):
     """A semaphore with the first of its holders, and how many hold and want its permits."""
 
     name: str
     limit: int
     available: int
-    holders: tuple[Holder, ...]
+    holders: tuple[HolderJson, ...]
     holders_count: int
     queue_length: int
 
 
-class SemaphorePage(Read):
+class SemaphorePageJson(ReadAnswer):
     """Semaphores in order of name, and the cursor to pass as `after` for more."""
 
-    semaphores: tuple[SemaphoreRow, ...]
+    semaphores: tuple[SemaphoreRowJson, ...]
     next: str | None
 
 
-class Election(Read):
+class ElectionJson(ReadAnswer):
     """An election: its leader, or null, and its candidates."""
 
     name: str
-    leader: Leader | None
-    queue: tuple[Waiter, ...]
+    leader: LeaderJson | None
+    queue: tuple[WaiterJson, ...]
 
 
-class ElectionRow(msgspec.Struct):
+class ElectionRowJson(msgspec.Struct):
     """An election with its leader, or null, and how many want to lead."""
 
     name: str
-    leader: Leader | None
+    leader: LeaderJson | None
     queue_length: int
 
 
-class ElectionPage(Read):
+class ElectionPageJson(ReadAnswer):
     """Elections in order of name, and the cursor to pass as `after` for more."""
 
-    elections: tuple[ElectionRow, ...]
+    elections: tuple[ElectionRowJson, ...]
     next: str | None
 
 
-class RatePeek(Read):
+class RatePeekJson(ReadAnswer):
     """What a rate limit would answer; nothing was taken. `remaining` is what is left before the cost."""
 
     allowed: bool
@@ -339,7 +339,7 @@ class RatePeek(Read):
     reset_in_ms: int
 
 
-class RateRow(msgspec.Struct):
+class RateRowJson(msgspec.Struct):
     """A rate limit that is not whole: it is again in `reset_in_ms`."""
 
     name: str
@@ -348,42 +348,42 @@ class RateRow(msgspec.Struct):
     reset_in_ms: int
 
 
-class RatePage(Read):
+class RatePageJson(ReadAnswer):
     """Rate limits in order of name, algorithm and window, and the cursor to pass as `after` for more."""
 
-    rate_limits: tuple[RateRow, ...]
+    rate_limits: tuple[RateRowJson, ...]
     next: str | None
 
 
-class FenceState(Read):
+class FenceStateJson(ReadAnswer):
     """The highest token that a resource has seen, null if none."""
 
     resource: str
     highest_token: int | None
 
 
-class FenceRow(msgspec.Struct):
+class FenceRowJson(msgspec.Struct):
     """The highest token that a resource has seen."""
 
     resource: str
     highest_token: int
 
 
-class FencePage(Read):
+class FencePageJson(ReadAnswer):
     """Fences in order of resource, and the cursor to pass as `after` for more."""
 
-    fences: tuple[FenceRow, ...]
+    fences: tuple[FenceRowJson, ...]
     next: str | None
 
 
-class Fence(Read):
+class FenceJson(ReadAnswer):
     """Whether a token is that of a current holder; `current_token` is the highest of those, 0 without any."""
 
     valid: bool
     current_token: int
 
 
-class Audit(Read):
+class AuditJson(ReadAnswer):
     """What happened last, the newest first; `now_ms` is the cluster time of the newest entry of this node."""
 
     events: tuple[AuditEvent, ...]
@@ -393,9 +393,9 @@ class Audit(Read):
 # -- from the machine's views to these --------------------------------------------------------------------
 
 
-def holder_of(view: HolderView) -> Holder:
+def holder_of(view: HolderView) -> HolderJson:
     """Return a holder as a JSON object."""
-    holder = Holder(
+    holder = HolderJson(
         owner=view.owner,
         token=view.token,
         expires_in_ms=UNSET if view.expires_in_ms is None else view.expires_in_ms,
@@ -414,7 +414,7 @@ def holder_of(view: HolderView) -> Holder:
     return holder
 
 
-def _tell_more(shown: Holder | Leader, view: HoldView) -> None:
+def _tell_more(shown: HolderJson | LeaderJson, view: HoldView) -> None:
     """Add for how long it is held, and in which session, if it is in one."""
     shown.since_ms = view.since_ms
     if view.session_name:
@@ -423,27 +423,27 @@ def _tell_more(shown: Holder | Leader, view: HoldView) -> None:
         shown.revocation = revocation_of(view.revocation)
 
 
-def revocation_of(view: RevocationView) -> Revocation:
+def revocation_of(view: RevocationView) -> RevocationJson:
     """Return what a holder was asked as a JSON object."""
-    shown = Revocation(reason=view.reason, ends_in_ms=view.ends_in_ms, put_off=view.is_put_off)
+    shown = RevocationJson(reason=view.reason, ends_in_ms=view.ends_in_ms, put_off=view.is_put_off)
     if view.ticket:
         shown.ticket = view.ticket
     return shown
 
 
-def holders_of(views: Iterable[HolderView]) -> tuple[Holder, ...]:
+def holders_of(views: Iterable[HolderView]) -> tuple[HolderJson, ...]:
     """Return holders as JSON objects."""
     return tuple([holder_of(view) for view in views])
 
 
-def waiters_of(views: Iterable[WaiterView]) -> tuple[Waiter, ...]:
+def waiters_of(views: Iterable[WaiterView]) -> tuple[WaiterJson, ...]:
     """Return waiters as JSON objects."""
     return tuple([waiter_of(view) for view in views])
 
 
-def waiter_of(view: WaiterView) -> Waiter:
+def waiter_of(view: WaiterView) -> WaiterJson:
     """Return a waiter as a JSON object."""
-    waiter = Waiter(
+    waiter = WaiterJson(
         owner=view.owner,
         position=view.position,
         waited_ms=view.waited_ms,
@@ -460,26 +460,26 @@ def waiter_of(view: WaiterView) -> Waiter:
     return waiter
 
 
-def held_of(view: HolderView) -> Held:
+def held_of(view: HolderView) -> HeldJson:
     """Return a hold with its kind as a JSON object."""
-    return Held(kind=view.kind, **msgspec.structs.asdict(holder_of(view)))
+    return HeldJson(kind=view.kind, **msgspec.structs.asdict(holder_of(view)))
 
 
-def ticket_of(view: WaiterView) -> Ticket:
+def ticket_of(view: WaiterView) -> TicketJson:
     """Return a waiter with its kind as a JSON object."""
-    return Ticket(kind=view.kind, **msgspec.structs.asdict(waiter_of(view)))
+    return TicketJson(kind=view.kind, **msgspec.structs.asdict(waiter_of(view)))
 
 
-def leader_of(view: HoldView | None, value: str) -> Leader | None:
+def leader_of(view: HoldView | None, value: str) -> LeaderJson | None:
     """Return a leader with its value as a JSON object, None if nobody leads."""
     if view is None:
         return None
-    leader = Leader(view.owner, value, view.token)
+    leader = LeaderJson(view.owner, value, view.token)
     _tell_more(leader, view)
     return leader
 
 
-def _describe(shown: Holder | Waiter, view: HolderView | WaiterView) -> None:
+def _describe(shown: HolderJson | WaiterJson, view: HolderView | WaiterView) -> None:
     """Add the fields that only this kind of thing has."""
     if view.kind is HoldKind.LOCK:
         shown.mode, shown.scope = view.mode, view.scope
@@ -487,9 +487,9 @@ def _describe(shown: Holder | Waiter, view: HolderView | WaiterView) -> None:
         shown.permits = view.permits
 
 
-def session_of(view: SessionView) -> Session:
+def session_of(view: SessionView) -> SessionJson:
     """Return a session as a JSON object."""
-    return Session(
+    return SessionJson(
         view.ttl_ms,
         view.expires_in_ms,
         view.owner,
@@ -500,56 +500,58 @@ def session_of(view: SessionView) -> Session:
     )
 
 
-def session_page_of(found: tuple[list[results.SessionRow], str | None]) -> SessionPage:
+def session_page_of(found: tuple[list[results.SessionRow], str | None]) -> SessionPageJson:
     """Return a page of sessions as a JSON object."""
-    return SessionPage(tuple([SessionRow(*msgspec.structs.astuple(row)) for row in found[0]]), found[1])
+    return SessionPageJson(
+        tuple([SessionRowJson(*msgspec.structs.astuple(row)) for row in found[0]]), found[1]
+    )
 
 
-def quota_page_of(found: tuple[list[results.PrincipalRow], str | None]) -> QuotaPage:
+def quota_page_of(found: tuple[list[results.PrincipalRow], str | None]) -> QuotaPageJson:
     """Return a page of principals as a JSON object."""
     rows = [
-        QuotaRow(
+        QuotaRowJson(
             row.principal,
             quota_of(row.quota),
-            Used(row.sessions, row.holds, row.waits, row.cells, row.fences, row.bytes),
+            UsedJson(row.sessions, row.holds, row.waits, row.cells, row.fences, row.bytes),
         )
         for row in found[0]
     ]
-    return QuotaPage(tuple(rows), found[1])
+    return QuotaPageJson(tuple(rows), found[1])
 
 
-def quota_of(quota: Quota | None) -> QuotaView | None:
+def quota_of(quota: Quota | None) -> QuotaJson | None:
     """Return a quota as a JSON object, null if there is none."""
-    return None if quota is None else QuotaView(**msgspec.structs.asdict(quota))
+    return None if quota is None else QuotaJson(**msgspec.structs.asdict(quota))
 
 
-def namespace_page_of(found: tuple[list[results.NamespaceRow], str | None]) -> NamespacePage:
+def namespace_page_of(found: tuple[list[results.NamespaceRow], str | None]) -> NamespacePageJson:
     """Return a page of namespaces as a JSON object."""
     rows = [
-        NamespaceRow(
+        NamespaceRowJson(
             row.name,
             settings_of(row.settings),
-            NamespaceUsed(row.holds, row.waits, row.cells, row.fences, row.bytes),
+            NamespaceUsedJson(row.holds, row.waits, row.cells, row.fences, row.bytes),
         )
         for row in found[0]
     ]
-    return NamespacePage(tuple(rows), found[1])
+    return NamespacePageJson(tuple(rows), found[1])
 
 
-def settings_of(settings: NamespaceSettings) -> SettingsView:
+def settings_of(settings: NamespaceSettings) -> NamespaceSettingsJson:
     """Return the settings of a namespace as a JSON object."""
-    return SettingsView(**msgspec.structs.asdict(settings))
+    return NamespaceSettingsJson(**msgspec.structs.asdict(settings))
 
 
-def holds_of(found: Holdings) -> HoldPage:
+def holds_of(found: Holdings) -> HoldPageJson:
     """Return a page of holds and waits as a JSON object."""
     holds = tuple([held_of(hold) for hold in found.holds])
-    return HoldPage(holds, tuple([ticket_of(ticket) for ticket in found.tickets]), found.next)
+    return HoldPageJson(holds, tuple([ticket_of(ticket) for ticket in found.tickets]), found.next)
 
 
-def ticket_status_of(view: TicketView) -> TicketStatus:
+def ticket_status_of(view: TicketView) -> TicketStatusJson:
     """Return a waiter, asked for by its number, as a JSON object."""
-    status = TicketStatus(
+    status = TicketStatusJson(
         view.ticket,
         view.kind,
         view.names,
@@ -568,32 +570,34 @@ def ticket_status_of(view: TicketView) -> TicketStatus:
     return status
 
 
-def lock_of(view: LockView) -> Lock:
+def lock_of(view: LockView) -> LockJson:
     """Return a lock as a JSON object."""
-    return Lock(view.name, view.state, holders_of(view.holders), waiters_of(view.queue))
+    return LockJson(view.name, view.state, holders_of(view.holders), waiters_of(view.queue))
 
 
-def page_of(found: tuple[list[LockView], str | None]) -> LockPage:
+def page_of(found: tuple[list[LockView], str | None]) -> LockPageJson:
     """Return a page of locks as a JSON object."""
     views, last = found
     more = None if last is None else cursors.of_name(last)
-    return LockPage(tuple([lock_of(view) for view in views]), more)
+    return LockPageJson(tuple([lock_of(view) for view in views]), more)
 
 
-def semaphore_of(view: SemaphoreView) -> Semaphore:
+def semaphore_of(view: SemaphoreView) -> SemaphoreJson:
     """Return a semaphore as a JSON object."""
-    return Semaphore(view.name, view.limit, view.available, holders_of(view.holders), waiters_of(view.queue))
+    return SemaphoreJson(
+        view.name, view.limit, view.available, holders_of(view.holders), waiters_of(view.queue)
+    )
 
 
-def election_of(view: ElectionView) -> Election:
+def election_of(view: ElectionView) -> ElectionJson:
     """Return an election as a JSON object."""
-    return Election(view.name, leader_of(view.leader, view.value), waiters_of(view.queue))
+    return ElectionJson(view.name, leader_of(view.leader, view.value), waiters_of(view.queue))
 
 
-def semaphore_page_of(found: tuple[list[results.SemaphoreRow], str | None]) -> SemaphorePage:
+def semaphore_page_of(found: tuple[list[results.SemaphoreRow], str | None]) -> SemaphorePageJson:
     """Return a page of semaphores as a JSON object."""
     rows = [
-        SemaphoreRow(
+        SemaphoreRowJson(
             row.name,
             row.limit,
             row.available,
@@ -603,43 +607,45 @@ def semaphore_page_of(found: tuple[list[results.SemaphoreRow], str | None]) -> S
         )
         for row in found[0]
     ]
-    return SemaphorePage(tuple(rows), found[1])
+    return SemaphorePageJson(tuple(rows), found[1])
 
 
-def election_page_of(found: tuple[list[results.ElectionRow], str | None]) -> ElectionPage:
+def election_page_of(found: tuple[list[results.ElectionRow], str | None]) -> ElectionPageJson:
     """Return a page of elections as a JSON object."""
-    rows = [ElectionRow(row.name, leader_of(row.leader, row.value), row.queue_length) for row in found[0]]
-    return ElectionPage(tuple(rows), found[1])
+    rows = [ElectionRowJson(row.name, leader_of(row.leader, row.value), row.queue_length) for row in found[0]]
+    return ElectionPageJson(tuple(rows), found[1])
 
 
-def rate_page_of(found: tuple[list[RateRowView], str | None]) -> RatePage:
+def rate_page_of(found: tuple[list[RateRowView], str | None]) -> RatePageJson:
     """Return a page of rate limits as a JSON object."""
-    return RatePage(tuple([RateRow(*msgspec.structs.astuple(row)) for row in found[0]]), found[1])
+    return RatePageJson(tuple([RateRowJson(*msgspec.structs.astuple(row)) for row in found[0]]), found[1])
 
 
-def rate_peek_of(taken: RateTaken) -> RatePeek:
+def rate_peek_of(taken: RateTaken) -> RatePeekJson:
     """Return what a rate limit would answer as a JSON object."""
-    return RatePeek(taken.allowed, taken.remaining, taken.retry_after_ms, taken.reset_in_ms)
+    return RatePeekJson(taken.allowed, taken.remaining, taken.retry_after_ms, taken.reset_in_ms)
 
 
-def fence_state_of(view: HighestToken) -> FenceState:
+def fence_state_of(view: HighestToken) -> FenceStateJson:
     """Return the highest token of a resource as a JSON object."""
-    return FenceState(view.resource, view.highest_token)
+    return FenceStateJson(view.resource, view.highest_token)
 
 
-def fence_page_of(found: tuple[list[HighestToken], str | None]) -> FencePage:
+def fence_page_of(found: tuple[list[HighestToken], str | None]) -> FencePageJson:
     """Return a page of fences as a JSON object."""
-    return FencePage(tuple([FenceRow(row.resource, row.highest_token or 0) for row in found[0]]), found[1])
+    return FencePageJson(
+        tuple([FenceRowJson(row.resource, row.highest_token or 0) for row in found[0]]), found[1]
+    )
 
 
-def fence_of(view: FenceView) -> Fence:
+def fence_of(view: FenceView) -> FenceJson:
     """Return the check of a token as a JSON object."""
-    return Fence(view.valid, view.current_token)
+    return FenceJson(view.valid, view.current_token)
 
 
-def audit_of(rows: list[AuditEvent]) -> Audit:
+def audit_of(rows: list[AuditEvent]) -> AuditJson:
     """Return records of the audit as a JSON object."""
-    return Audit(tuple(rows))
+    return AuditJson(tuple(rows))
 
 
 def event_of(event: Event) -> AuditEvent:

@@ -1,5 +1,6 @@
 """The API as an OpenAPI 3.1 document, made from the route table and the structs, so that it stays true."""
 
+import re
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -9,7 +10,7 @@ import msgspec
 from cluster.config_sources import version
 from holdfast import wire
 from http_api.server.routes import Route
-from lockapi.answers import StillWaiting
+from lockapi.answers import StillWaitingJson
 from lockapi.problems import Problem
 from lockapi.requests.fields import Waiting
 from lockstate import limits
@@ -17,8 +18,8 @@ from lockstate import limits
 JsonObject = dict[str, Any]
 
 _REF = "#/components/schemas/{name}"
-_PUBLISHED_NAMES = {"HoldKind": "Kind"}
-"""Names of components that are published, where a class of ours has another one."""
+_OUR_NAME = re.compile(r"""(?<=[/"])(?:Hold(?=Kind\b)|(\w+)Json\b)""")
+"""What names of classes say and those of published components do not: that they are JSON, or whose kind."""
 _PARAMETERS: dict[str, JsonObject] = {
     "session_id": {"in": "path", "schema": {"type": "string"}, "description": "The secret of the session."},
     "principal": {
@@ -151,7 +152,7 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
     """Return the document."""
     kinds = [kind for route in routes for kind in (route.takes, route.gives, route.or_gives)]
     types = [kind for kind in kinds if kind not in (None, dict)]
-    schemas = _schemas([*types, StillWaiting, Problem])
+    schemas = _schemas([*types, StillWaitingJson, Problem])
     for name, rules in _RULES.items():
         schemas[name]["allOf"] = rules
     for schema in schemas.values():
@@ -182,12 +183,13 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
 def _schemas(types: Sequence[type[Any]]) -> JsonObject:
     """Return the components for `types`, under their published names."""
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
-    text = msgspec.json.encode(schemas)
-    for name, published in _PUBLISHED_NAMES.items():
-        text = text.replace(_REF.format(name=name).encode(), _REF.format(name=published).encode())
-        text = text.replace(f'"{name}"'.encode(), f'"{published}"'.encode())
-    published_schemas: JsonObject = msgspec.json.decode(text)
-    return published_schemas
+    published: JsonObject = msgspec.json.decode(_published(msgspec.json.encode(schemas).decode()))
+    return published
+
+
+def _published(text: str) -> str:
+    """Return a part of the document with the published names of components."""
+    return _OUR_NAME.sub(r"\1", text)
 
 
 def _may_lack(schema: JsonObject, field: str) -> None:
@@ -242,7 +244,7 @@ def _accepted(route: Route) -> JsonObject:
     """Return the answer to a request that was asked in slices, and goes on waiting."""
     if route.takes is None or not issubclass(route.takes, Waiting):
         return {}
-    content = {wire.JSON: {"schema": _ref(StillWaiting)}}
+    content = {wire.JSON: {"schema": _ref(StillWaitingJson)}}
     return {str(HTTPStatus.ACCEPTED): {"description": "It goes on waiting", "content": content}}
 
 
@@ -263,4 +265,4 @@ def _refusals(route: Route) -> JsonObject:
 
 
 def _ref(kind: type[Any]) -> JsonObject:
-    return {"$ref": _REF.format(name=kind.__name__)}
+    return {"$ref": _published(_REF.format(name=kind.__name__))}

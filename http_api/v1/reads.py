@@ -7,7 +7,7 @@ from http_api.server.call import Call, Reply
 from http_api.v1 import schema
 from lockapi import answers, paging, sight
 from lockapi.gateway import Gateway, Steps
-from lockapi.views import Read
+from lockapi.views import ReadAnswer
 from lockstate.machine import LockMachine
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ async def answer(
     gateway: Gateway,
     call: Call,
     query: Callable[[LockMachine], T],
-    show: Callable[[T], Read],
+    show: Callable[[T], ReadAnswer],
     *,
     name: str | None,
     is_large: bool = False,
@@ -37,7 +37,7 @@ async def page(
     gateway: Gateway,
     call: Call,
     find: Callable[[LockMachine, str, str, int], paging.Found[Row, str]],
-    show: Callable[[paging.Found[Row, str]], Read],
+    show: Callable[[paging.Found[Row, str]], ReadAnswer],
     shape: paging.Shape[Row, str],
 ) -> Reply:
     """Answer with a page of names that begin with the prefix in the query. Raises ProblemError, ClusterError.
@@ -58,7 +58,12 @@ async def page(
 
 
 async def found(
-    gateway: Gateway, call: Call, search: Steps[T], show: Callable[[T], Read], *, name: str | None = None
+    gateway: Gateway,
+    call: Call,
+    search: Steps[T],
+    show: Callable[[T], ReadAnswer],
+    *,
+    name: str | None = None,
 ) -> Reply:
     """Answer with what `search` finds about `name`, in steps. Raises ProblemError, ClusterError."""
     view = await gateway.page(search, show, call.timeout_s, name=name, is_stale=schema.is_stale(call))

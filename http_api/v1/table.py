@@ -86,30 +86,30 @@ _PAGE: Final = ("prefix", "limit", "after", "consistency")
 _SESSIONS: Final = (
     Route(
         method="POST", path=wire.SESSIONS, handler=sessions.open_session,
-        takes=OpenSessionRequest, gives=answers.SessionOpened, status=201,
+        takes=OpenSessionRequest, gives=answers.SessionOpenedJson, status=201,
         problems=("ttl-out-of-range", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive, direct=sessions.KEEP_ALIVE,
-        takes=KeepAliveRequest, gives=answers.SessionKept,
+        takes=KeepAliveRequest, gives=answers.SessionKeptJson,
         problems=("ttl-out-of-range", "session-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SESSION_FORCE_CLOSE, handler=sessions.force_close,
-        takes=ForceCloseSessionRequest, gives=answers.SessionForced,
+        takes=ForceCloseSessionRequest, gives=answers.SessionForcedJson,
         problems=("session-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="GET", path=wire.SESSIONS, handler=sessions.list_sessions, gives=views.SessionPage,
+        method="GET", path=wire.SESSIONS, handler=sessions.list_sessions, gives=views.SessionPageJson,
         query=("owner", "label", "limit", "after", "consistency"), problems=_READ,
     ),
     Route(
         method="GET", path=wire.SESSION, handler=sessions.get_session,
-        gives=views.Session, query=("consistency",), problems=("session-expired", *_READ),
+        gives=views.SessionJson, query=("consistency",), problems=("session-expired", *_READ),
     ),
     Route(
         method="DELETE", path=wire.SESSION, handler=sessions.close_session,
-        takes=CloseSessionRequest, gives=answers.SessionClosed,
+        takes=CloseSessionRequest, gives=answers.SessionClosedJson,
         problems=("session-expired", *_WORLD),
     ),
 )  # fmt: skip
@@ -117,7 +117,7 @@ _SESSIONS: Final = (
 _SEVERAL: Final = (
     Route(
         method="POST", path=wire.ACQUIRE, handler=several.acquire_several,
-        takes=AcquireSeveralRequest, gives=answers.GrantedOfKinds,
+        takes=AcquireSeveralRequest, gives=answers.GrantedOfKindsJson,
         problems=(
             "lock-held", "no-permits", "limit-mismatch", "rate-limited", "upgrade-pending", *_ACQUIRE,
         ),
@@ -127,12 +127,12 @@ _SEVERAL: Final = (
 _LOCKS: Final = (
     Route(
         method="POST", path=wire.LOCK_ACQUIRE, handler=locks.acquire, direct=locks.ACQUIRE,
-        takes=AcquireRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
+        takes=AcquireRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=("lock-held", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
         method="POST", path=wire.LOCK_RENEW, handler=locks.renew, direct=locks.RENEW,
-        takes=RenewRequest, gives=answers.Renewed,
+        takes=RenewRequest, gives=answers.RenewedJson,
         problems=(
             "name-too-long", "ttl-out-of-range", "wrong-kind", "not-holder", "lease-expired",
             "upgrade-pending", *_WORLD,
@@ -140,12 +140,12 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.LOCK_RELEASE, handler=locks.release, direct=locks.RELEASE,
-        takes=ReleaseRequest, gives=answers.Released,
+        takes=ReleaseRequest, gives=answers.ReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.LOCK_CONVERT, handler=locks.convert,
-        takes=ConvertRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
+        takes=ConvertRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=(
             "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "queue-full", "quota-exceeded",
             *_WORLD,
@@ -153,7 +153,7 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.LOCK_ADD, handler=locks.add,
-        takes=AddRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
+        takes=AddRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=(
             "lock-held", "deadlock", "lease-expired", "queue-full", "name-too-long", "ttl-out-of-range",
             "quota-exceeded", "upgrade-pending", *_WORLD,
@@ -161,56 +161,56 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.LOCK_FORCE_RELEASE, handler=locks.force_release,
-        takes=ForceReleaseRequest, gives=answers.ForceReleased,
+        takes=ForceReleaseRequest, gives=answers.ForceReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", *_WORLD),
     ),
     Route(
         method="POST", path=wire.LOCK_LIFT_DELAY, handler=locks.lift_delay,
-        takes=LiftDelayRequest, gives=answers.DelaysLifted,
+        takes=LiftDelayRequest, gives=answers.DelaysLiftedJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.LOCK_REVOKE, handler=locks.revoke,
-        takes=RevokeRequest, gives=answers.Revoked,
+        takes=RevokeRequest, gives=answers.RevokedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.LOCK_PUT_OFF, handler=locks.put_off,
-        takes=PutOffRequest, gives=answers.PutOff,
+        takes=PutOffRequest, gives=answers.PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.LOCK, handler=locks.get_lock,
-        gives=views.Lock, query=("consistency",), problems=("name-too-long", *_READ),
+        gives=views.LockJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.LOCKS, handler=locks.list_locks,
-        gives=views.LockPage, query=("held_longer_than_ms", *_PAGE), problems=_READ,
+        gives=views.LockPageJson, query=("held_longer_than_ms", *_PAGE), problems=_READ,
     ),
     Route(
-        method="GET", path=wire.HOLDS, handler=holds.list_holds, gives=views.HoldPage,
+        method="GET", path=wire.HOLDS, handler=holds.list_holds, gives=views.HoldPageJson,
         query=("owner", "label", "session_name", "held_longer_than_ms", "no_deadline", *_PAGE),
         problems=("session-expired", *_READ),
     ),
     Route(
         method="GET", path=wire.TICKET, handler=holds.get_ticket,
-        gives=views.TicketStatus, query=("consistency",), problems=("ticket-ended", *_READ),
+        gives=views.TicketStatusJson, query=("consistency",), problems=("ticket-ended", *_READ),
     ),
     Route(
         method="POST", path=wire.WAITS_WITHDRAW, handler=locks.withdraw,
-        takes=WithdrawRequest, gives=answers.Withdrawn, problems=_WORLD,
+        takes=WithdrawRequest, gives=answers.WithdrawnJson, problems=_WORLD,
     ),
 )  # fmt: skip
 
 _SEMAPHORES: Final = (
     Route(
         method="POST", path=wire.SEMAPHORE_ACQUIRE, handler=semaphores.acquire_permits,
-        takes=AcquirePermitsRequest, gives=answers.PermitsGranted,
+        takes=AcquirePermitsRequest, gives=answers.PermitsGrantedJson,
         problems=("no-permits", "limit-mismatch", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RENEW, handler=semaphores.renew_permits,
-        takes=RenewRequest, gives=answers.Renewed,
+        takes=RenewRequest, gives=answers.RenewedJson,
         problems=(
             "name-too-long", "ttl-out-of-range", "wrong-kind", "not-holder", "lease-expired",
             "upgrade-pending", *_WORLD,
@@ -218,80 +218,80 @@ _SEMAPHORES: Final = (
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RELEASE, handler=semaphores.release_permits,
-        takes=ReleasePermitsRequest, gives=answers.Released,
+        takes=ReleasePermitsRequest, gives=answers.ReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_FORCE_RELEASE, handler=semaphores.force_release_permits,
-        takes=ForceReleaseRequest, gives=answers.ForceReleased,
+        takes=ForceReleaseRequest, gives=answers.ForceReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_LIFT_DELAY, handler=semaphores.lift_permits_delay,
-        takes=LiftDelayRequest, gives=answers.DelaysLifted,
+        takes=LiftDelayRequest, gives=answers.DelaysLiftedJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_REVOKE, handler=semaphores.revoke_permits,
-        takes=RevokeRequest, gives=answers.Revoked,
+        takes=RevokeRequest, gives=answers.RevokedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_PUT_OFF, handler=semaphores.put_off_permits,
-        takes=PutOffRequest, gives=answers.PutOff,
+        takes=PutOffRequest, gives=answers.PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RESIZE, handler=semaphores.resize_semaphore,
-        takes=ResizeRequest, gives=answers.Resized,
+        takes=ResizeRequest, gives=answers.ResizedJson,
         problems=("name-too-long", "not-holder", *_WORLD),
     ),
     Route(
         method="GET", path=wire.SEMAPHORE, handler=semaphores.get_semaphore,
-        gives=views.Semaphore, query=("consistency",), problems=("name-too-long", *_READ),
+        gives=views.SemaphoreJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.SEMAPHORES, handler=semaphores.list_semaphores,
-        gives=views.SemaphorePage, query=_PAGE, problems=_READ,
+        gives=views.SemaphorePageJson, query=_PAGE, problems=_READ,
     ),
 )  # fmt: skip
 
 _RATES_AND_FENCES: Final = (
     Route(
         method="POST", path=wire.RATE_TAKE, handler=rates.take_rate,
-        takes=TakeRateRequest, gives=answers.RateTaken,
+        takes=TakeRateRequest, gives=answers.RateTakenJson,
         problems=("name-too-long", *_WORLD),
     ),
     Route(
         method="POST", path=wire.RATE_PEEK, handler=rates.peek_rate,
-        takes=PeekRateRequest, gives=views.RatePeek, query=("consistency",),
+        takes=PeekRateRequest, gives=views.RatePeekJson, query=("consistency",),
         problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.RATES, handler=rates.list_rate_limits,
-        gives=views.RatePage, query=_PAGE, problems=_READ,
+        gives=views.RatePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
         method="GET", path=wire.FENCE, handler=fences.get_fence,
-        gives=views.FenceState, query=("consistency",), problems=("name-too-long", *_READ),
+        gives=views.FenceStateJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.FENCES, handler=fences.list_fences,
-        gives=views.FencePage, query=_PAGE, problems=_READ,
+        gives=views.FencePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
         method="POST", path=wire.FENCE_CHECK, handler=fences.check_fence,
-        takes=CheckFenceRequest, gives=views.Fence, query=("consistency",),
+        takes=CheckFenceRequest, gives=views.FenceJson, query=("consistency",),
         problems=("name-too-long", *_READ),
     ),
     Route(
         method="POST", path=wire.FENCE_ADVANCE, handler=fences.advance_fence,
-        takes=AdvanceFenceRequest, gives=answers.FenceAdvanced,
+        takes=AdvanceFenceRequest, gives=answers.FenceAdvancedJson,
         problems=("name-too-long", "stale-token", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="POST", path=wire.FENCE_FORGET, handler=fences.forget_fence,
-        takes=ForgetFenceRequest, gives=answers.FenceForgotten,
+        takes=ForgetFenceRequest, gives=answers.FenceForgottenJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
@@ -299,7 +299,7 @@ _RATES_AND_FENCES: Final = (
 _ELECTIONS: Final = (
     Route(
         method="POST", path=wire.ELECTION_CAMPAIGN, handler=elections.campaign,
-        takes=CampaignRequest, gives=answers.Elected,
+        takes=CampaignRequest, gives=answers.ElectedJson,
         problems=(
             "name-too-long", "lock-held", "session-expired", "lease-expired", "deadlock", "queue-full",
             "quota-exceeded", *_WORLD,
@@ -307,48 +307,48 @@ _ELECTIONS: Final = (
     ),
     Route(
         method="POST", path=wire.ELECTION_PROCLAIM, handler=elections.proclaim,
-        takes=ProclaimRequest, gives=answers.Proclaimed,
+        takes=ProclaimRequest, gives=answers.ProclaimedJson,
         problems=("lease-expired", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="POST", path=wire.ELECTION_RESIGN, handler=elections.resign,
-        takes=ReleaseHoldRequest, gives=answers.Released,
+        takes=ReleaseHoldRequest, gives=answers.ReleasedJson,
         problems=("wrong-kind", "lease-expired", *_WORLD),
     ),
     Route(
         method="POST", path=wire.ELECTION_DEPOSE, handler=elections.depose,
-        takes=DeposeRequest, gives=answers.ForceReleased,
+        takes=DeposeRequest, gives=answers.ForceReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.ELECTION_REVOKE, handler=elections.revoke_leader,
-        takes=RevokeRequest, gives=answers.Revoked,
+        takes=RevokeRequest, gives=answers.RevokedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.ELECTION_PUT_OFF, handler=elections.put_off_resigning,
-        takes=PutOffRequest, gives=answers.PutOff,
+        takes=PutOffRequest, gives=answers.PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.ELECTION, handler=elections.get_election,
-        gives=views.Election, query=("consistency",), problems=("name-too-long", *_READ),
+        gives=views.ElectionJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.ELECTIONS, handler=elections.list_elections,
-        gives=views.ElectionPage, query=_PAGE, problems=_READ,
+        gives=views.ElectionPageJson, query=_PAGE, problems=_READ,
     ),
 )  # fmt: skip
 
 _CELLS: Final = (
     Route(
         method="POST", path=wire.CELLS_TRANSACT, handler=cell_handlers.transact,
-        takes=TransactRequest, gives=cells.Transacted,
+        takes=TransactRequest, gives=cells.TransactedJson,
         problems=("ttl-out-of-range", "session-expired", "upgrade-pending", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="PUT", path=wire.CELL, handler=cell_handlers.put_cell,
-        takes=PutCellRequest, gives=cells.CellWritten,
+        takes=PutCellRequest, gives=cells.CellWrittenJson,
         problems=(
             "ttl-out-of-range", "cell-changed", "session-expired", "upgrade-pending", "quota-exceeded",
             *_WORLD,
@@ -356,64 +356,64 @@ _CELLS: Final = (
     ),
     Route(
         method="DELETE", path=wire.CELL, handler=cell_handlers.delete_cell,
-        takes=DeleteCellRequest, gives=cells.CellsDeleted,
+        takes=DeleteCellRequest, gives=cells.CellsDeletedJson,
         problems=("cell-changed", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="DELETE", path=wire.CELLS, handler=cell_handlers.delete_cells,
-        takes=DeletePrefixRequest, gives=cells.CellsDeleted, query=("prefix",),
+        takes=DeletePrefixRequest, gives=cells.CellsDeletedJson, query=("prefix",),
         problems=("upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.CELL, handler=cell_handlers.get_cell,
-        gives=cells.Cell, query=("consistency",), problems=("cell-not-found", *_READ),
+        gives=cells.CellJson, query=("consistency",), problems=("cell-not-found", *_READ),
     ),
     Route(
         method="GET", path=wire.CELLS, handler=cell_handlers.list_cells,
-        gives=cells.CellPage, query=("prefix", "limit", "after", "consistency"), problems=_READ,
+        gives=cells.CellPageJson, query=("prefix", "limit", "after", "consistency"), problems=_READ,
     ),
 )  # fmt: skip
 
 _AUDIT: Final = (
     Route(
         method="GET", path=wire.AUDIT, handler=audit.get_audit,
-        gives=views.Audit, query=("name", "limit", "behind", "consistency"),
+        gives=views.AuditJson, query=("name", "limit", "behind", "consistency"),
         problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.SESSION_AUDIT, handler=audit.get_session_audit,
-        gives=views.Audit, query=("limit", "consistency"), problems=_READ,
+        gives=views.AuditJson, query=("limit", "consistency"), problems=_READ,
     ),
 )  # fmt: skip
 
 _QUOTAS: Final = (
     Route(
         method="GET", path=wire.QUOTAS, handler=quotas.list_quotas,
-        gives=views.QuotaPage, query=("limit", "after", "consistency"), problems=_READ,
+        gives=views.QuotaPageJson, query=("limit", "after", "consistency"), problems=_READ,
     ),
     Route(
         method="PUT", path=wire.QUOTA, handler=quotas.set_quota,
-        takes=SetQuotaRequest, gives=answers.QuotaSet, problems=("upgrade-pending", *_WORLD),
+        takes=SetQuotaRequest, gives=answers.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
     ),
     Route(
         method="DELETE", path=wire.QUOTA, handler=quotas.remove_quota,
-        takes=RemoveQuotaRequest, gives=answers.QuotaSet, problems=("upgrade-pending", *_WORLD),
+        takes=RemoveQuotaRequest, gives=answers.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
 
 _NAMESPACES: Final = (
     Route(
         method="GET", path=wire.NAMESPACES, handler=namespaces.list_namespaces,
-        gives=views.NamespacePage, query=_PAGE, problems=_READ,
+        gives=views.NamespacePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
         method="PUT", path=wire.NAMESPACE, handler=namespaces.set_namespace,
-        takes=SetNamespaceRequest, gives=answers.NamespaceSet,
+        takes=SetNamespaceRequest, gives=answers.NamespaceSetJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="DELETE", path=wire.NAMESPACE, handler=namespaces.remove_namespace,
-        takes=RemoveNamespaceRequest, gives=answers.NamespaceSet,
+        takes=RemoveNamespaceRequest, gives=answers.NamespaceSetJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
@@ -422,31 +422,31 @@ _CLUSTER: Final = (
     Route(method="GET", path=wire.CLUSTER, handler=cluster.get_cluster, gives=ClusterStatus),
     Route(
         method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, handler=cluster.transfer_leadership,
-        takes=TransferRequest, gives=answers.LeadershipTransferred,
+        takes=TransferRequest, gives=answers.LeadershipTransferredJson,
         problems=("transfer-failed", *_WORLD),
     ),
     Route(
         method="POST", path=wire.CLUSTER_MEMBERS, handler=members.add_member,
-        takes=AddMemberRequest, gives=answers.MemberList,
+        takes=AddMemberRequest, gives=answers.MemberListJson,
         problems=("member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
         method="PATCH", path=wire.CLUSTER_MEMBERS, handler=members.move_member,
-        takes=MoveMemberRequest, gives=answers.MemberList,
+        takes=MoveMemberRequest, gives=answers.MemberListJson,
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
         method="DELETE", path=wire.CLUSTER_MEMBERS, handler=members.remove_member,
-        takes=RemoveMemberRequest, gives=answers.MemberList, query=("id",),
+        takes=RemoveMemberRequest, gives=answers.MemberListJson, query=("id",),
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
 )  # fmt: skip
 
 _HEALTH: Final = (
-    Route(method="GET", path=wire.LIVEZ, handler=cluster.get_livez, gives=answers.Health),
+    Route(method="GET", path=wire.LIVEZ, handler=cluster.get_livez, gives=answers.HealthJson),
     Route(
         method="GET", path=wire.READYZ, handler=cluster.get_readyz,
-        gives=answers.Health, problems=("not-ready", "shutting-down"),
+        gives=answers.HealthJson, problems=("not-ready", "shutting-down"),
     ),
 )  # fmt: skip
 
@@ -473,7 +473,7 @@ def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]
         *_QUOTAS, *_NAMESPACES, *_watching(),
         Route(
             method="GET", path=wire.REFUSALS, handler=audit.refusals_handler(trace),
-            gives=answers.Refusals, query=("limit",),
+            gives=answers.RefusalsJson, query=("limit",),
         ),
         Route(method="GET", path=wire.STREAM, handler=stream.stream_handler(trace), status=101),
         *_CLUSTER, *_HEALTH,

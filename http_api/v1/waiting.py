@@ -47,7 +47,7 @@ class WaitingCall(Generic[Q]):
 
 
 def _acquiring(
-    answer: Callable[[results.Granted, int, Any], answers.Answer],
+    answer: Callable[[results.Granted, int, Any], answers.WriteAnswer],
 ) -> Callable[[Gateway, Any, float], Awaitable[Content]]:
     """Return what carries out requests for one hold, or one change; `answer` tells what was granted."""
 
@@ -81,14 +81,14 @@ async def _take_rate(gateway: Gateway, request: TakeRateRequest, timeout_s: floa
 
 async def _withdraw(gateway: Gateway, request: WithdrawRequest, timeout_s: float) -> Content:
     withdrawn = await gateway.withdraw(request.scope(), request.request_id, timeout_s)
-    return Content(answers.encode(answers.Withdrawn(withdrawn, gateway.node.machine.revision)))
+    return Content(answers.encode(answers.WithdrawnJson(withdrawn, gateway.node.machine.revision)))
 
 
 def _poll_ms(request: Waiting) -> int | None:
     return None if request.poll_ms is UNSET else request.poll_ms
 
 
-def _told(answer: answers.Answer, outcome: Outcome[Any]) -> Content:
+def _told(answer: answers.WriteAnswer, outcome: Outcome[Any]) -> Content:
     return Content(answers.told(answer, is_repeated=outcome.is_repeated))
 
 
@@ -96,7 +96,7 @@ def _accepted(still: Unsettled) -> Content:
     return Content(answers.encode(answers.still_waiting(*still)), ACCEPTED)
 
 
-def rate_lines(answer: answers.RateTaken, limit: int, window_ms: int) -> str:
+def rate_lines(answer: answers.RateTakenJson, limit: int, window_ms: int) -> str:
     """Return the fields of draft-ietf-httpapi-ratelimit-headers, which count whole seconds."""
     policy = f"{_POLICY};q={limit};w={_seconds(window_ms)}"
     state = f"{_POLICY};r={answer.remaining};t={_seconds(answer.reset_in_ms)}"

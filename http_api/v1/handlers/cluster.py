@@ -18,7 +18,7 @@ from lockapi.turns import Turns
 
 _DOCUMENT_REST_S = 0.002
 """Seconds between two of /openapi.json, large and made already: there are no more than 500 a second."""
-_OK = answers.encode(answers.Health(ok=True))
+_OK = answers.encode(answers.HealthJson(ok=True))
 
 
 async def get_cluster(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - all handlers look alike
@@ -30,12 +30,12 @@ async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
     """Hand leadership to another node."""
     request = await schema.read(call, TransferRequest)
     leader = await gateway.transfer_leadership(request.to or None, call.timeout_s)
-    return Reply(answers.encode(answers.LeadershipTransferred(leader)))
+    return Reply(answers.encode(answers.LeadershipTransferredJson(leader)))
 
 
 async def get_livez(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001
     """Say that the process answers, and what is wrong with it nevertheless."""
-    return Reply(answers.encode(answers.Health(ok=True, troubles=gateway.node.troubles())))
+    return Reply(answers.encode(answers.HealthJson(ok=True, troubles=gateway.node.troubles())))
 
 
 async def get_readyz(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001

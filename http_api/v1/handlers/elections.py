@@ -22,7 +22,7 @@ async def proclaim(gateway: Gateway, call: Call) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(), results.Proclaimed, call.timeout_s
     )
-    return Reply(answers.told(answers.Proclaimed(result.token, revision), is_repeated=is_repeated))
+    return Reply(answers.told(answers.ProclaimedJson(result.token, revision), is_repeated=is_repeated))
 
 
 async def resign(gateway: Gateway, call: Call) -> Reply:

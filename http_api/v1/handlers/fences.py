@@ -31,7 +31,7 @@ async def advance_fence(gateway: Gateway, call: Call) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(), results.FenceAdvanced, call.timeout_s
     )
-    answer = answers.FenceAdvanced(accepted=True, highest_token=result.highest_token, revision=revision)
+    answer = answers.FenceAdvancedJson(accepted=True, highest_token=result.highest_token, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
@@ -42,7 +42,7 @@ async def forget_fence(gateway: Gateway, call: Call) -> Reply:
         request.command(), results.FenceForgotten, call.timeout_s
     )
     highest = result.highest_token
-    answer = answers.FenceForgotten(highest is not None, highest, revision)
+    answer = answers.FenceForgottenJson(highest is not None, highest, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

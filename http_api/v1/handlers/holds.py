@@ -44,7 +44,7 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
             lambda found: _seen(gateway, _of_session(found), tells_hidden=True),
             name=None,
         )
-    page = views.HoldPage((), (), after)
+    page = views.HoldPageJson((), (), after)
     began_s = time.monotonic()
     tells_hidden = not (prefix or after or call.query_values.keys() - _UNCONDITIONAL)
     left = sight.holdings_to_ask_for(gateway.rights, limit)
@@ -73,7 +73,7 @@ def _older(lag_ms: int | views.Unset | None, by_s: float) -> int | views.Unset |
 
 async def _slice(
     gateway: Gateway, call: Call, whose: Whose, page: tuple[str, str, int], *, tells_hidden: bool
-) -> views.HoldPage:
+) -> views.HoldPageJson:
     """Return one page as a new read, in its own turn, so that the loop of this node is free before it."""
     view = await gateway.view(
         lambda machine: listings.holdings(machine.state, whose, *page),
@@ -83,16 +83,16 @@ async def _slice(
         is_stale=schema.is_stale(call),
         is_large=True,
     )
-    assert isinstance(view, views.HoldPage), "that is what it is shown as"
+    assert isinstance(view, views.HoldPageJson), "that is what it is shown as"
     return view
 
 
-def _seen(gateway: Gateway, page: views.HoldPage, *, tells_hidden: bool) -> views.HoldPage:
+def _seen(gateway: Gateway, page: views.HoldPageJson, *, tells_hidden: bool) -> views.HoldPageJson:
     sight.holdings(gateway.rights, page, tells_hidden=tells_hidden)
     return page
 
 
-def _of_session(found: Holdings | None) -> views.HoldPage:
+def _of_session(found: Holdings | None) -> views.HoldPageJson:
     if found is None:
         raise ProblemError("session-expired", "the session has expired or never was")
     return views.holds_of(found)
@@ -110,7 +110,7 @@ async def get_ticket(gateway: Gateway, call: Call) -> Reply:
     )
 
 
-def _ticket_shown(gateway: Gateway, found: TicketView | None) -> views.TicketStatus:
+def _ticket_shown(gateway: Gateway, found: TicketView | None) -> views.TicketStatusJson:
     # The number is public: nobody shall find out by it who waits for what they may not read.
     if found is None or not all(gateway.rights.covers(Right.READ, name) for name in found.names):
         raise ProblemError(

@@ -76,7 +76,9 @@ async def release_whole(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     else:
         request = await schema.read(call, ReleasePermitsRequest)
     _, revision, is_repeated = await gateway.submit(request.command(kind), results.Released, call.timeout_s)
-    return Reply(answers.told(answers.Released(released=True, revision=revision), is_repeated=is_repeated))
+    return Reply(
+        answers.told(answers.ReleasedJson(released=True, revision=revision), is_repeated=is_repeated)
+    )
 
 
 async def force_release(gateway: Gateway, call: Call) -> Reply:
@@ -90,7 +92,7 @@ async def force_end(gateway: Gateway, call: Call, request: ForcingRequest, kind:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.ForceReleased, call.timeout_s
     )
-    answer = answers.ForceReleased(views.holders_of(result.released), revision)
+    answer = answers.ForceReleasedJson(views.holders_of(result.released), revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
@@ -105,7 +107,7 @@ async def lift_delay_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.DelaysLifted, call.timeout_s
     )
-    answer = answers.DelaysLifted(result.count, result.left_ms, revision)
+    answer = answers.DelaysLiftedJson(result.count, result.left_ms, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
@@ -120,7 +122,7 @@ async def revoke_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.Revoked, call.timeout_s
     )
-    answer = answers.Revoked(views.holders_of(result.holders), revision, result.left)
+    answer = answers.RevokedJson(views.holders_of(result.holders), revision, result.left)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
@@ -135,7 +137,7 @@ async def put_off_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.PutOffTo, call.timeout_s
     )
-    answer = answers.PutOff(result.token, result.ends_in_ms, revision)
+    answer = answers.PutOffJson(result.token, result.ends_in_ms, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

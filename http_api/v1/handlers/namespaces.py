@@ -36,5 +36,5 @@ async def _set(gateway: Gateway, call: Call, request: SetNamespaceRequest | Remo
     command = request.command(call.path_value)
     _, revision, is_repeated = await gateway.submit(command, results.NamespaceSet, call.timeout_s)
     settings = None if command.settings is None else views.settings_of(command.settings)
-    answer = answers.NamespaceSet(command.prefix, settings, revision)
+    answer = answers.NamespaceSetJson(command.prefix, settings, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))

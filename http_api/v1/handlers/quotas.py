@@ -34,5 +34,5 @@ async def remove_quota(gateway: Gateway, call: Call) -> Reply:
 async def _set(gateway: Gateway, call: Call, request: SetQuotaRequest | RemoveQuotaRequest) -> Reply:
     command = request.command(call.path_value)
     _, revision, is_repeated = await gateway.submit(command, results.QuotaSet, call.timeout_s)
-    answer = answers.QuotaSet(command.principal, views.quota_of(command.quota), revision)
+    answer = answers.QuotaSetJson(command.principal, views.quota_of(command.quota), revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))

@@ -23,7 +23,7 @@ async def peek_rate(gateway: Gateway, call: Call) -> Reply:
     return await reads.answer(gateway, call, lambda machine: machine.peek_rate(command), _shown, name=name)
 
 
-def _shown(taken: results.RateTaken | results.Refused) -> views.RatePeek:
+def _shown(taken: results.RateTaken | results.Refused) -> views.RatePeekJson:
     if isinstance(taken, results.Refused):
         raise problems.refusal(taken)
     return views.rate_peek_of(taken)

@@ -51,7 +51,7 @@ async def resize_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Give a semaphore another limit."""
     request = await schema.read(call, ResizeRequest)
     result, revision, is_repeated = await gateway.submit(request.command(), results.Resized, call.timeout_s)
-    answer = answers.Resized(request.name, result.limit, result.available, revision)
+    answer = answers.ResizedJson(request.name, result.limit, result.available, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

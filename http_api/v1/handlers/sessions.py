@@ -53,7 +53,7 @@ async def get_session(gateway: Gateway, call: Call) -> Reply:
     return await reads.answer(gateway, call, query, _shown, name=None)
 
 
-def _shown(view: results.SessionView | None) -> views.Session:
+def _shown(view: results.SessionView | None) -> views.SessionJson:
     if view is None:
         raise ProblemError("session-expired", "the session has expired or never was")
     return views.session_of(view)
@@ -63,7 +63,7 @@ async def close_session(gateway: Gateway, call: Call) -> Reply:
     """End a session, its holds and its waits."""
     command = (await schema.read(call, CloseSessionRequest)).command(call.path_value)
     result, revision, is_repeated = await gateway.submit(command, results.SessionClosed, call.timeout_s)
-    return Reply(answers.told(answers.SessionClosed(result.released, revision), is_repeated=is_repeated))
+    return Reply(answers.told(answers.SessionClosedJson(result.released, revision), is_repeated=is_repeated))
 
 
 async def force_close(gateway: Gateway, call: Call) -> Reply:
@@ -72,5 +72,5 @@ async def force_close(gateway: Gateway, call: Call) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(), results.SessionForced, call.timeout_s
     )
-    answer = answers.SessionForced(result.session_name, result.owner, result.released, revision)
+    answer = answers.SessionForcedJson(result.session_name, result.owner, result.released, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))

@@ -9,7 +9,7 @@ from lockapi.gateway import Gateway, Outcome
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, ForceReleaseRequest, ReleaseHoldRequest, RenewRequest
 from lockapi.requests.service import OpenSessionRequest
-from lockapi.views import Lock, lock_of
+from lockapi.views import LockJson, lock_of
 from lockstate import results
 from lockstate.commands import Acquire
 from lockstate.ids import HoldId, OwnerName
@@ -147,7 +147,7 @@ async def test_a_stale_view_says_how_old_it_is() -> None:
     stale = await gateway.view(
         lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, name=None, is_stale=True
     )
-    assert fresh == Lock("a", "free", (), ())
+    assert fresh == LockJson("a", "free", (), ())
     assert (stale.revision, stale.lag_ms) == (1, 7)
 
 

@@ -11,7 +11,7 @@ from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.rights import ANYBODY, Principal, Rights
 from lockapi.turns import REST_S_MAX, RESTS, Turns
-from lockapi.views import Lock, LockPage, lock_of, page_of
+from lockapi.views import LockJson, LockPageJson, lock_of, page_of
 from lockstate.machine import LockMachine
 from lockstate.results import LockView
 from tests.support.local_node import LocalNode
@@ -133,7 +133,7 @@ async def test_many_large_views_leave_the_loop_free_in_between(*, is_stale: bool
         work(0.005)
         return [], None
 
-    def show(found: tuple[list[object], None]) -> LockPage:
+    def show(found: tuple[list[object], None]) -> LockPageJson:
         del found
         seen.append(ticks)
         work(0.005)
@@ -182,7 +182,7 @@ async def test_the_loop_is_free_between_the_steps_of_a_search(*, is_stale: bool)
     restoring = asyncio.create_task(restore())
     view = await gateway.page(search, page_of, FAR_S, name=None, is_stale=is_stale)
     await restoring
-    assert view.__class__ is LockPage
+    assert view.__class__ is LockPageJson
     assert search.machines == [first, first, other, other]
 
 
@@ -214,7 +214,7 @@ async def test_a_page_that_is_not_found_in_time_is_refused() -> None:
     with pytest.raises(Overloaded, match="large answers"):
         await gateway.page(Slow(1000), page_of, 0.05, name=None, is_stale=True)
     view = await gateway.page(Slow(1), page_of, FAR_S, name=None, is_stale=True)
-    assert view.__class__ is LockPage
+    assert view.__class__ is LockPageJson
 
 
 async def test_a_stale_page_says_the_age_of_its_first_step() -> None:
@@ -254,7 +254,7 @@ async def test_a_large_view_is_as_new_as_any_other() -> None:
         )
         for is_stale in (False, True)
     ]
-    assert fresh == Lock("a", "free", (), ())
+    assert fresh == LockJson("a", "free", (), ())
     assert stale.revision == 1
     assert isinstance(stale.lag_ms, int)
     assert stale.lag_ms >= 7
