@@ -41,7 +41,7 @@ from cluster.observing.audit_log import AuditLog
 from cluster.observing.endless_log import EndlessLog
 from cluster.observing.event_log import EventLog, events_count_max
 from cluster.observing.gauges import gauges
-from cluster.observing.metrics import Metrics
+from cluster.observing.metrics import NodeMetrics
 from cluster.peers import first_start, objections
 from cluster.peers.disk_watch import DiskWatch
 from cluster.peers.handshake import Objection
@@ -88,7 +88,7 @@ class Group:
         """How the cluster of this node began."""
         self._loop = asyncio.get_running_loop()
         self.machine = LockMachine()
-        self.metrics = Metrics(lambda: gauges(self))
+        self.metrics = NodeMetrics(lambda: gauges(self))
         self.outbox = Outbox(new_origin(config.node_id), self._loop)
         self.waiters = Waiters(self._loop)
         self.events = EventLog(self._loop, events_count_max(self.state_bytes_max()))

@@ -20,7 +20,7 @@ from cluster.consensus.member_list import Members
 from cluster.errors import ConfigError, DataDirError, NoLeader, OutcomeUnknown, TransferFailed
 from cluster.group import Group
 from cluster.observing.event_log import EventLog
-from cluster.observing.metrics import Metrics
+from cluster.observing.metrics import NodeMetrics
 from cluster.observing.obstacles import obstacles
 from cluster.observing.status import ClusterStatus, PeerStatus
 from cluster.observing.troubles import troubles
@@ -330,7 +330,7 @@ class Node:
         return self.group.events
 
     @property
-    def metrics(self) -> Metrics:
+    def metrics(self) -> NodeMetrics:
         """Return this node's counters."""
         return self.group.metrics
 

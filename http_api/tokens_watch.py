@@ -17,7 +17,7 @@ from cluster.file_watch import FileWatch, Signature, signature
 from cluster.observing.metrics import Sample, gauge
 from holdfast import token_lines
 from holdfast.token_lines import Line, LinesWrong
-from http_api.server.authentication import Authentication, Principals
+from http_api.server.authentication import Authentication, KnownPrincipals
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the file."""
@@ -52,7 +52,7 @@ class TokensWatch(FileWatch):
     def serve(self, authentication: Authentication) -> None:
         """Let `authentication` know the principals, now and from now on whenever they change."""
         self._authentication = authentication
-        authentication.principals = Principals(authentication.gateway, self._lines)
+        authentication.principals = KnownPrincipals(authentication.gateway, self._lines)
         self._tell(self._lines)
 
     def look(self, *, is_asked: bool = False) -> None:
@@ -73,16 +73,18 @@ class TokensWatch(FileWatch):
             self._read_last = found
         return is_due
 
-    def _read(self) -> tuple[tuple[Line, ...], Principals] | TokensUnusable:
+    def _read(self) -> tuple[tuple[Line, ...], KnownPrincipals] | TokensUnusable:
         """Return what the file says, or why it cannot be used."""
         assert self._authentication is not None, "a watch begins when there is something to serve"
         try:
             lines = read(self._path)
         except TokensUnusable as error:
             return error
-        return lines, Principals(self._authentication.gateway, lines)
+        return lines, KnownPrincipals(self._authentication.gateway, lines)
 
-    def _take(self, found: tuple[tuple[Line, ...], Principals] | TokensUnusable, *, is_asked: bool) -> None:
+    def _take(
+        self, found: tuple[tuple[Line, ...], KnownPrincipals] | TokensUnusable, *, is_asked: bool
+    ) -> None:
         """Let what was read be in force, if it can be used."""
         if isinstance(found, TokensUnusable):
             if is_asked or str(found) != self._refused:

@@ -53,7 +53,7 @@ class Steps(Protocol[T_co]):
         """Look a bit further; return what was found, None if there is more to do."""
 
 
-class Outcome(NamedTuple, Generic[R]):
+class CommandOutcome(NamedTuple, Generic[R]):
     """What became of a command: its result, the revision, and whether an earlier attempt had it already."""
 
     result: R
@@ -101,7 +101,7 @@ class Gateway:
 
     # -- commands -------------------------------------------------------------------------------------------
 
-    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> Outcome[R]:
+    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> CommandOutcome[R]:
         """Have one command applied; return what became of it. Raises ProblemError, ClusterError."""
         known = self._known(command)
         applied = await self._node.submit(known, timeout_s, self._asking(known))
@@ -109,7 +109,7 @@ class Gateway:
 
     async def acquire(
         self, command: MayWait, kind: type[R], timeout_s: float, poll_ms: int | None = None
-    ) -> Outcome[R] | Unsettled:
+    ) -> CommandOutcome[R] | Unsettled:
         """Have a command applied that may wait, and wait for its end, or for `poll_ms`.
 
         What still waits then, or when the task is cancelled, keeps its place for a grace if it has a
@@ -148,7 +148,7 @@ class Gateway:
 
     async def acquire_several(
         self, command: MayWait, timeout_s: float, poll_ms: int | None = None
-    ) -> tuple[Outcome[GrantedSeveral], int] | Unsettled:
+    ) -> tuple[CommandOutcome[GrantedSeveral], int] | Unsettled:
         """Acquire things of several kinds, and wait for the moment that their rate limits have reserved.
 
         Return what became of it, and how many milliseconds the moment was waited for. Else as `acquire`: a
@@ -182,15 +182,15 @@ class Gateway:
         known = self._known(command)
         return self._node.begin(known, timeout_s, self._asking(known))
 
-    def outcome(self, command: Command, begun: Begun, kind: type[R]) -> Outcome[R]:
+    def outcome(self, command: Command, begun: Begun, kind: type[R]) -> CommandOutcome[R]:
         """Return what became of a command that has an outcome. Raises ProblemError, ClusterError."""
         return self._outcome(command, begun.result(), kind)
 
-    def _outcome(self, command: Command, applied: Applied, kind: type[R]) -> Outcome[R]:
+    def _outcome(self, command: Command, applied: Applied, kind: type[R]) -> CommandOutcome[R]:
         """Return what became of a command that gives such a result. Raises ProblemError for a refusal."""
         result = applied.result
         if isinstance(result, kind):
-            return Outcome(result, applied.revision, applied.is_repeated)
+            return CommandOutcome(result, applied.revision, applied.is_repeated)
         if isinstance(result, Refused):
             if result.reason is Reason.WRONG_KIND:
                 raise right_calls.told(command, result)

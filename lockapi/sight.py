@@ -12,7 +12,7 @@ from lockapi import paging, views
 from lockapi.rights import Rights
 from lockapi.rights_needed import forbidden
 from lockstate import limits
-from lockstate.audit import Link, Linked
+from lockstate.audit import AuditLink, Linked
 from lockstate.audit_record import AuditEvent
 from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
@@ -198,7 +198,7 @@ def _links(rights: Rights, records: list[Linked]) -> list[Linked]:
     """
     if rights.everywhere(Right.READ):
         return records
-    return [(event, link and Link(link.number)) for event, link in records]
+    return [(event, link and AuditLink(link.number)) for event, link in records]
 
 
 def _own(records: list[Linked], principal: str) -> list[Linked]:

@@ -29,7 +29,7 @@ class Turns:
         self._rest_s_min = rest_s_min
 
     @contextlib.asynccontextmanager
-    async def turn(self, deadline_s: float) -> AsyncIterator["Turn"]:
+    async def turn(self, deadline_s: float) -> AsyncIterator["AnswerTurn"]:
         """Wait for the turn until `deadline_s` of the loop's clock, and have it until the end of the block.
 
         The block waits for nothing but the rests between its steps. Raises Overloaded.
@@ -40,14 +40,14 @@ class Turns:
                 await self._lock.acquire()
         except TimeoutError:
             raise _overloaded() from None
-        turn = Turn(deadline_s, self._rest_s_min)
+        turn = AnswerTurn(deadline_s, self._rest_s_min)
         try:
             yield turn
         finally:
             loop.call_later(turn.rest_s(), self._lock.release)
 
 
-class Turn:
+class AnswerTurn:
     """The turn of one answer, which makes it step by step."""
 
     def __init__(self, deadline_s: float, rest_s_min: float) -> None:

@@ -29,7 +29,7 @@ LINKS_MAX: Final = 8
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
-class Link(NamedTuple):
+class AuditLink(NamedTuple):
     """What ties a record to the one before; while it is not linked yet, its number alone."""
 
     number: int
@@ -40,7 +40,7 @@ class Link(NamedTuple):
     hash: str = ""
 
 
-Linked: TypeAlias = tuple[Event, Link | None]
+Linked: TypeAlias = tuple[Event, AuditLink | None]
 """An event of the audit, with its link; None by rules 8 and before."""
 
 
@@ -138,15 +138,15 @@ class Audit:
             previous = _hash(self.events[place], self._forgotten + place + 1, self._chain, previous)
             self._hashes.append(previous)
 
-    def _link(self, place: int) -> Link | None:
+    def _link(self, place: int) -> AuditLink | None:
         """Return the link of a record."""
         if not self._is_chained:
             return None
         number = self._forgotten + place + 1
         if place >= len(self._hashes):
-            return Link(number)
+            return AuditLink(number)
         previous = self._hashes[place - 1] if place else self._previous
-        return Link(number, self._chain, previous, self._hashes[place])
+        return AuditLink(number, self._chain, previous, self._hashes[place])
 
 
 def _hash(event: Event, number: int, chain: int, previous: str) -> str:
@@ -156,7 +156,7 @@ def _hash(event: Event, number: int, chain: int, previous: str) -> str:
     return sha256(_canonical.encode(record)).hexdigest()
 
 
-def row(event: Event, link: Link | None) -> AuditEvent:
+def row(event: Event, link: AuditLink | None) -> AuditEvent:
     """Return a record as it is shown."""
     record = shown(event)
     if link is not None:

@@ -18,7 +18,7 @@ ENTRY_LOAD_MAX: Final = 2500
 Commands = tuple[str, list[int], list[bytes]]
 """Origin, sequence numbers and encoded commands."""
 Waiting = tuple[str, list[int], list[bytes], Sequence[str]]
-"""The same, and who asks for what without being named in it (`Taken`)."""
+"""The same, and who asks for what without being named in it (`TakenCommands`)."""
 
 
 class Batcher:
@@ -52,7 +52,7 @@ class Batcher:
         return self._has_impatient or self._tick_is_due or bool(self._advance_to or self._bytes_max)
 
     def add(self, origin: str, seqs: list[int], commands: list[bytes], askers: Sequence[str] = ()) -> None:
-        """Queue commands of one origin; their numbers rise. `askers` are as in `Taken`."""
+        """Queue commands of one origin; their numbers rise. `askers` are as in `TakenCommands`."""
         self._queue.append((origin, seqs, commands, askers))
         self._has_impatient = self._has_impatient or not all(map(codec.is_patient, commands))
 

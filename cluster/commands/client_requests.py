@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cluster.commands.fair_queue import Turn
+from cluster.commands.fair_queue import QueueTurn
 from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.commands.room import deciding
@@ -223,7 +223,7 @@ class ClientRequests:
         self._request_flush()
         return pending
 
-    def _turn_of(self, command: Command, encoded: bytes, principal: str) -> Turn:
+    def _turn_of(self, command: Command, encoded: bytes, principal: str) -> QueueTurn:
         """Return when it is the turn of a command.
 
         What a stream numbers keeps its order, and the end of its session comes behind that. Nothing else
@@ -231,9 +231,9 @@ class ClientRequests:
         """
         load = self._load(encoded)
         if not isinstance(command, Numbered | CloseSession):
-            return Turn(load, "", principal)
+            return QueueTurn(load, "", principal)
         # Of a frame nobody says who asks, if that is whose session it is.
-        return Turn(load, command.session_id, principal or self._owner_of(command.session_id))
+        return QueueTurn(load, command.session_id, principal or self._owner_of(command.session_id))
 
     # -- clients that went away -----------------------------------------------------------------------------
 

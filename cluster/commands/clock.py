@@ -13,7 +13,7 @@ STALL_COUNTED_MS_MAX: Final = 250
 _NS_PER_MS: Final = 1_000_000
 
 
-class Clock(Protocol):
+class MonotonicClock(Protocol):
     """A monotonic clock."""
 
     def now_ns(self) -> int:
@@ -34,7 +34,7 @@ class ClusterClock:
     Time without a leader counts against nobody. A look at least every STALL_COUNTED_MS_MAX keeps it exact.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: MonotonicClock) -> None:
         self._clock = clock
         self._seen_ns = clock.now_ns()
         self._elapsed_ns = 0

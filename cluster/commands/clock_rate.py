@@ -56,16 +56,16 @@ class Rate(NamedTuple):
         return (self.at_most_ppm - self.at_least_ppm) / 2
 
     @property
-    def verdict(self) -> "Verdict":
+    def verdict(self) -> "ClockVerdict":
         """Return what this span alone says. Bounds that contradict each other: the rate has changed."""
         if min(self) > RATE_PPM_MAX:
-            return Verdict.FAST
+            return ClockVerdict.FAST
         if max(self) < -RATE_PPM_MAX:
-            return Verdict.SLOW
-        return Verdict.WELL if abs(self.error_ppm) <= ERROR_PPM_MAX else Verdict.UNKNOWN
+            return ClockVerdict.SLOW
+        return ClockVerdict.WELL if abs(self.error_ppm) <= ERROR_PPM_MAX else ClockVerdict.UNKNOWN
 
 
-class Verdict(Enum):
+class ClockVerdict(Enum):
     """What is known of a peer's clock."""
 
     UNKNOWN = "unknown"
@@ -90,9 +90,9 @@ class RateMeter:
     def __init__(self) -> None:
         self.rate: Rate | None = None
         """The rate over the last span; None before the end of the first."""
-        self.verdict = Verdict.UNKNOWN
+        self.verdict = ClockVerdict.UNKNOWN
         """What the last spans agreed about. It stays until others agree about something else."""
-        self._latest: deque[Verdict] = deque(maxlen=SPANS_COUNT)
+        self._latest: deque[ClockVerdict] = deque(maxlen=SPANS_COUNT)
         self._anchor: _Block | None = None
         self._block: _Block | None = None
         self._theirs_us = 0
@@ -128,7 +128,7 @@ class RateMeter:
         rate = rate_between(self._anchor, block)
         is_over = block.began_us - self._anchor.began_us >= SPAN_US_MAX
         is_contradictory = rate is not None and rate.error_ppm < -ERROR_PPM_MAX
-        if rate is None or (rate.verdict is Verdict.UNKNOWN and not is_over and not is_contradictory):
+        if rate is None or (rate.verdict is ClockVerdict.UNKNOWN and not is_over and not is_contradictory):
             return False
         self._anchor = block
         self.rate = rate
@@ -142,8 +142,8 @@ class RateMeter:
         said = set(self._latest)
         if len(said) == 1:
             (self.verdict,) = said
-        elif not said & {Verdict.FAST, Verdict.SLOW}:
-            self.verdict = Verdict.WELL
+        elif not said & {ClockVerdict.FAST, ClockVerdict.SLOW}:
+            self.verdict = ClockVerdict.WELL
 
 
 def rate_between(first: _Block, second: _Block) -> Rate | None:

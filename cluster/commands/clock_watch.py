@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.commands.clock_rate import PPM, Rate, RateMeter, Verdict
+from cluster.commands.clock_rate import PPM, ClockVerdict, Rate, RateMeter
 
 CONFIRMED_US_MAX: Final = 60_000_000
 """How old a reading of ours may be, in microseconds, that a peer confirms: older ones are of another run."""
@@ -107,8 +107,8 @@ class ClockWatch:
             for peer_id in voters
             if peer_id != self._node_id and (meter := self._meters.get(peer_id))
         ]
-        unknown = len(voters) - 1 - len(verdicts) + verdicts.count(Verdict.UNKNOWN)
-        differing = max(verdicts.count(Verdict.FAST), verdicts.count(Verdict.SLOW))
+        unknown = len(voters) - 1 - len(verdicts) + verdicts.count(ClockVerdict.UNKNOWN)
+        differing = max(verdicts.count(ClockVerdict.FAST), verdicts.count(ClockVerdict.SLOW))
         majority = len(voters) // 2 + 1
         if differing >= majority:
             is_off = True
@@ -124,14 +124,14 @@ class ClockWatch:
                 logger.info("event=clock-well ppm=%.0f", self.ppm)
 
 
-_DIFFERS: Final = frozenset({Verdict.FAST, Verdict.SLOW})
+_DIFFERS: Final = frozenset({ClockVerdict.FAST, ClockVerdict.SLOW})
 _OFF: Final = (
     "the clock of this machine does not run at the rate of the others': it should not lead, because leases"
     " would end early or late (see 'Clocks' in docs/operating.md)"
 )
 
 
-def _tell(peer_id: str, verdict: Verdict, rate: Rate) -> None:
+def _tell(peer_id: str, verdict: ClockVerdict, rate: Rate) -> None:
     """Log that a peer's clock is found to differ from this node's, or not to differ any more."""
     facts = (peer_id, rate.ppm, rate.error_ppm)
     if verdict in _DIFFERS:

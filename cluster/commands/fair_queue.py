@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Turn(NamedTuple):
+class QueueTurn(NamedTuple):
     """What decides when it is the turn of an item."""
 
     load: int = 0
@@ -30,7 +30,7 @@ class FairQueue(Generic[T]):
     """Items that wait for their turns. Each call takes the logarithm of their number, but for `keep`."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Turn, T]] = []
+        self._heap: list[tuple[float, int, QueueTurn, T]] = []
         """Place, number, turn and item."""
         self._lanes: dict[str, float] = {}
         """The place of the last item of each lane that has any."""
@@ -54,7 +54,7 @@ class FairQueue(Generic[T]):
         """Return how many items of a sharer wait; none of "", which is nobody."""
         return self._counts.get(sharer, 0) if sharer else 0
 
-    def add(self, turn: Turn, item: T) -> None:
+    def add(self, turn: QueueTurn, item: T) -> None:
         """Put an item behind those of its lane, and where its load and its sharer let it."""
         begin = max(self._now, self._lanes.get(turn.lane, 0.0))
         if turn.load and turn.sharer:

@@ -29,7 +29,7 @@ def node_of(origin: str) -> str:
 class Forwarded(msgspec.Struct, frozen=True, array_like=True):
     """Commands for the leader of `term`, in order of their numbers; 0 is the term of no leader.
 
-    `askers` are as in `Taken`. Who sends it writes it as a `frame`.
+    `askers` are as in `TakenCommands`. Who sends it writes it as a `frame`.
     """
 
     term: int
@@ -39,7 +39,7 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True):
     askers: list[str] = []
 
 
-class Taken(NamedTuple):
+class TakenCommands(NamedTuple):
     """Commands to be sent, in order of their numbers.
 
     `askers` has for each the principal that asks and is not named in it, because its node only knew rules
@@ -56,7 +56,7 @@ Frame = tuple[int, str, list[int], list[bytes]] | tuple[int, str, list[int], lis
 """A Forwarded as it is sent."""
 
 
-def frame(term: int, origin: str, taken: Taken, rules_known: int) -> Frame:
+def frame(term: int, origin: str, taken: TakenCommands, rules_known: int) -> Frame:
     """Return what is sent to a leader that knows the rules up to `rules_known`.
 
     One that knows none with principals puts nothing into the log that would be read by them, and release

@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from cluster.commands.fair_queue import FairQueue, Turn
-from cluster.commands.forwarded import COMMAND_BYTES_MAX, Taken
+from cluster.commands.fair_queue import FairQueue, QueueTurn
+from cluster.commands.forwarded import COMMAND_BYTES_MAX, TakenCommands
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded
 from lockstate import codec
 from lockstate.commands import Barrier
@@ -45,7 +45,7 @@ SEND_BYTES_MAX: Final = 1 << 20
 SHARED_S_MAX: Final = 0.05
 """A read joins a barrier that is given up so much before its own deadline at most, and never after it."""
 
-_AT_ONCE: Final = Turn()
+_AT_ONCE: Final = QueueTurn()
 """That of what has no load, and no order with anything else."""
 _BARRIER: Final = codec.encode_command(Barrier())
 
@@ -70,7 +70,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Pending(msgspec.Struct, eq=False):
     """One command without an outcome; `place` counts what was submitted, and `seq` is 0 until it is its turn.
 
-    `readers` are reads that ride on a barrier; who asks is `asker`, if the command does not say it (`Taken`).
+    `readers` are reads that ride on a barrier; `asker` asks if the command names nobody (`TakenCommands`).
     With a load, `since_s` is when it got its number, and `light_before` how many without one had theirs then.
     """
 
@@ -123,7 +123,9 @@ class Outbox:
         """Return how many commands have no outcome yet."""
         return len(self._all)
 
-    def submit(self, command: bytes, timeout_s: float, asker: str = "", turn: Turn = _AT_ONCE) -> Pending:
+    def submit(
+        self, command: bytes, timeout_s: float, asker: str = "", turn: QueueTurn = _AT_ONCE
+    ) -> Pending:
         """Take a command; its future gets the Answer or a ClusterError.
 
         What comes in one lane is applied in its order. Raises Overloaded, or ShuttingDown after `close`.
@@ -150,7 +152,7 @@ class Outbox:
             self._number(pending)
         return pending
 
-    def _may_wait(self, turn: Turn) -> bool:
+    def _may_wait(self, turn: QueueTurn) -> bool:
         """Whether something more may wait for its turn; one sharer has half of the places."""
         waiting_count, waiting_bytes = len(self._all) - len(self._pending), self._bytes - self._numbered_bytes
         if waiting_count >= QUEUE_COUNT_MAX or waiting_bytes >= QUEUE_BYTES_MAX:
@@ -201,7 +203,7 @@ class Outbox:
         barrier.readers.append((query, future))
         return future
 
-    def take(self) -> Taken:
+    def take(self) -> TakenCommands:
         """Return the next unsent commands, in order, as many as fit a frame, and count them as sent."""
         seqs: list[int] = []
         commands: list[bytes] = []
@@ -219,7 +221,7 @@ class Outbox:
                 size_bytes += len(pending.command)
         del self.unsent[:taken]
         self.is_urgent = bool(self.unsent)
-        return Taken(seqs, commands, askers if any(askers) else [])
+        return TakenCommands(seqs, commands, askers if any(askers) else [])
 
     def rewind(self) -> int:
         """Make everything pending unsent; return how much of it had been sent."""

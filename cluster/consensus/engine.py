@@ -62,7 +62,7 @@ class RaftConfig(Protocol):
         """How many entries the log takes before it is compacted."""
 
 
-class Snapshots(library.Snapshots, Protocol):
+class Snapshots(library.SnapshotChunks, Protocol):
     """What is asked of the snapshots of this node (snapshot_transfer)."""
 
     def poll(self) -> tuple[str, int]:

@@ -84,7 +84,7 @@ _CANDIDATE: Final = syncobj._RAFT_STATE.CANDIDATE
 syncobj.monotonicTime = functools.partial(time.clock_gettime, time.CLOCK_MONOTONIC_RAW)
 
 
-class Snapshots(Protocol):
+class SnapshotChunks(Protocol):
     """What is asked of the snapshots of this node (snapshot_transfer)."""
 
     def next_chunk(self, peer_id: str) -> Chunk | None:
@@ -97,7 +97,7 @@ class Snapshots(Protocol):
         """Interrupt the transfer to a peer."""
 
 
-class Owner(Protocol):
+class LibraryOwner(Protocol):
     """What the library asks of the engine that drives it. `observe` tells it what the library knows."""
 
     journal: EngineJournal
@@ -177,7 +177,7 @@ class _Transport(LibraryTransport):  # type: ignore[misc]
 
     ready = True
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: LibraryOwner) -> None:
         super().__init__(None, None, [])
         self._owner = owner
         self.library: Library
@@ -194,7 +194,7 @@ class _Transport(LibraryTransport):  # type: ignore[misc]
 class _Serializer:
     """Stands where the library has its own serializer (H9, H15), with the library's name for its work."""
 
-    def __init__(self, library: "Library", snapshots: Snapshots) -> None:
+    def __init__(self, library: "Library", snapshots: SnapshotChunks) -> None:
         self._library = library
         self._snapshots = snapshots
 
@@ -207,7 +207,7 @@ class _Serializer:
 class Library(syncobj.SyncObj):  # type: ignore[misc]
     """The library's object with our methods at its seams. One thread."""
 
-    _snapshots: Snapshots
+    _snapshots: SnapshotChunks
     _SyncObj__connectedNodes: set[LibraryNode]
     _SyncObj__lastResponseTime: dict[LibraryNode, float]
     _SyncObj__otherNodes: set[LibraryNode]
@@ -222,7 +222,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
     _SyncObj__readonlyNodes: set[LibraryNode]
     _SyncObj__transferInProgress: bool
 
-    def __init__(self, owner: Owner, node_id: str, settings: Settings) -> None:
+    def __init__(self, owner: LibraryOwner, node_id: str, settings: Settings) -> None:
         self._owner = owner
         self._journal = journal = owner.journal
         self.now_s: Final[Callable[[], float]] = syncobj.monotonicTime
@@ -266,7 +266,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             for name, value in originals.items():
                 setattr(syncobj, name, value)
 
-    def use_snapshots(self, snapshots: Snapshots) -> None:
+    def use_snapshots(self, snapshots: SnapshotChunks) -> None:
         """Ask `snapshots` for parts to send, and hand them those that come. Called once."""
         self._snapshots = snapshots
         self._SyncObj__serializer = _Serializer(self, snapshots)

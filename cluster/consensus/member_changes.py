@@ -15,7 +15,7 @@ import msgspec
 from cluster.config import check_member
 from cluster.config_sources import WrongValueError
 from cluster.consensus import member_list
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.replica import Replica
 from cluster.errors import (
     ClusterError,
@@ -207,7 +207,7 @@ class MemberChanges:
             raise MemberChangePending(f"{self._node_id} leads, and hands leadership over first")
         return new
 
-    def _moved(self, change: Change, known: Member | None) -> Members:
+    def _moved(self, change: Change, known: MemberRecord | None) -> Members:
         """Return the list with a node at another address. Raises MemberChangeRefused."""
         present = self._replica.membership.latest
         if known is not None and known.peer == change.peer:
@@ -216,7 +216,7 @@ class MemberChanges:
         self._check_addresses(change)
         return new
 
-    def _check_joining(self, node_id: str, known: Member) -> None:
+    def _check_joining(self, node_id: str, known: MemberRecord) -> None:
         """Tell who waits for a node to count that it will not, as it is. Raises MemberChangeRefused."""
         reason = self._means.why_not_joining(node_id)
         if reason and not known.is_voter:

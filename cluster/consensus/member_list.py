@@ -27,7 +27,7 @@ UNKNOWN_DISK: Final = "unknown disk of"
 """Stands for the disk of a node that was removed before anybody met it. No disk id has a space."""
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True):
+class MemberRecord(msgspec.Struct, frozen=True, array_like=True):
     """One node: its peer address, whether it votes and counts, and its disk id ("" until somebody met it)."""
 
     peer: str
@@ -43,7 +43,7 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
     changes; see storage.cluster_record.Founding for the fields behind it.
     """
 
-    nodes: dict[str, Member] = {}
+    nodes: dict[str, MemberRecord] = {}
     removed: dict[str, str] = {}
     version: int = 0
     format: int = FORMAT
@@ -105,7 +105,7 @@ def founded(founding: Founding) -> Members:
     """Return the list that a founded cluster begins with: the first entry of its log."""
     return Members(
         {
-            node_id: Member(founder.peer, is_voter=True, disk_id=founder.disk_id)
+            node_id: MemberRecord(founder.peer, is_voter=True, disk_id=founder.disk_id)
             for node_id, founder in sorted(founding.nodes.items())
         },
         cluster_id=founding.cluster_id,
@@ -136,7 +136,7 @@ def with_learner(members: Members, node_id: str, peer: str) -> Members:
             )
         if member.peer == peer:
             raise MemberChangeRefused(f"{peer} is the address of {other}")
-    return _with(members, {**members.nodes, node_id: Member(peer, is_voter=False)})
+    return _with(members, {**members.nodes, node_id: MemberRecord(peer, is_voter=False)})
 
 
 def moved(members: Members, node_id: str, peer: str) -> Members:
@@ -155,7 +155,9 @@ def promoted(members: Members, node_id: str, disk_id: str) -> Members:
     """Return the list with a learner made a voter, whose disk all shall know from now on."""
     learner = members.nodes[node_id]
     assert not learner.is_voter, f"{node_id} votes already"
-    return _with(members, {**members.nodes, node_id: Member(learner.peer, is_voter=True, disk_id=disk_id)})
+    return _with(
+        members, {**members.nodes, node_id: MemberRecord(learner.peer, is_voter=True, disk_id=disk_id)}
+    )
 
 
 def without(members: Members, node_id: str, disk_id: str, reachable: Collection[str]) -> Members:
@@ -179,7 +181,7 @@ def without(members: Members, node_id: str, disk_id: str, reachable: Collection[
     return _with(structs.replace(members, removed=kept), nodes)
 
 
-def _member(members: Members, node_id: str) -> Member:
+def _member(members: Members, node_id: str) -> MemberRecord:
     """Return a node of the list. Raises MemberNotFound."""
     member = members.nodes.get(node_id)
     if member is None:
@@ -194,7 +196,7 @@ def can_promote(members: Members, node_id: str, reachable: Collection[str]) -> b
     return has_majority(members.voters | {node_id}, reachable)
 
 
-def _with(members: Members, nodes: dict[str, Member]) -> Members:
+def _with(members: Members, nodes: dict[str, MemberRecord]) -> Members:
     """Return the list with other nodes, in order of their ids."""
     nodes = dict(sorted(nodes.items()))
     return structs.replace(members, nodes=nodes, version=members.version + 1)

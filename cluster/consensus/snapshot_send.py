@@ -22,7 +22,7 @@ follower that decodes a large state answers late."""
 logger = logging.getLogger(__name__)
 
 
-class Sending:
+class SnapshotSend:
     """One snapshot on its way to one peer, over one connection after the other."""
 
     def __init__(self, peer_id: str, reader: SnapshotReader, index: int, term: int) -> None:

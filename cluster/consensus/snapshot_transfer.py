@@ -13,7 +13,7 @@ from cluster.consensus.engine import Engine
 from cluster.consensus.messages import Chunk, Message, SnapshotPosition
 from cluster.consensus.pinned_log import PinnedLog
 from cluster.consensus.ready import SnapshotDue
-from cluster.consensus.snapshot_send import Sending
+from cluster.consensus.snapshot_send import SnapshotSend
 from cluster.errors import NodeFailed
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_store import DecodeState, Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
@@ -55,7 +55,7 @@ class SnapshotTransfer:
         self._decode = decode
         self._last = last
         self._writing: LogEntry | None = None
-        self._sending: dict[str, Sending] = {}
+        self._sending: dict[str, SnapshotSend] = {}
         self._pinned = PinnedLog()
         self._told: tuple[SnapshotId, int] | None = None
         self._checking: Generator[None, None, Snapshot] | None = None
@@ -196,7 +196,7 @@ class SnapshotTransfer:
 
     # -- sending --------------------------------------------------------------------------------------------
 
-    def _present(self, peer_id: str) -> Sending | None:
+    def _present(self, peer_id: str) -> SnapshotSend | None:
         """Return the transfer to a peer; a new one unless the log goes on behind the snapshot of the last.
 
         Where there is no newer snapshot the present one goes on: the library asks until it gets nothing, and
@@ -210,7 +210,7 @@ class SnapshotTransfer:
         self._forget(peer_id)
         return self._open(peer_id)
 
-    def _open(self, peer_id: str) -> Sending | None:
+    def _open(self, peer_id: str) -> SnapshotSend | None:
         if self._last is None or self._placing is not None:
             return None
         try:
@@ -218,7 +218,7 @@ class SnapshotTransfer:
         except OSError as error:
             logger.error("event=snapshot-not-readable peer=%s error=%r", peer_id, str(error))  # noqa: TRY400
             return None
-        sending = self._sending[peer_id] = Sending(peer_id, reader, self._last[1], self._last[2])
+        sending = self._sending[peer_id] = SnapshotSend(peer_id, reader, self._last[1], self._last[2])
         self._pinned.begin(peer_id, self._last[1], self._engine.now_s())
         return sending
 

@@ -28,7 +28,7 @@ def events_count_max(state_bytes_max: int) -> int:
     return max(min(EVENTS_COUNT_MAX, state_bytes_max // _STATE_BYTES_PER_EVENT), EVENTS_COUNT_LEAST)
 
 
-class Cut(enum.StrEnum):
+class WatchCut(enum.StrEnum):
     """Why somebody is told nothing more, though the watch has not ended."""
 
     SLOW_READER = "slow-reader"
@@ -64,7 +64,7 @@ class Position(NamedTuple):
         return self.revision if self.number else self.revision - 1
 
 
-class Compacted(Exception):
+class EventsCompacted(Exception):
     """The events behind a place are no longer all there. `oldest` is the lowest revision to resume behind."""
 
     def __init__(self, oldest: int) -> None:
@@ -101,7 +101,7 @@ class EventLog:
         self._followers: list[Follower] = []
         self._is_due = False
         self.watchers = 0
-        self.cuts: Counter[Cut] = Counter(dict.fromkeys(Cut, 0))
+        self.cuts: Counter[WatchCut] = Counter(dict.fromkeys(WatchCut, 0))
 
     def __len__(self) -> int:
         """Return how many events are kept."""
@@ -165,7 +165,7 @@ class EventLog:
     def check(self, position: Position) -> None:
         """Raise Compacted unless everything behind `position` is there, or yet to come."""
         if position.revision <= self._oldest:
-            raise Compacted(self._oldest)
+            raise EventsCompacted(self._oldest)
 
     def pressure(self, position: Position) -> float:
         """Return how close what is behind `position` is to being dropped: 0 if it is new, 1 if it goes next.

@@ -8,10 +8,10 @@ from cluster.observing.samples import Histogram, Sample, gauge
 from lockstate.machine import LockMachine
 from lockstate.results import CellEventKind, EventKind, NumberedDone, Outcome, Refused, Result
 
-__all__ = ["Metrics", "Sample", "gauge"]
+__all__ = ["NodeMetrics", "Sample", "gauge"]
 
 
-class Metrics:
+class NodeMetrics:
     """What a node counts. `gauges` is asked for the present values when somebody reads them."""
 
     def __init__(self, gauges: Callable[[], Iterable[Sample]]) -> None:

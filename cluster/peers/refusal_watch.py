@@ -15,7 +15,7 @@ from cluster.peers.handshake import Objection
 from cluster.peers.links import PeerLinks
 from cluster.peers.objections import Kind
 from cluster.peers.peering import Peering
-from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Refusals, Stop
+from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Objections, Stop
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class RefusalWatch:
         self._node = node
         self._config = config
         self._now_s = now_s
-        self._refusals = Refusals()
+        self._refusals = Objections()
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Record that a peer does not let this node in. Whether to stop for that is looked at later."""

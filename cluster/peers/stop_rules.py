@@ -81,7 +81,7 @@ def decide(situation: Situation) -> Stop:
     return Stop.STOP if situation.kind == Kind.OTHER_CLUSTER else Stop.NO
 
 
-class Refusals:
+class Objections:
     """What the peers of one node say against it. Bounded by the number of its peers."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from cluster.peers.cuts import Cut
 from cluster.peers.link import TLS_FIRST_BYTE, Link
 from cluster.peers.peer_tls import PeerTls, cut_for
 from cluster.tls import revoked
-from cluster.tls.transport import Opened
+from cluster.tls.transport import TlsTransport
 
 LINGER_S: Final = 1.0
 """Seconds in which a peer that is refused can read why. What it sends is dropped meanwhile: to close a
@@ -33,7 +33,7 @@ class PeerGate(asyncio.Protocol):
         `may_shake` is asked, by the address of a dialer, whether it gets a handshake now.
         """
         self._link, self._tls, self._may_shake = link, tls, may_shake
-        self._opened: Opened | None = None
+        self._opened: TlsTransport | None = None
         self._is_shaken = self._is_refused = False
         self._linger: asyncio.TimerHandle | None = None
 
@@ -64,7 +64,7 @@ class PeerGate(asyncio.Protocol):
         ready, is_dialer, loop = self._tls.ready, self._link.is_dialer, asyncio.get_running_loop()
         self._ours = ready.digest
         context = ready.client if is_dialer else ready.server
-        self._opened = Opened(self._raw, context, loop, is_dialer=is_dialer)
+        self._opened = TlsTransport(self._raw, context, loop, is_dialer=is_dialer)
 
     def _without(self, data: bytes) -> None:
         """Take a dialer that speaks no TLS, if it may; from then on this gate is not needed."""
@@ -91,7 +91,7 @@ class PeerGate(asyncio.Protocol):
         except ssl.SSLError as error:
             self._refuse(*cut_for(error, is_shaken=self._is_shaken))
 
-    def _shaken(self, opened: Opened) -> None:
+    def _shaken(self, opened: TlsTransport) -> None:
         """Let the link begin: the certificate of the other side is in order, whomever it names."""
         self._is_shaken = True
         opened.set_protocol(self._link)

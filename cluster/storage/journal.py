@@ -33,7 +33,7 @@ from cluster.storage.journal_format import (
     hard_state_record,
     index_record,
 )
-from cluster.storage.log_on_disk import NO_ENTRIES, Block, LogOnDisk
+from cluster.storage.log_on_disk import NO_ENTRIES, LogOnDisk, SyncBlock
 from cluster.storage.recovery import recover
 from cluster.storage.replay import ReplayedLog
 from cluster.storage.segment_writer import Sizes
@@ -326,13 +326,13 @@ class Journal:
         self.is_dirty = True
         return sync
 
-    def _take_block(self) -> Block:
+    def _take_block(self) -> SyncBlock:
         """Return everything that has changed, and begin to gather anew."""
         if self._is_hard_state_dirty:
             self._records.append(hard_state_record(self._term, self._voted_for))
         if self._commit_index != self._disk.commit_index:
             self._records.append(index_record(RecordType.COMMIT, self._commit_index))
-        block = Block(
+        block = SyncBlock(
             records=self._records,
             term=self._term,
             voted_for=self._voted_for,
@@ -420,7 +420,7 @@ class Sync:
     which nobody else does meanwhile.
     """
 
-    def __init__(self, disk: LogOnDisk, block: Block | None, commit_index: int) -> None:
+    def __init__(self, disk: LogOnDisk, block: SyncBlock | None, commit_index: int) -> None:
         """Write `block`, or only tidy if there is none; `commit_index` is the hint that goes with a seal."""
         self.block = block
         self.error: BaseException | None = None

@@ -30,7 +30,7 @@ NO_ENTRIES: Final = (0, 0)
 """The span of a log without entries."""
 
 
-class Block(msgspec.Struct, kw_only=True):
+class SyncBlock(msgspec.Struct, kw_only=True):
     """What one sync makes durable, as of the moment when it was begun."""
 
     records: list[bytes]
@@ -63,7 +63,7 @@ class LogOnDisk:
         else:
             self.writer = self._begin_segment(self._state_records(view.term, view.voted_for), None)
 
-    def write(self, block: Block) -> None:
+    def write(self, block: SyncBlock) -> None:
         """Write a block, in a new segment if the last one is full, and wait until it is on disk."""
         if self.writer.is_full:
             state = self._state_records(block.term, block.voted_for, block.commit_index)
@@ -73,7 +73,7 @@ class LogOnDisk:
             self.writer.sync()
         self._count(block)
 
-    def begin(self, block: Block) -> int | None:
+    def begin(self, block: SyncBlock) -> int | None:
         """Write a block without waiting for the disk; return the descriptor whose fdatasync makes it durable.
 
         None, and nothing is written, if a file would have to be made, lengthened or removed for it, or right
@@ -84,17 +84,17 @@ class LogOnDisk:
         self.writer.write(block.records)
         return self.writer.fd
 
-    def finish(self, block: Block) -> None:
+    def finish(self, block: SyncBlock) -> None:
         """Wait until the block of `begin` is on disk. No fdatasync was tried behind it."""
         self.writer.sync()
         self._count(block)
 
-    def end(self, block: Block) -> None:
+    def end(self, block: SyncBlock) -> None:
         """Count the block of `begin` as durable: its fdatasync has ended well."""
         self.writer.count_synced()
         self._count(block)
 
-    def _count(self, block: Block) -> None:
+    def _count(self, block: SyncBlock) -> None:
         """Take over what is durable since `block` is."""
         self.is_sealed = False
         if block.restarts:

@@ -24,7 +24,7 @@ _BESIDE_BYTES_MAX: Final = 48 * 1024
 changes of keys, more than any library makes."""
 
 
-class Opened(asyncio.Transport):
+class TlsTransport(asyncio.Transport):
     """The way from the protocol above down to the socket: what is written here leaves sealed."""
 
     def __init__(

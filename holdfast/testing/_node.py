@@ -14,10 +14,10 @@ from cluster.commands.client_requests import to_undo
 from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.outbox import Answer
 from cluster.commands.waiters import Waiters
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.errors import MemberChangeRefused, ShuttingDown, TransferFailed
 from cluster.observing.event_log import EventLog
-from cluster.observing.metrics import Metrics
+from cluster.observing.metrics import NodeMetrics
 from cluster.observing.status import ClusterStatus, PeerStatus
 from lockapi.node import Counters
 from lockstate import attempts
@@ -46,9 +46,9 @@ class MemoryNode:
         self.when_waiting: Callable[[], object] | None = None
         """Called, soon, whenever a request has begun to wait in a queue."""
         self._loop = asyncio.get_running_loop()
-        self._counted = Metrics(lambda: ())
+        self._counted = NodeMetrics(lambda: ())
         self.metrics: Counters = self._counted
-        self.members = Members({NODE_ID: Member(PEER, is_voter=True)})
+        self.members = Members({NODE_ID: MemberRecord(PEER, is_voter=True)})
         self.events = EventLog(self._loop)
         self._seqs = itertools.count(1)
         self._waiters = Waiters(self._loop)

@@ -40,11 +40,11 @@ class Proven:
     __slots__ = ("credentials", "gateway", "principals")
 
     # No tuple, whose repr would show the token.
-    def __init__(self, credentials: bytes, principals: "Principals", gateway: Gateway) -> None:
+    def __init__(self, credentials: bytes, principals: "KnownPrincipals", gateway: Gateway) -> None:
         self.credentials, self.principals, self.gateway = credentials, principals, gateway
 
 
-class Principals:
+class KnownPrincipals:
     """All principals of a tokens file, by what proves them. Read only."""
 
     def __init__(self, gateway: Gateway, lines: Iterable[Line]) -> None:
@@ -97,7 +97,7 @@ class Authentication:
         self.trace = RefusalTrace()
         """The newest attempts that were refused because of who asked."""
         self._others = others
-        self.principals: Principals | None = None
+        self.principals: KnownPrincipals | None = None
         self._refused: Counter[str] = Counter()
 
     def of_call(self, call: Call) -> Gateway:
@@ -131,7 +131,7 @@ class Authentication:
             raise Unauthenticated("ended", f"the time of {gateway.principal.name!r} is over")
         return gateway
 
-    def _prove(self, principals: Principals, credentials: bytes, transport: Any) -> Gateway:
+    def _prove(self, principals: KnownPrincipals, credentials: bytes, transport: Any) -> Gateway:
         if credentials:
             found = principals.of_token(credentials)
             if found is None:

@@ -44,7 +44,7 @@ class Connection(Protocol):
         """Close it at once."""
 
 
-class Ended(enum.StrEnum):
+class ConnectionEnd(enum.StrEnum):
     """What a connection was ended for."""
 
     HEAD = "head"
@@ -61,7 +61,7 @@ class Ended(enum.StrEnum):
     """The client did not read its answer."""
 
 
-class Refused(enum.StrEnum):
+class ConnectionRefusal(enum.StrEnum):
     """Why only probes are answered on a connection."""
 
     FULL = "full"
@@ -93,7 +93,7 @@ class Place:
     def __init__(self, room: "ConnectionRoom", connection: Connection, address: str, origin: str) -> None:
         self._room, self.connection = room, connection
         self.address, self.origin = address, origin
-        self.refused: Refused | None = None
+        self.refused: ConnectionRefusal | None = None
         self.is_gone = False
         self.is_revoked = False
         """Whether its client has shown a certificate that counts no longer."""
@@ -117,7 +117,7 @@ class Place:
 
     def unread(self) -> None:
         """End the connection: its client does not read."""
-        self._room.end(self, Ended.UNREAD)
+        self._room.end(self, ConnectionEnd.UNREAD)
 
     def gone(self) -> None:
         """Record the end of the connection."""
@@ -140,8 +140,8 @@ class ConnectionRoom:
         self._counts: Counter[str] = Counter()
         self._spare: dict[Place, None] = {}
         self.heads, self.idle = Quiet[Place](now_s), Quiet[Place](now_s)
-        self._ended: Counter[Ended] = Counter()
-        self._refused: Counter[Refused] = Counter()
+        self._ended: Counter[ConnectionEnd] = Counter()
+        self._refused: Counter[ConnectionRefusal] = Counter()
         self._lines = LogBudget(LINES_A_MINUTE, now_s)
 
     @property
@@ -160,7 +160,7 @@ class ConnectionRoom:
         else:
             self._refused[place.refused] += 1
             if len(self._spare) >= SPARE_COUNT_MAX:
-                self.end(next(iter(self._spare)), Ended.SPARE)
+                self.end(next(iter(self._spare)), ConnectionEnd.SPARE)
             self._spare[place] = None
         self.heads.add(place, origin)
         return place
@@ -179,7 +179,7 @@ class ConnectionRoom:
         if not self._counts[place.origin]:
             del self._counts[place.origin]
 
-    def end(self, place: Place, why: Ended) -> None:
+    def end(self, place: Place, why: ConnectionEnd) -> None:
         """Close a connection; its place is free at once."""
         if not place.is_gone:
             self._ended[why] += 1
@@ -189,29 +189,31 @@ class ConnectionRoom:
     def look(self) -> None:
         """End what has been quiet for too long."""
         for place in self.heads.longer_than(self._limits.head_s):
-            self.end(place, Ended.HEAD)
+            self.end(place, ConnectionEnd.HEAD)
             self._tell_silent(place)
         for place in self.idle.longer_than(self._limits.idle_s):
-            self.end(place, Ended.IDLE)
+            self.end(place, ConnectionEnd.IDLE)
 
-    def _make_room(self, place: Place) -> Refused | None:
+    def _make_room(self, place: Place) -> ConnectionRefusal | None:
         """End another connection for a new one, if need be; return why not, if all of them are busy."""
         is_local = place.origin == LOCAL
         if not is_local and self._counts[place.origin] >= self._limits.share:
             self._tell_share(place)
-            return self._end_oldest(place.origin, Ended.ADDRESS, Refused.ADDRESS)
+            return self._end_oldest(place.origin, ConnectionEnd.ADDRESS, ConnectionRefusal.ADDRESS)
         if self._count >= self._limits.count_max + (LOCAL_COUNT_MAX if is_local else 0):
             self._tell_full()
-            return self._end_oldest(None, Ended.ROOM, Refused.FULL)
+            return self._end_oldest(None, ConnectionEnd.ROOM, ConnectionRefusal.FULL)
         return None
 
-    def _end_oldest(self, origin: str | None, why: Ended, refused: Refused) -> Refused | None:
+    def _end_oldest(
+        self, origin: str | None, why: ConnectionEnd, refused: ConnectionRefusal
+    ) -> ConnectionRefusal | None:
         """End what was quiet longest, those first that asked nothing; return `refused` if nothing is."""
         while place := self.heads.oldest(origin) or self.idle.oldest(origin):
             if place.refused is None:
                 self.end(place, why)
                 return None
-            self.end(place, Ended.SPARE)
+            self.end(place, ConnectionEnd.SPARE)
         return refused
 
     # -- what is told ---------------------------------------------------------------------------------------
@@ -220,7 +222,12 @@ class ConnectionRoom:
         if self._lines.take("full"):
             logger.warning(
                 "event=connections-full in_use=%d limit=%d refused=%d ended=%d detail=%r",
-                *(self._count, self._limits.count_max, self._refused[Refused.FULL], self._ended[Ended.ROOM]),
+                *(
+                    self._count,
+                    self._limits.count_max,
+                    self._refused[ConnectionRefusal.FULL],
+                    self._ended[ConnectionEnd.ROOM],
+                ),
                 "clients have as many connections as the limit of open files allows (ulimit -n, LimitNOFILE):"
                 " raise it, spread the clients over the nodes, or find out who opens so many. For a new one"
                 " the one ends that has been quiet longest; if all are busy, it gets no answer but to probes",
@@ -230,8 +237,8 @@ class ConnectionRoom:
         if self._lines.take("share"):
             logger.warning(
                 "event=connections-of-address address=%r limit=%d refused=%d ended=%d detail=%r",
-                *(place.address, self._limits.share, self._refused[Refused.ADDRESS]),
-                self._ended[Ended.ADDRESS],
+                *(place.address, self._limits.share, self._refused[ConnectionRefusal.ADDRESS]),
+                self._ended[ConnectionEnd.ADDRESS],
                 "one address has as many connections as one may have (--connections-per-address): raise that"
                 " if many clients share the address, or find out who opens so many",
             )
@@ -240,7 +247,7 @@ class ConnectionRoom:
         if self._lines.take("silent"):
             logger.warning(
                 "event=connections-silent address=%r ended=%d detail=%r",
-                *(place.address, self._ended[Ended.HEAD]),
+                *(place.address, self._ended[ConnectionEnd.HEAD]),
                 f"a request was not sent within {self._limits.head_s:g} s of opening a connection"
                 " (--head-timeout-ms); the address is that of the last one",
             )
@@ -250,12 +257,12 @@ class ConnectionRoom:
         yield gauge("http_connections", "Connections of clients.", self._count)
         yield gauge("http_connections_max", "Connections that clients may have.", self._limits.count_max)
         text = "Connections on which only probes are answered, by what has no room."
-        for refused in Refused:
+        for refused in ConnectionRefusal:
             labels = {"reason": refused.value}
             name = "holdfast_http_connections_refused_total"
             yield name, text, "counter", labels, self._refused[refused]
         text = "Connections that the node has ended, by reason."
-        for ended in Ended:
+        for ended in ConnectionEnd:
             labels = {"reason": ended.value}
             yield "holdfast_http_connections_ended_total", text, "counter", labels, self._ended[ended]
 

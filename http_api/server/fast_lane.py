@@ -62,7 +62,7 @@ class Fit(NamedTuple):
     timeout_s: float
 
 
-class Asked(NamedTuple):
+class PlainRequest(NamedTuple):
     """One whole plain request."""
 
     fit: Fit
@@ -98,7 +98,7 @@ class FastLane:
         self._decode = decode
         self._fits: dict[bytes, Fit] = {}
 
-    def read(self, data: bytes) -> Asked | None:
+    def read(self, data: bytes) -> PlainRequest | None:
         """Return the plain request that `data` is as a whole, None if it is anything else."""
         parts = plain_requests.split(data)
         if parts is None:
@@ -112,7 +112,7 @@ class FastLane:
             if len(self._fits) >= _HEADS_MAX:
                 self._fits.clear()
             fit = self._fits[head] = self._fit(plain)
-        return Asked(fit, path_id, request_id, token, body) if len(body) == fit.length else None
+        return PlainRequest(fit, path_id, request_id, token, body) if len(body) == fit.length else None
 
     def _fit(self, plain: PlainHead) -> Fit:
         """Return what is to be done with requests that have this head."""
@@ -127,7 +127,7 @@ class FastLane:
             route = None  # the front says why
         return Fit(plain.length, route, timeout_s)
 
-    def take(self, asked: Asked, connection: LaneConnection) -> "LaneCall | None":
+    def take(self, asked: PlainRequest, connection: LaneConnection) -> "LaneCall | None":
         """Return the call that was asked for, to be begun; None if it is not for the lane."""
         route = asked.fit.route
         if route is None or route.takes is None or route.direct is None or not asked.body:

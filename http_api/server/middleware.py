@@ -12,7 +12,7 @@ from http_api.server.access_log import AccessLog, log_failure
 from http_api.server.authentication import Authentication
 from http_api.server.call import Call, Reply
 from http_api.server.callers import Callers
-from http_api.server.connection_room import Refused
+from http_api.server.connection_room import ConnectionRefusal
 from http_api.server.heads import check_head
 from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router
@@ -24,8 +24,10 @@ _PROBES: Final = frozenset({wire.LIVEZ, wire.READYZ, wire.METRICS})
 _RETRY_MS: Final = 1_000
 """After which a client may try again that got no connection of its own."""
 _NO_ROOM: Final = {
-    Refused.FULL: "this node has as many connections as its limit of open files allows: ask another one",
-    Refused.ADDRESS: "your address has as many connections as one may have: close some, or ask another node",
+    ConnectionRefusal.FULL: "this node has as many connections as its limit of open files allows:"
+    " ask another one",
+    ConnectionRefusal.ADDRESS: "your address has as many connections as one may have:"
+    " close some, or ask another node",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from http_api.server.call import Call, Reply
 from http_api.server.refusals import CallRefused
 from lockapi import answers, rights_needed
-from lockapi.gateway import Gateway, Outcome
+from lockapi.gateway import CommandOutcome, Gateway
 from lockapi.rights_needed import Need
 
 Handler = Callable[[Gateway, Call], Awaitable[Reply]]
@@ -35,7 +35,7 @@ class Direct(Generic[R]):
     gives: type[R]
     answer: Callable[[R, int], Any]
 
-    def encoded(self, outcome: Outcome[Any]) -> bytes:
+    def encoded(self, outcome: CommandOutcome[Any]) -> bytes:
         """Return the body of the answer."""
         answer = self.answer(outcome.result, outcome.revision)
         return answers.told(answer, is_repeated=outcome.is_repeated)

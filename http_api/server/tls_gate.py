@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from cluster.observing.metrics import Sample
 from cluster.tls import revoked
-from cluster.tls.transport import Opened
+from cluster.tls.transport import TlsTransport
 from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_room import ConnectionRoom, Place
 from http_api.server.log_budget import LogBudget
@@ -106,7 +106,7 @@ class TlsGate(asyncio.Protocol):
         self._raw = raw = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         loop = asyncio.get_running_loop()
         peer = raw.get_extra_info("peername")
-        self._opened = Opened(raw, self._door.context, loop)
+        self._opened = TlsTransport(raw, self._door.context, loop)
         self._timer = loop.call_later(HANDSHAKE_S, self.end)
         self._place = self._room.come(self, str(peer[0]) if peer else "")
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from cluster.observing.event_log import Block, Compacted, Cut, EventLog, Position, numbered
+from cluster.observing.event_log import Block, EventLog, EventsCompacted, Position, WatchCut, numbered
 from http_api.v1.event_text import OfSession, Piece, Topic, encode
 from lockstate.results import Event
 
@@ -55,7 +55,7 @@ class Watcher(Protocol):
         """See whether what is watched is still there; only asked of who watches a session."""
         ...
 
-    def cut(self, reason: Cut) -> None:
+    def cut(self, reason: WatchCut) -> None:
         """End the watch, for `reason`."""
         ...
 
@@ -170,13 +170,13 @@ class EventFeeds:
             is_fed = watcher in self._fed.get(watcher.topic, {})
             position = self.reached(watcher) if is_fed else watcher.position
             if position.revision <= self._log.oldest:
-                self._cut(watcher, Cut.FELL_BEHIND)
+                self._cut(watcher, WatchCut.FELL_BEHIND)
         self._begin_piece(self._log.newest)
 
     def log_ended(self) -> None:
         """Cut all watchers."""
         for watcher in list(self._watchers):
-            watcher.cut(Cut.SHUTTING_DOWN)
+            watcher.cut(WatchCut.SHUTTING_DOWN)
 
     # -- handing out ----------------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class EventFeeds:
         """Sort the next events into the piece; return False if there are none."""
         try:
             blocks = self._log.read(self.position, FED_COUNT_MAX)
-        except Compacted:
+        except EventsCompacted:
             self._cut_all_fed()
             return False
         if not blocks or not self._fed:
@@ -277,10 +277,10 @@ class EventFeeds:
     def _cut_all_fed(self) -> None:
         """Cut all that are fed: more happened while this node handed out than the log keeps."""
         for watcher in [watcher for fed in self._fed.values() for watcher in fed]:
-            self._cut(watcher, Cut.SLOW_READER)
+            self._cut(watcher, WatchCut.SLOW_READER)
         self._begin_piece(self._log.newest)
 
-    def _cut(self, watcher: Watcher, reason: Cut) -> None:
+    def _cut(self, watcher: Watcher, reason: WatchCut) -> None:
         """Cut a watcher that misses something; what comes behind that it must not be told any more."""
         self.stop_feeding(watcher)
         watcher.cut(reason)

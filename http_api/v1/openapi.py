@@ -12,7 +12,7 @@ from holdfast import wire
 from http_api.server.routes import Route
 from lockapi.answers import StillWaitingJson
 from lockapi.problems import Problem
-from lockapi.requests.fields import Waiting
+from lockapi.requests.fields import WaitingRequest
 from lockstate import limits
 
 JsonObject = dict[str, Any]
@@ -242,7 +242,7 @@ def _success(route: Route) -> JsonObject:
 
 def _accepted(route: Route) -> JsonObject:
     """Return the answer to a request that was asked in slices, and goes on waiting."""
-    if route.takes is None or not issubclass(route.takes, Waiting):
+    if route.takes is None or not issubclass(route.takes, WaitingRequest):
         return {}
     content = {wire.JSON: {"schema": _ref(StillWaitingJson)}}
     return {str(HTTPStatus.ACCEPTED): {"description": "It goes on waiting", "content": content}}

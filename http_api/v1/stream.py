@@ -24,8 +24,8 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import caller_of
 from http_api.server.routes import Handler
-from http_api.v1.stream_calls import CALLS_IN_MESSAGE_MAX, CallCounts, Calls
-from http_api.v1.stream_leader import Leader
+from http_api.v1.stream_calls import CALLS_IN_MESSAGE_MAX, CallCounts, OpenCalls
+from http_api.v1.stream_leader import LeaderWatch
 from http_api.v1.stream_out import FORMS, JSON, MSGPACK, Out, SlowReader
 from lockapi import problems, rights_needed
 from lockapi.gateway import Gateway
@@ -37,9 +37,9 @@ from lockapi.requests.stream import (
     VERSION,
     Bye,
     Commands,
-    Hello,
     Message,
-    Ping,
+    StreamHello,
+    StreamPing,
     closing,
     numbered,
     opening,
@@ -104,7 +104,7 @@ def _fit(reason: str) -> bytes:
 
 def stream_handler(trace: RefusalTrace) -> Handler:
     """Return the handler of /v1/stream, whose streams share what they know of the leader, and `trace`."""
-    leader, lines, counts = Leader(), LogBudget(LINES_A_MINUTE), CallCounts()
+    leader, lines, counts = LeaderWatch(), LogBudget(LINES_A_MINUTE), CallCounts()
 
     async def stream(gateway: Gateway, call: Call) -> Reply:
         """Carry out what a session numbers, over a WebSocket: many commands at a time."""
@@ -147,7 +147,7 @@ class _Stream(Reply):
         self,
         gateway: Gateway,
         protocol: str,
-        leader: Leader,
+        leader: LeaderWatch,
         trace: RefusalTrace,
         *,
         lines: LogBudget,
@@ -163,7 +163,7 @@ class _Stream(Reply):
         """By number, what the client is to be told the end of."""
         self._is_over = False
         self._counts = counts
-        self._calls: Calls
+        self._calls: OpenCalls
         self._end: asyncio.Future[None]
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -183,7 +183,7 @@ class _Stream(Reply):
         self._out = Out(
             self._form, self._transport, request.writer.drain, partial(self._close, SLOW_READER, _NOT_READ)
         )
-        self._calls = Calls(self._counts, self._out.say, self._note)
+        self._calls = OpenCalls(self._counts, self._out.say, self._note)
         try:
             await self._talk()
         except _Closed as closed:
@@ -238,7 +238,7 @@ class _Stream(Reply):
 
     async def _greet(self, hello: Message | None) -> None:
         """Begin or resume the stream of a session, as the first message says, and welcome the client."""
-        if not isinstance(hello, Hello):
+        if not isinstance(hello, StreamHello):
             raise _Closed(INVALID, "the first message must be a hello")
         if hello.version != VERSION:
             raise _Closed(INVALID, f"version {hello.version}; this node speaks {VERSION}")
@@ -293,12 +293,12 @@ class _Stream(Reply):
                     self._admit()
                     self._begin_calls(message)
                     await self._until_read()
-                case Ping():
+                case StreamPing():
                     self._out.say(9)
                     await self._until_read()
                 case Bye():
                     await self._leave()
-                case Hello():
+                case StreamHello():
                     raise _Closed(INVALID, "a stream has one hello")
 
     async def _next(self) -> Message | None:

@@ -19,8 +19,8 @@ from http_api.v1.waiting import BY_PATH, WaitingCall
 from lockapi import problems
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
-from lockapi.requests.stream import Call as Asked
 from lockapi.requests.stream import Calls as CallsMessage
+from lockapi.requests.stream import StreamCall as Asked
 
 CALLS_IN_MESSAGE_MAX: Final = 1_024
 """Calls in one message: all of them are begun before anything else is done."""
@@ -56,7 +56,7 @@ class CallCounts:
             del self._of_callers[caller]
 
 
-class Calls:
+class OpenCalls:
     """The open calls of one connection."""
 
     def __init__(

@@ -10,7 +10,7 @@ HINT_S: Final = 1.0
 """Seconds between two looks at who leads."""
 
 
-class Leader:
+class LeaderWatch:
     """Where the leader of one node's cluster is, and who is told when that is another node."""
 
     def __init__(self) -> None:

@@ -12,8 +12,8 @@ from http_api.server.answer_bytes import Content
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
 from lockapi import answers
-from lockapi.gateway import Gateway, Outcome, Unsettled
-from lockapi.requests.fields import UNSET, Request, Waiting
+from lockapi.gateway import CommandOutcome, Gateway, Unsettled
+from lockapi.requests.fields import UNSET, Request, WaitingRequest
 from lockapi.requests.locks import AcquireRequest, AddRequest, ConvertRequest, WithdrawRequest
 from lockapi.requests.primitives import AcquirePermitsRequest, CampaignRequest, TakeRateRequest
 from lockapi.requests.several import AcquireSeveralRequest
@@ -84,11 +84,11 @@ async def _withdraw(gateway: Gateway, request: WithdrawRequest, timeout_s: float
     return Content(answers.encode(answers.WithdrawnJson(withdrawn, gateway.node.machine.revision)))
 
 
-def _poll_ms(request: Waiting) -> int | None:
+def _poll_ms(request: WaitingRequest) -> int | None:
     return None if request.poll_ms is UNSET else request.poll_ms
 
 
-def _told(answer: answers.WriteAnswer, outcome: Outcome[Any]) -> Content:
+def _told(answer: answers.WriteAnswer, outcome: CommandOutcome[Any]) -> Content:
     return Content(answers.told(answer, is_repeated=outcome.is_repeated))
 
 

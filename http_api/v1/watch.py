@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from cluster.errors import Overloaded, ShuttingDown
-from cluster.observing.event_log import Compacted, Cut, EventLog, Position
+from cluster.observing.event_log import EventLog, EventsCompacted, Position, WatchCut
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Handler
 from http_api.v1 import schema
@@ -94,7 +94,7 @@ def watch_handlers() -> tuple[Handler, Handler]:
             )
         try:
             node.events.check(position)
-        except Compacted as gone:
+        except EventsCompacted as gone:
             raise _compacted(
                 f"the events behind {cursors.of_position(position)} are not all there any more", gone.oldest
             ) from None
@@ -164,7 +164,7 @@ class EventStream(Reply):
         self._log: EventLog = node.events
         self._news = asyncio.Event()
         self._is_fed = self._was_unready = False
-        self._cut_reason: Cut | None = None
+        self._cut_reason: WatchCut | None = None
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Send the stream, from its head to its end."""
@@ -202,7 +202,7 @@ class EventStream(Reply):
     def look(self) -> None:
         """Do nothing: names are always there."""
 
-    def cut(self, reason: Cut) -> None:
+    def cut(self, reason: WatchCut) -> None:
         """End the stream, for `reason`."""
         self._cut_reason = self._cut_reason or reason
         self._news.set()
@@ -214,7 +214,7 @@ class EventStream(Reply):
         while not self._cut_reason:
             if not self._is_fed:
                 if not self._is_allowed():
-                    self.cut(Cut.FORBIDDEN)
+                    self.cut(WatchCut.FORBIDDEN)
                     continue
                 await self._catch_up()
                 continue
@@ -241,15 +241,15 @@ class EventStream(Reply):
     async def _catch_up(self) -> None:
         """Read the log for a while, no faster than the client reads; be fed when nothing is left to read."""
         if not await self._has_room():
-            self.cut(Cut.SLOW_READER)
+            self.cut(WatchCut.SLOW_READER)
             return
         async with self._feeds.turn:
             began_s = time.perf_counter()
             if not self._feeds.is_up_to_date(self):
                 try:
                     blocks = self._log.read(self.position, FED_COUNT_MAX)
-                except Compacted:
-                    self.cut(Cut.SLOW_READER)
+                except EventsCompacted:
+                    self.cut(WatchCut.SLOW_READER)
                     return
                 text = render(blocks, self.topic, self.position)
                 self.position = Position.behind(blocks[-1][0].revision)
@@ -280,11 +280,11 @@ class EventStream(Reply):
         A node that was not ready at two heartbeats in a row ends it: other nodes may know more.
         """
         if not self._is_allowed():
-            self.cut(Cut.FORBIDDEN)
+            self.cut(WatchCut.FORBIDDEN)
             return
         is_ready = self._node.status().ready
         if not is_ready and self._was_unready:
-            self.cut(Cut.NO_LEADER)
+            self.cut(WatchCut.NO_LEADER)
         self._was_unready = not is_ready
         self._write(f": heartbeat\nid: {cursors.of_position(self._feeds.reached(self))}\n\n".encode())
 
@@ -306,7 +306,7 @@ class EventStream(Reply):
         except TimeoutError:
             self._transport.abort()
 
-    def _last_words(self, reason: Cut) -> bytes:
+    def _last_words(self, reason: WatchCut) -> bytes:
         """Return the last event of the stream."""
         return f'event: cut\ndata: {{"reason":"{reason}"}}\n\n'.encode()
 
@@ -336,7 +336,7 @@ class SessionStream(EventStream):
             self._last = self._log.newest
         reached = self._feeds.reached(self) if self._is_fed else self.position
         if self._is_end_told or (self._last is not None and reached >= self._last):
-            self.cut(Cut.SESSION_CLOSED)
+            self.cut(WatchCut.SESSION_CLOSED)
 
     def _check(self, gateway: Gateway) -> None:
         gateway.check_session_watch()
@@ -347,6 +347,6 @@ class SessionStream(EventStream):
         self._is_end_told = self._is_end_told or _END.search(text) is not None
         super()._write(text)
 
-    def _last_words(self, reason: Cut) -> bytes:
+    def _last_words(self, reason: WatchCut) -> bytes:
         """Return the last event: nothing, if the end of the session was one."""
         return b"" if self._is_end_told else super()._last_words(reason)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from cluster.node import Node
-from cluster.observing.event_log import Cut
+from cluster.observing.event_log import WatchCut
 from http_api.__main__ import _connections_count_max
 from http_api.app import build_server
 from http_api.server.connection_room import RoomLimits
@@ -147,13 +147,13 @@ def endings(outcomes: dict[str, int], cuts: dict[str, int], *, is_mute: bool) ->
     lost, behind = outcomes.get("lost", 0), outcomes.get("behind", 0)
     faults = []
     if is_mute:
-        told[Cut.SLOW_READER] += lost
+        told[WatchCut.SLOW_READER] += lost
     elif lost:
         faults.append(f"{lost} connections ended without a word")
     # A watcher that is behind may be cut just now.
     if told - Counter(cuts) or sum(cuts.values()) > told.total() + behind:
         faults.append(f"the node cut {cuts}, and the watchers were cut {dict(told)}")
-    if set(cuts) - {Cut.SLOW_READER}:
+    if set(cuts) - {WatchCut.SLOW_READER}:
         faults.append(f"cut for another reason than slow-reader: {cuts}")
     if behind and not is_mute:
         faults.append(f"{behind} watchers were still behind {DRAIN_S:g} s after the load")

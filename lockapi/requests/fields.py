@@ -84,7 +84,7 @@ class Write(Request, kw_only=True):
         return self.request_id
 
 
-class Waiting(Write, kw_only=True):
+class WaitingRequest(Write, kw_only=True):
     """Base of requests that may wait in a queue, and be asked in slices.
 
     With `poll_ms` the node answers 202 once it has waited that long; the same request asked again goes on.

@@ -17,7 +17,7 @@ from lockapi.requests.fields import (
     RequestId,
     SessionIdText,
     Ttl,
-    Waiting,
+    WaitingRequest,
     Write,
     check,
     check_between,
@@ -38,7 +38,7 @@ IfHeldOrNot = IfHeld | Maybe
 ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
 
 
-class Acquiring(Waiting, kw_only=True):
+class AcquiringRequest(WaitingRequest, kw_only=True):
     """Base of the requests that acquire. Exactly one of `session_id` and `ttl_ms` is given."""
 
     session_id: SessionIdText | Maybe = UNSET
@@ -70,7 +70,7 @@ class Acquiring(Waiting, kw_only=True):
         return self.session_id, 0
 
 
-class AcquiringAs(Acquiring, kw_only=True):
+class AcquiringAs(AcquiringRequest, kw_only=True):
     """Base of those that may ask for what only few have. `no_deadline` may stand in the place of a lease."""
 
     value: HoldValue | Maybe = UNSET
@@ -288,7 +288,7 @@ class ReleaseRequest(OfHold, kw_only=True):
         return names
 
 
-class AddRequest(Waiting, kw_only=True):
+class AddRequest(WaitingRequest, kw_only=True):
     """Add locks to a hold, all or none."""
 
     hold_id: HoldIdText
@@ -307,7 +307,7 @@ class AddRequest(Waiting, kw_only=True):
         return commands.AddLocks(self.hold_id, locks, ticket_id, attempt_id, self.wait_ms, self.checked_id())
 
 
-class ConvertRequest(Waiting, kw_only=True):
+class ConvertRequest(WaitingRequest, kw_only=True):
     """Change the mode of a hold."""
 
     hold_id: HoldIdText

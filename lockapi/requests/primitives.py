@@ -15,7 +15,7 @@ from lockapi.requests.fields import (
     SessionIdText,
     Token,
     Value,
-    Waiting,
+    WaitingRequest,
     Window,
     Write,
     check,
@@ -90,7 +90,7 @@ class ResizeRequest(Write, kw_only=True):
         return commands.ResizeSemaphore(self.name, self.limit, self.checked_id())
 
 
-class TakeRateRequest(Waiting, kw_only=True):
+class TakeRateRequest(WaitingRequest, kw_only=True):
     """Take `cost` from a rate limit, at once or within `wait_ms`."""
 
     name: Name
@@ -163,7 +163,7 @@ class AdvanceFenceRequest(Write, kw_only=True):
         return commands.AdvanceFence(self.resource, self.token, self.checked_id())
 
 
-class CampaignRequest(Waiting, kw_only=True):
+class CampaignRequest(WaitingRequest, kw_only=True):
     """Ask to lead an election, for a session."""
 
     name: Name

@@ -17,7 +17,7 @@ from lockapi.requests.fields import (
     invalid,
 )
 from lockapi.requests.ids import new_hold_ids
-from lockapi.requests.locks import Acquiring, WantedLock
+from lockapi.requests.locks import AcquiringRequest, WantedLock
 from lockapi.requests.primitives import Permits
 from lockstate import commands, limits
 from lockstate.modes import Mode
@@ -25,7 +25,7 @@ from lockstate.results import Refused
 from lockstate.several import check_permits, check_rates, check_things
 
 
-class WantedPermits(Request, kw_only=True):
+class WantedPermitsJson(Request, kw_only=True):
     """Permits of one semaphore. The limit may be left out if somebody uses it already."""
 
     name: Name
@@ -33,7 +33,7 @@ class WantedPermits(Request, kw_only=True):
     permits: Permits = 1
 
 
-class WantedRate(Request, kw_only=True):
+class WantedRateJson(Request, kw_only=True):
     """A place of one rate limit."""
 
     name: Name
@@ -43,7 +43,7 @@ class WantedRate(Request, kw_only=True):
     cost: Permits = 1
 
 
-class AcquireSeveralRequest(Acquiring, kw_only=True):
+class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
     """Acquire locks, permits and places of rate limits: all of them, or none.
 
     There are two things at least, and a lock or a permit among them.
@@ -53,10 +53,10 @@ class AcquireSeveralRequest(Acquiring, kw_only=True):
         list[WantedLock], msgspec.Meta(extra_json_schema={"maxItems": limits.LOCKS_COUNT_MAX})
     ] = []
     permits: Annotated[
-        list[WantedPermits], msgspec.Meta(extra_json_schema={"maxItems": limits.PERMITS_COUNT_MAX})
+        list[WantedPermitsJson], msgspec.Meta(extra_json_schema={"maxItems": limits.PERMITS_COUNT_MAX})
     ] = []
     rates: Annotated[
-        list[WantedRate], msgspec.Meta(extra_json_schema={"maxItems": limits.RATES_COUNT_MAX})
+        list[WantedRateJson], msgspec.Meta(extra_json_schema={"maxItems": limits.RATES_COUNT_MAX})
     ] = []
 
     def command(self) -> commands.Acquire:
@@ -95,7 +95,7 @@ class AcquireSeveralRequest(Acquiring, kw_only=True):
         return command
 
 
-def _permits_of(index: int, one: WantedPermits) -> commands.WantedPermits:
+def _permits_of(index: int, one: WantedPermitsJson) -> commands.WantedPermits:
     """Return what is wanted of a semaphore. The command says 0 for any limit, which a request does not."""
     if one.limit is UNSET:
         return commands.WantedPermits(one.name, 0, one.permits)

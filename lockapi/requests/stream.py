@@ -43,7 +43,7 @@ TIMEOUT_MS_MAX: Final = 60_000
 """Milliseconds that a client may give its commands."""
 
 
-class Hello(msgspec.Struct, array_like=True, frozen=True, tag=1):
+class StreamHello(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """The first message: begin a session, or go on with one whose id is given."""
 
     version: int
@@ -64,7 +64,7 @@ class Commands(msgspec.Struct, array_like=True, frozen=True, tag=2):
     commands: tuple[NumberedCommand, ...]
 
 
-class Ping(msgspec.Struct, array_like=True, frozen=True, tag=4):
+class StreamPing(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Ask whether the node is there. It keeps no session alive; an empty `Commands` does."""
 
 
@@ -72,7 +72,7 @@ class Bye(msgspec.Struct, array_like=True, frozen=True, tag=5):
     """End the session and all it holds, and then the connection."""
 
 
-class Call(msgspec.Struct, array_like=True, frozen=True):
+class StreamCall(msgspec.Struct, array_like=True, frozen=True):
     """A call of the HTTP API, by its path and its body. `number` tells it from the others that are open."""
 
     number: int
@@ -89,10 +89,10 @@ class Calls(msgspec.Struct, array_like=True, frozen=True, tag=6):
     """Calls that may wait. With `timeout_ms` 0 the node's own time counts."""
 
     timeout_ms: int
-    calls: tuple[Call, ...]
+    calls: tuple[StreamCall, ...]
 
 
-Message = Hello | Commands | Ping | Bye | Calls
+Message = StreamHello | Commands | StreamPing | Bye | Calls
 
 _text: Final = msgspec.json.Decoder(Message)
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -114,7 +114,7 @@ def decode_text(data: str | bytes) -> Message:
     return message
 
 
-def opening(hello: Hello) -> OpenSession:
+def opening(hello: StreamHello) -> OpenSession:
     """Return the command that opens a session."""
     return OpenSession(new_session_id(), hello.ttl_ms, hello.labels)
 

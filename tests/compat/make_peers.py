@@ -14,7 +14,7 @@ import msgspec
 
 from cluster.config import load
 from cluster.consensus import member_list
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.messages import AppendEntries
 from cluster.node import Node
 from cluster.peers import handshake
@@ -88,7 +88,9 @@ def messages() -> dict[str, str]:
 
 def member_lists() -> dict[str, str]:
     """Return member lists as they stand in the log and in snapshots."""
-    three = {f"n{n}": Member(f"127.0.0.1:700{n}", is_voter=True, disk_id=f"disk-{n}") for n in (1, 2, 3)}
+    three = {
+        f"n{n}": MemberRecord(f"127.0.0.1:700{n}", is_voter=True, disk_id=f"disk-{n}") for n in (1, 2, 3)
+    }
     first = Members(three, cluster_id="c" * 32)
     joining = member_list.with_learner(first, "n4", "127.0.0.1:7004")
     grown = member_list.promoted(joining, "n4", "disk-4")

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.consensus import messages
 from cluster.consensus.library_words import EngineJournal
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.messages import Acknowledgement, Message, Vote, VoteRequest
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
@@ -60,7 +60,7 @@ class OurNode:
         checker.recovered(self.node_id, self.journal.term)
         self.child = InlineChild()
         self.store = SnapshotStore(directory, files, cast("Child", self.child))
-        voters = {voter: Member(f"127.0.0.1:{ord(voter)}", is_voter=True) for voter in member_ids}
+        voters = {voter: MemberRecord(f"127.0.0.1:{ord(voter)}", is_voter=True) for voter in member_ids}
         self.replica = Replica(
             config,
             Members(voters),

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from cluster.commands.outbox import Answer as LocalAnswer
 from cluster.consensus import member_list
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.observing.metrics import Sample
 from cluster.observing.status import ClusterStatus, PeerStatus
 from holdfast.testing._node import MemoryNode
@@ -32,7 +32,7 @@ class LocalNode(MemoryNode):
     def __init__(self) -> None:
         super().__init__()
         self.metrics = LocalMetrics()
-        self.members = Members({"n1": Member("127.0.0.1:2", is_voter=True)})
+        self.members = Members({"n1": MemberRecord("127.0.0.1:2", is_voter=True)})
         self.is_ready = True
         self.told_troubles: tuple[str, ...] = ()
         self.failure: Exception | None = None

@@ -13,7 +13,7 @@ import cluster.peers.peering
 from cluster.config import NodeConfig
 from cluster.consensus import founding
 from cluster.consensus.founding import Own, Peer, Progress
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.membership import Membership
 from cluster.consensus.replica import Replica
 from cluster.peers import entry_check
@@ -48,7 +48,9 @@ def _begin_as_configured(
 ) -> Replica:
     """Let the configuration say with which nodes a cluster began that has begun."""
     peers = config.founders.items() if founded is not None else ()
-    first = Members({node_id: Member(str(address), is_voter=True) for node_id, address in sorted(peers)})
+    first = Members(
+        {node_id: MemberRecord(str(address), is_voter=True) for node_id, address in sorted(peers)}
+    )
     return Replica(config, first, *disk, founded=founded, **means)
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from holdfast import token_lines, wire
 from http_api.app import build_server
-from http_api.server.authentication import Authentication, Principals
+from http_api.server.authentication import Authentication, KnownPrincipals
 from http_api.server.callers import Callers
 from http_api.server.connection_room import RoomLimits
 from http_api.server.request_rates import RequestRates
@@ -47,9 +47,9 @@ def check_problem(got: Got, status: int, code: str, outcome: str = "not-applied"
     assert got.body["detail"]
 
 
-def principals_of(authentication: Authentication, tokens: bytes) -> Principals:
+def principals_of(authentication: Authentication, tokens: bytes) -> KnownPrincipals:
     """Return the principals of the lines of a tokens file."""
-    return Principals(authentication.gateway, token_lines.parse(tokens))
+    return KnownPrincipals(authentication.gateway, token_lines.parse(tokens))
 
 
 def token_line(name: str, token: str, rights: str) -> bytes:

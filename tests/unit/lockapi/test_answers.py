@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from lockapi import answers
 from lockstate import results
 from lockstate.commands import Wanted
@@ -74,7 +74,7 @@ def test_a_rate_limit_resets_sooner_after_a_wait() -> None:
 
 def test_a_member_that_has_not_caught_up_is_joining() -> None:
     """All others are voters."""
-    members = Members({"n1": Member("h:1", is_voter=True), "n2": Member("h:2", is_voter=False)})
+    members = Members({"n1": MemberRecord("h:1", is_voter=True), "n2": MemberRecord("h:2", is_voter=False)})
     assert _json(answers.member_list(members, 9)) == {
         "members": [
             {"id": "n1", "peer": "h:1", "state": "voter"},

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown
-from lockapi.gateway import Gateway, Outcome
+from lockapi.gateway import CommandOutcome, Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, ForceReleaseRequest, ReleaseHoldRequest, RenewRequest
 from lockapi.requests.service import OpenSessionRequest
@@ -32,7 +32,7 @@ async def test_a_command_comes_back_as_its_result_and_revision() -> None:
     )
     command = AcquireRequest(name="a", session_id=opened.session_id).command()
     outcome = await gateway.acquire(command, results.Granted, 2.5)
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, CommandOutcome)
     granted, second, _ = outcome
     assert (granted.hold_id, granted.name) == (command.hold_id, "a")
     assert (first, second) == (1, 2)

@@ -103,7 +103,7 @@ def test_a_read_makes_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     driver.granted(locks=wanted(*[str(number) for number in range(40)]))
     monkeypatch.setattr(audit, "sha256", lambda _: pytest.fail("a hash was made"))
     assert len(_rows(driver.machine)) == len(_rows(driver.machine, behind=None)) == 40
-    assert driver.machine.audit_records(limit=1)[0][1] == audit.Link(40)
+    assert driver.machine.audit_records(limit=1)[0][1] == audit.AuditLink(40)
 
 
 def test_nothing_provisional_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

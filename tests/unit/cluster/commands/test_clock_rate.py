@@ -11,9 +11,9 @@ from cluster.commands.clock_rate import (
     POINTS_COUNT_MAX,
     PPM,
     SPANS_COUNT,
+    ClockVerdict,
     Rate,
     RateMeter,
-    Verdict,
 )
 
 S = 1_000_000
@@ -63,16 +63,16 @@ class Pair:
 @pytest.mark.parametrize(
     ("ppm", "verdict"),
     [
-        (0, Verdict.WELL),
-        (200, Verdict.WELL),
-        (-200, Verdict.WELL),
-        (1_500, Verdict.FAST),
-        (-1_500, Verdict.SLOW),
-        (100_000, Verdict.FAST),
-        (-100_000, Verdict.SLOW),
+        (0, ClockVerdict.WELL),
+        (200, ClockVerdict.WELL),
+        (-200, ClockVerdict.WELL),
+        (1_500, ClockVerdict.FAST),
+        (-1_500, ClockVerdict.SLOW),
+        (100_000, ClockVerdict.FAST),
+        (-100_000, ClockVerdict.SLOW),
     ],
 )
-def test_a_rate_is_known_within_a_minute(ppm: int, verdict: Verdict) -> None:
+def test_a_rate_is_known_within_a_minute(ppm: int, verdict: ClockVerdict) -> None:
     """On a fast network, to a quarter of what matters."""
     pair = Pair(ppm)
     pair.run_s(60)
@@ -92,7 +92,13 @@ def test_three_spans_have_to_agree() -> None:
         pair.ppm = ppm
         pair.run_s(seconds)
         found.append(pair.meter.verdict)
-    assert found == [Verdict.UNKNOWN, Verdict.WELL, Verdict.WELL, Verdict.FAST, Verdict.WELL]
+    assert found == [
+        ClockVerdict.UNKNOWN,
+        ClockVerdict.WELL,
+        ClockVerdict.WELL,
+        ClockVerdict.FAST,
+        ClockVerdict.WELL,
+    ]
 
 
 @pytest.mark.parametrize("jump_us", [2 * S, -400_000, 3600 * S])
@@ -103,7 +109,7 @@ def test_a_clock_that_jumps_is_not_off(jump_us: int) -> None:
     pair.jump_us(jump_us)
     for _ in range(60):
         pair.run_s(1)
-        assert pair.meter.verdict is Verdict.WELL
+        assert pair.meter.verdict is ClockVerdict.WELL
 
 
 def test_another_clock_begins_anew() -> None:
@@ -124,22 +130,22 @@ def test_a_slow_network_takes_longer() -> None:
     pair.run_s(60, delay_us=100_000)
     assert pair.meter.rate is None
     pair.run_s(1800, delay_us=100_000)
-    assert pair.meter.verdict is Verdict.FAST
+    assert pair.meter.verdict is ClockVerdict.FAST
 
 
 def test_a_large_difference_is_seen_on_a_slow_network_too() -> None:
     """It needs no fine measure."""
     pair = Pair(100_000)
     pair.run_s(60, delay_us=100_000)
-    assert pair.meter.verdict is Verdict.FAST
+    assert pair.meter.verdict is ClockVerdict.FAST
 
 
 def test_a_network_that_never_says_enough_says_nothing() -> None:
     """After ten minutes a span ends without a verdict."""
     pair = Pair()
     pair.run_s(3 * 700, delay_us=240_000)
-    assert pair.meter.verdict is Verdict.UNKNOWN
-    assert [rate.verdict for rate in pair.rates] == [Verdict.UNKNOWN] * SPANS_COUNT
+    assert pair.meter.verdict is ClockVerdict.UNKNOWN
+    assert [rate.verdict for rate in pair.rates] == [ClockVerdict.UNKNOWN] * SPANS_COUNT
     assert all(abs(rate.ppm) <= rate.error_ppm for rate in pair.rates)
 
 
@@ -163,9 +169,9 @@ def test_points_are_bounded() -> None:
 
 def test_a_rate_that_changes_within_a_span_says_nothing() -> None:
     """Of bounds that contradict each other nothing is said."""
-    assert Rate(5_000.0, -5_000.0).verdict is Verdict.UNKNOWN
-    assert Rate(2_000.0, 1_500.0).verdict is Verdict.FAST
-    assert Rate(-1_500.0, -2_000.0).verdict is Verdict.SLOW
+    assert Rate(5_000.0, -5_000.0).verdict is ClockVerdict.UNKNOWN
+    assert Rate(2_000.0, 1_500.0).verdict is ClockVerdict.FAST
+    assert Rate(-1_500.0, -2_000.0).verdict is ClockVerdict.SLOW
 
 
 @settings(max_examples=150, deadline=None)
@@ -194,7 +200,7 @@ def test_no_delay_makes_a_false_alarm(
             chance.randint(0, jitter_us) + queue_us,
             is_lost=chance.random() < lost_share,
         )
-    assert pair.meter.verdict in (Verdict.UNKNOWN, Verdict.WELL)
+    assert pair.meter.verdict in (ClockVerdict.UNKNOWN, ClockVerdict.WELL)
     for rate in pair.rates:
         assert rate.at_least_ppm <= ppm + 2
         assert rate.at_most_ppm >= ppm - 2
@@ -215,4 +221,4 @@ def test_a_clock_that_is_off_is_found(seed: int, ppm: int, jitter_us: int, jumps
         if jumps and second == 40:
             pair.jump_us(-chance.randrange(S))
         pair.second(chance.randint(0, jitter_us), chance.randint(0, jitter_us))
-    assert pair.meter.verdict is (Verdict.FAST if ppm > 0 else Verdict.SLOW)
+    assert pair.meter.verdict is (ClockVerdict.FAST if ppm > 0 else ClockVerdict.SLOW)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.commands import outbox as outbox_module
-from cluster.commands.fair_queue import Turn
+from cluster.commands.fair_queue import QueueTurn
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded, ShuttingDown
 from lockstate import codec
@@ -307,8 +307,8 @@ def numbers(*pending: Pending) -> list[int]:
 async def test_what_has_a_load_waits_for_what_is_under_way() -> None:
     """The next gets its number when that has an outcome, or is given up; its load does not count any more."""
     outbox, loop = new_outbox()
-    first, second = outbox.submit(b"1", 5, "", Turn(HEAVY)), outbox.submit(b"2", 9, "", Turn(HEAVY))
-    third, fourth = outbox.submit(b"3", 9, "", Turn(HEAVY)), outbox.submit(b"4", 9, "", Turn(HEAVY))
+    first, second = outbox.submit(b"1", 5, "", QueueTurn(HEAVY)), outbox.submit(b"2", 9, "", QueueTurn(HEAVY))
+    third, fourth = outbox.submit(b"3", 9, "", QueueTurn(HEAVY)), outbox.submit(b"4", 9, "", QueueTurn(HEAVY))
     assert numbers(first, second, third, fourth) == [1, 0, 0, 0]
     assert len(outbox) == 4
     assert outbox.take().seqs == [1]
@@ -320,7 +320,7 @@ async def test_what_has_a_load_waits_for_what_is_under_way() -> None:
     assert numbers(third, fourth) == [3, 4]
     assert outbox.take().seqs == [4]
     outbox.complete(4, ANSWER, LockMachine())
-    assert numbers(outbox.submit(b"5", 5, "", Turn(HEAVY))) == [5]
+    assert numbers(outbox.submit(b"5", 5, "", QueueTurn(HEAVY))) == [5]
 
 
 async def test_load_rests_if_others_came_meanwhile() -> None:
@@ -330,7 +330,7 @@ async def test_load_rests_if_others_came_meanwhile() -> None:
         told: list[int] = []
         outbox.on_rested = lambda outbox=outbox, told=told: told.append(len(outbox.take().seqs))  # type: ignore[misc]
         outbox.submit(b"light, before", 9)
-        heavy = [outbox.submit(b"x", 9, "", Turn(HEAVY)) for _ in range(2)]
+        heavy = [outbox.submit(b"x", 9, "", QueueTurn(HEAVY)) for _ in range(2)]
         submit(outbox, *[b"light, meanwhile"] * others)
         outbox.take()
         loop.run_ms(round(was_s * 1000))
@@ -346,19 +346,22 @@ async def test_load_rests_if_others_came_meanwhile() -> None:
 async def test_there_may_be_as_much_load_as_one_entry_has_room_for() -> None:
     """And whatever comes alone, however much that is; what fits beside it need not wait."""
     outbox, _ = new_outbox()
-    half = Turn(outbox_module.UNDER_WAY_LOAD_MAX // 2)
+    half = QueueTurn(outbox_module.UNDER_WAY_LOAD_MAX // 2)
     assert numbers(*[outbox.submit(b"x", 5, "", half) for _ in range(3)]) == [1, 2, 0]
     outbox, _ = new_outbox()
-    large = Turn(10 * outbox_module.UNDER_WAY_LOAD_MAX)
+    large = QueueTurn(10 * outbox_module.UNDER_WAY_LOAD_MAX)
     assert numbers(*[outbox.submit(b"x", 5, "", large) for _ in range(2)]) == [1, 0]
 
 
 async def test_what_has_no_load_never_waits_for_others() -> None:
     """Nor do reads; only what comes in one lane behind something that waits, waits with it."""
     outbox, _ = new_outbox()
-    lane = Turn(HEAVY, "a")
-    heavy = [outbox.submit(b"x", 5, "", turn) for turn in (Turn(HEAVY), lane, Turn(HEAVY))]
-    behind, other = outbox.submit(b"x", 5, "", Turn(0, "a")), outbox.submit(b"x", 5, "", Turn(0, "b"))
+    lane = QueueTurn(HEAVY, "a")
+    heavy = [outbox.submit(b"x", 5, "", turn) for turn in (QueueTurn(HEAVY), lane, QueueTurn(HEAVY))]
+    behind, other = (
+        outbox.submit(b"x", 5, "", QueueTurn(0, "a")),
+        outbox.submit(b"x", 5, "", QueueTurn(0, "b")),
+    )
     nameless = outbox.submit(b"x", 5)
     outbox.read(lambda machine: machine.revision, 5)
     assert numbers(*heavy, behind, other, nameless) == [1, 0, 0, 0, 2, 3]
@@ -372,10 +375,10 @@ async def test_what_has_no_load_never_waits_for_others() -> None:
 async def test_what_has_little_load_is_before_what_has_much() -> None:
     """One that asks for little waits for what is under way, and not for all that is asked for."""
     outbox, _ = new_outbox()
-    heavy = [outbox.submit(b"x", 5, "", Turn(HEAVY)) for _ in range(9)]
-    little = outbox.submit(b"x", 5, "", Turn(HEAVY // 2))
+    heavy = [outbox.submit(b"x", 5, "", QueueTurn(HEAVY)) for _ in range(9)]
+    little = outbox.submit(b"x", 5, "", QueueTurn(HEAVY // 2))
     assert numbers(*heavy[:2], little) == [1, 0, 2]
-    little = outbox.submit(b"x", 5, "", Turn(HEAVY * 3 // 5))
+    little = outbox.submit(b"x", 5, "", QueueTurn(HEAVY * 3 // 5))
     assert little.seq == 0
     outbox.complete(1, ANSWER, LockMachine())
     assert numbers(*heavy[:2], little) == [1, 0, 3]
@@ -384,14 +387,14 @@ async def test_what_has_little_load_is_before_what_has_much() -> None:
 async def test_what_has_much_load_is_not_passed_for_ever() -> None:
     """Also while there is always something under way, and room for more that has little load."""
     outbox, _ = new_outbox()
-    under_way = [outbox.submit(b"x", 5, "", Turn(HEAVY // 2)) for _ in range(2)]
-    much = outbox.submit(b"x", 5, "", Turn(2 * HEAVY))
+    under_way = [outbox.submit(b"x", 5, "", QueueTurn(HEAVY // 2)) for _ in range(2)]
+    much = outbox.submit(b"x", 5, "", QueueTurn(2 * HEAVY))
     passed = 0
     while under_way[0].seq:
         passed += 1
         assert passed < 20
         first = under_way.pop(0)
-        under_way.append(outbox.submit(b"x", 5, "", Turn(HEAVY // 2)))
+        under_way.append(outbox.submit(b"x", 5, "", QueueTurn(HEAVY // 2)))
         outbox.complete(first.seq, ANSWER, LockMachine())
     assert passed > 1
     for pending in under_way:
@@ -402,8 +405,11 @@ async def test_what_has_much_load_is_not_passed_for_ever() -> None:
 async def test_what_waits_for_its_turn_ends_as_never_sent() -> None:
     """At its deadline, and when the node stops: then nothing gets a number because something else ended."""
     outbox, loop = new_outbox()
-    sent, given_up = outbox.submit(b"1", 99, "", Turn(HEAVY)), outbox.submit(b"2", 5, "", Turn(HEAVY))
-    left = outbox.submit(b"3", 99, "", Turn(HEAVY))
+    sent, given_up = (
+        outbox.submit(b"1", 99, "", QueueTurn(HEAVY)),
+        outbox.submit(b"2", 5, "", QueueTurn(HEAVY)),
+    )
+    left = outbox.submit(b"3", 99, "", QueueTurn(HEAVY))
     outbox.take()
     loop.run_ms(5_000)
     outbox.give_up_due()
@@ -420,13 +426,13 @@ async def test_only_so_much_may_wait_for_its_turn(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(outbox_module, "QUEUE_COUNT_MAX", 2)
     outbox, _ = new_outbox()
     for lane in ("", "a", ""):
-        outbox.submit(b"x", 5, "", Turn(HEAVY, lane))
-    for turn in (Turn(HEAVY), Turn(0, "a")):
+        outbox.submit(b"x", 5, "", QueueTurn(HEAVY, lane))
+    for turn in (QueueTurn(HEAVY), QueueTurn(0, "a")):
         with pytest.raises(Overloaded):
             outbox.submit(b"x", 5, "", turn)
     assert outbox.submit(b"x", 5).seq == 2
     outbox.complete(1, ANSWER, LockMachine())
-    outbox.submit(b"x", 5, "", Turn(HEAVY))
+    outbox.submit(b"x", 5, "", QueueTurn(HEAVY))
 
 
 async def test_what_waits_leaves_room_for_what_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,23 +441,23 @@ async def test_what_waits_leaves_room_for_what_need_not(monkeypatch: pytest.Monk
     monkeypatch.setattr(outbox_module, "QUEUE_COUNT_MAX", 4)
     outbox, _ = new_outbox()
     for data in (b"x" * 100, b"x" * 9, b"x" * 9):
-        outbox.submit(data, 5, "", Turn(HEAVY))
+        outbox.submit(data, 5, "", QueueTurn(HEAVY))
     with pytest.raises(Overloaded):
-        outbox.submit(b"x", 5, "", Turn(HEAVY))
+        outbox.submit(b"x", 5, "", QueueTurn(HEAVY))
     assert outbox.submit(b"x" * 100, 5).seq == 2
     outbox.complete(1, ANSWER, LockMachine())  # the next of them has its number, and does not wait any more
     for _ in range(2):
-        outbox.submit(b"", 5, "", Turn(HEAVY, "", "ann"))
+        outbox.submit(b"", 5, "", QueueTurn(HEAVY, "", "ann"))
     with pytest.raises(Overloaded):
-        outbox.submit(b"", 5, "", Turn(HEAVY, "", "ann"))
-    outbox.submit(b"", 5, "", Turn(HEAVY, "", "bob"))
+        outbox.submit(b"", 5, "", QueueTurn(HEAVY, "", "ann"))
+    outbox.submit(b"", 5, "", QueueTurn(HEAVY, "", "bob"))
 
 
 async def test_a_new_leader_gets_what_has_numbers_first() -> None:
     """What waits for its turn is not sent again: it was not sent before."""
     outbox, _ = new_outbox()
     for _ in range(3):
-        outbox.submit(b"x", 5, "", Turn(HEAVY))
+        outbox.submit(b"x", 5, "", QueueTurn(HEAVY))
     outbox.take()
     assert outbox.rewind() == 1
     assert outbox.take().seqs == [1]
@@ -460,10 +466,10 @@ async def test_a_new_leader_gets_what_has_numbers_first() -> None:
 async def test_what_was_given_up_does_not_pile_up_in_the_queue() -> None:
     """While there is no leader clients ask again and again, and what they gave up is forgotten."""
     outbox, loop = new_outbox()
-    first = outbox.submit(b"x", 9_000, "", Turn(HEAVY))
-    last = outbox.submit(b"x", 9_000, "", Turn(HEAVY, "last"))
+    first = outbox.submit(b"x", 9_000, "", QueueTurn(HEAVY))
+    last = outbox.submit(b"x", 9_000, "", QueueTurn(HEAVY, "last"))
     for _ in range(4_000):
-        outbox.submit(b"x", 0, "", Turn(HEAVY - 1))
+        outbox.submit(b"x", 0, "", QueueTurn(HEAVY - 1))
         loop.run_ms(1)
         outbox.give_up_due()
     assert len(outbox) == 2

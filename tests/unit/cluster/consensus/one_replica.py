@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from cluster.consensus.library_words import EngineJournal
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.messages import (
     UNSET,
     Acknowledgement,
@@ -36,8 +36,8 @@ THREE = ("n1", "n2", "n3")
 
 def members_of(voters: Collection[str], learners: Collection[str] = ()) -> Members:
     """Return the list of these nodes."""
-    nodes = {node_id: Member(f"{node_id}:1", is_voter=True) for node_id in voters}
-    return Members(nodes | {node_id: Member(f"{node_id}:1", is_voter=False) for node_id in learners})
+    nodes = {node_id: MemberRecord(f"{node_id}:1", is_voter=True) for node_id in voters}
+    return Members(nodes | {node_id: MemberRecord(f"{node_id}:1", is_voter=False) for node_id in learners})
 
 
 FOUR = members_of(THREE, learners=["n4"])

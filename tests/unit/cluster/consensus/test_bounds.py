@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.consensus import bounds, member_list
 from cluster.consensus.bounds import INDEX_MAX, TERMS_AT_ONCE, TERMS_PER_S, Implausible, TermBound, check
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.messages import (
     UNSET,
     Acknowledgement,
@@ -34,7 +34,7 @@ from tests.unit.cluster.consensus.one_replica import COMMAND, MEMBERS, Site, mem
 
 TERM_MAX = 1_000
 FAR = 2**64 - 1
-NOWHERE = MEMBERS + member_list.encode(Members({"n9": Member("nowhere", is_voter=True)}))
+NOWHERE = MEMBERS + member_list.encode(Members({"n9": MemberRecord("nowhere", is_voter=True)}))
 ENTRIES = [(COMMAND + b"a", 8, 2), (COMMAND + b"b", 9, 3)]
 
 

@@ -13,7 +13,7 @@ from cluster.config import load
 from cluster.config_sources import WrongValueError
 from cluster.consensus import member_changes
 from cluster.consensus.member_changes import Change, Means, MemberChanges, Verdict
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.membership import Membership
 from cluster.consensus.replica import Replica, Role
 from cluster.errors import (
@@ -33,7 +33,7 @@ DEADLINE_S = 20.0
 BUSY_S = 3.0
 """Time, in seconds, for two questions on a machine that has much else to do."""
 SECRET = "the secret of these tests"
-LIST = Members({"n1": Member("h:1", is_voter=True)})
+LIST = Members({"n1": MemberRecord("h:1", is_voter=True)})
 
 
 # -- asking -------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class BusyLeader:
     may_change_members = True
 
     def __init__(self) -> None:
-        members = Members({**LIST.nodes, "n4": Member("h:4", is_voter=False)}, version=1)
+        members = Members({**LIST.nodes, "n4": MemberRecord("h:4", is_voter=False)}, version=1)
         self.membership = Membership("n1", members, lambda _: None)
         self.log = self
         self.committed = 100
@@ -328,7 +328,7 @@ async def test_a_joining_node_asks_for_the_leader_to_be_removed(tmp_path: Path) 
     async with three_nodes(tmp_path) as nodes:
         leader = nodes["n1"].group.leader_id() or ""
         peer = f"127.0.0.1:{free_port()}"
-        told = nodes["n2"].group.replica.membership.latest.nodes | {"n4": Member(peer, is_voter=False)}
+        told = nodes["n2"].group.replica.membership.latest.nodes | {"n4": MemberRecord(peer, is_voter=False)}
         peers = ",".join(f"{node_id}={member.peer}" for node_id, member in told.items())
         async with running(tmp_path / "n4", "--node-id", "n4", "--join", "--peers", peers) as joining:
             # It never counts: the leader is kept from promoting.

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cluster.config import NODES_COUNT_MAX
 from cluster.consensus import member_list
-from cluster.consensus.member_list import REMOVED_COUNT_MAX, Member, Members, MembersLog
+from cluster.consensus.member_list import REMOVED_COUNT_MAX, MemberRecord, Members, MembersLog
 from cluster.errors import MemberChangeRefused, MemberNotFound
 from cluster.storage.cluster_record import Founder, Founding
 from cluster.storage.journal_format import LogEntry
@@ -19,8 +19,8 @@ IDS = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
 
 def make(voters: str, learners: str = "") -> Members:
     """Return a list of nodes that are named by letters."""
-    nodes = {node_id: Member(f"h:{node_id}", is_voter=True) for node_id in voters}
-    return Members(nodes | {node_id: Member(f"h:{node_id}", is_voter=False) for node_id in learners})
+    nodes = {node_id: MemberRecord(f"h:{node_id}", is_voter=True) for node_id in voters}
+    return Members(nodes | {node_id: MemberRecord(f"h:{node_id}", is_voter=False) for node_id in learners})
 
 
 # -- bytes --------------------------------------------------------------------------------------------------
@@ -63,8 +63,8 @@ def test_a_founding_becomes_the_first_list() -> None:
     first = member_list.founded(FOUNDING)
     assert member_list.decode(member_list.encode(first)) == first
     assert list(first.nodes.items()) == [
-        ("n1", Member("h:1", is_voter=True, disk_id="disk-1")),
-        ("n2", Member("h:2", is_voter=True, disk_id="disk-2")),
+        ("n1", MemberRecord("h:1", is_voter=True, disk_id="disk-1")),
+        ("n2", MemberRecord("h:2", is_voter=True, disk_id="disk-2")),
     ]
     assert (first.cluster_id, first.format, first.version) == ("c" * 32, 1, 0)
     assert (first.group, first.groups_count, first.slots, first.placement_version) == (0, 1, ((0, 16383),), 1)
@@ -101,7 +101,7 @@ def test_who_is_added_learns_first() -> None:
     grown = member_list.promoted(added, "b", "disk-b")
     assert grown.voters == {"a", "b", "c"}
     assert not grown.learners
-    assert grown.nodes["b"] == Member("h:b", is_voter=True, disk_id="disk-b")
+    assert grown.nodes["b"] == MemberRecord("h:b", is_voter=True, disk_id="disk-b")
 
 
 def test_versions_count_the_changes() -> None:
@@ -129,10 +129,10 @@ def test_a_node_moves_with_its_disk_and_its_vote() -> None:
     """Nothing else changes, so majorities are the same; a learner moves, too."""
     members = member_list.promoted(make("ac", "bd"), "b", "disk-b")
     moved = member_list.moved(members, "b", "h:9")
-    assert moved.nodes["b"] == Member("h:9", is_voter=True, disk_id="disk-b")
+    assert moved.nodes["b"] == MemberRecord("h:9", is_voter=True, disk_id="disk-b")
     assert (moved.voters, moved.learners) == (members.voters, members.learners)
     assert moved.version == members.version + 1
-    assert member_list.moved(members, "d", "h:8").nodes["d"] == Member("h:8", is_voter=False)
+    assert member_list.moved(members, "d", "h:8").nodes["d"] == MemberRecord("h:8", is_voter=False)
     assert {**moved.nodes, "b": members.nodes["b"]} == members.nodes
 
 

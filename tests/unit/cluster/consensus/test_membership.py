@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.consensus import member_list
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.membership import FIRST, Membership
 from cluster.errors import NodeFailed
 from cluster.storage.journal_format import LogEntry
@@ -129,7 +129,7 @@ def test_behind_a_snapshot_its_list_counts() -> None:
 
 def test_a_list_of_a_later_version_stops_the_node() -> None:
     """In the log or in a snapshot: to guess who votes would be worse than to be down."""
-    later = Members({"n1": Member("h:1", is_voter=True)}, format=member_list.FORMAT + 1)
+    later = Members({"n1": MemberRecord("h:1", is_voter=True)}, format=member_list.FORMAT + 1)
     with pytest.raises(NodeFailed, match="upgrade this node"):
         Log().take(later)
     with pytest.raises(NodeFailed, match="upgrade this node"):

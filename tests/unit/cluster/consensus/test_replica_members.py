@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from cluster.consensus import member_list
-from cluster.consensus.member_list import Member
+from cluster.consensus.member_list import MemberRecord
 from cluster.consensus.messages import AppendEntries, NewerTerm
 from tests.unit.cluster.consensus.one_replica import MEMBERS, THREE, Site, entries_for, kinds, members_of
 
@@ -99,7 +99,7 @@ def test_members_of_the_log_are_those_after_a_restart(make: Callable[..., Site])
     site.close()
     again = make(members=members_of(["n1"]))
     assert again.replica.membership.latest == new
-    assert again.replica.membership.latest.nodes["n4"] == Member("n4:1", is_voter=False)
+    assert again.replica.membership.latest.nodes["n4"] == MemberRecord("n4:1", is_voter=False)
 
 
 def test_who_votes_alone_tells_learners_of_its_term_behind_the_sync(make: Callable[..., Site]) -> None:

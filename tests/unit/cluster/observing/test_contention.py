@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.observing.contention import NAMES_KEPT_MAX, OTHER, Contention
-from cluster.observing.metrics import Metrics
+from cluster.observing.metrics import NodeMetrics
 from lockstate import snapshot
 from lockstate.commands import (
     Acquire,
@@ -335,7 +335,7 @@ def test_every_metric_is_known_before_anything_happens() -> None:
 def test_a_node_counts_events_by_kind() -> None:
     """The node's metrics have the events of all kinds, and what is counted of contention."""
     driver = Counted()
-    metrics = Metrics(list)
+    metrics = NodeMetrics(list)
     metrics.contention.observe(
         driver.apply(Entry(0, (Batch("n", (1,), (OpenSession(SessionId("s"), 100),)),)))
     )

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cluster.observing.event_log import Compacted, EventLog, Position, events_count_max, numbered
+from cluster.observing.event_log import EventLog, EventsCompacted, Position, events_count_max, numbered
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind
@@ -75,7 +75,7 @@ async def test_the_oldest_entries_go_first_and_the_log_says_from_where_it_is_com
     assert (len(log), log.oldest) == (5, 2)
     assert revisions(log, 2) == [5, 7, 8]
     for place in (1, 0, Position(2, 1)):
-        with pytest.raises(Compacted) as gone:
+        with pytest.raises(EventsCompacted) as gone:
             revisions(log, place)
         assert gone.value.oldest == 2
 
@@ -105,7 +105,7 @@ async def test_a_restored_snapshot_begins_a_new_history() -> None:
     log.restart(10)
     assert notes.told == ["restarted"]
     assert (len(log), log.oldest, log.newest) == (0, 10, Position.behind(10))
-    with pytest.raises(Compacted):
+    with pytest.raises(EventsCompacted):
         revisions(log, 9)
     log.append((event(11),))
     assert revisions(log, 10) == [11]

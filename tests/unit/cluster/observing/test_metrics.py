@@ -1,13 +1,13 @@
 """What a node counts of the commands that it answers."""
 
-from cluster.observing.metrics import Metrics
+from cluster.observing.metrics import NodeMetrics
 from lockstate.ids import HoldId
 from lockstate.results import Done, NumberedDone, Queued, QuotaExceeded, Reason, Refused, Released
 
 
 def test_commands_are_counted_by_result() -> None:
     """A refusal by its reason, all else by what it is."""
-    metrics = Metrics(lambda: ())
+    metrics = NodeMetrics(lambda: ())
     for result in (Released(), Queued(HoldId("h1"), 1), Released(), Refused(Reason.LOCK_HELD, "held")):
         metrics.answered(result)
     assert metrics.commands == {"released": 2, "queued": 1, "lock-held": 1}
@@ -15,7 +15,7 @@ def test_commands_are_counted_by_result() -> None:
 
 def test_of_a_frame_each_command_is_counted() -> None:
     """Also the refusal behind which nothing of it was applied; a stream is no other way to count."""
-    metrics = Metrics(lambda: ())
+    metrics = NodeMetrics(lambda: ())
     refused = [Refused(reason, "") for reason in (Reason.LOCK_HELD, Reason.OVERLOADED, Reason.LOCK_HELD)]
     over = QuotaExceeded(Reason.QUOTA_EXCEEDED, "")
     metrics.answered(NumberedDone((Done(), *refused, Released(), over, Done())))

@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.consensus import member_list
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.peers.entry_check import View, check, is_displacing
 from cluster.peers.handshake import Objection, Particulars
 
 OURS, OTHERS = "c" * 32, "d" * 32
 THREE = Members(
     {
-        node_id: Member(f"h:{node_id}", is_voter=True, disk_id=f"disk-{node_id}")
+        node_id: MemberRecord(f"h:{node_id}", is_voter=True, disk_id=f"disk-{node_id}")
         for node_id in ("n1", "n2", "n3")
     },
     version=4,
@@ -79,7 +79,9 @@ def test_who_was_added_again_without_our_knowing_may_only_lead() -> None:
 
 def test_both_lists_count_while_one_is_not_committed() -> None:
     """The newest list counts from when it is in the log, and may be cut off again."""
-    back = replace(THREE, nodes={**THREE.nodes, "n3": Member("h:n3", is_voter=True, disk_id="disk-new")})
+    back = replace(
+        THREE, nodes={**THREE.nodes, "n3": MemberRecord("h:n3", is_voter=True, disk_id="disk-new")}
+    )
     view = replace(N1, latest=back)
     for disk_id in ("disk-n3", "disk-new"):
         assert kind(view, "n3", says(disk_id)) == "member"
@@ -130,7 +132,7 @@ def test_a_joining_node_that_has_adopted_a_cluster_joins_no_other() -> None:
 
 
 ALONE = Members(
-    {"n1": Member("h:n1", is_voter=True, disk_id="disk-new")},
+    {"n1": MemberRecord("h:n1", is_voter=True, disk_id="disk-new")},
     version=1,
     cluster_id=OTHERS,
 )

@@ -15,7 +15,7 @@ from cluster.consensus.claims import Claims
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_changes import Change, Verdict
-from cluster.consensus.member_list import Member, Members
+from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.messages import (
     Acknowledgement,
     AppendEntries,
@@ -39,7 +39,7 @@ from tests.support.replica_parts import FullDisk
 
 OURS = "cc" * 16
 THREE = Members(
-    {node_id: Member(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")}, cluster_id=OURS
+    {node_id: MemberRecord(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")}, cluster_id=OURS
 )
 
 

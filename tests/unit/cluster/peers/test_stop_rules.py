@@ -6,7 +6,7 @@ import pytest
 
 from cluster.peers.handshake import Objection
 from cluster.peers.objections import Kind
-from cluster.peers.stop_rules import WORD_S_MAX, Refusals, Situation, Stop, decide
+from cluster.peers.stop_rules import WORD_S_MAX, Objections, Situation, Stop, decide
 
 FIVE = ("n1", "n2", "n3", "n4", "n5")
 REFUSERS = ((), ("n2",), ("n2", "n3"), ("n2", "n3", "n4"), ("n2", "n3", "n4", "n5"))
@@ -94,7 +94,9 @@ def test_a_node_that_votes_for_nobody_yet_is_refused_by_all_it_knows() -> None:
     assert decide(situation(refusers=("n2", "n3"), **joining)) is Stop.STOP  # type: ignore[arg-type]
 
 
-def verdict(refusals: Refusals, *, let_in_by: tuple[str, ...] = (), is_leader_heard: bool = False) -> object:
+def verdict(
+    refusals: Objections, *, let_in_by: tuple[str, ...] = (), is_leader_heard: bool = False
+) -> object:
     """Return what becomes of n1 of three."""
     got = refusals.verdict(
         node_id="n1",
@@ -108,7 +110,7 @@ def verdict(refusals: Refusals, *, let_in_by: tuple[str, ...] = (), is_leader_he
 
 def test_what_is_said_at_present_counts() -> None:
     """A peer has one word, its last; one that lets this node in has none; an old one is forgotten."""
-    refusals = Refusals()
+    refusals = Objections()
     assert verdict(refusals) == (Stop.NO, "")
     refusals.add("n2", Objection("a", kind=Kind.OTHER_DISK), 0.0)
     refusals.add("n3", Objection("a", kind=Kind.NOT_A_MEMBER), 0.0)
@@ -126,7 +128,7 @@ def test_what_is_said_at_present_counts() -> None:
 
 def test_only_peers_are_remembered_but_for_a_removal() -> None:
     """What strangers say is forgotten; who was removed is told by nodes that it does not know."""
-    refusals = Refusals()
+    refusals = Objections()
     refusals.add("n8", Objection("a", kind=Kind.OTHER_CLUSTER), 0.0)
     refusals.add("n9", Objection("b", is_final=True, kind=Kind.REMOVED), 0.0)
     refusals.keep(("n2",), 1000.0)
@@ -135,7 +137,7 @@ def test_only_peers_are_remembered_but_for_a_removal() -> None:
 
 def test_the_gravest_counts() -> None:
     """A removal is given as the reason before a wrong cluster."""
-    refusals = Refusals()
+    refusals = Objections()
     for peer_id in ("n2", "n3"):
         refusals.add(peer_id, Objection("b", kind=Kind.OTHER_CLUSTER), 0.0)
     assert verdict(refusals) == (Stop.STOP, "refused by n2, n3: b")

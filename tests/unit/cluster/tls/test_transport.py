@@ -9,7 +9,7 @@ import pytest
 
 from cluster.tls import files
 from cluster.tls.files import TlsFile
-from cluster.tls.transport import Opened
+from cluster.tls.transport import TlsTransport
 from tests.support.certificates import Certificates
 from tests.support.tls_records import HANDSHAKE, KEY_UPDATE, Records
 
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
     """A connection behind its handshake, and how its client seals."""
 
     socket: Socket
-    opened: Opened
+    opened: TlsTransport
     above: Above
     records: Records
 
@@ -64,7 +64,7 @@ def shaken(tmp_path: Path) -> Parts:
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     client.keylog_filename = str(key_log)
     socket, above = Socket(), Above()
-    opened = Opened(cast("asyncio.Transport", socket), server, asyncio.get_running_loop())
+    opened = TlsTransport(cast("asyncio.Transport", socket), server, asyncio.get_running_loop())
     opened.set_protocol(above)
     came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = client.wrap_bio(came, goes)
@@ -101,7 +101,7 @@ async def test_a_whole_change_of_keys_is_answered_and_the_connection_goes_on(tmp
     assert not socket.is_closing()
 
 
-def fed(opened: Opened, sealed: bytes, size: int) -> None:
+def fed(opened: TlsTransport, sealed: bytes, size: int) -> None:
     """Give what a client has sealed in pieces of one size, as the socket may."""
     for start in range(0, len(sealed), size):
         opened.take(sealed[start : start + size])

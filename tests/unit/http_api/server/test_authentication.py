@@ -38,13 +38,13 @@ def closing(sent: bytes) -> bytes:
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the tokens that are hashed from now on."""
     found: list[bytes] = []
-    of_token = authentication.Principals.of_token
+    of_token = authentication.KnownPrincipals.of_token
 
-    def seen(self: authentication.Principals, token: bytes) -> Any:
+    def seen(self: authentication.KnownPrincipals, token: bytes) -> Any:
         found.append(token)
         return of_token(self, token)
 
-    monkeypatch.setattr(authentication.Principals, "of_token", seen)
+    monkeypatch.setattr(authentication.KnownPrincipals, "of_token", seen)
     return found
 
 

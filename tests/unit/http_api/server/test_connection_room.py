@@ -8,9 +8,9 @@ from cluster.peers.strangers import origin_of
 from http_api.server.connection_room import (
     LOCAL_COUNT_MAX,
     SPARE_COUNT_MAX,
+    ConnectionRefusal,
     ConnectionRoom,
     Place,
-    Refused,
     RoomLimits,
 )
 from http_api.server.quiet import QUIET_S
@@ -91,7 +91,7 @@ def test_a_new_connection_has_a_moment_and_a_busy_one_all_it_needs() -> None:
     room = Room(count_max=2)
     busy, young = room.busy()[1], room.come(STRANGERS[1])[1]
     place, _ = room.come(STRANGERS[2])
-    assert place.refused is Refused.FULL
+    assert place.refused is ConnectionRefusal.FULL
     assert not busy.has_ended()
     assert not young.has_ended()
     room.now_s += QUIET_S
@@ -106,7 +106,7 @@ def test_a_spare_one_that_ends_makes_no_room() -> None:
     room.busy()
     spare = room.come(STRANGERS[1])[1]
     room.now_s += QUIET_S
-    assert room.come(STRANGERS[2])[0].refused is Refused.FULL
+    assert room.come(STRANGERS[2])[0].refused is ConnectionRefusal.FULL
     assert spare.has_ended()
     assert room.counted()[""] == 1
 
@@ -127,7 +127,7 @@ def test_one_address_has_a_share() -> None:
     room.now_s += QUIET_S
     assert room.busy()[0].refused is None
     assert resting.has_ended()
-    assert room.come()[0].refused is Refused.ADDRESS
+    assert room.come()[0].refused is ConnectionRefusal.ADDRESS
     assert room.come(STRANGERS[1])[0].refused is None
     assert not busy.has_ended()
     assert room.counted() == {"": 3, "max": 4, "ended_total address": 1, "refused_total address": 1}
@@ -136,7 +136,7 @@ def test_one_address_has_a_share() -> None:
 def test_the_share_can_be_chosen() -> None:
     """Many clients may come from behind one address; it cannot be more than all."""
     room = Room(count_max=4, per_address_max=3)
-    assert [room.busy()[0].refused for _ in range(4)] == [None, None, None, Refused.ADDRESS]
+    assert [room.busy()[0].refused for _ in range(4)] == [None, None, None, ConnectionRefusal.ADDRESS]
     assert RoomLimits(count_max=4, per_address_max=9).share == 4
     assert RoomLimits(count_max=1).share == 1
 
@@ -145,9 +145,9 @@ def test_one_machine_is_one_address() -> None:
     """The addresses of one IPv6 prefix share, and so do the two ways of writing one of IPv4."""
     room = Room(count_max=2)
     assert room.busy("2001:db8::1")[0].refused is None
-    assert room.busy("2001:db8::2")[0].refused is Refused.ADDRESS
+    assert room.busy("2001:db8::2")[0].refused is ConnectionRefusal.ADDRESS
     assert room.busy("192.0.2.9")[0].refused is None
-    assert room.busy("::ffff:192.0.2.9")[0].refused is Refused.ADDRESS
+    assert room.busy("::ffff:192.0.2.9")[0].refused is ConnectionRefusal.ADDRESS
 
 
 @pytest.mark.parametrize("address", [HERE, "127.1.2.3", "::1", "::ffff:127.0.0.1", ""])
@@ -156,9 +156,9 @@ def test_this_machine_has_a_reserve_and_no_share(address: str) -> None:
     room = Room(count_max=2, per_address_max=1)
     for stranger in STRANGERS[:2]:
         room.busy(stranger)
-    assert room.busy(STRANGERS[2])[0].refused is Refused.FULL
+    assert room.busy(STRANGERS[2])[0].refused is ConnectionRefusal.FULL
     assert {room.busy(address)[0].refused for _ in range(LOCAL_COUNT_MAX)} == {None}
-    assert room.busy(address)[0].refused is Refused.FULL
+    assert room.busy(address)[0].refused is ConnectionRefusal.FULL
 
 
 def test_a_head_has_to_come_in_time() -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from cluster.observing.metrics import Metrics, gauge
+from cluster.observing.metrics import NodeMetrics, gauge
 from http_api.server.metrics import render
 from lockstate.commands import Entry
 from lockstate.results import Outcome
@@ -16,7 +16,7 @@ class Counted(MachineDriver):
 
     def __init__(self) -> None:
         super().__init__()
-        self.metrics = Metrics(lambda: [gauge("tickets", "Waiting.", 2)])
+        self.metrics = NodeMetrics(lambda: [gauge("tickets", "Waiting.", 2)])
 
     def apply(self, entry: Entry) -> Outcome:
         """Apply an entry and count what it did."""
@@ -25,7 +25,7 @@ class Counted(MachineDriver):
         return outcome
 
 
-def counted(*names: str) -> Metrics:
+def counted(*names: str) -> NodeMetrics:
     """Return the metrics of a node on which these locks were granted, waited for, and expired."""
     driver = Counted()
     for name in names:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.observing.event_log import Cut, EventLog, Position
+from cluster.observing.event_log import EventLog, Position, WatchCut
 from http_api.v1 import event_feeds, event_text
 from http_api.v1.event_feeds import EventFeeds
 from http_api.v1.event_text import OfSession, Topic, render
@@ -57,7 +57,7 @@ class Client:
     def __init__(self, topic: Topic, since: int = 0, caller: str = "") -> None:
         self.topic, self.position, self.caller = topic, Position.behind(since), caller
         self.got: list[bytes] = []
-        self.cuts: list[Cut] = []
+        self.cuts: list[WatchCut] = []
         self.is_slow = False
 
     def feed(self, text: bytes) -> bool:
@@ -68,7 +68,7 @@ class Client:
     def look(self) -> None:
         """Do nothing: what is watched is always there."""
 
-    def cut(self, reason: Cut) -> None:
+    def cut(self, reason: WatchCut) -> None:
         """Record the end."""
         self.cuts.append(reason)
 
@@ -338,7 +338,7 @@ async def test_a_snapshot_cuts_who_was_due(monkeypatch: pytest.MonkeyPatch) -> N
     await until_one_has_news(clients)
     log.restart(2)
     had, due = sorted(clients, key=lambda client: not client.got)
-    assert (had.cuts, due.cuts) == ([], [Cut.FELL_BEHIND])
+    assert (had.cuts, due.cuts) == ([], [WatchCut.FELL_BEHIND])
     feeds.remove(due)
     log.append(block(3, "a"))
     await until(lambda: "3" in had.ids)
@@ -351,7 +351,7 @@ async def test_a_snapshot_cuts_those_who_missed_something() -> None:
     feeds = EventFeeds(log)
     missed, ahead = fed(feeds, "", 1), fed(feeds, "", 20)
     log.restart(20)
-    assert (missed.cuts, ahead.cuts) == ([Cut.FELL_BEHIND], [])
+    assert (missed.cuts, ahead.cuts) == ([WatchCut.FELL_BEHIND], [])
     feeds.remove(missed)
     log.append(block(21, "a"))
     await until(lambda: ahead.got)
@@ -366,7 +366,7 @@ async def test_more_news_than_the_log_keeps_cuts_who_is_fed() -> None:
     for revision in range(1, 6):
         log.append(block(revision, "a"))
     await until(lambda: client.cuts)
-    assert (client.cuts, client.got) == ([Cut.SLOW_READER], [])
+    assert (client.cuts, client.got) == ([WatchCut.SLOW_READER], [])
 
 
 async def rounds() -> None:
@@ -449,7 +449,7 @@ async def test_a_snapshot_cuts_those_for_whom_something_was_gathered(monkeypatch
     log.append(block(2, "a"))
     await rounds()
     log.restart(9)
-    assert (client.cuts, ahead.cuts) == ([Cut.FELL_BEHIND], [])
+    assert (client.cuts, ahead.cuts) == ([WatchCut.FELL_BEHIND], [])
     feeds.remove(client)
     monkeypatch.setattr(event_text, "PIECE_COUNT_MAX", 1)
     log.append(block(10, "a"))
@@ -470,8 +470,8 @@ async def test_who_is_cut_is_told_nothing_behind_the_gap() -> None:
     await until(lambda: ahead.cuts)
     log.append(block(15, "a"))
     await rounds()
-    assert (fell.cuts, fell.got) == ([Cut.FELL_BEHIND], [])
-    assert (ahead.cuts, ahead.ids) == ([Cut.SLOW_READER], ["10"])
+    assert (fell.cuts, fell.got) == ([WatchCut.FELL_BEHIND], [])
+    assert (ahead.cuts, ahead.ids) == ([WatchCut.SLOW_READER], ["10"])
 
 
 async def test_a_log_with_little_room_is_gathered_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -568,7 +568,11 @@ async def test_a_stopping_node_cuts_everybody() -> None:
     assert log.watchers == 3
     feeds.remove(left)
     log.end()
-    assert (client.cuts, catching_up.cuts, left.cuts) == ([Cut.SHUTTING_DOWN], [Cut.SHUTTING_DOWN], [])
+    assert (client.cuts, catching_up.cuts, left.cuts) == (
+        [WatchCut.SHUTTING_DOWN],
+        [WatchCut.SHUTTING_DOWN],
+        [],
+    )
     feeds.remove(client)
     feeds.remove(catching_up)
     assert log.watchers == 0

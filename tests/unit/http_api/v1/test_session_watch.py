@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.observing.event_log import Cut
+from cluster.observing.event_log import WatchCut
 from http_api.v1 import event_feeds, watch
 from lockstate.commands import (
     CloseSession,
@@ -91,7 +91,7 @@ async def test_a_session_that_its_client_closes(tmp_path: Path) -> None:
         (cut,) = await others.take(1)
         assert (cut.event, cut.data) == ("cut", {"reason": "session-closed"})
         assert await mine.next() is await others.next() is None
-        assert served.node.events.cuts[Cut.SESSION_CLOSED] == 2
+        assert served.node.events.cuts[WatchCut.SESSION_CLOSED] == 2
 
 
 async def test_a_hold_without_a_session_is_watched_by_its_own_id(tmp_path: Path) -> None:

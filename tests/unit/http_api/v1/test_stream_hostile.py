@@ -186,14 +186,14 @@ async def test_all_streams_are_told_of_another_leader_by_one_timer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands that only stay connected cost a node next to nothing; without any there is no timer."""
-    url, leaders = "http://n1", list[stream_leader.Leader]()
+    url, leaders = "http://n1", list[stream_leader.LeaderWatch]()
 
-    def now(self: stream_leader.Leader, _node: NodeState) -> str:
+    def now(self: stream_leader.LeaderWatch, _node: NodeState) -> str:
         leaders.append(self)
         return url
 
     monkeypatch.setattr(stream_leader, "HINT_S", 0.02)
-    monkeypatch.setattr(stream_leader.Leader, "url", now)
+    monkeypatch.setattr(stream_leader.LeaderWatch, "url", now)
     async with streamed(tmp_path) as served:
         async with served.stream() as one, served.stream() as other:
             assert one.welcome[6] == other.welcome[6] == "http://n1"

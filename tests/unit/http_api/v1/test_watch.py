@@ -15,7 +15,7 @@ from aiohttp import web
 
 from cluster.config import load
 from cluster.node import Node
-from cluster.observing.event_log import Cut
+from cluster.observing.event_log import WatchCut
 from http_api.app import build_server
 from http_api.v1 import event_feeds, watch
 from lockstate.commands import (
@@ -311,7 +311,7 @@ async def test_who_does_not_read_is_cut(tmp_path: Path, monkeypatch: pytest.Monk
             await served.flood(12_000)
             assert len(await reading) == 12_000
             await until(lambda: served.node.events.watchers == 1)
-        assert served.node.events.cuts[Cut.SLOW_READER] == 1
+        assert served.node.events.cuts[WatchCut.SLOW_READER] == 1
         await served.cycle("after")
         assert names(await quick.take(2)) == [("granted", "after"), ("released", "after")]
 
