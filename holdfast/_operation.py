@@ -4,7 +4,7 @@ No I/O. `_exchange.py` decides to which node an operation is sent and how often;
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
@@ -12,6 +12,8 @@ import msgspec
 
 from holdfast import wire
 from holdfast._errors import OutcomeUnknown
+from holdfast.wire.commands import Command
+from holdfast.wire.results import Result
 
 T = TypeVar("T")
 
@@ -27,15 +29,17 @@ class TimedAnswer(msgspec.Struct, frozen=True):
 class NumberedForm(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """The same operation as a command of a stream (docs/stream.md), which waits in no queue.
 
-    `read` makes of its result, and of when it was asked, what the operation gives. If nobody can be asked any
-    more what became of its number, it is asked once more over HTTP: after what `prevent` returns, which
-    leaves nothing of its effect. What `ends_hold` cannot know then whether it was that which ended it; what
-    may be done once only (`is_once`) is not asked again, and nobody knows.
+    `read` makes of its result, and of when it was asked, what the operation gives. By `wanted` is remembered
+    what others had a moment ago. If nobody can be asked any more what became of its number, it is asked once
+    more over HTTP: after what `prevent` returns, which leaves nothing of its effect. What `ends_hold` cannot
+    know then whether it was that which ended it; what may be done once only (`is_once`) is not asked again,
+    and nobody knows.
     """
 
-    command: tuple[object, ...]
-    read: Callable[[Sequence[Any], float], T]
+    command: Command
+    read: Callable[[Result, float], T]
     prevent: "Callable[[], Operation[Any]] | None" = None
+    wanted: str = ""
     ends_hold: bool = False
     is_once: bool = False
 

@@ -1,15 +1,13 @@
 """The calls on a stream: one operation on its way, and what its result says."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
-from holdfast._errors import LockHeld, OutcomeUnknown
+from holdfast._errors import LockHeld
 from holdfast._operation import Operation
 from holdfast._stream_numbers import Asked
 from holdfast._stream_refusals import NotTaken
+from holdfast.wire.results import Result
 
 T = TypeVar("T")
 
@@ -59,8 +57,8 @@ def asking_of(asked: Asked) -> Asking[Any]:
     return asked
 
 
-def read(asking: Asking[T], result: Sequence[Any]) -> T:
-    """Return what an operation gives that has this result. Raises Refused, NotTaken."""
+def read(asking: Asking[T], result: Result) -> T:
+    """Return what an operation gives that has this result. Raises Refused, NotTaken, OutcomeUnknown."""
     form = asking.operation.numbered
     assert form is not None
     try:
@@ -69,5 +67,3 @@ def read(asking: Asking[T], result: Sequence[Any]) -> T:
         if asking.operation.wait_ms:
             raise NotTaken("it has to wait", has_to_wait=True) from error
         raise
-    except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise OutcomeUnknown(f"the answer is not that of a Holdfast node: {error}") from error

@@ -6,24 +6,17 @@ program dies.
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, TypeVar, cast
 
 from holdfast._operation import NumberedForm, Operation
 from holdfast._stream_refusals import accepted
-from holdfast._values import Granted, Renewed
+from holdfast._values import Granted, Renewed, Revocation
 from holdfast._wanted import DEFAULT_PRIORITY, Wanted
-from holdfast._words import HoldKind
+from holdfast._words import HoldKind, Mode, Scope
+from holdfast.wire import commands, results
+from holdfast.wire.results import Result
 
 T = TypeVar("T")
-
-_GRANTED: Final = frozenset({4, 19, 28, 79, 80, 81})
-_RENEWED_TO_END: Final = 26
-_RENEWED: Final = frozenset({6, _RENEWED_TO_END})
-_RELEASED: Final = frozenset({7, 20})
-_PROCLAIMED: Final = frozenset({13})
-"""The kinds of results that say that it was done."""
 
 # -- what is asked ----------------------------------------------------------------------------------------
 
@@ -34,7 +27,7 @@ def acquire(
     mode: str,
     scope: str,
     wanted: Wanted,
-    read: Callable[[Sequence[Any], float], T],
+    read: Callable[[Result, float], T],
     release: Callable[[str], Operation[Any]],
 ) -> NumberedForm[T] | None:
     """Acquire a lock, or several. The hold has an id of ours, by which `release` can always give it back.
@@ -44,26 +37,24 @@ def acquire(
     if not _is_allowed_everywhere(wanted):
         return None
     hold_id = secrets.token_hex(16)
+    # Whether these are words that nodes know is found out before they are sent.
+    mode, scope = cast("Mode", mode), cast("Scope", scope)
     is_one = len(names) == 1
-    command: tuple[object, ...] = (
-        4,
+    command = commands.Acquire(
         names[0] if is_one else "",
         mode if is_one else "exclusive",
         hold_id,
-        "",
         wanted.session_id,
         _ttl_ms(wanted),
         wanted.owner,
-        0,
-        wanted.lock_delay_ms,
-        wanted.note,
-        "",
-        scope if is_one else "node",
-        () if is_one else tuple([(name, mode, scope) for name in names]),
+        lock_delay_ms=wanted.lock_delay_ms,
+        note=wanted.note,
+        scope=scope if is_one else "node",
+        locks=() if is_one else tuple([commands.WantedLock(name, mode, scope) for name in names]),
+        value=wanted.value,
+        is_secret=wanted.is_value_secret,
     )
-    if wanted.value:
-        command = (76, *command[1:], None, wanted.value, wanted.is_value_secret)
-    return NumberedForm(command=command, read=read, prevent=lambda: release(hold_id))
+    return NumberedForm(command=command, read=read, prevent=lambda: release(hold_id), wanted="\n".join(names))
 
 
 def acquire_permits(
@@ -73,32 +64,28 @@ def acquire_permits(
     permits: int,
     is_strict: bool,
     wanted: Wanted,
-    read: Callable[[Sequence[Any], float], T],
+    read: Callable[[Result, float], T],
     release: Callable[[str], Operation[Any]],
 ) -> NumberedForm[T] | None:
     """Acquire permits of a semaphore. None for what only some nodes allow."""
     if not _is_allowed_everywhere(wanted):
         return None
     hold_id = secrets.token_hex(16)
-    command = (
-        77,
+    command = commands.AcquirePermits(
         name,
         -1 if is_strict and limit is None else given(limit),
         permits,
         hold_id,
-        "",
         wanted.session_id,
         _ttl_ms(wanted),
         wanted.owner,
-        0,
-        wanted.lock_delay_ms,
-        wanted.note,
-        "",
-        is_strict,
-        wanted.value,
-        wanted.is_value_secret,
+        lock_delay_ms=wanted.lock_delay_ms,
+        note=wanted.note,
+        is_strict=is_strict,
+        value=wanted.value,
+        is_secret=wanted.is_value_secret,
     )
-    return NumberedForm(command=command, read=read, prevent=lambda: release(hold_id))
+    return NumberedForm(command=command, read=read, prevent=lambda: release(hold_id), wanted=name)
 
 
 def _is_allowed_everywhere(wanted: Wanted) -> bool:
@@ -116,62 +103,51 @@ def _ttl_ms(wanted: Wanted) -> int:
 
 
 def renew(
-    kind: HoldKind, hold_id: str, ttl_ms: int | None, read: Callable[[Sequence[Any], float], T]
+    kind: HoldKind, hold_id: str, ttl_ms: int | None, read: Callable[[Result, float], T]
 ) -> NumberedForm[T]:
     """Renew a hold. To do it again only starts the lease anew."""
-    return NumberedForm(command=(45, hold_id, given(ttl_ms), "", kind), read=read)
+    return NumberedForm(command=commands.Renew(hold_id, given(ttl_ms), kind), read=read)
 
 
 def release(kind: HoldKind, hold_id: str) -> NumberedForm[None]:
     """Release a hold."""
-    return NumberedForm(command=(44, hold_id, "", (), kind), read=_released, ends_hold=True)
+    return NumberedForm(command=commands.Release(hold_id, kind=kind), read=_released, ends_hold=True)
 
 
 def convert(hold_id: str, mode: str) -> NumberedForm[int]:
     """Give a hold another mode, if nothing is in the way. To do it again changes nothing more."""
     return NumberedForm(
-        command=(11, hold_id, mode, "", "", 0, ""), read=lambda result, _: granted(result).token
+        command=commands.Convert(hold_id, cast("Mode", mode)),
+        read=lambda result, _: granted(result).token,
+        wanted=hold_id,
     )
 
 
 def proclaim(hold_id: str, value: str) -> NumberedForm[int]:
     """Tell everybody another value as the leader. To do it again changes nothing more."""
-    return NumberedForm(command=(15, hold_id, value, ""), read=lambda result, _: _proclaimed(result))
+    return NumberedForm(
+        command=commands.Proclaim(hold_id, value),
+        read=lambda result, _: accepted(result, results.Proclaimed).token,
+    )
 
 
-def _proclaimed(result: Sequence[Any]) -> int:
-    return msgspec.convert(accepted(result, _PROCLAIMED)[1], int)
-
-
-def _released(result: Sequence[Any], asked_at_s: float) -> None:
+def _released(result: Result, asked_at_s: float) -> None:
     del asked_at_s
-    accepted(result, _RELEASED)
+    accepted(result, results.Released)
 
 
 # -- what is told -----------------------------------------------------------------------------------------
 
 
-def granted(result: Sequence[Any]) -> Granted:
+def granted(result: Result) -> Granted:
     """Read a grant of any kind. Raises Refused, NotTaken."""
-    told = accepted(result, _GRANTED)
-    return msgspec.convert({"hold_id": told[1], "token": told[2], **_lease(told[5])}, Granted)
+    told = accepted(result, results.Granted)
+    return Granted(told.hold_id, told.token, told.expires_in_ms or 0, told.expires_in_ms is None)
 
 
-def renewed(result: Sequence[Any]) -> Renewed:
+def renewed(result: Result) -> Renewed:
     """Read a renewal. Raises Refused, NotTaken."""
-    told = accepted(result, _RENEWED)
-    said = {"token": told[1], **_lease(told[2])}
-    if told[0] == _RENEWED_TO_END:
-        reason, ends_in_ms, ticket, is_put_off, *_ = told[3]
-        said["revocation"] = {
-            "reason": reason,
-            "ends_in_ms": ends_in_ms,
-            "ticket": ticket,
-            "put_off": is_put_off,
-        }
-    return msgspec.convert(said, Renewed)
-
-
-def _lease(expires_in_ms: int | None) -> dict[str, Any]:
-    """Return the fields of a lease; a hold without a deadline has None for the time."""
-    return {"no_deadline": True} if expires_in_ms is None else {"expires_in_ms": expires_in_ms}
+    told, revocation = accepted(result, results.Renewed), None
+    if (asked := told.revocation) is not None:
+        revocation = Revocation(asked.reason, asked.ends_in_ms, asked.is_put_off, asked.ticket)
+    return Renewed(told.token, told.expires_in_ms or 0, told.expires_in_ms is None, revocation)

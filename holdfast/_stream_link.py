@@ -18,11 +18,10 @@ from holdfast._exchange import ATTEMPT_S_MAX, GRACE_S, backoff_s
 from holdfast._operation import NumberedForm, Operation
 from holdfast._sending import NoAnswer, NoStream
 from holdfast._stream_calls import Asking, InDoubt, asking_of, read
-from holdfast._stream_numbers import BYE, NOT_DONE, RESULTS, STOPPING, WELCOME, Message, StreamNumbers
+from holdfast._stream_numbers import StreamNumbers
 from holdfast._stream_refusals import NotTaken
 from holdfast._stream_socket import (
     BYE_S,
-    PROTOCOL,
     REFUSED_PAUSE_S,
     NotKnown,
     NotNow,
@@ -31,6 +30,7 @@ from holdfast._stream_socket import (
     receive,
     send,
 )
+from holdfast.wire.stream import MSGPACK, Bye, Declined, Results, Stopping, Welcome
 
 if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse
@@ -54,9 +54,6 @@ LATE_S: Final = 1.0
 """Seconds between two looks after which the loop must have stood still."""
 FAILED_PAUSE_S: Final = 2.0
 """Seconds before a stream is asked for again after one has failed."""
-
-_NEWER_TAGS: Final = frozenset({76, 77})
-"""Commands that clusters do not know whose last node is not upgraded yet."""
 
 
 class StreamUser(Protocol):
@@ -109,7 +106,7 @@ class StreamLink:
         self._has_work = asyncio.Event()
         self._leaving: asyncio.Future[str] = self.loop.create_future()
         self._used_s = self._ticked_s = self.loop.time()
-        self._is_older = self._is_closing = False
+        self._is_closing = False
         self._has_answered = False
         """Whether this connection has brought a result: another one may be made at once when it breaks."""
         self._is_trusted = True
@@ -148,8 +145,6 @@ class StreamLink:
         self, operation: Operation[T], form: NumberedForm[T], now_s: float, timeout_s: float
     ) -> Asking[T]:
         """Ask something. Raises NotTaken when that is not possible here."""
-        if self._is_older and form.command[0] in _NEWER_TAGS:
-            raise NotTaken("the cluster is being upgraded")
         command = _stream_commands.encoded(form.command)
         asking = Asking(command, operation, now_s, now_s + timeout_s, self.loop.create_future())
         self._numbers.ask(asking)
@@ -244,7 +239,7 @@ class StreamLink:
         headers = {wire.HEADER_TIMEOUT_MS: str(self._timeout_ms)}
         try:
             async with asyncio.timeout(self._share_s):
-                socket = await self._user.connections.socket(url + wire.STREAM, headers, PROTOCOL)
+                socket = await self._user.connections.socket(url + wire.STREAM, headers, MSGPACK)
         except TimeoutError as error:
             raise NoAnswer(f"{url}: no stream in time") from error
         try:
@@ -263,16 +258,16 @@ class StreamLink:
 
     async def _greet(self, socket: "ClientWebSocketResponse") -> None:
         """Begin the stream, or go on with it."""
-        if socket.protocol != PROTOCOL:
+        if socket.protocol != MSGPACK:
             raise NoStream("this is not a stream of a node")
         await send(socket, self._numbers.hello(int(TTL_S * 1000), LABELS))
         message = await receive(socket)
-        if message[0] == NOT_DONE:
-            _, _, code, detail, retry_after_ms, *_ = message
-            if code == "session-expired":
-                raise SessionOver(code, has_ended=True)
-            raise NotNow(f"{code}: {detail}", max(FAILED_PAUSE_S, retry_after_ms / 1000))
-        if message[0] != WELCOME:
+        if isinstance(message, Declined):
+            if message.code == "session-expired":
+                raise SessionOver(message.code, has_ended=True)
+            pause_s = max(FAILED_PAUSE_S, message.retry_after_ms / 1000)
+            raise NotNow(f"{message.code}: {message.detail}", pause_s)
+        if not isinstance(message, Welcome):
             raise NoStream("the first message is not a welcome")
         for again in self._numbers.welcomed(message, self._clock.now_s(), self._timeout_ms):
             await send(socket, again)
@@ -290,7 +285,7 @@ class StreamLink:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if self._leaving.done() and self._leaving.result() == "bye":
                 self.pause_s = 0.0
-                await send(socket, (BYE,))
+                await send(socket, Bye())
                 return
         finally:
             for task in tasks:
@@ -316,13 +311,13 @@ class StreamLink:
         """Hear what the node says. Raises NoAnswer, SessionOver."""
         while True:
             message = await receive(socket)
-            if message[0] == RESULTS:
+            if isinstance(message, Results):
                 for asked, result in self._numbers.answered(message):
                     self._tell(asking_of(asked), result)
                     self._note_answer()
-            elif message[0] == NOT_DONE:
+            elif isinstance(message, Declined):
                 self._refused(message)
-            elif message[0] == STOPPING:
+            elif isinstance(message, Stopping):
                 raise NoAnswer("the node stops")
             self._has_work.set()  # there may be room for more
 
@@ -332,17 +327,16 @@ class StreamLink:
             self._has_answered = self.was_of_use = True
             self.is_ready = not (self._is_closing or self._leaving.done())
 
-    def _refused(self, message: Message) -> None:
+    def _refused(self, message: Declined) -> None:
         """Tell what was not taken. Raises NoAnswer when another connection has to be asked."""
-        _, number, code, detail, _, outcome, *_ = message
-        if number == 0 or outcome != wire.NOT_APPLIED:
+        why = f"{message.code}: {message.detail}"
+        if message.number == 0 or message.outcome != wire.NOT_APPLIED:
             return  # the node closes the stream, and the next connection tells
-        self._is_older |= code == "upgrade-pending"
         not_taken = self._numbers.refused(message)
         if not_taken is None:
-            raise NoAnswer(f"{code}: {detail}")
+            raise NoAnswer(why)
         for asked in not_taken:
-            self._tell(asking_of(asked), NotTaken(f"{code}: {detail}"))
+            self._tell(asking_of(asked), NotTaken(why))
 
     def _tell(self, asking: Asking[Any], outcome: Any) -> None:
         """Tell an operation what became of it; undo what it was given too late."""

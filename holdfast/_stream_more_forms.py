@@ -1,22 +1,15 @@
 """Operations on rate limits, fences and cells as commands of a stream, and what their results say. No I/O."""
 
-from collections.abc import Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import cast
 
 from holdfast._cell_values import CellWritten
 from holdfast._operation import NumberedForm
 from holdfast._stream_forms import given
 from holdfast._stream_refusals import NotTaken, accepted
 from holdfast._values import Taken
-
-_RATE_TAKEN: Final = frozenset({14})
-_ADVANCED: Final = frozenset({15})
-_WRITTEN: Final = frozenset({40})
-_DELETED: Final = frozenset({41})
-"""The kinds of results that say that it was done."""
-
+from holdfast._words import Algorithm
+from holdfast.wire import commands, results
+from holdfast.wire.results import Result
 
 # -- rate limits and fences -------------------------------------------------------------------------------
 
@@ -26,32 +19,26 @@ def take(
 ) -> NumberedForm[Taken]:
     """Take from a rate limit, if it has a place now. What `may_wait` for one does so over HTTP."""
     return NumberedForm(
-        command=(16, name, limit, window_ms, algorithm, cost, 0, ""),
+        command=commands.TakeRate(name, limit, window_ms, cast("Algorithm", algorithm), cost),
         read=lambda result, _: _taken(result, may_wait=may_wait),
+        wanted=name,
         is_once=True,
     )
 
 
-def _taken(result: Sequence[Any], *, may_wait: bool) -> Taken:
-    _, is_allowed, _, remaining, retry_after_ms, reset_in_ms, *_ = accepted(result, _RATE_TAKEN)
-    if may_wait and not is_allowed:
+def _taken(result: Result, *, may_wait: bool) -> Taken:
+    told = accepted(result, results.RateTaken)
+    if may_wait and not told.allowed:
         raise NotTaken("it has to wait", has_to_wait=True)
-    told = {
-        "allowed": is_allowed,
-        "remaining": remaining,
-        "retry_after_ms": retry_after_ms,
-        "reset_in_ms": reset_in_ms,
-    }
-    return msgspec.convert(told, Taken)
+    return Taken(told.allowed, told.remaining, told.retry_after_ms, told.reset_in_ms)
 
 
 def advance(resource: str, token: int) -> NumberedForm[int]:
     """Show a token to a resource. To do it again changes nothing more."""
-    return NumberedForm(command=(17, resource, token, ""), read=lambda result, _: _advanced(result))
-
-
-def _advanced(result: Sequence[Any]) -> int:
-    return msgspec.convert(accepted(result, _ADVANCED)[1], int)
+    return NumberedForm(
+        command=commands.AdvanceFence(resource, token),
+        read=lambda result, _: accepted(result, results.FenceAdvanced).highest_token,
+    )
 
 
 # -- cells ------------------------------------------------------------------------------------------------
@@ -63,26 +50,25 @@ def put(
     """Write a cell, whatever it had. None for what is no UTF-8: it is refused elsewhere."""
     try:
         value_bytes = value.encode() if isinstance(value, str) else value
-        command = (40, key.encode(), value_bytes, session_id, given(ttl_ms), "")
+        command = commands.PutCell(key.encode(), value_bytes, session_id, given(ttl_ms))
     except UnicodeEncodeError:
         return None
     return NumberedForm(command=command, read=lambda result, _: _written(result), is_once=True)
 
 
-def _written(result: Sequence[Any]) -> CellWritten:
-    create_revision, mod_revision, version, *_ = accepted(result, _WRITTEN)[1:]
-    told = {"create_revision": create_revision, "mod_revision": mod_revision, "version": version}
-    return msgspec.convert(told, CellWritten)
+def _written(result: Result) -> CellWritten:
+    told = accepted(result, results.CellWritten)
+    return CellWritten(told.create_revision, told.mod_revision, told.version)
 
 
 def delete(key: str) -> NumberedForm[bool] | None:
     """Delete a cell; the result says whether it was there. None for what is no UTF-8."""
     try:
-        command = (41, key.encode(), False, "")
+        command = commands.DeleteCells(key.encode())
     except UnicodeEncodeError:
         return None
-    return NumberedForm(command=command, read=lambda result, _: _deleted(result), is_once=True)
-
-
-def _deleted(result: Sequence[Any]) -> bool:
-    return msgspec.convert(accepted(result, _DELETED)[1], int) > 0
+    return NumberedForm(
+        command=command,
+        read=lambda result, _: accepted(result, results.CellsDeleted).count > 0,
+        is_once=True,
+    )

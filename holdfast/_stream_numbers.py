@@ -6,19 +6,20 @@ It knows docs/stream.md: numbers without gaps, a window, what a new connection i
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-VERSION: Final = 1
-HELLO, COMMANDS, BYE = 1, 2, 5
-WELCOME, RESULTS, NOT_DONE, STOPPING = 1, 2, 4, 6
-"""The first elements of messages, of ours and of those of nodes."""
-GAP: Final = "gap"
+from holdfast._errors import OutcomeUnknown
+from holdfast._stream_messages import Told
+from holdfast.wire.results import Result
+from holdfast.wire.stream import GAP, VERSION, Commands, Declined, StreamHello, Welcome
+
 _HEAD_BYTES: Final = 64
 """Bytes that a message has around its commands, at the most."""
 
-Message: TypeAlias = Sequence[Any]
+Encoded: TypeAlias = Commands[msgspec.Raw]
+"""A message of commands that were encoded before."""
 
 
 class Asked:
@@ -88,11 +89,11 @@ class StreamNumbers:
 
     # -- what is said ---------------------------------------------------------------------------------------
 
-    def hello(self, ttl_ms: int, labels: Mapping[str, str]) -> Message:
+    def hello(self, ttl_ms: int, labels: Mapping[str, str]) -> Hello:
         """Return the first message of a connection."""
-        return HELLO, VERSION, self.session_id, ttl_ms, labels
+        return StreamHello(VERSION, self.session_id, ttl_ms, dict(labels))
 
-    def commands(self, now_s: float, timeout_ms: int) -> Message | None:
+    def commands(self, now_s: float, timeout_ms: int) -> Encoded | None:
         """Return the next message of commands that were not sent yet; None if there is nothing to send."""
         if self._is_held_back:
             return None
@@ -113,25 +114,27 @@ class StreamNumbers:
             asked.number, asked.sent_at_s = number, now_s
             self._sent[number] = asked
         self._next = first + len(taken)
-        return self._message(taken, [(1, seen)] if seen else [], timeout_ms)
+        return self._message(taken, ((1, seen),) if seen else (), timeout_ms)
 
     @staticmethod
-    def _message(taken: Sequence[Asked], acked: Sequence[tuple[int, int]], timeout_ms: int) -> Message:
+    def _message(taken: Sequence[Asked], acked: tuple[tuple[int, int], ...], timeout_ms: int) -> Encoded:
         first, last = taken[0].number, taken[-1].number
         for asked in taken:
             asked.last = last
-        return COMMANDS, first, acked, timeout_ms, [msgspec.Raw(asked.command) for asked in taken]
+        commands = tuple([msgspec.Raw(asked.command) for asked in taken])
+        return Commands(first, acked, timeout_ms, commands)
 
     # -- what is heard --------------------------------------------------------------------------------------
 
-    def welcomed(self, message: Message, now_s: float, timeout_ms: int) -> list[Message]:
+    def welcomed(self, message: Welcome, now_s: float, timeout_ms: int) -> list[Encoded]:
         """Begin with a connection; return what is to be sent at once.
 
         What was applied already is asked again, and has its first result. What was not can never be: it
         waits to be sent again with new numbers, before all that is newer. Raises ValueError for the welcome
         of somebody who does not know our numbers, or would take none.
         """
-        _, session_id, last, self._window, self._bytes_max, *_ = message
+        session_id, last = message.session_id, message.last
+        self._window, self._bytes_max = message.window, message.bytes_max
         sent = list(self._sent.values())
         seen, given = self._seen, max(self._next - 1, next(reversed(self._sent), 0))
         if session_id != (self.session_id or session_id or None) or not seen <= last <= given:
@@ -148,7 +151,7 @@ class StreamNumbers:
         for asked in applied:
             asked.sent_at_s = now_s
             asked.was_applied = True
-        return [self._message(run, [], timeout_ms) for run in self._runs(applied)]
+        return [self._message(run, (), timeout_ms) for run in self._runs(applied)]
 
     def _runs(self, applied: Iterable[Asked]) -> list[list[Asked]]:
         """Return commands in groups whose numbers follow one another, none too long for a message."""
@@ -162,26 +165,23 @@ class StreamNumbers:
             runs[-1].append(asked)
         return runs
 
-    def answered(self, message: Message) -> list[tuple[Asked, Sequence[Any]]]:
-        """Return what was answered, each with its result. Raises ValueError for what cannot be results."""
-        _, first, _, results, *_ = message
-        if not all(isinstance(result, list) and result for result in results):
-            raise ValueError("a result is an array that begins with its kind")
+    def answered(self, message: Told) -> list[tuple[Asked, Result | OutcomeUnknown]]:
+        """Return what was answered, each with its result."""
         answered = []
-        for number, result in enumerate(results, first):
+        for number, result in enumerate(message.results, message.first):
             asked = self._sent.pop(number, None)
             if asked is not None:
                 answered.append((asked, result))
         self._go_on()
         return answered
 
-    def refused(self, message: Message) -> list[Asked] | None:
+    def refused(self, message: Declined) -> list[Asked] | None:
         """Return what was not taken, and is to be done in another way.
 
         What came behind it meets a gap, and is sent again once nothing is on its way any longer. None: what
         was not taken is only the question what became of it; a new connection asks again.
         """
-        _, number, code, *_ = message
+        number = message.number
         refused = self._sent.get(number)
         if refused is None:
             return []
@@ -190,7 +190,7 @@ class StreamNumbers:
         not_taken = [self._sent.pop(each) for each in range(number, refused.last + 1) if each in self._sent]
         self._next = min(self._next, number)
         self._is_held_back = True
-        if code == GAP:
+        if message.code == GAP:
             self._put_back(not_taken)
             not_taken = []
         self._go_on()

@@ -1,16 +1,14 @@
 """The refusals of a stream, as the HTTP API words them. No I/O."""
 
 import random
-from collections.abc import Container, Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import Final, TypeVar
 
 from holdfast import wire
-from holdfast._errors import refusal
+from holdfast._errors import OutcomeUnknown, refusal
+from holdfast.wire.results import HolderSeen, Refused, Result
 
-_REFUSED: Final = frozenset({11, 37, 39})
-"""What refusals are: the second one that of a quota, the third that of a namespace."""
+R = TypeVar("R", bound=Result)
+
 _TOLD: Final = frozenset({"lock-held", "no-permits", "lease-expired", "session-expired"})
 """Refusals that are told from a stream. Others are rare: they are asked for again over HTTP, in its words."""
 RETRY_MS_MAX: Final = 1000
@@ -28,57 +26,29 @@ class NotTaken(Exception):
         self.has_to_wait = has_to_wait
 
 
-def accepted(result: Sequence[Any], kinds: Container[int]) -> Sequence[Any]:
-    """Return a result of one of these kinds. Raises ValueError for any other that is not a refusal.
+def accepted(result: Result, kind: type[R]) -> R:
+    """Return a result of this kind. Raises OutcomeUnknown for any other that is not a refusal.
 
     Those raise Refused, as HTTP would, or NotTaken to ask HTTP.
     """
-    if result[0] in kinds:
+    if isinstance(result, kind):
         return result
-    if result[0] not in _REFUSED:
-        raise ValueError(f"a result of the kind {result[0]}")
-    code, detail = result[1], result[2]
-    if code not in _TOLD:
-        raise NotTaken(f"{code}: {detail}")
-    raise refusal(code, detail, _problem(code, detail, result))
+    if not isinstance(result, Refused):
+        raise OutcomeUnknown(f"the answer is not that of a Holdfast node: {type(result).__name__}")
+    if result.code not in _TOLD:
+        raise NotTaken(f"{result.code}: {result.detail}")
+    raise refusal(result.code, result.detail, _problem(result))
 
 
-class _HolderView(msgspec.Struct, frozen=True, array_like=True):
-    """A holder as a refusal on a stream shows it."""
-
-    owner: str
-    mode: str
-    token: int
-    expires_in_ms: int | None
-    note: str
-    name: str = ""
-    scope: str = "node"
-    kind: str = "lock"
-    permits: int = 0
-
-
-class _Refused(msgspec.Struct, frozen=True, array_like=True):
-    """A refusal on a stream."""
-
-    tag: int
-    code: str
-    detail: str
-    holders: tuple[_HolderView, ...] = ()
-    queue_length: int = 0
-    retry_after_ms: int = 0
-    cycle: tuple[Any, ...] = ()
-    facts: dict[str, int] = {}
-
-
-def _problem(code: str, detail: str, result: Sequence[Any]) -> dict[str, object]:
+def _problem(refused: Refused) -> dict[str, object]:
     """Return the problem document of a refusal: that of the HTTP API, but that no request has an id here."""
-    refused = msgspec.convert(result, _Refused)
+    code = refused.code
     kind = wire.PROBLEMS[code]
     problem: dict[str, object] = {
         "type": wire.PROBLEM_TYPE_PREFIX + code,
         "title": kind.title,
         "status": kind.status,
-        "detail": detail,
+        "detail": refused.detail,
         "instance": "",
         "code": code,
         "outcome": kind.outcome,
@@ -101,7 +71,7 @@ def _sensible_pause_ms(left_ms: int) -> int:
     return max(longest_ms - random.randint(0, longest_ms // 2), 1)  # noqa: S311 - spreads load, not a secret
 
 
-def _shown(holder: _HolderView) -> dict[str, object]:
+def _shown(holder: HolderSeen) -> dict[str, object]:
     """Return a holder as the HTTP API shows it."""
     shown: dict[str, object] = {"owner": holder.owner}
     if holder.kind == "lock":

@@ -2,20 +2,18 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from holdfast._sending import NoAnswer, NoStream
-from holdfast._stream_numbers import Message
+from holdfast._stream_messages import Heard, heard
 
 if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse
 
 _log = logging.getLogger("holdfast")
 
-PROTOCOL: Final = "holdfast.v1.msgpack"
-"""The subprotocol: how messages are encoded."""
 BYE_S: Final = 1.0
 """Seconds that the end of a connection may take."""
 REFUSED_PAUSE_S: Final = 60.0
@@ -27,7 +25,6 @@ _OUR_MISTAKES: Final = frozenset({4000, 4003})
 """Codes with which a node closes a stream that would fail again, whoever resumes it."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class NotNow(NoAnswer):
@@ -55,7 +52,7 @@ class SessionOver(Exception):
         self.has_ended, self.pause_s = has_ended, pause_s
 
 
-async def send(socket: "ClientWebSocketResponse", message: Message) -> None:
+async def send(socket: "ClientWebSocketResponse", message: msgspec.Struct) -> None:
     """Send one message. Raises NoAnswer."""
     try:
         await socket.send_bytes(_encode(message))
@@ -63,15 +60,17 @@ async def send(socket: "ClientWebSocketResponse", message: Message) -> None:
         raise NoAnswer(f"the connection broke: {error}") from error
 
 
-async def receive(socket: "ClientWebSocketResponse") -> Message:
-    """Return the next message. Raises NoAnswer, SessionOver."""
+async def receive(socket: "ClientWebSocketResponse") -> Heard:
+    """Return the next message that this client knows. Raises NoAnswer, SessionOver, ValueError."""
     received = await socket.receive()
-    data = received.data
-    if isinstance(data, bytes):
+    while isinstance(data := received.data, bytes):
         try:
-            return _decode(data)
+            message = heard(data)
         except msgspec.DecodeError as error:
             raise NoStream(f"not a message of a node: {error}") from error
+        if message is not None:
+            return message
+        received = await socket.receive()
     code, text = socket.close_code, f"closed: {socket.close_code} {received.extra or ''}"
     if code in _OUR_MISTAKES:
         _log.error("a node refuses our stream, calls go on over HTTP: %s", text)

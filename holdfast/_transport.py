@@ -199,7 +199,7 @@ class Transport(OfOneProcess):
         form = operation.numbered
         if form is None or self.streams is None or (link := self.streams.link()) is None:
             return None
-        if operation.wait_ms and self.streams.is_contended(str(form.command[1])):
+        if operation.wait_ms and self.streams.is_contended(form.wanted):
             return None
         try:
             return link, link.begin(operation, form, self.clock.now_s(), timeout_s)
@@ -212,7 +212,7 @@ class Transport(OfOneProcess):
             return await link.outcome(asking)
         except NotTaken as reason:
             if reason.has_to_wait and self.streams is not None and asking.operation.numbered is not None:
-                self.streams.note_contended(str(asking.operation.numbered.command[1]))
+                self.streams.note_contended(asking.operation.numbered.wanted)
         except InDoubt:
             return await self._ask_again(asking)
         return await self.call_over_http(asking.operation, self._left_s(asking), turn)

@@ -9,13 +9,24 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from holdfast import wire
 from holdfast._exchange import ATTEMPT_S_MAX, BORNE, Attempt, backoff_s
 from holdfast._sending import NoAnswer, NoStream, Sending
-from holdfast._stream_numbers import HELLO, NOT_DONE, STOPPING, VERSION, WELCOME
-from holdfast._stream_socket import PROTOCOL, NotNow, SessionOver, drop, receive, send
+from holdfast._stream_socket import NotNow, SessionOver, drop, receive, send
+from holdfast.wire.stream import (
+    MSGPACK,
+    VERSION,
+    CallAnswered,
+    Calls,
+    Declined,
+    Stopping,
+    StreamCall,
+    StreamHello,
+    StreamPing,
+    Welcome,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse
@@ -24,9 +35,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast")
 
-CALLS, ANSWER = 6, 10
-PING, PONG = 4, 9
-"""First elements of messages."""
 PING_S: Final = 2.0
 """Seconds between two questions whether the node lives. They also keep proxies from ending the connection."""
 PING_S_MIN: Final = 0.1
@@ -87,7 +95,7 @@ class WaitLink:
         self._is_open = False
         self._numbers = itertools.count(1)
         self._calls: dict[int, asyncio.Future[tuple[int, bytes]]] = {}
-        self._unsent: list[tuple[int, str, str]] = []
+        self._unsent: list[StreamCall] = []
         self._has_work = asyncio.Event()
         self._heard_s = self._asked_s = self._used_s = self.loop.time()
         self._ping_s = PING_S
@@ -123,7 +131,7 @@ class WaitLink:
         future: asyncio.Future[tuple[int, bytes]] = self.loop.create_future()
         self._calls[number] = future
         future.add_done_callback(lambda _: self._calls.pop(number, None))
-        self._unsent.append((number, attempt.path, attempt.body.decode()))
+        self._unsent.append(StreamCall(number, attempt.path, attempt.body.decode()))
         sending.sent_count += 1
         self._used_s = self.loop.time()
         self._has_work.set()
@@ -190,7 +198,7 @@ class WaitLink:
         headers = {wire.HEADER_TIMEOUT_MS: str(int(self._share_s * 1000))}
         try:
             async with asyncio.timeout(self._share_s):
-                socket = await self._user.connections.socket(url + wire.STREAM, headers, PROTOCOL)
+                socket = await self._user.connections.socket(url + wire.STREAM, headers, MSGPACK)
         except TimeoutError as error:
             raise NoAnswer(f"{url}: no stream in time") from error
         try:
@@ -203,14 +211,13 @@ class WaitLink:
             await drop(socket)
 
     async def _greet(self, socket: "ClientWebSocketResponse") -> None:
-        if socket.protocol != PROTOCOL:
+        if socket.protocol != MSGPACK:
             raise NoStream("this is not a stream of a node")
-        await send(socket, (HELLO, VERSION, "", 0, {}))
+        await send(socket, StreamHello(VERSION, "", 0, {}))
         message = await receive(socket)
-        if message[0] == NOT_DONE:
-            code, detail = message[2:4]
-            raise NotNow(f"{code}: {detail}", 0.0)
-        if message[0] != WELCOME:
+        if isinstance(message, Declined):
+            raise NotNow(f"{message.code}: {message.detail}", 0.0)
+        if not isinstance(message, Welcome):
             raise NoStream("the first message is not a welcome")
         self._heard_s = self._opened_s = self.loop.time()
         self._is_open = True
@@ -236,7 +243,7 @@ class WaitLink:
         while not self._is_idle:
             self._has_work.clear()
             while self._unsent:
-                message = (CALLS, int(self._share_s * 1000), self._next_calls())
+                message = Calls(int(self._share_s * 1000), self._next_calls())
                 async with asyncio.timeout(SILENCE_S):
                     await send(socket, message)
             with contextlib.suppress(TimeoutError):
@@ -250,34 +257,33 @@ class WaitLink:
                 raise NoAnswer("the node hangs")
             ping_at_s, self._asked_s = now_s + self._ping_s, now_s
             async with asyncio.timeout(SILENCE_S):
-                await send(socket, (PING,))
+                await send(socket, StreamPing())
 
-    def _next_calls(self) -> list[tuple[int, str, str]]:
+    def _next_calls(self) -> tuple[StreamCall, ...]:
         """Return the calls of the next message, without those that nobody waits for any longer."""
-        taken: list[tuple[int, str, str]] = []
+        taken: list[StreamCall] = []
         size = count = 0
         for call in self._unsent:
-            size += len(call[2].encode())
+            size += len(call.body.encode())
             if taken and (size > MESSAGE_BYTES_MAX or len(taken) == MESSAGE_CALLS_MAX):
                 break
             count += 1
-            if call[0] in self._calls:
+            if call.number in self._calls:
                 taken.append(call)
         del self._unsent[:count]
-        return taken
+        return tuple(taken)
 
     async def _hear(self, socket: "ClientWebSocketResponse") -> None:
         """Hear what the node says. Raises NoAnswer, SessionOver."""
         while True:
             message = await receive(socket)
             self._heard_s = self.loop.time()
-            if message[0] == ANSWER:
+            if isinstance(message, CallAnswered):
                 self._answered(message)
-            elif message[0] == STOPPING:
+            elif isinstance(message, Stopping):
                 raise NoAnswer("the node stops")
 
-    def _answered(self, message: Any) -> None:
-        _, number, status, body, *_ = message
-        future = self._calls.get(number)
+    def _answered(self, answer: CallAnswered) -> None:
+        future = self._calls.get(answer.number)
         if future is not None and not future.done():
-            future.set_result((status, body.encode()))
+            future.set_result((answer.status, answer.body.encode()))

@@ -1,4 +1,4 @@
-"""The words that calls take and give, for type checkers and completion. A test compares them with the nodes'.
+"""The words that calls take and give, for type checkers and completion.
 
 Answers of nodes show their own words as `str`: a newer node may say one that this client does not know.
 """
@@ -6,8 +6,19 @@ Answers of nodes show their own words as `str`: a newer node may say one that th
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-Mode: TypeAlias = Literal["exclusive", "shared", "update", "concurrent-read", "concurrent-write"]
-"""What a hold of a lock allows others: see "What conflicts" in docs/semantics.md."""
+from holdfast.wire.words import Algorithm, HoldKind, IfHeld, Mode, Relation, Scope
+
+__all__ = [
+    "COMPATIBLE",
+    "Algorithm",
+    "HoldKind",
+    "HoldState",
+    "IfHeld",
+    "Mode",
+    "Reason",
+    "Relation",
+    "Scope",
+]
 
 COMPATIBLE: Final[Mapping[str, frozenset[str]]] = {
     "exclusive": frozenset(),
@@ -17,21 +28,6 @@ COMPATIBLE: Final[Mapping[str, frozenset[str]]] = {
     "concurrent-write": frozenset({"concurrent-read", "concurrent-write"}),
 }
 """For each mode, those that another hold may have at the same time. Symmetric."""
-
-Scope: TypeAlias = Literal["node", "subtree"]
-"""What a lock covers: its name alone, or also every name below it."""
-
-HoldKind: TypeAlias = Literal["lock", "semaphore", "election"]
-"""What a hold is of: each kind is renewed and released by calls of its own."""
-
-IfHeld: TypeAlias = Literal["renew", "count", "refuse"]
-"""What an acquire does if its session holds just these locks already."""
-
-Algorithm: TypeAlias = Literal["fixed-window", "sliding-window", "gcra"]
-"""How a rate limit counts."""
-
-Relation: TypeAlias = Literal["=", "!=", "<", ">"]
-"""How a cell is compared in a transaction."""
 
 Reason: TypeAlias = Literal[
     "",

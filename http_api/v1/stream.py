@@ -18,6 +18,25 @@ from aiohttp.abc import AbstractStreamWriter
 
 from cluster.errors import ClusterError, OutcomeUnknown
 from holdfast import wire
+from holdfast.wire.commands import Command
+from holdfast.wire.stream import (
+    GAP,
+    JSON,
+    MSGPACK,
+    VERSION,
+    Bye,
+    Commands,
+    Declined,
+    LeaderMoved,
+    Pong,
+    Stopping,
+    StreamHello,
+    StreamPing,
+    ToNode,
+    WaitEnded,
+    Welcome,
+)
+from holdfast.wire.stream import Calls as CallsMessage
 from http_api.server.call import Call, Reply
 from http_api.server.log_budget import LogBudget
 from http_api.server.refusal_trace import RefusalTrace
@@ -26,7 +45,8 @@ from http_api.server.request_rates import caller_of
 from http_api.server.routes import Handler
 from http_api.v1.stream_calls import CALLS_IN_MESSAGE_MAX, CallCounts, OpenCalls
 from http_api.v1.stream_leader import LeaderWatch
-from http_api.v1.stream_out import FORMS, JSON, MSGPACK, Out, SlowReader
+from http_api.v1.stream_out import FORMS, Out, SlowReader
+from http_api.v1.stream_results import all_told, one_told
 from lockapi import problems, rights_needed
 from lockapi.gateway import Gateway
 from lockapi.node import Applied, Begun
@@ -34,19 +54,10 @@ from lockapi.problems import ProblemError
 from lockapi.requests.stream import (
     COMMANDS_COUNT_MAX,
     PLACE,
-    VERSION,
-    Bye,
-    Commands,
-    Message,
-    StreamHello,
-    StreamPing,
     closing,
     numbered,
     opening,
     resuming,
-)
-from lockapi.requests.stream import (
-    Calls as CallsMessage,
 )
 from lockapi.spelling import Misspelled
 from lockstate.ids import SessionId
@@ -236,7 +247,7 @@ class _Stream(Reply):
             if reason is not None:
                 raise reason
 
-    async def _greet(self, hello: Message | None) -> None:
+    async def _greet(self, hello: ToNode | None) -> None:
         """Begin or resume the stream of a session, as the first message says, and welcome the client."""
         if not isinstance(hello, StreamHello):
             raise _Closed(INVALID, "the first message must be a hello")
@@ -249,7 +260,7 @@ class _Stream(Reply):
             return
         timeout_s = self._call.timeout_s
         try:
-            session_id = hello.session_id
+            session_id = SessionId(hello.session_id)
             if not session_id:
                 opened = await self._gateway.submit(opening(hello), SessionOpened, timeout_s)
                 session_id = opened.result.session_id
@@ -266,15 +277,16 @@ class _Stream(Reply):
     def _welcome(self, last: int, window: int, revision: int) -> None:
         node = self._gateway.node
         self._out.say(
-            1,
-            self._session_id,
-            last,
-            window,
-            MESSAGE_BYTES_MAX,
-            node.status().node_id,
-            self._leader_url,
-            revision,
-            *PLACE,
+            Welcome(
+                self._session_id,
+                last,
+                window,
+                MESSAGE_BYTES_MAX,
+                node.status().node_id,
+                self._leader_url,
+                revision,
+                *PLACE,
+            )
         )
         self._leader.follow(node, self._hint)
 
@@ -294,14 +306,14 @@ class _Stream(Reply):
                     self._begin_calls(message)
                     await self._until_read()
                 case StreamPing():
-                    self._out.say(9)
+                    self._out.say(Pong())
                     await self._until_read()
                 case Bye():
                     await self._leave()
                 case StreamHello():
                     raise _Closed(INVALID, "a stream has one hello")
 
-    async def _next(self) -> Message | None:
+    async def _next(self) -> ToNode | None:
         """Return the next message, None when the client has left. Raises _Closed."""
         received = await self._socket.receive()
         while received.type in (WSMsgType.PING, WSMsgType.PONG):
@@ -317,7 +329,7 @@ class _Stream(Reply):
         if received.type is not self._form.kind:
             raise _Closed(INVALID, f"a message of {self._protocol} is {self._form.kind.name.lower()}")
         try:
-            message: Message = self._form.decode(received.data)
+            message: ToNode = self._form.decode(received.data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise _Closed(INVALID, f"not a message: {exc}") from None
         return message
@@ -330,7 +342,7 @@ class _Stream(Reply):
             self._refuse(0, problem)
             raise _Closed(UNAUTHENTICATED, problem.detail) from None
 
-    def _begin(self, message: Commands) -> None:
+    def _begin(self, message: Commands[Command]) -> None:
         """Send the commands of a message on their way. Raises _Closed."""
         if not self._session_id:
             raise _Closed(INVALID, "this stream has no session whose commands could have numbers")
@@ -379,7 +391,7 @@ class _Stream(Reply):
 
     # -- what they are told ---------------------------------------------------------------------------------
 
-    def _answer(self, message: Commands, begun: Begun) -> None:
+    def _answer(self, message: Commands[Command], begun: Begun) -> None:
         """Tell what became of the commands of a message."""
         self._unanswered -= _size(message)
         try:
@@ -394,7 +406,7 @@ class _Stream(Reply):
                 self._tell(message.first, applied, applied.result)
             case FrameRefused(fault=StreamFault.GAP, last=last):
                 gap = f"{message.first} comes behind {last}: the numbers between have not been applied"
-                self._out.say(4, message.first, "gap", gap, 0, "not-applied")
+                self._out.say(Declined(message.first, GAP, gap, 0, wire.NOT_APPLIED))
             case FrameRefused(fault=fault):
                 self._close(_FAULTS[fault], fault.value)
             case Refused() as refused:
@@ -408,7 +420,7 @@ class _Stream(Reply):
             results: Sequence[Result] = done.results
             if Refused in map(type, results):
                 results = [self._gateway.shown(each) for each in results]
-            self._out.say_results(first, applied.revision, results)
+            self._out.say_results(first, applied.revision, all_told(results))
         if done.refused is not None:
             self._refuse(first + len(done.results), problems.refusal(done.refused))
         for place, wait in (applied.waits or {}).items():
@@ -430,13 +442,14 @@ class _Stream(Reply):
             self._close(RESUME, "this node lost sight of a wait: resume the stream")
             return
         ended = wait.result()
-        self._out.say(3, number, ended.revision, self._gateway.shown(ended.result))
+        result = one_told(self._gateway.shown(ended.result))
+        self._out.say(WaitEnded(number, ended.revision, result))
 
     def _refuse(self, number: int, problem: ProblemError) -> None:
         """Say that commands from `number` on were not taken, or that nobody knows it."""
         self._note(problem, "GET", wire.STREAM, self._call.id)
         outcome = wire.PROBLEMS[problem.code].outcome
-        self._out.say(4, number, problem.code, problem.detail, problem.retry_after_ms, outcome)
+        self._out.say(Declined(number, problem.code, problem.detail, problem.retry_after_ms, outcome))
 
     def _note(self, problem: ProblemError, method: str, route: str, request_id: str) -> None:
         self._trace.note(
@@ -464,15 +477,15 @@ class _Stream(Reply):
         """Tell when another node leads: a stream to the leader is the shortest way."""
         if leader_url not in {"", self._leader_url}:
             self._leader_url = leader_url
-            self._out.say(5, leader_url)
+            self._out.say(LeaderMoved(leader_url))
 
     async def _stopping(self) -> None:
         """End the stream when the node stops: the client goes on with another one."""
         await self._gateway.node.wait_shutdown()
-        self._out.say(6, 0)
+        self._out.say(Stopping(0))
         raise _Closed(WSCloseCode.GOING_AWAY, "this node stops: resume the stream on another one")
 
 
-def _size(message: Commands) -> int:
+def _size(message: Commands[Command]) -> int:
     """Return how many numbers a message counts as: one without commands is an entry, too."""
     return max(len(message.commands), 1)

@@ -12,6 +12,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from holdfast.wire.stream import CallAnswered
+from holdfast.wire.stream import Calls as CallsMessage
+from holdfast.wire.stream import StreamCall as Asked
 from http_api.server import answer_bytes
 from http_api.server.access_log import log_failure
 from http_api.server.answer_bytes import Content
@@ -19,8 +22,6 @@ from http_api.v1.waiting import BY_PATH, WaitingCall
 from lockapi import problems
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
-from lockapi.requests.stream import Calls as CallsMessage
-from lockapi.requests.stream import StreamCall as Asked
 
 CALLS_IN_MESSAGE_MAX: Final = 1_024
 """Calls in one message: all of them are begun before anything else is done."""
@@ -62,7 +63,7 @@ class OpenCalls:
     def __init__(
         self,
         counts: CallCounts,
-        say: Callable[..., None],
+        say: Callable[[CallAnswered], None],
         note: Callable[[ProblemError, str, str, str], None],
     ) -> None:
         """Answer with `say`; `note` is told of each problem, with method, path and name of its call."""
@@ -112,7 +113,7 @@ class OpenCalls:
         return content
 
     def _answer(self, asked: Asked, content: Content) -> None:
-        self._say(10, asked.number, content.status, content.body.decode())
+        self._say(CallAnswered(asked.number, content.status, content.body.decode()))
 
     def _ended(self, number: int, caller: str, _: "asyncio.Task[None]") -> None:
         del self._open[number]

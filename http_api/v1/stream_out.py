@@ -8,12 +8,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiohttp import WSMsgType
 
+from holdfast.wire.stream import JSON, MSGPACK, Results, ToClient
 from lockapi.requests.stream import decode_binary, decode_text
-from lockstate.results import Refused, Result, Transacted
-
-MSGPACK: Final = "holdfast.v1.msgpack"
-JSON: Final = "holdfast.v1.json"
-"""The subprotocols: how messages are encoded."""
+from lockstate.results import Refused, Transacted
 
 UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of answers that may wait for the client before nothing more is read of what it sends."""
@@ -66,27 +63,28 @@ class Out:
         """`transport` is None if the client has gone already; `drain` returns when much of it was read."""
         self._form, self._transport = form, transport
         self._drain, self._fall_behind = drain, fall_behind
-        self._later: deque[tuple[Any, ...]] = deque()
+        self._later: deque[ToClient] = deque()
         """What is to be said as soon as the client has read what was said before."""
         self._teller: asyncio.Task[None] | None = None
 
-    def say(self, *message: Any) -> None:
+    def say(self, message: ToClient) -> None:
         """Send one message, behind those that are to be said before."""
         if self._later:
             self._later.append(message)
         else:
-            self._say_now(*message)
+            self._say_now(message)
 
-    def say_results(self, first: int, revision: int, results: Sequence[Result]) -> None:
+    def say_results(self, first: int, revision: int, results: Sequence[Any]) -> None:
         """Send the results of a message: in pieces, as the client reads them, if they may be long.
 
         What asks for little may be answered with much, and all of it at once would be memory of this node.
         """
         if len(results) <= PIECE_COUNT or _LONG.isdisjoint(map(type, results)):
-            self.say(2, first, revision, results)
+            self.say(Results(first, revision, tuple(results)))
             return
         for begin in range(0, len(results), PIECE_COUNT):
-            self._later.append((2, first + begin, revision, results[begin : begin + PIECE_COUNT]))
+            piece = tuple(results[begin : begin + PIECE_COUNT])
+            self._later.append(Results(first + begin, revision, piece))
         if self._teller is None or self._teller.done():
             self._teller = asyncio.ensure_future(self._say_later())
 
@@ -100,9 +98,9 @@ class Out:
                 return
             except ConnectionError:
                 return
-            self._say_now(*self._later.popleft())
+            self._say_now(self._later.popleft())
 
-    def _say_now(self, *message: Any) -> None:
+    def _say_now(self, message: ToClient) -> None:
         """Send one message: unmasked, in one frame (RFC 6455, section 5.2)."""
         data = self._form.encode(message)
         size = len(data)
@@ -148,4 +146,4 @@ class Out:
         if self._teller is not None:
             self._teller.cancel()
         while self._later and not self.is_full:
-            self._say_now(*self._later.popleft())
+            self._say_now(self._later.popleft())

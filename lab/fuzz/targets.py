@@ -20,8 +20,9 @@ from cluster.peers import handshake
 from cluster.storage import journal_format, recovery, snapshot_format
 from cluster.storage.snapshot_format import Snapshot, SnapshotDamaged
 from holdfast import token_lines
+from holdfast.wire.stream import Commands, ToNode
 from lockapi.problems import ProblemError
-from lockapi.requests.stream import Commands, Message, decode_binary, decode_text, numbered
+from lockapi.requests.stream import decode_binary, decode_text, numbered
 from lockstate import codec, snapshot
 from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
@@ -108,7 +109,7 @@ def _blocks(*contents: bytes) -> bytes:
     return blocks
 
 
-def _stream_message(message: Message) -> None:
+def _stream_message(message: ToNode) -> None:
     """Have commands numbered, as a stream does before it submits them."""
     if isinstance(message, Commands):
         codec.encode_command(numbered(message, SessionId("s"), 1))

@@ -6,6 +6,8 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 
 _BYTES = 16
 """Random bytes of one id."""
+HEX_DIGITS = 2 * _BYTES
+"""Hexadecimal digits of one id."""
 
 
 def new_hold_ids() -> tuple[HoldId, AttemptId]:
@@ -16,7 +18,7 @@ def new_hold_ids() -> tuple[HoldId, AttemptId]:
 
 def new_ids(count: int) -> list[str]:
     """Return so many ids, of any kind: in one call the random bytes of many cost a tenth."""
-    digits, length = secrets.token_hex(count * _BYTES), 2 * _BYTES
+    digits, length = secrets.token_hex(count * _BYTES), HEX_DIGITS
     return [digits[start : start + length] for start in range(0, count * length, length)]
 
 

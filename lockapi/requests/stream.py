@@ -1,112 +1,73 @@
-"""What clients say on a stream (docs/stream.md): messages are arrays, commands those of the log.
+"""What clients say on a stream: messages decoded, and their commands as those of the log.
 
-A command leaves out what the node fills in: ids of new holds and attempts, and the session, which is that of
-the stream wherever a lease of its own is not asked for. What a command means, and its bounds, is checked
-where it is applied: a wrong one is refused under its number.
+`holdfast.wire` has the messages and the commands (docs/stream.md); `_COMMANDS` says which command of the log
+each of them is, so that either of the two can change without the other. The node fills in what clients leave
+out: ids of new holds and attempts, and the session, which is that of the stream wherever no other lease is
+asked for. What a command means, and its bounds, is checked where it is applied: a wrong one is refused under
+its number.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
+from holdfast import wire
+from holdfast.wire import commands as said
+from holdfast.wire.stream import Commands, StreamHello, ToNode
 from lockapi.requests.fields import invalid
-from lockapi.requests.ids import new_ids, new_session_id
-from lockstate import limits
+from lockapi.requests.ids import HEX_DIGITS, new_ids, new_session_id
+from lockstate import cell_operations, limits
 from lockstate.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,
-    AcquirePermits,
     AcquirePermitsAs,
+    AdvanceFence,
+    Algorithm,
     Campaign,
     CloseSession,
     Convert,
+    DeleteCells,
+    EndWait,
+    IfHeld,
     Numbered,
     NumberedCommand,
     OpenSession,
+    Proclaim,
+    PutCell,
+    ReleaseByValue,
+    ReleaseOf,
+    RenewByValue,
+    RenewOf,
     ResumeStream,
     TakeRate,
-    Uncommon,
+    TransactCells,
+    Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
+from lockstate.modes import Mode, Scope
 from lockstate.versions import GROUP
 
-VERSION: Final = 1
-"""The version of the protocol that this node speaks."""
 COMMANDS_COUNT_MAX: Final = 1_024
 """Commands in one message, and numbers without an answer."""
 PLACE: Final = (GROUP, 0)
 """The group of this node, and how often names were moved between groups."""
-TIMEOUT_MS_MAX: Final = 60_000
-"""Milliseconds that a client may give its commands."""
 
-
-class StreamHello(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """The first message: begin a session, or go on with one whose id is given."""
-
-    version: int
-    session_id: SessionId
-    ttl_ms: int
-    labels: dict[str, str] = {}
-
-
-class Commands(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """Numbered commands, from `first` on; `acked` are ranges of numbers whose final answers were seen.
-
-    With `timeout_ms` 0 the node's own time counts.
-    """
-
-    first: int
-    acked: tuple[tuple[int, int], ...]
-    timeout_ms: int
-    commands: tuple[NumberedCommand, ...]
-
-
-class StreamPing(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Ask whether the node is there. It keeps no session alive; an empty `Commands` does."""
-
-
-class Bye(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """End the session and all it holds, and then the connection."""
-
-
-class StreamCall(msgspec.Struct, array_like=True, frozen=True):
-    """A call of the HTTP API, by its path and its body. `number` tells it from the others that are open."""
-
-    number: int
-    path: str
-    body: str
-
-    @property
-    def name(self) -> str:
-        """Return by what logs and answers call it: its number."""
-        return f"call-{self.number}"
-
-
-class Calls(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """Calls that may wait. With `timeout_ms` 0 the node's own time counts."""
-
-    timeout_ms: int
-    calls: tuple[StreamCall, ...]
-
-
-Message = StreamHello | Commands | StreamPing | Bye | Calls
-
-_text: Final = msgspec.json.Decoder(Message)
+_text: Final = msgspec.json.Decoder(ToNode)
 _encoder: Final = msgspec.msgpack.Encoder()
 
-decode_binary: Final = msgspec.msgpack.Decoder(Message).decode
+decode_binary: Final = msgspec.msgpack.Decoder(ToNode).decode
 """Returns a message that came as MessagePack. Raises DecodeError, RecursionError, UnicodeDecodeError."""
 
 
-def decode_text(data: str | bytes) -> Message:
+def decode_text(data: str | bytes) -> ToNode:
     """Return a message that came as JSON. Raises what `decode_binary` does.
 
     JSON has numbers that MessagePack has not, and the log is MessagePack.
     """
-    message: Message = _text.decode(data)
+    message: ToNode = _text.decode(data)
     try:
         _encoder.encode(message)
     except OverflowError:
@@ -129,82 +90,209 @@ def closing(session_id: SessionId) -> CloseSession:
     return CloseSession(session_id)
 
 
-def numbered(message: Commands, session_id: SessionId, epoch: int) -> Numbered:
+def numbered(message: Commands[said.Command], session_id: SessionId, epoch: int) -> Numbered:
     """Return the frame for the log. Raises ProblemError."""
     count = len(message.commands)
     if count > COMMANDS_COUNT_MAX:
         raise invalid(f"commands: {count}; at most {COMMANDS_COUNT_MAX} are allowed")
     if not 1 <= message.first <= limits.TOKEN_MAX:
         raise invalid(f"first: {message.first}; must be 1 to {limits.TOKEN_MAX}")
-    if not 0 <= message.timeout_ms <= TIMEOUT_MS_MAX:
-        raise invalid(f"timeout_ms: {message.timeout_ms}; must be 0 to {TIMEOUT_MS_MAX}")
+    if not 0 <= message.timeout_ms <= wire.TIMEOUT_MS_MAX:
+        raise invalid(f"timeout_ms: {message.timeout_ms}; must be 0 to {wire.TIMEOUT_MS_MAX}")
     if len(message.acked) > limits.STREAM_RANGES_MAX:
         raise invalid(f"acked: {len(message.acked)} ranges; at most {limits.STREAM_RANGES_MAX} are allowed")
     for first, last in message.acked:
         if not 1 <= first <= last <= limits.TOKEN_MAX:
             raise invalid(f"acked: {first} to {last}; a range is its first and its last number")
-    commands = _filled(message.commands, session_id)
+    commands = _of_log(message.commands, session_id)
     return Numbered(count, session_id, epoch, message.first, message.acked, commands)
 
 
-def _filled(commands: tuple[NumberedCommand, ...], session_id: SessionId) -> tuple[NumberedCommand, ...]:
-    """Return commands with what their client has left to the node. Raises ProblemError."""
-    # One for each that may want it: so random bytes are asked for once, and not for each command.
+def _of_log(commands: tuple[said.Command, ...], session_id: SessionId) -> tuple[NumberedCommand, ...]:
+    """Return the commands of the log that clients mean. Raises ProblemError."""
+    # One for each that needs it: so random bytes are asked for once, and not for each command.
     ids = iter(new_ids(sum(map(_WITH_IDS.__contains__, map(type, commands)))))
-    filled: list[NumberedCommand] = []
-    for command in commands:
-        if command.request_id:
-            raise invalid("request_id: means nothing on a stream, where the number says which request it is")
-        fill = _FILLS.get(command.__class__)
-        filled.append(command if fill is None else fill(command, session_id, ids))
-    return tuple(filled)
+    return tuple([_COMMANDS[command.__class__](command, session_id, ids) for command in commands])
 
 
-def _fill_acquire(
-    command: Acquire | AcquirePermits, session_id: SessionId, ids: Iterator[str]
-) -> Acquire | AcquirePermits:
-    """Fill in ids, and the session unless the acquire says what it lives by."""
-    hold_id, attempt_id = _ids_of(command.hold_id, command.attempt_id, ids)
-    if command.session_id or command.ttl_ms or (isinstance(command, Uncommon) and command.is_endless):
-        session_id = command.session_id
-    return replace(command, hold_id=hold_id, attempt_id=attempt_id, session_id=session_id)
+# -- what asks for a hold, or for a change of one ---------------------------------------------------------
+
+_MODES: Final[dict[str, Mode]] = {each.value: each for each in Mode}
+_SCOPES: Final[dict[str, Scope]] = {each.value: each for each in Scope}
+_KINDS: Final[dict[str, HoldKind]] = {each.value: each for each in HoldKind}
+"""The words of clients as those of the state machine: to look one up is quicker than to make it."""
 
 
-def _fill_campaign(command: Campaign, session_id: SessionId, ids: Iterator[str]) -> Campaign:
-    hold_id, attempt_id = _ids_of(command.hold_id, command.attempt_id, ids)
-    session_id = command.session_id or session_id
-    return replace(command, hold_id=hold_id, attempt_id=attempt_id, session_id=session_id)
+def _acquire(asked: said.Acquire, session_id: SessionId, ids: Iterator[str]) -> Acquire:
+    hold_id, attempt_id = _ids(asked.hold_id, ids)
+    if asked.session_id or asked.ttl_ms or asked.is_endless:
+        session_id = SessionId(asked.session_id)
+    plain = (
+        asked.name,
+        _MODES[asked.mode],
+        hold_id,
+        attempt_id,
+        session_id,
+        asked.ttl_ms,
+        OwnerName(asked.owner),
+        asked.wait_ms,
+        asked.lock_delay_ms,
+        asked.note,
+        "",
+        _SCOPES[asked.scope],
+        tuple([Wanted(lock.name, _MODES[lock.mode], _SCOPES[lock.scope]) for lock in asked.locks]),
+    )
+    if_held = None if asked.if_held is None else IfHeld(asked.if_held)
+    if asked.value or asked.is_secret or asked.is_endless or asked.priority != said.PRIORITY_DEFAULT:
+        return AcquireAs(*plain, if_held, asked.value, asked.is_secret, asked.priority, asked.is_endless)
+    return Acquire(*plain) if if_held is None else AcquireIf(*plain, if_held)
 
 
-def _fill_convert(command: Convert, _session_id: SessionId, ids: Iterator[str]) -> Convert:
-    ticket_id, attempt_id = _ids_of(command.ticket_id, command.attempt_id, ids)
-    return replace(command, ticket_id=ticket_id, attempt_id=attempt_id)
+def _acquire_permits(
+    asked: said.AcquirePermits, session_id: SessionId, ids: Iterator[str]
+) -> AcquirePermitsAs:
+    hold_id, attempt_id = _ids(asked.hold_id, ids)
+    if asked.session_id or asked.ttl_ms or asked.is_endless:
+        session_id = SessionId(asked.session_id)
+    return AcquirePermitsAs(
+        asked.name,
+        asked.limit,
+        asked.permits,
+        hold_id,
+        attempt_id,
+        session_id,
+        asked.ttl_ms,
+        OwnerName(asked.owner),
+        asked.wait_ms,
+        asked.lock_delay_ms,
+        asked.note,
+        is_strict=asked.is_strict,
+        value=asked.value,
+        is_secret=asked.is_secret,
+        priority=asked.priority,
+        is_endless=asked.is_endless,
+    )
 
 
-def _ids_of(given: HoldId, attempt_id: AttemptId, ids: Iterator[str]) -> tuple[HoldId, AttemptId]:
-    """Return the id of a hold or ticket and that of the attempt: both given, or what lacks made.
+def _campaign(asked: said.Campaign, session_id: SessionId, ids: Iterator[str]) -> Campaign:
+    hold_id, attempt_id = _ids(asked.hold_id, ids)
+    session_id = SessionId(asked.session_id) or session_id
+    return Campaign(
+        asked.name, session_id, asked.value, hold_id, attempt_id, OwnerName(asked.owner), asked.wait_ms
+    )
 
-    Who gives the id of its hold may give it again in a later attempt: then that of the attempt is another.
+
+def _convert(asked: said.Convert, _: SessionId, ids: Iterator[str]) -> Convert:
+    ticket_id, attempt_id = _ids("", ids)
+    return Convert(HoldId(asked.hold_id), _MODES[asked.mode], ticket_id, attempt_id, asked.wait_ms)
+
+
+def _ids(hold_id: str, ids: Iterator[str]) -> tuple[HoldId, AttemptId]:
+    """Return the id of a hold, the client's own if it gave one, and that of the attempt at it.
+
+    Whoever gives the id of its hold may give it again in a later attempt, whose own id is another then.
+    Raises ProblemError for an id that is none.
     """
-    if given and attempt_id:
-        return given, attempt_id
     made = next(ids)
-    return given or HoldId(made), AttemptId(made)
+    if not hold_id:
+        return HoldId(made), AttemptId(made)
+    if len(hold_id) != HEX_DIGITS or not _is_hexadecimal(hold_id):
+        raise invalid(f"hold_id: must be {HEX_DIGITS} hexadecimal digits, chosen at random")
+    return HoldId(hold_id), AttemptId(made)
 
 
-def _check_rate(command: TakeRate, _session_id: SessionId, _ids: Iterator[str]) -> TakeRate:
-    """Refuse a wait: its client would have to wait until a moment of a clock that it cannot read."""
-    if command.wait_ms:
-        raise invalid(f"wait_ms: {command.wait_ms}; must be 0 for a rate limit on a stream")
-    return command
+def _is_hexadecimal(text: str) -> bool:
+    try:
+        return len(bytes.fromhex(text)) * 2 == len(text)
+    except ValueError:
+        return False
 
 
-_FILLS: Final[dict[type[Any], Callable[[Any, SessionId, Iterator[str]], Any]]] = {
-    **dict.fromkeys((Acquire, AcquireIf, AcquireAs, AcquirePermits, AcquirePermitsAs), _fill_acquire),
-    Campaign: _fill_campaign,
-    Convert: _fill_convert,
-    TakeRate: _check_rate,
+# -- all others -------------------------------------------------------------------------------------------
+
+
+def _renew(asked: said.Renew, _: SessionId, _ids: Iterator[str]) -> RenewOf:
+    return RenewOf(HoldId(asked.hold_id), asked.ttl_ms, "", _KINDS[asked.kind])
+
+
+def _release(asked: said.Release, _: SessionId, _ids: Iterator[str]) -> ReleaseOf:
+    return ReleaseOf(HoldId(asked.hold_id), "", asked.names, _KINDS[asked.kind])
+
+
+def _renew_by_value(asked: said.RenewByValue, _: SessionId, _ids: Iterator[str]) -> RenewByValue:
+    return RenewByValue(asked.name, asked.value, asked.ttl_ms, _KINDS[asked.kind])
+
+
+def _release_by_value(asked: said.ReleaseByValue, _: SessionId, _ids: Iterator[str]) -> ReleaseByValue:
+    return ReleaseByValue(asked.name, asked.value, _KINDS[asked.kind])
+
+
+def _proclaim(asked: said.Proclaim, _: SessionId, _ids: Iterator[str]) -> Proclaim:
+    return Proclaim(HoldId(asked.hold_id), asked.value)
+
+
+def _take_rate(asked: said.TakeRate, _: SessionId, _ids: Iterator[str]) -> TakeRate:
+    return TakeRate(asked.name, asked.limit, asked.window_ms, Algorithm(asked.algorithm), asked.cost)
+
+
+def _advance_fence(asked: said.AdvanceFence, _: SessionId, _ids: Iterator[str]) -> AdvanceFence:
+    return AdvanceFence(asked.resource, asked.token)
+
+
+def _put_cell(asked: said.PutCell, _: SessionId, _ids: Iterator[str]) -> PutCell:
+    return PutCell(asked.key, asked.value, SessionId(asked.session_id), asked.ttl_ms)
+
+
+def _delete_cells(asked: said.DeleteCells, _: SessionId, _ids: Iterator[str]) -> DeleteCells:
+    return DeleteCells(asked.key, asked.is_prefix)
+
+
+def _transact_cells(asked: said.TransactCells, _: SessionId, _ids: Iterator[str]) -> TransactCells:
+    return TransactCells(
+        tuple(map(_compare, asked.compares)),
+        tuple(map(_operation, asked.then)),
+        tuple(map(_operation, asked.otherwise)),
+    )
+
+
+def _compare(asked: said.Compare) -> cell_operations.Compare:
+    if isinstance(asked, said.HoldCompare):
+        return cell_operations.HoldCompare(HoldId(asked.hold_id), asked.token)
+    of, relation = cell_operations.CellField(asked.of), cell_operations.Relation(asked.relation)
+    return cell_operations.CellCompare(asked.key, of, relation, asked.number, asked.value)
+
+
+def _operation(asked: said.CellOperation) -> cell_operations.CellOperation:
+    match asked:
+        case said.CellPut():
+            return cell_operations.CellPut(asked.key, asked.value, SessionId(asked.session_id), asked.ttl_ms)
+        case said.CellDelete():
+            return cell_operations.CellDelete(asked.key)
+        case said.CellGet():
+            return cell_operations.CellGet(asked.key)
+
+
+def _end_wait(asked: said.EndWait, _: SessionId, _ids: Iterator[str]) -> EndWait:
+    return EndWait(asked.number)
+
+
+_COMMANDS: Final[dict[type[Any], Callable[[Any, SessionId, Iterator[str]], NumberedCommand]]] = {
+    said.Acquire: _acquire,
+    said.AcquirePermits: _acquire_permits,
+    said.Campaign: _campaign,
+    said.Convert: _convert,
+    said.Renew: _renew,
+    said.Release: _release,
+    said.RenewByValue: _renew_by_value,
+    said.ReleaseByValue: _release_by_value,
+    said.Proclaim: _proclaim,
+    said.TakeRate: _take_rate,
+    said.AdvanceFence: _advance_fence,
+    said.PutCell: _put_cell,
+    said.DeleteCells: _delete_cells,
+    said.TransactCells: _transact_cells,
+    said.EndWait: _end_wait,
 }
-"""What is filled in or checked, by the class of the command. All others are taken as they are."""
-_WITH_IDS: Final = frozenset(_FILLS) - {TakeRate}
-"""The classes of commands that have ids of a hold or a ticket, and of an attempt."""
+"""What makes the command of the log of one that a client says: of it, the stream's session, and new ids."""
+_WITH_IDS: Final = frozenset({said.Acquire, said.AcquirePermits, said.Campaign, said.Convert})
+"""The commands that take a new id."""

@@ -94,7 +94,7 @@ ROOMS = {
     ),
     # -- the SDK ------------------------------------------------------------------------------------------
     "holdfast": Room(
-        (), "the SDK must install without the server; put shared names into holdfast/wire.py"
+        (), "the SDK must install without the server; put shared names into holdfast/wire"
     ),
     "holdfast/cli": Room(
         ("holdfast",), "the command line is a user of the client, and needs no more than its users do"
@@ -107,7 +107,7 @@ ROOMS = {
         "a cluster in memory is the state machine behind the API; real nodes are processes (_loopback.py)",
     ),
     "holdfast/token_lines.py": Room((), "the node reads what the command writes: it imports nothing"),
-    "holdfast/wire.py": Room((), "client and node both read it: it is data, and imports nothing"),
+    "holdfast/wire": Room((), "client and node both read it: it is data, and imports nothing"),
 }  # fmt: skip
 """By folder or file, the longest that fits. Parts of a package that stand here are rooms of their own."""
 
@@ -173,7 +173,7 @@ FORBIDDEN: Mapping[str, Mapping[str, str]] = {
     "holdfast/_errors.py": WITHOUT_IO,
     "holdfast/_values.py": WITHOUT_IO,
     "holdfast/token_lines.py": WITHOUT_IO,
-    "holdfast/wire.py": WITHOUT_IO,
+    "holdfast/wire": WITHOUT_IO,
 }
 """By folder or file: modules of others that it must not import, and what to do instead."""
 

@@ -194,7 +194,7 @@ def test_messages_name_what_exists() -> None:
         ("http_api/v1/x.py", "from lockstate.commands import Acquire", "lockapi/requests makes commands"),
         ("http_api/server/x.py", "from http_api.v1 import table", "the server serves any calls"),
         ("holdfast/x.py", "from lockstate.modes import Mode", "must install without the server"),
-        ("holdfast/wire.py", "from holdfast import _errors", "it is data"),
+        ("holdfast/wire/words.py", "from holdfast import _errors", "it is data"),
         ("holdfast/_exchange.py", "import asyncio", "return how long to wait"),
         ("cluster/x.py", "from lab.measuring import used", "measures and attacks the product"),
         ("http_api/x.py", "from scripts.local_cluster import LocalCluster", "runs the product"),

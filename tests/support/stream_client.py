@@ -208,4 +208,4 @@ def frame(opcode: int, data: bytes, *, is_final: bool = True, is_masked: bool = 
 
 def acquire(name: str, wait_ms: int = 0, ttl_ms: int = 0) -> list[Any]:
     """Return the command that asks for a lock, for the session unless it has a lease of its own."""
-    return [ACQUIRE, name, "exclusive", "", "", "", ttl_ms, "", wait_ms]
+    return [ACQUIRE, name, "exclusive", "", "", ttl_ms, "", wait_ms]

@@ -7,7 +7,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._stream_numbers import Asked, Message, StreamNumbers
+from holdfast._stream_messages import Told
+from holdfast._stream_numbers import Asked, Encoded, StreamNumbers
+from holdfast.wire.results import Done, Queued, Result
+from holdfast.wire.stream import Declined, Results, StreamHello, Welcome
 
 BYTES_MAX = 1000
 
@@ -16,9 +19,9 @@ def _asked(text: str = "x") -> Asked:
     return Asked(msgspec.msgpack.encode([7, text]))
 
 
-def _welcomed(numbers: StreamNumbers, last: int = 0, window: int = 4) -> list[Message]:
+def _welcomed(numbers: StreamNumbers, last: int = 0, window: int = 4) -> list[Encoded]:
     """Connect to a node that has applied everything up to `last`."""
-    return numbers.welcomed([1, "s", last, window, BYTES_MAX, "n1", "", 9, 0, 0], 1.0, 3000)
+    return numbers.welcomed(Welcome("s", last, window, BYTES_MAX, "n1", "", 9), 1.0, 3000)
 
 
 def _new(*commands: Asked, window: int = 4) -> StreamNumbers:
@@ -29,27 +32,31 @@ def _new(*commands: Asked, window: int = 4) -> StreamNumbers:
     return numbers
 
 
-def _texts(message: Message | None) -> tuple[int, list[str]]:
+def _texts(message: Encoded | None) -> tuple[int, list[str]]:
     """Return the first number of a message of commands, and what they say."""
     assert message is not None
-    assert message[0] == 2
-    return message[1], [msgspec.msgpack.decode(raw)[1] for raw in message[4]]
+    return message.first, [msgspec.msgpack.decode(raw)[1] for raw in message.commands]
 
 
-def _results(first: int, *results: Any) -> Message:
-    return [2, first, 9, [list(result) for result in results]]
+def _results(first: int, *results: Result) -> Told:
+    return Results(first, 9, results)
 
 
-def _not_taken(number: int, code: str = "overloaded") -> Message:
-    return [4, number, code, "why", 0, "not-applied"]
+def _queued(text: str) -> Queued:
+    """Return a result that can be told from others."""
+    return Queued(text, 1)
+
+
+def _not_taken(number: int, code: str = "overloaded") -> Declined:
+    return Declined(number, code, "why", 0, "not-applied")
 
 
 def test_a_session_begins_and_is_resumed() -> None:
     """The first hello asks for a session with a ttl; those that follow name it."""
     numbers = StreamNumbers()
-    assert numbers.hello(500, {"a": "b"}) == (1, 1, "", 500, {"a": "b"})
+    assert numbers.hello(500, {"a": "b"}) == StreamHello(1, "", 500, {"a": "b"})
     _welcomed(numbers)
-    assert numbers.hello(500, {"a": "b"}) == (1, 1, "s", 500, {"a": "b"})
+    assert numbers.hello(500, {"a": "b"}) == StreamHello(1, "s", 500, {"a": "b"})
 
 
 def test_what_was_asked_together_goes_in_one_message() -> None:
@@ -58,15 +65,15 @@ def test_what_was_asked_together_goes_in_one_message() -> None:
     numbers = _new(a, b)
     first = numbers.commands(2.0, 3000)
     assert first is not None
-    assert first[:4] == (2, 1, [], 3000)
+    assert (first.first, first.acked, first.timeout_ms) == (1, (), 3000)
     assert _texts(first) == (1, ["a", "b"])
     assert numbers.commands(2.0, 3000) is None
     numbers.ask(c)
-    assert numbers.answered(_results(1, [10])) == [(a, [10])]
+    assert numbers.answered(_results(1, Done())) == [(a, Done())]
     second = numbers.commands(2.0, 3000)
     assert second is not None
-    assert second[:3] == (2, 3, [(1, 1)])
-    assert numbers.answered(_results(2, [10], [11])) == [(b, [10]), (c, [11])]
+    assert (second.first, second.acked) == (3, ((1, 1),))
+    assert numbers.answered(_results(2, Done(), _queued("x"))) == [(b, Done()), (c, _queued("x"))]
     assert numbers.is_idle
 
 
@@ -75,7 +82,7 @@ def test_no_more_is_on_its_way_than_the_window_allows() -> None:
     numbers = _new(*[_asked(str(number)) for number in range(6)])
     assert _texts(numbers.commands(2.0, 0)) == (1, ["0", "1", "2", "3"])
     assert numbers.commands(2.0, 0) is None
-    numbers.answered(_results(1, [10]))
+    numbers.answered(_results(1, Done()))
     assert _texts(numbers.commands(2.0, 0)) == (5, ["4"])
     long = _new(_asked("a" * 600), _asked("b" * 600))
     assert _texts(long.commands(2.0, 0)) == (1, ["a" * 600])
@@ -100,8 +107,8 @@ def test_a_new_connection_tells_what_was_applied() -> None:
     assert [_texts(message) for message in again] == [(1, ["a", "b"])]
     assert (a.was_applied, b.was_applied, c.was_applied) == (True, True, False)
     assert _texts(numbers.commands(3.0, 0)) == (3, ["c", "d"])
-    assert numbers.answered(_results(1, [1], [2])) == [(a, [1]), (b, [2])]
-    assert numbers.answered(_results(3, [3], [4])) == [(c, [3]), (d, [4])]
+    assert numbers.answered(_results(1, _queued("1"), _queued("2"))) == [(a, _queued("1")), (b, _queued("2"))]
+    assert numbers.answered(_results(3, _queued("3"), _queued("4"))) == [(c, _queued("3")), (d, _queued("4"))]
 
 
 def test_answered_numbers_are_not_asked_again() -> None:
@@ -109,7 +116,7 @@ def test_answered_numbers_are_not_asked_again() -> None:
     a, b, c = (_asked(text) for text in "abc")
     numbers = _new(a, b, c)
     numbers.commands(2.0, 0)
-    numbers.answered(_results(2, [10]))
+    numbers.answered(_results(2, Done()))
     assert [_texts(message) for message in _welcomed(numbers, last=3)] == [(1, ["a"]), (3, ["c"])]
 
 
@@ -130,7 +137,7 @@ def test_what_was_not_taken_leaves_its_numbers() -> None:
     numbers.commands(2.0, 0)
     numbers.ask(c)
     numbers.commands(2.0, 0)
-    assert numbers.answered(_results(1, [10])) == [(a, [10])]
+    assert numbers.answered(_results(1, Done())) == [(a, Done())]
     assert numbers.refused(_not_taken(2)) == [b]
     numbers.ask(d)
     assert numbers.commands(3.0, 0) is None
@@ -146,7 +153,7 @@ def test_a_question_that_is_refused_is_no_answer() -> None:
     _welcomed(numbers, last=1)
     assert numbers.refused(_not_taken(1)) is None
     assert [_texts(message) for message in _welcomed(numbers, last=1)] == [(1, ["a"])]
-    assert numbers.answered(_results(1, [10])) == [(a, [10])]
+    assert numbers.answered(_results(1, Done())) == [(a, Done())]
 
 
 def test_messages_about_unknown_numbers_change_nothing() -> None:
@@ -154,7 +161,7 @@ def test_messages_about_unknown_numbers_change_nothing() -> None:
     numbers = _new(_asked())
     numbers.commands(2.0, 0)
     assert numbers.refused(_not_taken(77)) == []
-    assert numbers.answered(_results(77, [10])) == []
+    assert numbers.answered(_results(77, Done())) == []
     assert len(list(numbers.unanswered)) == 1
 
 
@@ -166,25 +173,25 @@ class _Node:
         self.kept: dict[int, Any] = {}
         self.applied: list[str] = []
 
-    def take(self, message: Message) -> Message:
+    def take(self, message: Encoded) -> Told | Declined:
         """Apply a message; refuse one behind a gap."""
-        _, first, acked, _, commands = message
+        first = message.first
         if first > self.last + 1:
             return _not_taken(first, "gap")
-        for low, high in acked:
+        for low, high in message.acked:
             assert high <= self.last
             for number in range(low, high + 1):
                 self.kept.pop(number, None)
-        results = []
-        for number, raw in enumerate(commands, first):
+        results: list[Result] = []
+        for number, raw in enumerate(message.commands, first):
             text = msgspec.msgpack.decode(raw)[1]
             if number > self.last:
                 self.last = number
                 self.applied.append(text)
                 self.kept[number] = text
             assert self.kept[number] == text, "a number was given to two commands, or asked after its end"
-            results.append([10, text])
-        return [2, first, 9, results]
+            results.append(_queued(text))
+        return _results(first, *results)
 
 
 class _Path:
@@ -214,7 +221,7 @@ class _Path:
     def refuse(self) -> None:
         """Let the oldest message be refused before it is looked at."""
         if self.way:
-            self._hear(_not_taken(self.way.pop(0)[1]))
+            self._hear(_not_taken(self.way.pop(0).first))
 
     def cut(self) -> None:
         """Break the connection: what was sent arrives, and its answers are lost."""
@@ -226,11 +233,12 @@ class _Path:
         """Break the connection, and lose what was sent."""
         self.way = _welcomed(self.numbers, self.node.last)
 
-    def _hear(self, answer: Message) -> None:
-        if answer[0] == 2:
+    def _hear(self, answer: Told | Declined) -> None:
+        if isinstance(answer, Results):
             for asked, result in self.numbers.answered(answer):
-                assert msgspec.msgpack.decode(asked.command)[1] == result[1]
-                self.told.setdefault(result[1], []).append("applied")
+                assert isinstance(result, Queued)
+                assert msgspec.msgpack.decode(asked.command)[1] == result.hold_id
+                self.told.setdefault(result.hold_id, []).append("applied")
             return
         not_taken = self.numbers.refused(answer)
         if not_taken is None:

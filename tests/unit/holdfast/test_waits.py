@@ -13,6 +13,7 @@ from holdfast._sending import NoAnswer
 from holdfast._stream_socket import NotNow, SessionOver
 from holdfast._wait_link import WaitLink
 from holdfast._waits import Order
+from holdfast.wire.stream import StreamCall
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.http_api.serving import Served, until
 
@@ -245,7 +246,7 @@ async def test_calls_that_go_on_do_not_hide_that_a_node_hangs(monkeypatch: pytes
 
     async def call(link: WaitLink) -> None:
         while True:
-            link._unsent.append((1, "/", ""))
+            link._unsent.append(StreamCall(1, "/", ""))
             link._has_work.set()
             await asyncio.sleep(0.001)
 

@@ -1,135 +1,177 @@
-"""What a node fills into the commands of a stream, and what it refuses."""
+"""Which command of the log each command of a stream is, and what a node fills in or refuses."""
 
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import pytest
 
+from holdfast.wire import commands as said
+from holdfast.wire import words
+from holdfast.wire.stream import Commands
 from lockapi.problems import ProblemError
-from lockapi.requests.stream import Commands, numbered
-from lockstate.commands import (
-    Acquire,
-    AcquireAs,
-    AcquireIf,
-    AcquirePermits,
-    AcquirePermitsAs,
-    Campaign,
-    Convert,
-    NumberedCommand,
-    Release,
-    TakeRate,
-)
-from lockstate.ids import NO_ATTEMPT, NO_HOLD, NO_SESSION, AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
+from lockapi.requests.stream import numbered
+from lockstate import cell_operations as cells
+from lockstate import commands as log
+from lockstate.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NumberedCommand, Wanted
+from lockstate.ids import NO_SESSION, HoldId, SessionId
+from lockstate.kinds import HoldKind
+from lockstate.modes import Mode, Scope
 
 SESSION = SessionId("5" * 32)
 OTHER = SessionId("6" * 32)
 HOLD = HoldId("a" * 32)
-ATTEMPT = AttemptId("b" * 32)
 ID_CHARACTERS = 32
 
 
-def filled(*commands: NumberedCommand) -> tuple[Any, ...]:
+def of_log(*commands: said.Command) -> tuple[Any, ...]:
     """Return commands as they go into the log."""
     return numbered(Commands(1, (), 0, commands), SESSION, 1).commands
 
 
-def lock(
-    kind: type[Acquire], hold_id: HoldId = NO_HOLD, attempt_id: AttemptId = NO_ATTEMPT, **fields: Any
-) -> Acquire:
-    """Ask for a lock."""
-    return kind("a", Mode.EXCLUSIVE, hold_id, attempt_id, **fields)
+def fields_of(command: Any) -> dict[str, Any]:
+    """Return what a command says, without what the node has filled in."""
+    filled = {"attempt_id", "ticket_id", "request_id", "priority_not_for", "endless_not_for"}
+    return {field: getattr(command, field) for field in command.__struct_fields__ if field not in filled}
 
 
-@pytest.mark.parametrize("kind", [Acquire, AcquireIf, AcquireAs])
-def test_a_lock_gets_ids_and_the_session(kind: type[Acquire]) -> None:
-    """Each has ids of its own; all else stays as it was said."""
-    asked = lock(kind, note="why")
-    one, two = filled(asked, asked)
+_LEASE: Final[dict[str, Any]] = {"ttl_ms": 2, "owner": "o", "wait_ms": 3, "lock_delay_ms": 4, "note": "n"}
+_RARE: Final[dict[str, Any]] = {"value": "v", "is_secret": True, "priority": 7, "is_endless": True}
+_PLACES: Final[dict[str, Any]] = {"hold_id": HOLD, "session_id": OTHER}
+
+EXAMPLES: list[said.Command] = [
+    said.Acquire(
+        "a",
+        "shared",
+        **_PLACES,
+        **_LEASE,
+        scope="subtree",
+        locks=(said.WantedLock("b", "update", "subtree"),),
+        if_held="count",
+        **_RARE,
+    ),
+    said.AcquirePermits("a", 8, 9, **_PLACES, **_LEASE, is_strict=True, **_RARE),
+    said.Campaign("a", "v", **_PLACES, owner="o", wait_ms=3),
+    said.Convert("h", "update", 3),
+    said.Renew("h", 2, "semaphore"),
+    said.Release("h", ("a", "b"), "election"),
+    said.RenewByValue("a", "v", 2, "semaphore"),
+    said.ReleaseByValue("a", "v", "semaphore"),
+    said.Proclaim("h", "v"),
+    said.TakeRate("a", 8, 9, "gcra", 3),
+    said.AdvanceFence("a", 7),
+    said.PutCell(b"k", b"v", OTHER, 2),
+    said.DeleteCells(b"k", is_prefix=True),
+    said.TransactCells(
+        (said.CellCompare(b"k", "version", ">", 3, b"v"), said.HoldCompare("h", 7)),
+        (said.CellPut(b"k", b"v", OTHER, 2), said.CellGet(b"g")),
+        (said.CellDelete(b"d"),),
+    ),
+    said.EndWait(7),
+]
+"""Each command of a stream with all that it can say, and nothing as it is by default."""
+
+
+def test_the_examples_say_all_there_is() -> None:
+    """Each command is there, and each field with something else than it has by default."""
+    assert {type(example) for example in EXAMPLES} == set(get_args(said.Command))
+    for example in EXAMPLES:
+        kind = type(example)
+        names = kind.__struct_fields__[-len(kind.__struct_defaults__) :] if kind.__struct_defaults__ else ()
+        defaults = dict(zip(names, kind.__struct_defaults__, strict=True))
+        same = [field for field, default in defaults.items() if getattr(example, field) == default]
+        assert same == [], kind.__name__
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
+def test_a_command_says_the_same_in_the_log(example: said.Command) -> None:
+    """Every field comes through under its name, whatever the log's layout is."""
+    (command,) = of_log(example)
+    told = fields_of(command)
+    for field in type(example).__struct_fields__:
+        assert _plain(told.pop(field)) == _plain(getattr(example, field)), field
+    left = {"wait_ms"} if isinstance(example, said.TakeRate) else set()
+    assert set(told) == left
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without the classes that it is made of."""
+    if hasattr(value, "__struct_fields__"):
+        return [_plain(getattr(value, field)) for field in value.__struct_fields__]
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize(
+    ("of_wire", "of_machine"),
+    [
+        (words.Mode, Mode),
+        (words.Scope, Scope),
+        (words.HoldKind, HoldKind),
+        (words.IfHeld, IfHeld),
+        (words.Algorithm, Algorithm),
+        (words.CellField, cells.CellField),
+        (words.Relation, cells.Relation),
+    ],
+)
+def test_words_are_those_of_the_state_machine(of_wire: Any, of_machine: Any) -> None:
+    """A word that one of the two does not know could not be said, or would be no word of the log."""
+    assert get_args(of_wire) == tuple(of_machine)
+
+
+def test_the_usual_priority_is_that_of_the_state_machine() -> None:
+    """What does not say one means the same everywhere."""
+    assert said.PRIORITY_DEFAULT == PRIORITY_DEFAULT
+
+
+def test_the_plainest_lock() -> None:
+    """What is left out is as usual, the lock is held by the stream's session, and its ids are new."""
+    one, two = of_log(said.Acquire("a"), said.Acquire("a"))
+    assert type(one) is log.Acquire
+    assert (one.name, one.mode, one.scope, one.session_id) == ("a", Mode.EXCLUSIVE, Scope.NODE, SESSION)
     assert (one.attempt_id, two.attempt_id) == (str(one.hold_id), str(two.hold_id))
     assert one.hold_id != two.hold_id
     assert {len(each.hold_id) for each in (one, two)} == {ID_CHARACTERS}
-    assert (type(one), one.session_id, one.note, one.name) == (kind, SESSION, "why", "a")
 
 
-@pytest.mark.parametrize("kind", [AcquirePermits, AcquirePermitsAs])
-def test_permits_get_ids_and_the_session(kind: type[AcquirePermits]) -> None:
-    """As a lock does."""
-    (one,) = filled(kind("a", 3, 1, NO_HOLD, NO_ATTEMPT))
-    assert (len(one.hold_id), len(one.attempt_id), one.session_id) == (ID_CHARACTERS, ID_CHARACTERS, SESSION)
+def test_several_locks() -> None:
+    """They are wanted each with its mode and scope."""
+    (several,) = of_log(said.Acquire("", locks=(said.WantedLock("b"), said.WantedLock("c", "shared"))))
+    assert several.locks == (Wanted("b"), Wanted("c", Mode.SHARED))
 
 
-def test_ids_that_were_given_are_taken() -> None:
-    """An attempt goes with a hold: without either of the two it is made anew."""
-    whole, of_hold, of_attempt = filled(
-        lock(Acquire, HOLD, ATTEMPT), lock(Acquire, HOLD), lock(Acquire, attempt_id=ATTEMPT)
-    )
-    assert (whole.hold_id, whole.attempt_id) == (HOLD, ATTEMPT)
-    assert of_hold.hold_id == HOLD
-    assert len(of_hold.attempt_id) == ID_CHARACTERS
-    assert len(of_attempt.hold_id) == ID_CHARACTERS
-    assert len(of_attempt.attempt_id) == ID_CHARACTERS
-    assert of_attempt.attempt_id != ATTEMPT
+def test_an_id_that_was_given_is_taken() -> None:
+    """It may be given again in a later attempt: that of the attempt is new each time."""
+    one, two = of_log(said.Acquire("a", hold_id=HOLD), said.AcquirePermits("a", 1, hold_id=HOLD))
+    assert one.hold_id == two.hold_id == HOLD
+    assert len({HOLD, one.attempt_id, two.attempt_id}) == 3
 
 
 def test_a_lease_of_its_own_is_left_alone() -> None:
     """What says what it lives by does not live with the session of the stream."""
-    sessions = [
-        each.session_id
-        for each in filled(
-            lock(Acquire, ttl_ms=5_000), lock(Acquire, session_id=OTHER), lock(AcquireAs, is_endless=True)
-        )
-    ]
-    assert sessions == [NO_SESSION, OTHER, NO_SESSION]
+    asked = [said.Acquire("a", ttl_ms=5_000), said.Acquire("a", session_id=OTHER)]
+    asked.append(said.Acquire("a", is_endless=True))
+    assert [each.session_id for each in of_log(*asked)] == [NO_SESSION, OTHER, NO_SESSION]
 
 
-def test_a_campaign_and_a_conversion_get_ids() -> None:
-    """A campaign lives with a session in any case; a conversion has that of its hold."""
-    campaign, other, convert = filled(
-        Campaign("e", NO_SESSION, "v", NO_HOLD, NO_ATTEMPT),
-        Campaign("e", OTHER, "v", HOLD, ATTEMPT),
-        Convert(HOLD, Mode.SHARED, NO_HOLD, NO_ATTEMPT),
-    )
-    assert (campaign.session_id, len(campaign.hold_id)) == (SESSION, ID_CHARACTERS)
-    assert (other.session_id, other.hold_id, other.attempt_id) == (OTHER, HOLD, ATTEMPT)
-    assert (convert.hold_id, len(convert.ticket_id), len(convert.attempt_id)) == (
-        HOLD,
-        ID_CHARACTERS,
-        ID_CHARACTERS,
-    )
+def test_a_campaign_lives_with_a_session_in_any_case() -> None:
+    """That of the stream, or the one that it names."""
+    campaign, other = of_log(said.Campaign("e", "v"), said.Campaign("e", "v", session_id=OTHER))
+    assert (campaign.session_id, other.session_id) == (SESSION, OTHER)
 
 
-def test_what_names_a_hold_stays_as_it_is() -> None:
-    """There is nothing to fill in."""
-    release = Release(HOLD)
-    assert filled(release)[0] is release
+def test_every_command_with_an_attempt_has_ids() -> None:
+    """Without them it would be refused, or share one."""
+    with_attempt = [each for each in of_log(*EXAMPLES) if "attempt_id" in each.__struct_fields__]
+    assert {len(each.attempt_id) for each in with_attempt} == {ID_CHARACTERS}
+    assert len(with_attempt) == 4
 
 
-def test_every_command_with_an_attempt_gets_ids() -> None:
-    """A new kind of command must not be forgotten: without ids it would be refused, or share one."""
-    with_attempt = [kind for kind in get_args(NumberedCommand) if "attempt_id" in kind.__struct_fields__]
-    for kind in with_attempt:
-        values = {"mode": Mode.SHARED, "limit": 3}
-        asked = kind(**{field: values.get(field, "") for field in _required(kind)})
-        (one,) = filled(asked)
-        assert len(one.attempt_id) == ID_CHARACTERS, kind.__name__
-    assert len(with_attempt) > 5
+def test_every_command_of_a_stream_may_be_numbered() -> None:
+    """The log reads no others in a frame."""
+    assert {type(each) for each in of_log(*EXAMPLES)} <= set(get_args(NumberedCommand))
 
 
-def _required(kind: Any) -> list[str]:
-    """Return the fields of a command without a default."""
-    count = len(kind.__struct_fields__) - len(kind.__struct_defaults__)
-    return list(kind.__struct_fields__[:count])
-
-
-@pytest.mark.parametrize(
-    ("command", "field"),
-    [
-        (lock(Acquire, request_id="r" * 16), "request_id"),
-        (Release(HOLD, request_id="r" * 16), "request_id"),
-        (TakeRate("r", 1, 1_000, wait_ms=5), "wait_ms"),
-    ],
-)
-def test_what_means_nothing_on_a_stream_is_refused(command: NumberedCommand, field: str) -> None:
-    """The number says which request it is, and nobody could wait until a moment of the node's clock."""
-    with pytest.raises(ProblemError, match=field):
-        filled(command)
+@pytest.mark.parametrize("hold_id", ["a", "g" * 32, "a" * 33, "a " * 16, "\u0661" * 32])
+def test_an_id_that_others_could_guess_is_refused(hold_id: str) -> None:
+    """Ids of holds are secrets: a client's own look as those that nodes make."""
+    for asked in (said.Acquire("a", hold_id=hold_id), said.Campaign("e", "v", hold_id=hold_id)):
+        with pytest.raises(ProblemError, match="hold_id"):
+            of_log(asked)

@@ -11,9 +11,9 @@ import pytest
 import holdfast
 from cluster.peers.strangers import origin_of
 from holdfast import wire
+from holdfast.wire.stream import JSON
 from http_api.server.connection_room import ConnectionRoom, RoomLimits
 from http_api.server.request_rates import RequestRates, TooManyRequests, caller_of
-from http_api.v1.stream_out import JSON
 from lockapi.gateway import Gateway
 from lockapi.rights import Principal, Rights
 from lockapi.rights_needed import Need, need_of

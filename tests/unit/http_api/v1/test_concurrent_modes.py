@@ -67,7 +67,7 @@ async def test_a_frame_of_a_stream_is_refused_as_a_whole(tmp_path: Path) -> None
     async with streamed(tmp_path) as served, served.stream() as client:
         assert (await client.acquire("a"))[0] == 4
         served.node.machine.state.rules = RULES_FOLLOWED
-        plain, new = [4, "b", "shared", "", ""], [4, "b", "concurrent-read", "", ""]
+        plain, new = [4, "b", "shared"], [4, "b", "concurrent-read"]
         client.send([2, 2, [], 0, [plain, new]])
         refused = await client.receive()
         assert (refused[0], refused[1], refused[2], refused[5]) == (4, 2, "upgrade-pending", "not-applied")

@@ -8,14 +8,13 @@ import pytest
 
 from cluster.observing.event_log import Position
 from holdfast import wire
+from holdfast.wire.stream import JSON, VERSION
 from http_api.v1.event_feeds import EventFeeds
 from http_api.v1.event_text import OfSession
 from http_api.v1.stream import EXPIRED
-from http_api.v1.stream_out import JSON
 from http_api.v1.watch import SessionStream
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
-from lockapi.requests.stream import VERSION
 from lockapi.rights import EVERYTHING, Principal
 from lockstate.ids import SessionId
 from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE
@@ -158,7 +157,7 @@ async def test_a_stream_of_the_session_of_another() -> None:
                 1,
                 [],
                 0,
-                [[release, hold_id], [renew, hold_id], [4, "b", "exclusive", "", "", "", 9000]],
+                [[release, hold_id], [renew, hold_id], [4, "b", "exclusive", "", "", 9000]],
             ]
             await socket.send_str(json.dumps(frame))
             results = json.loads((await socket.receive()).data)[3]
@@ -179,7 +178,7 @@ async def test_a_stream_of_a_session_from_before_principals() -> None:
             await socket.receive()
             served.node.machine.state.rules = RULES_WHOLE
             hold_id = (await acquired(served, "ann", "a")).body["hold_id"]
-            own = [4, "b", "exclusive", "", "", "", 9000]
+            own = [4, "b", "exclusive", "", "", 9000]
             await socket.send_str(json.dumps([2, 1, [], 0, [[7, hold_id], own]]))
             released, granted = json.loads((await socket.receive()).data)[3]
             assert released[1] == "lease-expired"

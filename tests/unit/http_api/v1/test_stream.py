@@ -153,8 +153,11 @@ async def test_a_ping_is_answered(tmp_path: Path) -> None:
         ([2, 1, [[1, 1]] * 65, 0, []], "acked: 65 ranges"),
         ([2, 1, [], -1, []], "timeout_ms: -1"),
         ([2, 1, [], 0, [[2, "s"]]], "not a message"),
-        ([2, 1, [], 0, [[6, "x" * 32, 0, "0123456789abcdef"]]], "request_id"),
-        ([2, 1, [], 0, [[16, "mail", 5, 1000, "gcra", 1, 50]]], "wait_ms: 50"),
+        ([2, 1, [], 0, [[7, "x" * 32, [], "lock", 1]]], "at most length 3"),
+        ([2, 1, [], 0, [[16, "mail", 5, 1000, "gcra", 1, 50]]], "at most length 5"),
+        ([2, 1, [], 0, [[4, "a", "exclusive", "x" * 32]]], "hold_id: must be 32"),
+        ([2, 1, [], 0, [[4, "a", "exclusive", "a" * 31]]], "hold_id: must be 32"),
+        ([2, 1, [], 0, [], "more"], "at most length 4"),
         ([2, 1, [], 0, [[72, 1]] * 1025], "1024"),
     ],
 )
@@ -181,7 +184,7 @@ async def test_what_a_client_sent_does_not_get_into_the_log(
     async with streamed(tmp_path) as served:
         for text in (secret, "x" + "\u00e9" * 5_000, secret, secret):
             async with served.stream() as client:
-                client.send([2, 1, [], 0, [[4, "a", text, "", "", "", 1]]])
+                client.send([2, 1, [], 0, [[4, "a", text]]])
                 with pytest.raises(Closed, match="not a message") as closed:
                     await client.receive()
                 assert closed.value.code == stream.INVALID
@@ -203,7 +206,7 @@ async def test_a_number_that_no_log_can_have_ends_the_stream(
         client.send_frame(1, b'[1,1,"",%d,{}]' % (number if is_first else 60_000))
         if not is_first:
             await client.receive()
-            client.send_frame(1, b'[2,1,[],0,[[4,"a","exclusive","","","",%d]]]' % number)
+            client.send_frame(1, b'[2,1,[],0,[[4,"a","exclusive","","",%d]]]' % number)
         with pytest.raises(Closed, match="64 bits") as closed:
             await client.receive()
         assert closed.value.code == stream.INVALID
@@ -316,19 +319,19 @@ def _acquire_as(
     name: str, *, value: str = "", is_secret: bool = False, is_endless: bool = False
 ) -> list[Any]:
     """Return the command that asks for a lock with what only few holds have."""
-    plain = [name, "exclusive", "", "", "", 0, "", 0, 0, "", "", "node", []]
-    return [76, *plain, "renew", value, is_secret, 5, is_endless]
+    plain = [name, "exclusive", "", "", 0, "", 0, 0, "", "node", []]
+    return [4, *plain, "renew", value, is_secret, 5, is_endless]
 
 
 async def test_holds_carry_values(tmp_path: Path) -> None:
     """The stream gives its session, and release and renewal by value are numbered like all else."""
     async with streamed(tmp_path) as served, served.stream() as client:
         granted = await client.call(*_acquire_as("a", value="v", is_secret=True))
-        assert (granted[0], granted[-1]) == (79, "v")
+        assert (granted[0], granted[-1]) == (GRANTED, "v")
         again = await client.acquire("a")
-        assert (again[0], again[-2:]) == (80, [1, "v"])
-        permits = ["q", 2, 1, "", "", "", 0, "", 0, 0, "", "", False, "w"]
-        assert (await client.call(77, *permits))[-1] == "w"
+        assert (again[0], again[-3:]) == (GRANTED, [1, 0, "v"])
+        permits = ["q", 2, 1, "", "", 0, "", 0, 0, "", False, "w"]
+        assert (await client.call(12, *permits))[-2:] == [2, "w"]
         assert (await client.call(80, "a", "v"))[0] == RENEWED
         assert (await client.call(79, "a", "x"))[:2] == [REFUSED, "not-holder"]
         assert (await client.call(79, "a", "v"))[0] == RELEASED

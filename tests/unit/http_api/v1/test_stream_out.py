@@ -6,8 +6,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from holdfast.wire.stream import MSGPACK, CallAnswered, Declined, Pong
 from http_api.v1 import stream_out
-from http_api.v1.stream_out import FORMS, MSGPACK, PIECE_COUNT, UNREAD_BYTES_MAX, Out
+from http_api.v1.stream_out import FORMS, PIECE_COUNT, UNREAD_BYTES_MAX, Out
 from lockstate.results import Reason, Refused, Released
 
 LONG = [Refused(Reason.LOCK_HELD, "held")] * (3 * PIECE_COUNT)
@@ -63,7 +64,7 @@ async def test_pieces_wait_and_all_else_waits_behind_them() -> None:
     client = _Client()
     out = client.out()
     out.say_results(1, 7, LONG)
-    out.say(9)
+    out.say(Pong())
     await asyncio.sleep(0)
     assert client.said == []
     client.reads.set()
@@ -77,10 +78,10 @@ async def test_the_end_is_told_behind_what_has_room() -> None:
     client = _Client()
     out = client.out()
     out.say_results(1, 7, LONG)
-    out.say(4, 0, "token-expired")
+    out.say(Declined(0, "token-expired", "", 0, "not-applied"))
     out.finish()
     assert client.places() == [1, 1 + PIECE_COUNT, 1 + 2 * PIECE_COUNT]
-    assert client.said[-1] == [4, 0, "token-expired"]
+    assert client.said[-1] == [4, 0, "token-expired", "", 0, "not-applied"]
     full = _Client()
     full.unread_bytes = UNREAD_BYTES_MAX + 1
     out = full.out()
@@ -94,10 +95,10 @@ async def test_what_nobody_reads_has_a_bound() -> None:
     client = _Client()
     out = client.out()
     client.unread_bytes = stream_out.UNREAD_BYTES_LIMIT
-    out.say(10, 1, 409, "held")
+    out.say(CallAnswered(1, 409, "held"))
     assert (len(client.said), client.fell_behind) == (1, False)
     client.unread_bytes += 1
-    out.say(10, 2, 409, "held")
+    out.say(CallAnswered(2, 409, "held"))
     assert (len(client.said), client.fell_behind) == (1, True)
 
 

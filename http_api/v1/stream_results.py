@@ -1,0 +1,98 @@
+"""Results of the log as streams tell them: `holdfast.wire.results`, which clients read.
+
+Those of the log in AS_THEY_ARE have the layout of what clients read, so nothing is made of them but bytes; a
+test compares the two. All others are said in the words of the former.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from holdfast.wire import results as told
+from lockstate import results
+from lockstate.results import Result
+
+AS_THEY_ARE: Final[Mapping[type[Any], type[Any]]] = {
+    results.Granted: told.Granted,
+    results.Queued: told.Queued,
+    results.Renewed: told.Renewed,
+    results.Released: told.Released,
+    results.Done: told.Done,
+    results.Refused: told.Refused,
+    results.Proclaimed: told.Proclaimed,
+    results.RateTaken: told.RateTaken,
+    results.FenceAdvanced: told.FenceAdvanced,
+    results.CellWritten: told.CellWritten,
+    results.CellsDeleted: told.CellsDeleted,
+    results.Transacted: told.Transacted,
+}
+"""By class of the log, the class of the wire with its tag, of whose fields it has the first ones."""
+_SAME: Final = frozenset(AS_THEY_ARE)
+
+
+def all_told(done: Sequence[Result]) -> Sequence[Any]:
+    """Return what the client of a stream is told of results."""
+    if _SAME.issuperset(map(type, done)):
+        return done
+    return [one_told(each) for each in done]
+
+
+def one_told(result: Result) -> Any:
+    """Return what the client of a stream is told of one result."""
+    kind = type(result)
+    return result if kind in _SAME else _OTHERS[kind](result)
+
+
+def _granted(result: results.Granted) -> told.Granted:
+    """Return a grant with what only some have."""
+    return told.Granted(
+        result.hold_id,
+        result.token,
+        result.name,
+        result.mode,
+        result.expires_in_ms,
+        result.owner,
+        result.scope,
+        tuple([told.HeldLock(lock.name, lock.mode, lock.scope) for lock in result.locks]),
+        result.permits,
+        result.available,
+        result.depth if isinstance(result, results.GrantedAgain) else 0,
+        result.limit if isinstance(result, results.GrantedPermits) else 0,
+        result.value if isinstance(result, _WITH_VALUE) else "",
+    )
+
+
+_WITH_VALUE: Final = (results.GrantedAs, results.GrantedAgainAs, results.GrantedPermitsAs)
+
+
+def _renewed(result: results.RenewedToEnd) -> told.Renewed:
+    asked = result.revocation
+    revocation = told.Revocation(asked.reason, asked.ends_in_ms, asked.ticket, asked.is_put_off)
+    return told.Renewed(result.token, result.expires_in_ms, revocation)
+
+
+def _released(result: results.ReleasedOnce) -> told.Released:
+    locks = tuple([told.HeldLock(lock.name, lock.mode, lock.scope) for lock in result.locks])
+    return told.Released(locks, result.depth)
+
+
+def _refused(result: results.QuotaExceeded | results.RefusedInNamespace) -> told.Refused:
+    """Return the refusal of a quota or a namespace: nobody is in the way."""
+    return told.Refused(
+        result.reason,
+        result.detail,
+        queue_length=result.queue_length,
+        retry_after_ms=result.retry_after_ms,
+        facts=result.facts,
+        namespace=result.namespace if isinstance(result, results.RefusedInNamespace) else "",
+        quota=result.quota,
+    )
+
+
+_OTHERS: Final[dict[type[Any], Callable[[Any], Any]]] = {
+    **dict.fromkeys((results.GrantedAgain, results.GrantedPermits, *_WITH_VALUE), _granted),
+    results.RenewedToEnd: _renewed,
+    results.ReleasedOnce: _released,
+    results.QuotaExceeded: _refused,
+    results.RefusedInNamespace: _refused,
+}
+"""What says a result of the log that has more than its like."""

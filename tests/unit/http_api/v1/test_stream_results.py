@@ -1,0 +1,126 @@
+"""What the state machine says is what the client of a stream reads."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from holdfast.wire import results as told
+from http_api.v1.stream_results import AS_THEY_ARE, all_told, one_told
+from lockstate import results as log
+from lockstate.commands import Wanted
+from lockstate.ids import HoldId, OwnerName
+from lockstate.kinds import HoldKind
+from lockstate.modes import Mode, Scope
+
+_HELD = (Wanted("b", Mode.UPDATE, Scope.SUBTREE),)
+_GRANT = (HoldId("h"), 7, "a", Mode.SHARED, None, OwnerName("o"), Scope.SUBTREE, _HELD, 2, 3)
+_HOLDER = log.HolderView(OwnerName("o"), Mode.SHARED, 7, None, "n", "a", Scope.SUBTREE, HoldKind.SEMAPHORE, 2)
+_CYCLE = log.CycleView(OwnerName("o"), "a", HoldKind.ELECTION)
+_REFUSAL = (log.Reason.LOCK_HELD, "held", (_HOLDER,), 3, 4, (_CYCLE,), {"limit": 5})
+_CELL = log.CellView(b"k", b"v", 1, 2, 3, OwnerName("o"), 4)
+
+PLAIN: list[log.Result] = [
+    log.Granted(*_GRANT),
+    log.Queued(HoldId("h"), 2),
+    log.Renewed(7, None),
+    log.Renewed(7, 30),
+    log.Released(_HELD),
+    log.Done(),
+    log.Refused(*_REFUSAL),
+    log.Proclaimed(7),
+    log.RateTaken(True, 1, 2, 3, 4, 5),
+    log.FenceAdvanced(7),
+    log.CellWritten(1, 2, 3),
+    log.CellsDeleted(1, 2, is_more=True),
+    log.Transacted(
+        succeeded=True,
+        revision=9,
+        results=(log.CellWritten(1, 2, 3), log.CellsDeleted(1, 2), log.CellRead(_CELL), log.CellRead(None)),
+    ),
+]
+"""Of each class that is told as it is in the log, one with something in every field."""
+
+
+def read(result: Any) -> Any:
+    """Return what a client reads of what a node says of a result."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(one_told(result)), type=told.Result)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without the classes that it is made of."""
+    if isinstance(value, msgspec.Struct):
+        return [_plain(getattr(value, field)) for field in value.__struct_fields__]
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _names(kind: Any) -> list[str]:
+    return ["code" if name == "reason" else name for name in kind.__struct_fields__]
+
+
+@pytest.mark.parametrize("result", PLAIN, ids=lambda result: type(result).__name__)
+def test_what_is_told_as_it_is_has_the_layout_of_the_wire(result: log.Result) -> None:
+    """The same tag, and the same fields with the same values at the same places."""
+    kind = AS_THEY_ARE[type(result)]
+    seen = read(result)
+    assert type(seen) is kind
+    names = _names(type(result))
+    assert kind.__struct_fields__[: len(names)] == tuple(names)
+    assert _plain(seen)[: len(names)] == _plain(result)
+
+
+def test_all_that_is_told_as_it_is_is_compared() -> None:
+    """None is forgotten, neither of the log nor of the wire."""
+    assert {type(result) for result in PLAIN} == set(AS_THEY_ARE)
+    assert set(AS_THEY_ARE.values()) == set(get_args(told.Result))
+
+
+_GRANTED = told.Granted(
+    "h", 7, "a", "shared", None, "o", "subtree", (told.HeldLock("b", "update", "subtree"),), 2, 3
+)
+_QUOTA = {"facts": {"limit": 5}, "quota": "holds"}
+
+OTHERS: list[tuple[log.Result, told.Result]] = [
+    (log.GrantedAgain(*_GRANT, depth=4), msgspec.structs.replace(_GRANTED, depth=4)),
+    (log.GrantedPermits(*_GRANT, limit=8), msgspec.structs.replace(_GRANTED, limit=8)),
+    (log.GrantedAs(*_GRANT, value="v"), msgspec.structs.replace(_GRANTED, value="v")),
+    (
+        log.GrantedAgainAs(*_GRANT, depth=4, value="v"),
+        msgspec.structs.replace(_GRANTED, depth=4, value="v"),
+    ),
+    (
+        log.GrantedPermitsAs(*_GRANT, limit=8, value="v"),
+        msgspec.structs.replace(_GRANTED, limit=8, value="v"),
+    ),
+    (
+        log.RenewedToEnd(7, 30, log.RevocationView("why", 5, 6, is_put_off=True)),
+        told.Renewed(7, 30, told.Revocation("why", 5, 6, is_put_off=True)),
+    ),
+    (
+        log.ReleasedOnce(_HELD, depth=2),
+        told.Released((told.HeldLock("b", "update", "subtree"),), depth=2),
+    ),
+    (
+        log.QuotaExceeded(log.Reason.QUOTA_EXCEEDED, "full", facts={"limit": 5}, quota="holds"),
+        told.Refused("quota-exceeded", "full", **_QUOTA),  # type: ignore[arg-type]
+    ),
+    (
+        log.RefusedInNamespace(
+            log.Reason.QUOTA_EXCEEDED, "full", facts={"limit": 5}, namespace="jobs", quota="holds"
+        ),
+        told.Refused("quota-exceeded", "full", namespace="jobs", **_QUOTA),  # type: ignore[arg-type]
+    ),
+]
+
+
+@pytest.mark.parametrize(("result", "expected"), OTHERS, ids=lambda each: type(each).__name__)
+def test_what_only_some_have_is_told_in_the_same_words(result: log.Result, expected: told.Result) -> None:
+    """A client knows one class for each thing that may become of a command."""
+    assert read(result) == expected
+
+
+def test_results_of_a_message_stay_in_order() -> None:
+    """Also where only some of them are said in other words."""
+    done: list[log.Result] = [log.Done(), log.ReleasedOnce(depth=2), log.Proclaimed(7)]
+    assert all_told(done) == [log.Done(), told.Released(depth=2), log.Proclaimed(7)]
+    assert all_told(PLAIN) is PLAIN
