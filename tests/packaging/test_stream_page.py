@@ -56,5 +56,5 @@ def test_every_message_is_listed_with_as_many_elements(table: str, kinds: tuple[
 
 
 def test_what_a_transaction_reads_has_the_number_on_the_page() -> None:
-    """It is no result of a command, and has no row."""
+    """Only transactions have it, so it has no row."""
     assert f"`[{CellRead.__struct_config__.tag}, cell]`" in PAGE
