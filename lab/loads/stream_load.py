@@ -132,7 +132,7 @@ class StreamLoad(asyncio.Protocol):
 
     def _acquire(self, worker: int, now_s: float) -> None:
         self._began_s[worker] = now_s
-        self._put(worker, [_ACQUIRE, self._names[worker], "exclusive", "", ""])
+        self._put(worker, [_ACQUIRE, self._names[worker]])
 
     def _put(self, worker: int, command: list[Any]) -> None:
         number = next(self._numbers)

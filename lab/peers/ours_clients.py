@@ -63,7 +63,7 @@ class OverStream(Connection):
         self.session_id = session_id
         """Of the stream; one that is given at the beginning is resumed, without any commands before it."""
         self._address = address
-        self._rest = ["", "", "", ttl_ms, "", wait_ms] if wait_ms or ttl_ms else ["", ""]
+        self._rest = ["", "", ttl_ms, "", wait_ms] if wait_ms or ttl_ms else []
         self._numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
         """By number: whose it is."""

@@ -213,13 +213,13 @@ async def test_a_request_that_is_repeated_at_a_node_that_is_set_otherwise() -> N
 
 
 async def test_on_a_stream(tmp_path: Path) -> None:
-    """The refusal has a number of its own, and says which namespace it is, and which quota."""
+    """The refusal says which namespace it is, and which quota."""
     async with streamed(tmp_path) as served, served.stream() as client:
         await served.node.submit(SetNamespace("a", NamespaceSettings(holds=1)), 5)
         client.ask(acquire("a/1"), acquire("a/2"))
         assert (await client.answer(1))[0] == 4
         refused = await client.answer(2)
-        assert (refused[0], refused[1], refused[-2:]) == (39, "quota-exceeded", ["a", "holds"])
+        assert (refused[0], refused[1], refused[-2:]) == (11, "quota-exceeded", ["a", "holds"])
 
 
 async def test_older_rules_know_no_namespaces() -> None:
