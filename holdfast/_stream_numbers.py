@@ -89,7 +89,7 @@ class StreamNumbers:
 
     # -- what is said ---------------------------------------------------------------------------------------
 
-    def hello(self, ttl_ms: int, labels: Mapping[str, str]) -> Hello:
+    def hello(self, ttl_ms: int, labels: Mapping[str, str]) -> StreamHello:
         """Return the first message of a connection."""
         return StreamHello(VERSION, self.session_id, ttl_ms, dict(labels))
 

@@ -187,7 +187,12 @@ OPERATIONS: list[Operation[Any]] = [
     _cell_operations.delete("k"),
 ]
 _SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=3)
+    | st.binary(max_size=3)
 )
 _RESULTS = st.lists(_SCALARS | st.lists(_SCALARS, max_size=3), max_size=8)
 

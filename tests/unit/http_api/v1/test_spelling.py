@@ -141,7 +141,7 @@ async def test_a_stream_has_the_same_rule(form: str) -> None:
     async with serving() as served, Stream(served.port, form) as stream:
         wrong = [[acquire("b"), acquire(DECOMPOSED)]]
         if form == "msgpack":
-            wrong.append([[PUT_CELL, b"a ", b"", "", 0, ""]])
+            wrong.append([[PUT_CELL, b"a ", b""]])
         for commands in wrong:
             first = stream.ask(*commands)
             _, number, code, detail, *_ = await stream.answer(first)
