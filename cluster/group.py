@@ -16,7 +16,7 @@ from cluster.commands.client_requests import ClientRequests
 from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.expiry import Alarms
-from cluster.commands.forwarded import Forwarded, frame, new_origin
+from cluster.commands.forwarded import Forwarded, new_origin
 from cluster.commands.loads import load_of
 from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.patience import Patience
@@ -59,7 +59,6 @@ from lockstate import codec, limits, snapshot
 from lockstate.commands import Command
 from lockstate.machine import LockMachine
 from lockstate.results import Done, NumberedDone, Queued, Result
-from lockstate.versions import RULES_NEWEST
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +145,6 @@ class Group:
             self.request_flush,
             lambda: self.is_open,
             self._check_room,
-            rules=lambda: self.machine.rules,
             load=self._load_of,
             owner_of=lambda session_id: self.machine.owner_of(session_id),  # noqa: PLW0108 - of the machine then
         )
@@ -278,8 +276,7 @@ class Group:
             return
         leader_id = self.leader_id()
         while leader_id is not None and self.outbox.unsent:
-            rules_known = self.peering.rules_known(leader_id)
-            forwarded = frame(role.term, self.outbox.origin, self.outbox.take(), rules_known)
+            forwarded = Forwarded(role.term, self.outbox.origin, *self.outbox.take())
             self.links.send(leader_id, FrameKind.FORWARD, forwarded)
 
     def forwarded(self, batch: Forwarded) -> None:
@@ -287,7 +284,7 @@ class Group:
         self._abandoned.heard(batch.origin)
         role = self.replica.role
         if role.is_leader and batch.term == role.term:
-            self._batcher.add(batch.origin, batch.seqs, batch.commands, batch.askers)
+            self._batcher.add(batch.origin, batch.seqs, batch.commands)
             self._request_entry()
 
     def _request_entry(self) -> None:
@@ -337,12 +334,10 @@ class Group:
     def has_entry(self) -> bool:
         """Whether anything waits to be proposed, and may be."""
         outbox, batcher = self.outbox, self._batcher
-        if not outbox.unsent and batcher.is_idle:
+        if not outbox.unsent and batcher.is_empty:
             return False
-        batcher.holds_named = self._rare.awaits_principals()
-        is_waiting = bool(outbox.unsent) or not batcher.is_empty
         is_urgent = outbox.is_urgent or batcher.is_urgent
-        is_due = is_waiting and (is_urgent or self._patience.is_over or self._ends_soon())
+        is_due = is_urgent or self._patience.is_over or self._ends_soon()
         return is_due and self.replica.engine.log_room is not LogRoom.NOTHING
 
     def _ends_soon(self) -> bool:
@@ -355,7 +350,7 @@ class Group:
         while self.replica.engine.log_room is not LogRoom.NOTHING:
             while self.outbox.unsent:
                 self._batcher.add(self.outbox.origin, *self.outbox.take())
-            entry = self._batcher.next_entry(self._clock.now_ms(), self.machine.rules)
+            entry = self._batcher.next_entry(self._clock.now_ms())
             if entry is None:
                 return
             self.metrics.entries_proposed += 1
@@ -473,8 +468,7 @@ class Group:
         """Go on with a handover, with changes of the members, and with an advance of the rules."""
         self.handovers.step()
         self.changes.step()
-        rules = self.machine.state.rules
-        if rules < RULES_NEWEST and self._rare.rules_advance.step(rules):
+        if self._rare.rules_advance.step(self.machine.rules):
             self.loop.request_tick()
 
     def time_passed(self) -> None:

@@ -3,7 +3,7 @@
 It is newer rules, the bound of the state, and the address of a node that is alone.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from cluster.commands.batcher import Batcher
 from cluster.commands.rules import RulesAdvance
@@ -13,11 +13,6 @@ from cluster.consensus import member_list
 from cluster.consensus.replica import Replica
 from cluster.peers.peering import Peering
 from lockstate.machine import LockMachine
-from lockstate.versions import RULES_WHOLE
-
-PATIENCE_S: Final = 5.0
-"""Seconds for which a leader lets principals wait for rules that know them: far more than the rules take to
-move when all members are there."""
 
 
 class Proposing(Protocol):
@@ -27,9 +22,6 @@ class Proposing(Protocol):
     machine: LockMachine
     replica: Replica
     peering: Peering
-
-    def rules(self) -> int:
-        """Return the version of the rules that this node's state follows."""
 
     def state_bytes_max(self) -> int:
         """Return how much memory for the state this node can bear."""
@@ -45,33 +37,15 @@ class RareProposals:
         self.rules_advance = RulesAdvance(batcher, self._rules_known_by_all)
         """To be stepped after every tick: all else can wait for the timer."""
         self._bound = StateBound(batcher, self._state_bytes_wanted)
-        self._began_s = node.replica.engine.now_s()
 
     def role_changed(self) -> None:
         """Forget what was proposed: it may be lost, and a repetition has no effect."""
-        self._began_s = self._node.replica.engine.now_s()
         self.rules_advance.role_changed()
         self._bound.role_changed()
 
     def step(self) -> bool:
         """Propose one thing that is due besides rules, and tell whether anything was. Called by a timer."""
-        machine = self._node.machine
-        return self._bound.step(machine.rules, machine.bytes_max) or self._move_alone()
-
-    def awaits_principals(self) -> bool:
-        """Whether the rules that this leader's cluster follows know no principals, and soon will.
-
-        So it is in the first moments of a new cluster, in which nothing can end meanwhile. Nobody waits for a
-        member of an earlier release, and not for ever for one that is away.
-        """
-        state = self._node.machine.state
-        if state.rules >= RULES_WHOLE or state.sessions or state.holds:
-            return False
-        replica, rules_known = self._node.replica, self._node.peering.rules_known
-        if replica.engine.now_s() - self._began_s > PATIENCE_S:
-            return False
-        known = map(rules_known, replica.membership.latest.nodes)
-        return all(each >= RULES_WHOLE for each in known if each)
+        return self._bound.step(self._node.machine.bytes_max) or self._move_alone()
 
     def _rules_known_by_all(self) -> int:
         """Return the newest rules that all members know, 0 if this leader cannot be sure of that."""

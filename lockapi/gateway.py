@@ -28,11 +28,10 @@ from lockapi.problems import ProblemError
 from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
 from lockapi.views import ReadAnswer
-from lockstate import listings, newer
+from lockstate import listings
 from lockstate.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
 from lockstate.ids import HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.requests import older_form
 from lockstate.results import GrantedSeveral, Queued, Reason, Refused, Result, TicketView
 from lockstate.versions import RULES
 
@@ -228,18 +227,14 @@ class Gateway:
         elif isinstance(command, AddLocks):
             command = self._told_of_endless(command)
         rules = RULES[self._node.machine.rules]
-        is_known = newer.is_known(command, rules.number)
-        if is_known and command.__struct_config__.tag <= rules.command_tag_max:  # type: ignore[operator]
+        if command.__struct_config__.tag <= rules.command_tag_max:  # type: ignore[operator]
             return command
-        older = older_form(command) if is_known else None
-        if older is None:
-            raise ProblemError(
-                "upgrade-pending",
-                f"the cluster follows rules {rules.number}, which do not know this; they move on once"
-                " all nodes run a newer release",
-                retry_after_ms=UPGRADE_RETRY_MS,
-            )
-        return older
+        raise ProblemError(
+            "upgrade-pending",
+            f"the cluster follows rules {rules.number}, which do not know this; they move on once"
+            " all nodes run a newer release",
+            retry_after_ms=UPGRADE_RETRY_MS,
+        )
 
     def _asking(self, command: Command) -> str:
         """Return who asks, for the log: "" of a frame whose session is theirs."""

@@ -198,7 +198,7 @@ def _links(rights: Rights, records: list[Linked]) -> list[Linked]:
     """
     if rights.everywhere(Right.READ):
         return records
-    return [(event, link and AuditLink(link.number)) for event, link in records]
+    return [(event, AuditLink(link.number)) for event, link in records]
 
 
 def _own(records: list[Linked], principal: str) -> list[Linked]:

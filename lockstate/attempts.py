@@ -1,10 +1,9 @@
-"""The attempts at one request that may still be told its outcome, by rules 9.
+"""The attempts at one request that may still be told its outcome.
 
 A client that hears nothing asks again, on another node, and the log does not say which of its attempts it
 gave up: a node that stood still may bring the first one behind the second. So all of them count. What they
 asked for is undone when the last of them is taken back, and not before: else the end of a connection that is
-long forgotten would take the hold from a client that was told of it. Older rules know only the attempt that
-came last.
+long forgotten would take the hold from a client that was told of it.
 
 The newest one stands in the record itself, the others in its `Extra`.
 """
@@ -17,7 +16,6 @@ from lockstate.records import Hold, Ticket
 from lockstate.requests import key_of
 from lockstate.results import Granted, GrantedAgain, Queued
 from lockstate.state import State
-from lockstate.versions import RULES_WHOLE
 
 Others = tuple[tuple[AttemptId, str], ...]
 """Attempts, each with the node process that keeps the connection of its client; the newest is the last."""
@@ -25,14 +23,13 @@ Others = tuple[tuple[AttemptId, str], ...]
 
 def join(state: State, of: Hold | Ticket, attempt_id: AttemptId) -> None:
     """Let another attempt wait for `of`, or have it: the newest of all."""
-    if state.rules >= RULES_WHOLE and attempt_id != of.attempt_id:
-        others = (*_others(state, of), (of.attempt_id, _origin(of)))
+    others = _others(state, of)
+    if attempt_id != of.attempt_id:
+        others = (*others, (of.attempt_id, _origin(of)))
         others = tuple([other for other in others if other[0] != attempt_id])
         if len(others) > limits.ATTEMPTS_COUNT_MAX:
             # Whoever is dropped may have been told of it, so it is never undone.
             others = ((NO_ATTEMPT, ""), *others[2:])
-    else:
-        others = _others(state, of)
     _set(state, of, attempt_id, state.asking, others)
 
 

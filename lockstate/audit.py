@@ -7,8 +7,6 @@ A hash takes as long as half an acquire, so an entry links only some records (`L
 are linked by later entries, and until then have a number alone. If more happens, and a record is forgotten
 before it was linked, the chain begins anew behind it: its successor cannot tell of it any more. Which records
 that are follows from the log alone, so the hashes are the same on every node, and after every restart.
-
-By rules 8 and before there are neither numbers nor hashes.
 """
 
 from collections import deque
@@ -40,8 +38,8 @@ class AuditLink(NamedTuple):
     hash: str = ""
 
 
-Linked: TypeAlias = tuple[Event, AuditLink | None]
-"""An event of the audit, with its link; None by rules 8 and before."""
+Linked: TypeAlias = tuple[Event, AuditLink]
+"""An event of the audit, with its link."""
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True):
@@ -60,7 +58,6 @@ class Audit:
     def __init__(self) -> None:
         self.events: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
         self._hashes: deque[str] = deque()
-        self._is_chained = False
         self._forgotten = 0
         self._chain = 1
         self._previous = ""
@@ -72,42 +69,34 @@ class Audit:
         """Add what an entry made happen."""
         over = len(self.events) + len(events) - limits.AUDIT_COUNT_MAX
         self.events.extend(events)
-        if over > 0 and self._is_chained:
+        if over > 0:
             self._forget(over)
 
     def link(self) -> None:
-        """Link what an entry links: some of the records that are not linked yet.
-
-        It is called after each entry from rules 9 on; the oldest record that is kept then is number 1.
-        """
-        self._is_chained = True
+        """Link what an entry links: some of the records that are not linked yet. Called after each entry."""
         if len(self._hashes) < len(self.events):
             self._link_more(LINKS_MAX)
 
     def records(self, is_wanted: Callable[[Event], bool], behind: int | None = None) -> Iterator[Linked]:
         """Yield the records of some events, the newest first.
 
-        Behind a number it is the oldest first, and none while there are no numbers.
+        Behind a number it is the oldest first.
         """
         if behind is None:
             places = range(len(self.events) - 1, -1, -1)
             found: Iterable[tuple[int, Event]] = zip(places, reversed(self.events), strict=True)
         else:
             first = min(max(behind - self._forgotten, 0), len(self.events))
-            first = first if self._is_chained else len(self.events)
             found = zip(count(first), islice(self.events, first, None), strict=False)
         return ((event, self._link(place)) for place, event in found if is_wanted(event))
 
     def base(self) -> list[Base]:
-        """Return what a snapshot has to have, nothing while there is no chain."""
-        if not self._is_chained:
-            return []
+        """Return what a snapshot has to have."""
         return [Base(self._forgotten, self._chain, self._previous, len(self._hashes))]
 
     def load_base(self, rows: Sequence[Base]) -> None:
         """Begin as a snapshot does; its events follow."""
         for row in rows:
-            self._is_chained = True
             self._forgotten, self._chain = row.forgotten, row.chain
             self._previous, self._to_link = row.previous, row.linked_count
 
@@ -127,7 +116,7 @@ class Audit:
             self._previous = self._hashes.popleft()
 
     def _link_more(self, most: int) -> None:
-        """Link up to so many records more.
+        """AuditLink up to so many records more.
 
         They are at the end, or nearly so, where a deque finds them by their places at once: to go there from
         its beginning would take a hundred microseconds, for each entry.
@@ -138,10 +127,8 @@ class Audit:
             previous = _hash(self.events[place], self._forgotten + place + 1, self._chain, previous)
             self._hashes.append(previous)
 
-    def _link(self, place: int) -> AuditLink | None:
+    def _link(self, place: int) -> AuditLink:
         """Return the link of a record."""
-        if not self._is_chained:
-            return None
         number = self._forgotten + place + 1
         if place >= len(self._hashes):
             return AuditLink(number)
@@ -156,12 +143,11 @@ def _hash(event: Event, number: int, chain: int, previous: str) -> str:
     return sha256(_canonical.encode(record)).hexdigest()
 
 
-def row(event: Event, link: AuditLink | None) -> AuditEvent:
+def row(event: Event, link: AuditLink) -> AuditEvent:
     """Return a record as it is shown."""
     record = shown(event)
-    if link is not None:
-        record.number = link.number
-        if link.chain:
-            record.chain, record.previous = link.chain, link.previous
-            record.hash = link.hash or msgspec.UNSET
+    record.number = link.number
+    if link.chain:
+        record.chain, record.previous = link.chain, link.previous
+        record.hash = link.hash or msgspec.UNSET
     return record

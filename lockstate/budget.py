@@ -1,4 +1,4 @@
-"""How much memory a state takes, and the bound that it is held to (from rules 3 on).
+"""How much memory a state takes, and the bound that it is held to.
 
 What is counted is an estimate, the same on every node and after every restart: for each record so many bytes
 as it was measured to take, and twice the bytes of all it says (once those of a cell's key and value). It is
@@ -17,7 +17,6 @@ from lockstate import limits, marks
 from lockstate.ledger import NO_ROOM, NOTED_MAX, mark_of_session
 from lockstate.results import Reason, Refused
 from lockstate.state import State
-from lockstate.versions import RULES_BOUNDED
 
 RETRY_MS: Final = 1000
 """Milliseconds after which to ask again for something there was no room for."""
@@ -118,8 +117,6 @@ def begin_entry(state: State) -> None:
 
 def _spare_bytes(state: State, sums: int) -> int:
     """Return how much larger the state could be without being near to its bound; negative if it is near."""
-    if state.rules < RULES_BOUNDED:
-        return limits.STATE_BYTES_MAX
     return state.bytes_max - limits.STATE_GROWTH_MAX - _with_records(state, sums)
 
 
@@ -142,7 +139,7 @@ def check_room(state: State) -> Refused | None:
 
 
 def set_bound(state: State, bytes_max: int) -> None:
-    """Set another bound. Rules before it know none."""
-    if state.rules >= RULES_BOUNDED and bytes_max >= limits.STATE_BYTES_LEAST:
+    """Set another bound; one that is too small to work with is ignored."""
+    if bytes_max >= limits.STATE_BYTES_LEAST:
         state.bytes_max = bytes_max
         state.ledger.room = NO_ROOM

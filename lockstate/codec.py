@@ -1,7 +1,6 @@
 """Log entries as bytes: MessagePack, versioned by the first element, canonical, no pickle.
 
-    format 2   [2, now_ms, batches]                 while rules 1 are active
-    format 3   [3, [now_ms, fields?], batches]      from rules 2 on; always for an entry that moves the rules
+    entry      [1, [now_ms, fields?], batches]
     batches    [[origin, [seq, ...], [command, ...]], ...]
     fields     {number: value}, left out when there are none
 
@@ -15,25 +14,25 @@ An entry is decoded as a whole; if that fails, its commands are decoded one by o
 cannot be decoded spoils only itself.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Union, get_args
 
 import msgspec
 
 from lockstate import limits
-from lockstate.commands import AdvanceVersion, Batch, Command, Entry, OnBehalf, Undecodable
-from lockstate.newer import MODES_SINCE, is_known
-from lockstate.versions import ENTRY_FORMATS, RULES, RULES_FIRST, RULES_NEWEST, UnknownVersionError, too_new
+from lockstate.commands import AdvanceVersion, Batch, Command, Entry, Undecodable
+from lockstate.versions import ENTRY_FORMATS, RULES, RULES_FIRST, too_new
 
 FORMAT_NEWEST: Final = max(ENTRY_FORMATS)
-"""The newest format that this release reads and, under its newest rules, writes."""
+"""The newest format that this release reads and writes."""
 
 FIELD_ADVANCE_TO: Final = 1
 """The number of the field that moves the rules: the version to move to."""
 FIELD_TOKEN_FLOOR: Final = 2
 """Reserved: a fencing token that the next grant must exceed. Unknown to this release, which stops at it."""
 FIELD_BYTES_MAX: Final = 3
-"""The number of the field that bounds the memory that the state takes, in bytes. Known from rules 3 on."""
+"""The number of the field that bounds the memory that the state takes, in bytes."""
 FIELD_IGNORABLE_MIN: Final = 128
 """The lowest number of a field that does not change what an entry does."""
 
@@ -44,10 +43,8 @@ _FIELDS_KNOWN: Final = frozenset({FIELD_ADVANCE_TO, FIELD_BYTES_MAX})
 
 _ARRAY_OF_3: Final = 0x93
 _FIXINT_MAX: Final = 0x7F
-_FORMAT_2: Final = 2
-_FORMAT_3: Final = 3
-_BEGIN_2: Final = bytes((_ARRAY_OF_3, _FORMAT_2))
-_BEGIN_3: Final = bytes((_ARRAY_OF_3, _FORMAT_3))
+_FORMAT: Final = 1
+_BEGIN: Final = bytes((_ARRAY_OF_3, _FORMAT))
 
 _BEGIN_NUMBERED: Final = bytes((0x97, 71))
 """What the encoding of a frame begins with: an array of seven, and its tag."""
@@ -73,7 +70,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _EntryHead(msgspec.Struct, array_like=True, frozen=True):
-    """The header of format 3. Further elements are ignored: what must not be ignored is a field."""
+    """The header of an entry. Further elements are ignored: what must not be ignored is a field."""
 
     now_ms: int
     fields: _Fields = None
@@ -89,19 +86,17 @@ def _commands(tag_max: int) -> Any:
 class _Decoders:
     """The decoders of one version of the rules."""
 
-    def __init__(self, tag_max: int) -> None:
-        known = _commands(tag_max)
+    def __init__(self, rules: int) -> None:
+        known = _commands(RULES[rules].command_tag_max)
         batches = list[tuple[str, list[int], list[known]]]  # type: ignore[valid-type]
-        self.format_2 = msgspec.msgpack.Decoder(tuple[int, int, batches]).decode
-        self.format_3 = msgspec.msgpack.Decoder(tuple[int, _EntryHead, batches]).decode
+        self.entry = msgspec.msgpack.Decoder(tuple[int, _EntryHead, batches]).decode
         self.command = msgspec.msgpack.Decoder(known).decode
 
 
 _encoder = msgspec.msgpack.Encoder()
-_DECODERS: Final = {rules.number: _Decoders(rules.command_tag_max) for rules in RULES.values()}
-_raw_decoder_2 = msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]])
-_raw_decoder_3 = msgspec.msgpack.Decoder(tuple[int, _EntryHead, list[RawBatch]])
-_head_decoder = msgspec.msgpack.Decoder(tuple[int, int | _EntryHead, msgspec.Raw])
+_decoders = functools.cache(_Decoders)
+_raw_decoder = msgspec.msgpack.Decoder(tuple[int, _EntryHead, list[RawBatch]])
+_head_decoder = msgspec.msgpack.Decoder(tuple[int, _EntryHead, msgspec.Raw])
 _number_decoder = msgspec.msgpack.Decoder(int)
 
 
@@ -110,39 +105,30 @@ def encode_command(command: Command) -> bytes:
     return _encoder.encode(command)
 
 
-def encode_on_behalf(principal: str, command: bytes) -> bytes:
-    """Return an encoded command as a principal asks it, encoded."""
-    return _encoder.encode((OnBehalf.__struct_config__.tag, principal, msgspec.Raw(command)))
-
-
 def encode_entry(
     now_ms: int,
     batches: Iterable[tuple[str, list[int], list[bytes]]],
     *,
-    rules: int = RULES_FIRST,
     advance_to: int = 0,
     bytes_max: int = 0,
 ) -> bytes:
-    """Return an entry of already encoded commands as bytes, in the format of the active `rules`.
+    """Return an entry of already encoded commands as bytes.
 
-    With `advance_to` the entry moves the rules there. It is then of a format that older releases refuse,
-    because one that they took for undecodable would pass without effect on them and with effect on others.
-    With `bytes_max` it bounds the memory that the state takes: only for rules that know such a bound.
+    With `advance_to` the entry moves the rules there: a node that does not know them stops at it. With
+    `bytes_max` it bounds the memory that the state takes.
     """
     raw = [
         (origin, seqs, [msgspec.Raw(command) for command in commands]) for origin, seqs, commands in batches
     ]
-    if RULES[advance_to or rules].entry_format == _FORMAT_2:
-        return _encoder.encode((_FORMAT_2, now_ms, raw))
     fields = {}
     if advance_to:
         fields[FIELD_ADVANCE_TO] = advance_to
     if bytes_max:
         fields[FIELD_BYTES_MAX] = bytes_max
-    return _encoder.encode((_FORMAT_3, (now_ms, fields) if fields else (now_ms,), raw))
+    return _encoder.encode((_FORMAT, (now_ms, fields) if fields else (now_ms,), raw))
 
 
-def decode_entry(data: bytes, rules: int = RULES_NEWEST) -> Entry:
+def decode_entry(data: bytes, rules: int = RULES_FIRST) -> Entry:
     """Return the entry in `data`, as a node reads it while `rules` are active.
 
     A command that cannot be decoded, or is newer than the rules, becomes `Undecodable`; bytes that are not an
@@ -150,22 +136,13 @@ def decode_entry(data: bytes, rules: int = RULES_NEWEST) -> Entry:
 
     Raises UnknownVersionError when another release wrote the entry and this node must not apply it.
     """
-    begin = data[:2]
-    fields = None
+    if data[:2] != _BEGIN:
+        return _not_of_this_release(data)
     try:
-        if begin == _BEGIN_3:
-            _, head, batches = _DECODERS[rules].format_3(data)
-            now_ms, fields = head.now_ms, head.fields
-        elif begin == _BEGIN_2:
-            # Only rules 1 write it, also for entries that are applied when newer rules are active already.
-            _, now_ms, batches = _DECODERS[RULES_FIRST].format_2(data)
-        else:
-            return _not_of_this_release(data)
+        _, head, batches = _decoders(rules).entry(data)
     except _UNREADABLE:
         return _decode_piecewise(data, rules)
-    if rules < MODES_SINCE or begin == _BEGIN_2:
-        batches = _as_known(batches, RULES_FIRST if begin == _BEGIN_2 else rules)
-    return _entry(now_ms, fields, batches)
+    return _entry(head.now_ms, head.fields, batches)
 
 
 def _not_of_this_release(data: bytes) -> Entry:
@@ -173,37 +150,21 @@ def _not_of_this_release(data: bytes) -> Entry:
     found = entry_format(data)
     if found > FORMAT_NEWEST:
         raise too_new(f"the log has an entry of format {found}")
-    if found > 0:
-        raise UnknownVersionError(
-            f"the log has an entry of format {found}, written by an earlier version of Holdfast than 0.1.0:"
-            " only that version reads it"
-        )
     return Entry(0)
 
 
 def _decode_piecewise(data: bytes, rules: int) -> Entry:
     """Return the entry in bytes that cannot be decoded as a whole: each command by itself."""
-    is_format_2 = data[:2] == _BEGIN_2
     try:
-        _, head, raw_batches = (_raw_decoder_2 if is_format_2 else _raw_decoder_3).decode(data)
+        _, head, raw_batches = _raw_decoder.decode(data)
     except _UNREADABLE:
         return Entry(0)
-    rules = RULES_FIRST if is_format_2 else rules
-    decode = _DECODERS[rules].command
+    decode = _decoders(rules).command
     batches = [
         (origin, seqs, [_decode_command(command, decode) for command in raw])
         for origin, seqs, raw in raw_batches
     ]
-    batches = _as_known(batches, rules)
-    return _entry(head, None, batches) if isinstance(head, int) else _entry(head.now_ms, head.fields, batches)
-
-
-def _as_known(batches: _Batches, rules: int) -> _Batches:
-    """Return batches in which what older `rules` do not know is undecodable, as it is on older nodes."""
-    return [
-        (origin, seqs, [command if is_known(command, rules) else Undecodable() for command in commands])
-        for origin, seqs, commands in batches
-    ]
+    return _entry(head.now_ms, head.fields, batches)
 
 
 def _entry(now_ms: int, fields: _Fields, batches: _Batches) -> Entry:
@@ -231,7 +192,7 @@ def _advance(fields: dict[int, msgspec.Raw]) -> AdvanceVersion | None:
     if FIELD_ADVANCE_TO not in fields:
         return None
     advance = AdvanceVersion(_number(fields, FIELD_ADVANCE_TO))
-    if advance.to > RULES_NEWEST:
+    if advance.to not in RULES:
         raise too_new(f"the log moves the cluster to rules {advance.to}")
     return advance
 
@@ -290,7 +251,7 @@ def entry_time(data: bytes) -> int:
         head = _head_decoder.decode(data)[1]
     except _UNREADABLE:
         return 0
-    return max(0, head.now_ms if isinstance(head, _EntryHead) else head)
+    return max(0, head.now_ms)
 
 
 def entry_format(data: bytes) -> int:

@@ -13,7 +13,6 @@ from lockstate.owners import own_id
 from lockstate.records import Delay, Hold, Plea, Session, Ticket
 from lockstate.results import CellEvent, CellEventKind, Event, EventKind, Granted, Left, Refused, Settled
 from lockstate.state import Permits, State
-from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE
 from lockstate.views import told_value
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
@@ -59,8 +58,7 @@ class Effects:
             else:
                 self._is_all_audited = True
                 self.state.audit.extend([event for event in events if event.kind not in _NOT_AUDITED])
-        if self.state.rules >= RULES_WHOLE:
-            self.state.audit.link()
+        self.state.audit.link()
         if settled:
             self.settled = []
         if not self.cell_events:
@@ -87,7 +85,7 @@ class Effects:
         if kind in _NOT_AUDITED:
             self._is_all_audited = False
         if isinstance(of, Ticket):
-            ticket = self.number_of(of)
+            ticket = of.order
         for part in locks or self._parts(of, permits):
             self.events.append(self._event(kind, of, part, lasted_ms, reason, ticket))
 
@@ -101,15 +99,9 @@ class Effects:
         had = self.state.permits_in(of) if permits is None else permits
         return [*locks, *[_Permits(name, count) for name, count in had]]
 
-    def number_of(self, ticket: Ticket) -> int:
-        """Return the number by which events name a ticket; 0 before rules 8."""
-        return ticket.order if self.state.rules >= RULES_FOLLOWED else 0
-
     def tell_left(self, ticket: Ticket, why: Left, permits: Permits | None = None) -> None:
-        """Add the event that a wait ended without a grant of its own; before rules 8 it says no reason."""
-        state = self.state
-        reason = why if state.rules >= RULES_FOLLOWED else ""
-        self.tell(EventKind.LEFT, ticket, state.now_ms - ticket.since_ms, reason, permits=permits)
+        """Add the event that a wait ended without a grant of its own."""
+        self.tell(EventKind.LEFT, ticket, self.state.now_ms - ticket.since_ms, why, permits=permits)
 
     def _event(  # noqa: PLR0917 - what an event of a hold or a ticket is made of
         self,

@@ -1,8 +1,7 @@
-"""What only few holds, tickets and sessions have beside their fields: a table of its own, from rules 4 on.
+"""What only few holds, tickets and sessions have beside their fields: a table of its own.
 
-So the records themselves stay what they were, in memory, in snapshots and in the fingerprint, and below rules
-4 nothing of all this is ever written. Ids of holds, tickets and sessions differ, so they share the table. A
-hold keeps what its ticket had.
+So it costs nothing where there is nothing of it. Ids of holds, tickets and sessions differ, so they share the
+table. A hold keeps what its ticket had.
 """
 
 from typing import Final

@@ -32,7 +32,6 @@ from lockstate.results import (
     StreamResumed,
     Transacted,
 )
-from lockstate.versions import RULES_WHOLE
 
 _DONE: Final = Done()
 _GONE: Final = FrameRefused(StreamFault.GONE)
@@ -155,9 +154,7 @@ class Frames:
         kept = stream.kept.get(number)
         if kept is None:
             return Refused(Reason.INVALID_REQUEST, f"number {number}: its outcome was acknowledged")
-        # Rules before 9 told the place of a wait to any command.
-        is_told = self._state.rules < RULES_WHOLE and isinstance(kept.result, Queued)
-        if not is_told and not _could_be_of(command, kept.result):
+        if not _could_be_of(command, kept.result):
             return Refused(Reason.INVALID_REQUEST, f"number {number}: was given to another command")
         return self._again(command, (stream.session_id, number), kept.result, kept.at_ms)
 

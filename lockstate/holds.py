@@ -98,7 +98,6 @@ from lockstate.results import (
 )
 from lockstate.state import Permits, State, claims_of_hold
 from lockstate.values import is_secret, texts_of, value_of
-from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED
 from lockstate.wait_graph import Cycle
 
 SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never was")
@@ -251,7 +250,7 @@ class Holds:
         return Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, hold.owner)
 
     def _of_permits(self, hold: Hold, expires_in_ms: int | None) -> Granted:
-        """Return the grant of permits of a semaphore. Before rules 8 it does not tell the limit."""
+        """Return the grant of permits of a semaphore."""
         semaphore = self.state.semaphores[hold.name]
         told = (
             hold.hold_id,
@@ -265,8 +264,6 @@ class Holds:
             hold.permits,
             views.available(semaphore),
         )
-        if self.state.rules < RULES_FOLLOWED:
-            return Granted(*told)
         if hold.value:
             return GrantedPermitsAs(*told, semaphore.limit, hold.value)
         return GrantedPermits(*told, semaphore.limit)
@@ -314,10 +311,8 @@ class Holds:
             state.extras.put(hold.hold_id, msgspec.structs.replace(extra, is_secret=is_secret))
 
     def _take_over(self, hold: Hold, note: str, lock_delay_ms: int, if_held: IfHeld) -> None:
-        """Let a hold say and do what another acquire of it asks for, by rules 5: before, that was ignored."""
+        """Let a hold say and do what another acquire of it asks for."""
         state = self.state
-        if state.rules < RULES_EXPLICIT:
-            return
         if note or lock_delay_ms:
             self._say(hold, note or hold.note, hold.value)
             hold.lock_delay_ms = lock_delay_ms or hold.lock_delay_ms
@@ -362,8 +357,6 @@ class Holds:
         if hold.kind is _ELECTION:
             self.proclaim(hold, value)
         granted = self.granted(hold)
-        if state.rules < RULES_EXPLICIT:
-            return granted
         depth = state.extras.get(hold.hold_id).depth
         if isinstance(granted, GrantedAs):
             return GrantedAgainAs(**msgspec.structs.asdict(granted), depth=depth)
@@ -582,7 +575,7 @@ class Holds:
         state.remove_ticket(ticket, claims)
         if ticket.changes:
             hold, freed = state.holds[ticket.changes], []
-            number = self.effects.number_of(ticket)
+            number = ticket.order
             if ticket.is_addition:
                 self.add(hold, ticket.locks, state.now_ms - ticket.since_ms, number)
             else:
@@ -594,7 +587,7 @@ class Holds:
             kept = msgspec.structs.replace(extra, if_held=IfHeld.RENEW, priority=PRIORITY_DEFAULT)
             state.extras.put(hold.hold_id, kept)
         waited_ms = state.now_ms - ticket.since_ms
-        self.effects.settle(ticket, self.begin(hold, claims, waited_ms, self.effects.number_of(ticket)))
+        self.effects.settle(ticket, self.begin(hold, claims, waited_ms, ticket.order))
         self._share(hold, claims)
         return []
 
@@ -610,9 +603,9 @@ class Holds:
             return self.end_wait(ticket, Left.RATE_LIMITED, taken)
         state.remove_ticket(ticket, claims)
         waited_ms = state.now_ms - ticket.since_ms
-        number = self.effects.number_of(ticket)
+        hold = hold_of(ticket, state.now_ms)
         granted = self.begin_several(
-            hold_of(ticket, state.now_ms), claims, extra.permits, taken, waited_ms, number, extra.attempts
+            hold, claims, extra.permits, taken, waited_ms, ticket.order, extra.attempts
         )
         self.effects.settle(ticket, granted)
         return [permits_of(one.name) for one in extra.permits]
@@ -652,7 +645,7 @@ class Holds:
         clients have given no sign of life since they asked.
         """
         state = self.state
-        if hold.kind is _SEMAPHORE and state.rules >= RULES_EXPLICIT:
+        if hold.kind is _SEMAPHORE:
             return
         wish = wish_of(hold)
         for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
@@ -667,8 +660,7 @@ class Holds:
                 self._take_value(hold, ticket.value, is_secret=extra.is_secret)
             granted = self._passed_on(hold, ticket.attempt_id, ticket.request, ticket.value)
             self.effects.settle(ticket, granted)
-            if state.rules >= RULES_FOLLOWED:
-                self.effects.tell_left(ticket, Left.SHARED)
+            self.effects.tell_left(ticket, Left.SHARED)
 
     def convert(
         self, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims, ticket: int = 0

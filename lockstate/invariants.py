@@ -21,7 +21,6 @@ from lockstate.queues import can_go
 from lockstate.records import CONVERSION, Hold, Ticket, precedence
 from lockstate.results import HoldKind, Queued
 from lockstate.state import State, claims_of_hold
-from lockstate.versions import RULES_EXTRAS, RULES_FOLLOWED, RULES_NUMBERED, RULES_WHOLE
 
 
 def check(machine: LockMachine) -> None:
@@ -92,7 +91,6 @@ def tables_agree(state: State) -> None:
     )
     endless_count = sum([hold.is_endless for hold in state.holds.values()])
     assert state.endless_count == endless_count, "holds without a deadline are miscounted"
-    assert not endless_count or state.rules >= RULES_WHOLE, "older rules end every hold"
     waiting = {hold_id for session in state.sessions.values() for hold_id in session.tickets}
     assert waiting == {ticket.hold_id for ticket in state.tickets.values() if ticket.session_id}, (
         "tickets and sessions disagree"
@@ -111,7 +109,6 @@ def tables_agree(state: State) -> None:
     assert extras <= state.holds.keys() | state.tickets.keys() | state.sessions.keys(), (
         "something is left of what is gone"
     )
-    assert not extras or state.rules >= RULES_EXTRAS, "older rules cannot write it"
     assert list(state.names.after("", inclusive=True)) == sorted(
         lock.name for lock in state.claimed.records()
     ), "the index of names is wrong"
@@ -126,7 +123,6 @@ def principals_are_counted(state: State) -> None:
     assert of.keys() <= state.sessions.keys() | own, "what is gone still belongs to somebody"
     assert all(key in state.cells for key in state.principals.cells), "a cell that is gone counts"
     assert state.principals.fences.keys() <= state.fences.keys(), "a fence that is gone counts"
-    assert not state.principals.rows_count or state.rules >= RULES_WHOLE, "older rules know no principals"
     assert not state.principals.asking, "a command is over, and somebody is still asking"
     sessions = Counter(of[session_id] for session_id in state.sessions if session_id in of)
     holds = Counter(state.principals.of(hold) for hold in state.holds.values())
@@ -146,7 +142,6 @@ def namespaces_are_counted(state: State) -> None:
     """A namespace counts what lies in it and was made since it was set, and nothing else."""
     table = state.namespaces
     assert table.fences.keys() <= state.fences.keys(), "a fence that is gone counts in a namespace"
-    assert not (table.rows or table.fences) or state.rules >= RULES_WHOLE, "older rules know no namespaces"
     assert table.usage.keys() == table.rows.keys(), "what is in no namespace is counted"
     for prefix, namespace in table.rows.items():
         has = {
@@ -278,8 +273,7 @@ def priorities_are_stored(state: State) -> None:
             "an addition would not be restored"
         )
         assert not (ticket.changes and ticket.steps), "a change of a hold has a priority"
-        is_older = state.rules < RULES_WHOLE or ticket.kind is HoldKind.ELECTION
-        assert not (is_older and ticket.steps), "older rules and elections know no priorities"
+        assert not (ticket.kind is HoldKind.ELECTION and ticket.steps), "elections know no priorities"
     ranked_count = sum(ticket.steps != 0 for ticket in state.tickets.values())
     assert state.ranked_count == ranked_count, f"counted {state.ranked_count} tickets with a priority"
 
@@ -302,14 +296,13 @@ def permits_are_queued_for_in_order(state: State) -> None:
 
 
 def several_kinds_are_of_locks(state: State) -> None:
-    """Only holds and tickets of several kinds have permits beside them, and older rules know none."""
+    """Only holds and tickets of several kinds have permits beside them."""
     for record_id, extra in state.extras.dump():
         record = state.holds.get(HoldId(record_id)) or state.tickets.get(HoldId(record_id))
         if extra.permits or extra.rates or extra.at_ms:
             assert record is not None, f"{record_id}: has permits, but is not a hold"
             assert record.is_of_kinds, f"{record_id}: has permits and is of one kind"
             assert not (extra.rates and isinstance(record, Hold)), f"{record_id}: rates are taken, not held"
-            assert state.rules >= RULES_WHOLE, "older rules cannot write it"
 
 
 def idle_things_are_forgotten(state: State) -> None:
@@ -351,7 +344,6 @@ def cells_are_in_order(state: State) -> None:
     assert of_sessions == {(cell.session_id, cell.key) for cell in cells if cell.session_id}, (
         "cells and sessions disagree"
     )
-    assert not state.cells.revision or state.rules >= RULES_EXTRAS, "older rules cannot write cells"
     counted = sum([len(cell.key) + len(cell.value) for cell in cells])
     assert state.cells.content_bytes == counted, f"counted {state.cells.content_bytes} bytes of cells"
 
@@ -372,24 +364,21 @@ def streams_are_right(state: State) -> None:
             is_waiting = (session_id, number) in waiting
             assert is_waiting == isinstance(kept.result, Queued), f"{number}: does it wait?"
     assert kept_count == state.streams.kept_count, "what streams keep is miscounted"
-    assert not state.streams or state.rules >= RULES_NUMBERED, "older rules cannot write streams"
 
 
 def pleas_are_of_holds(state: State) -> None:
-    """What is to be given up is held; no hold is to be given up twice; older rules ask for nothing."""
+    """What is to be given up is held; no hold is to be given up twice."""
     for hold_id, plea in state.pleas.items():
         assert plea.hold_id == hold_id, "a plea is kept for another hold"
         assert hold_id in state.holds, "a plea outlived its hold"
     orders = [plea.order for plea in state.pleas.values()]
     assert orders == sorted(orders), "pleas are kept out of order"
-    assert not state.pleas or state.rules >= RULES_FOLLOWED, "older rules cannot ask for a hold back"
 
 
 def values_are_of_holds(state: State) -> None:
-    """Only what has a value keeps one secret; older rules give none to locks and permits."""
+    """Only what has a value keeps one secret."""
     claimants: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
     marked = {one.hold_id for one in claimants if one.value and one.kind is not HoldKind.ELECTION}
-    assert not marked or state.rules >= RULES_WHOLE, "older rules cannot write values"
     secret = {record_id for record_id, extra in state.extras.dump() if extra.is_secret}
     assert secret <= marked, "a secret of nothing"
 

@@ -119,23 +119,11 @@ from lockstate.several import Several
 from lockstate.state import State
 from lockstate.transactions import Transactions
 from lockstate.values import Values
-from lockstate.versions import RULES, RULES_BOUNDED, RULES_EXPLICIT, RULES_WHOLE
+from lockstate.versions import RULES
 from lockstate.waits import Waits
 
 _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""
-_NO_OUTCOME: Final = frozenset(
-    {
-        Reason.INVALID_REQUEST,
-        Reason.NAME_TOO_LONG,
-        Reason.TTL_OUT_OF_RANGE,
-        Reason.QUEUE_FULL,
-        Reason.OVERLOADED,
-        Reason.WRONG_KIND,
-    }
-)
-"""Reasons of refusals that no rules remember: the command must be corrected, or tried again later."""
-
 _MAY_WAIT: Final = frozenset(get_args(MayWait))
 """The classes of `MayWait`."""
 _FREES: Final = (
@@ -518,46 +506,37 @@ class LockMachine:
         remembered = requests.get(key)
         if remembered is not None:
             digest = self._as_asked_first(remembered, command, digest)
-            if self.state.rules >= RULES_EXPLICIT and remembered.digest == digest:
+            if remembered.digest == digest:
                 self._repeated.append(seq)
             return self._repeat(remembered, digest, command, key)
         if requests.is_full or (self.state.is_tight and budget.is_full(self.state)):
             return self._apply_without_room(command, key, digest)
         result = self._apply(command, key)
-        if result.__class__ in _DONE_AT_ONCE or not self._is_to_be_tried_again(result):
+        if result.__class__ in _DONE_AT_ONCE or not _is_to_be_tried_again(result):
             requests.remember(key, digest, self.state.now_ms, result)
             if self.state.principals.asking:
                 requests.note_asker(key)
         return result
 
     def _as_asked_first(self, remembered: Remembered, command: Command, digest: bytes) -> bytes:
-        """Return the digest of a command, by rules 9 that of its older form if that was asked first.
+        """Return the digest of a command, or that of its older form if that was asked first.
 
         A client may repeat, through a node that knows more words, what another node has said with older ones.
         """
-        if digest == remembered.digest or self.state.rules < RULES_WHOLE:
+        if digest == remembered.digest:
             return digest
         older = older_form(command)
         is_same = older is not None and content_digest(older) == remembered.digest
         return remembered.digest if is_same else digest
 
-    def _is_to_be_tried_again(self, result: Result) -> bool:
-        """Whether a repetition of a request is tried, for the first attempt changed nothing.
-
-        Before rules 5 most refusals were remembered.
-        """
-        if self.state.rules >= RULES_EXPLICIT:
-            return isinstance(result, Refused) or (isinstance(result, RateTaken) and not result.allowed)
-        return isinstance(result, Refused) and result.reason in _NO_OUTCOME
-
     def _apply_without_room(self, command: Command, key: tuple[str, str], digest: bytes) -> Result:
-        """Refuse a command whose outcome could not be remembered; not if it frees something, by rules 3.
+        """Refuse a command whose outcome could not be remembered; not if it frees something.
 
         What it freed took more than the memory of its outcome does. An outcome that freed nothing is not
         remembered: a repetition finds the same, or renews once more.
         """
         state = self.state
-        if state.rules < RULES_BOUNDED or not isinstance(command, _FREES):
+        if not isinstance(command, _FREES):
             return budget.check_room(state) or Refused(
                 Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
             )
@@ -578,8 +557,8 @@ class LockMachine:
         """Return a key as it is of the principal that asks: the ids of others are not its own.
 
         A client may repeat what it asked through a node that says who asks at one that does not, or the other
-        way round: one that has no tokens yet, or does not know yet that the cluster follows these rules. That
-        is the same request, of nobody and of somebody; but never is one that of two principals.
+        way round: one that has no tokens yet. That is the same request, of nobody and of somebody; but never
+        is one that of two principals.
         """
         asking, requests = self.state.principals.asking, self.state.requests
         own = key_of(asking, key)
@@ -641,6 +620,11 @@ class LockMachine:
         if hold.request == key:
             attempts.join(self.state, hold, command.attempt_id)
         return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))
+
+
+def _is_to_be_tried_again(result: Result) -> bool:
+    """Whether a repetition of a request is tried, for the first attempt changed nothing."""
+    return isinstance(result, Refused) or (isinstance(result, RateTaken) and not result.allowed)
 
 
 def _freed_nothing(result: Result) -> bool:

@@ -34,7 +34,7 @@ class Scope(enum.StrEnum):
 
 
 RARE: Final = 9
-"""The first claim of the modes that came with rules 9. Where nobody uses them the counts stay as short, and
+"""The first claim of the modes that few use. Where nobody uses them the counts stay as short, and
 the tables as small, as they were without them."""
 
 for _place, _mode in zip((0, 1, 2, RARE, RARE + 1), Mode, strict=True):

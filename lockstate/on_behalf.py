@@ -35,7 +35,6 @@ from lockstate.ids import NO_SESSION
 from lockstate.principals import EVERYBODY, NOBODY
 from lockstate.results import QuotaSet, Refused, Result
 from lockstate.state import State
-from lockstate.versions import RULES_WHOLE
 
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))
 _OF_A_HOLD: Final = frozenset({Renew, RenewOf, Release, ReleaseOf, Convert, AddLocks, Proclaim, PutOff})
@@ -43,12 +42,12 @@ _OF_A_HOLD: Final = frozenset({Renew, RenewOf, Release, ReleaseOf, Convert, AddL
 _SET: Final = QuotaSet()
 
 
-def on_behalf(principal: str, command: Command, rules: int) -> Command:
-    """Return a command as a principal asks it: as it is if nobody is known to ask, or by rules before 9."""
+def on_behalf(principal: str, command: Command) -> Command:
+    """Return a command as a principal asks it: as it is if nobody is known to ask."""
     if not principal:
         return command
     assert isinstance(command, OfSomebody), "a principal asks for what clients ask for"
-    return OnBehalf(principal, command) if rules >= RULES_WHOLE else command
+    return OnBehalf(principal, command)
 
 
 class OnBehalfOf:

@@ -311,7 +311,7 @@ class Granted(_Value, frozen=True, tag=4):
 
 
 class GrantedAgain(Granted, frozen=True, tag=19):
-    """The session holds it already, under this id and token; `depth` releases end it. From rules 5 on."""
+    """The session holds it already, under this id and token; `depth` releases end it."""
 
     depth: int = 1
 
@@ -341,7 +341,7 @@ RELEASED: Final = Released()
 
 
 class ReleasedOnce(Released, frozen=True, tag=20):
-    """The hold goes on: so many more releases end it. From rules 5 on."""
+    """The hold goes on: so many more releases end it."""
 
     depth: int = 1
 
@@ -385,37 +385,37 @@ class PutOffTo(_Value, frozen=True, tag=25):
 
 
 class RenewedToEnd(Renewed, frozen=True, tag=26):
-    """The lease has started anew, but the holder is to give up. From rules 8 on."""
+    """The lease has started anew, but the holder is to give up."""
 
     revocation: RevocationView = RevocationView("", 0)
 
 
 class SessionKeptToEnd(SessionKept, frozen=True, tag=27):
-    """The session lives on, but is to give up these of its holds, the first ones. From rules 8 on."""
+    """The session lives on, but is to give up these of its holds, the first ones."""
 
     revoked: tuple[RevokedView, ...] = ()
 
 
 class GrantedPermits(Granted, frozen=True, tag=28):
-    """Permits are held of a semaphore that has this limit. From rules 8 on."""
+    """Permits are held of a semaphore that has this limit."""
 
     limit: int = 0
 
 
 class GrantedAs(Granted, frozen=True, tag=79):
-    """The lock is held, with this value. From rules 9 on."""
+    """The lock is held, with this value."""
 
     value: str = ""
 
 
 class GrantedAgainAs(GrantedAgain, frozen=True, tag=80):
-    """The session holds it already, with this value. From rules 9 on."""
+    """The session holds it already, with this value."""
 
     value: str = ""
 
 
 class GrantedPermitsAs(GrantedPermits, frozen=True, tag=81):
-    """Permits are held, with this value. From rules 9 on."""
+    """Permits are held, with this value."""
 
     value: str = ""
 
@@ -438,7 +438,7 @@ class RateUsed(_Value, frozen=True):
 
 
 class GrantedSeveral(Granted, frozen=True, tag=36):
-    """Things of several kinds are held, under one id and one token. From rules 9 on.
+    """Things of several kinds are held, under one id and one token.
 
     The client may go on once cluster time is `at_ms`, for which its `rates` were reserved, and from which on
     its own lease counts; 0 stands for at once. Whoever asks what became of an attempt is not told of rates.
@@ -680,7 +680,7 @@ Result = (
 
 
 class EventKind(enum.StrEnum):
-    """What happened. The values are the public event names. `left` is told to nobody before rules 8."""
+    """What happened. The values are the public event names."""
 
     GRANTED = "granted"
     QUEUED = "queued"
@@ -727,13 +727,13 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     or the wait that ended had lasted; of a grant, how long it was waited for. `value` is an elected leader's.
 
     `ticket` is the public number of the wait that began or ended with it, or for which a holder is to give
-    up within `ends_in_ms`; both are 0 if there is no such thing, and before rules 8.
+    up within `ends_in_ms`; both are 0 if there is no such thing.
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
     was lifted, and a fence that was forgotten, are nobody's: they have no owner and no session.
 
     `principal` is whom it belongs to, and `by` who overrode somebody: forced, revoked, lifted or forgot. Both
-    are empty if nodes were told of no principals, and before rules 9.
+    are empty if nodes were told of no principals.
     """
 
     revision: int
@@ -802,7 +802,7 @@ class Settled(msgspec.Struct, frozen=True):
 class BatchOutcome(msgspec.Struct, frozen=True):
     """The results of one batch: `results[i]` is that of `seqs[i]`. Commands that came twice are left out.
 
-    `repeated` are those of `seqs` that asked with a `request_id` for what was answered before (from rules 5).
+    `repeated` are those of `seqs` that asked with a `request_id` for what was answered before.
     """
 
     origin: str

@@ -14,7 +14,7 @@ from lockstate.commands import (
     ResizeSemaphore,
 )
 from lockstate.extras import Extra
-from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
+from lockstate.holds import SESSION_EXPIRED, Holds, check_count
 from lockstate.ids import OwnerName, attempt_of
 from lockstate.modes import Mode
 from lockstate.namespace_rules import check_rare, check_ttl
@@ -22,7 +22,6 @@ from lockstate.priorities import check_priority, class_of
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
 from lockstate.results import HoldKind, Left, Queued, Reason, Refused, Resized, Result
 from lockstate.values import is_secret, mark
-from lockstate.versions import RULES_EXPLICIT
 from lockstate.views import available
 
 NO_LIMIT: Final = Refused(
@@ -55,16 +54,6 @@ class Semaphores:
             owner = owner or session.owner
         known = state.semaphores.get(command.name)
         semaphore = known or Semaphore(command.name, command.limit)
-        held = None
-        if session is not None and state.rules < RULES_EXPLICIT:
-            # From rules 5 on each acquire takes new permits.
-            wanted = (HoldKind.SEMAPHORE, command.name, command.permits)
-            holders = semaphore.holders.values()
-            held = held_already(
-                session, owner, holders, lambda hold: (hold.kind, hold.name, hold.permits) == wanted
-            )
-        if held is not None:
-            return holds.renewed(held, command.attempt_id, key)
         count = len(state.semaphores) + len(state.permit_delays) if known is None else 0
         refused = (
             _check_limit(semaphore, command)

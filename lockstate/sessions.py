@@ -32,7 +32,6 @@ from lockstate.results import (
 )
 from lockstate.state import weight_of
 from lockstate.transactions import Transactions
-from lockstate.versions import RULES_WHOLE
 from lockstate.views import parts_of, remaining_ms, revocation_of, revoked_of
 
 _TOLD: Final = {
@@ -171,7 +170,7 @@ class Sessions:
         waits that it numbered, also those without it or for another session: nobody would hear of the grants.
         """
         state, holds = self._state, self._holds
-        numbered = state.streams.waiting(session.session_id) if state.rules >= RULES_WHOLE else ()
+        numbered = state.streams.waiting(session.session_id)
         state.remove_session(session)
         freed: Freed = []
         for ticket in list(session.tickets.values()):
@@ -232,8 +231,6 @@ class Sessions:
         """Return how many claims end with a record."""
         match record:
             case Hold() | Ticket():
-                if isinstance(record, Ticket) and self._state.rules < RULES_WHOLE:
-                    return 1
                 return weight_of(self._state, record)
             case Session():
                 return max(record.claims_count, 1)

@@ -1,7 +1,6 @@
 """The whole state as bytes and back: versioned, canonical, no pickle. One definition of equal: the digest.
 
-    format 4   [4, revision, now_ms, next_token, next_order, tables]            while rules 1 are active
-    format 5   [5, revision, now_ms, next_token, next_order, fields, tables]    from rules 2 on
+    snapshot   [1, revision, now_ms, next_token, next_order, fields, tables]
     fields     {name: value}: the rules, and what differs from its default
 
 A state has exactly one encoding: fields and tables are those of its rules, so later rules may add some
@@ -35,28 +34,15 @@ from lockstate.versions import (
     GROUP,
     GROUPS_COUNT,
     RULES,
-    RULES_EXTRAS,
-    RULES_FIRST,
-    RULES_FOLLOWED,
-    RULES_NEWEST,
-    RULES_NUMBERED,
-    RULES_WHOLE,
     SNAPSHOT_FORMATS,
     UnknownVersionError,
     too_new,
 )
 
 FORMAT_NEWEST: Final = max(SNAPSHOT_FORMATS)
-"""The newest format that this release reads and, under its newest rules, writes."""
+"""The newest format that this release reads and writes."""
 GROUP_ROWS: Final = 1000
 """Rows that are decoded in one step: a few milliseconds of work."""
-
-EVENT_FIELDS_BEFORE_RULES_8: Final = 14
-"""How many fields an event had before rules 8."""
-EVENT_FIELDS_BEFORE_RULES_9: Final = 16
-"""How many fields an event had before rules 9."""
-
-_FORMAT_4: Final = 4
 
 _Request = tuple[RequestKey, Remembered]
 _NamedOrigin = tuple[str, Origin]
@@ -97,7 +83,7 @@ class _ActiveRules(msgspec.Struct):
 
 
 class _Fields(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The named fields of format 5."""
+    """The named fields."""
 
     rules: int
     group: int = GROUP
@@ -114,14 +100,8 @@ _Tables = list[list[memoryview]]
 """Sessions in order of creation, holds of tokens, tickets of arrival, requests of age."""
 
 
-class _Image4(_SnapshotHead, array_like=True):
-    """A snapshot of format 4."""
-
-    tables: _Tables
-
-
-class _Image5(_SnapshotHead, array_like=True):
-    """A snapshot of format 5."""
+class _Image(_SnapshotHead, array_like=True):
+    """A snapshot."""
 
     fields: _Fields
     tables: _Tables
@@ -134,12 +114,8 @@ class _Table(NamedTuple):
     stored: Callable[[Any], Any] | None
     decoder: msgspec.msgpack.Decoder[Any]
     load: Callable[[State, Any], None]
-    since: int = RULES_FIRST
-    """The first rules that have this table."""
     is_first: bool = False
     """Whether it is loaded before all others, because these look into it."""
-    is_left_out: bool = False
-    """Whether it is not stored if it has no rows and no table behind it has any."""
 
 
 def _session_row(session: Session) -> _SessionRow:
@@ -161,20 +137,10 @@ def _semaphores(state: State) -> list[_Limit]:
     return sorted([(semaphore.name, semaphore.limit) for semaphore in state.semaphores.values()])
 
 
-def _audit(state: State) -> Sequence[Event | tuple[Any, ...]]:
-    """Return the audit; by older rules its events have the fields that they had then."""
-    if state.rules >= RULES_WHOLE:
-        return list(state.audit.events)
-    is_followed = state.rules >= RULES_FOLLOWED
-    count = EVENT_FIELDS_BEFORE_RULES_9 if is_followed else EVENT_FIELDS_BEFORE_RULES_8
-    return [msgspec.structs.astuple(event)[:count] for event in state.audit.events]
-
-
 _encoder = msgspec.msgpack.Encoder()
 _head_decoder = msgspec.msgpack.Decoder(_SnapshotHead)
 _rules_decoder = msgspec.msgpack.Decoder(_HeadWithRules)
-_decoder_4 = msgspec.msgpack.Decoder(_Image4)
-_decoder_5 = msgspec.msgpack.Decoder(_Image5)
+_decoder = msgspec.msgpack.Decoder(_Image)
 
 _TABLES: Final = (
     _Table(
@@ -216,7 +182,7 @@ _TABLES: Final = (
         lambda state, rows: state.requests.load(rows),
     ),
     _Table(
-        _audit,
+        lambda state: list(state.audit.events),
         None,
         msgspec.msgpack.Decoder(list[Event]),
         lambda state, rows: state.audit.load(rows),
@@ -232,7 +198,6 @@ _TABLES: Final = (
         None,
         msgspec.msgpack.Decoder(list[tuple[str, Extra]]),
         lambda state, rows: state.extras.load(rows),
-        RULES_EXTRAS,
         is_first=True,
     ),
     _Table(
@@ -240,35 +205,30 @@ _TABLES: Final = (
         None,
         msgspec.msgpack.Decoder(list[Cell]),
         loading.load_cells,
-        RULES_EXTRAS,
     ),
     _Table(
         lambda state: sorted(state.pleas.values(), key=lambda plea: plea.order),
         None,
         msgspec.msgpack.Decoder(list[Plea]),
         loading.load_pleas,
-        RULES_FOLLOWED,
     ),
     _Table(
         lambda state: state.streams.dump(),
         None,
         msgspec.msgpack.Decoder(list[tuple[SessionId, int, int]]),
         lambda state, rows: state.streams.load(rows),
-        RULES_NUMBERED,
     ),
     _Table(
         lambda state: state.streams.dump_kept(),
         None,
         msgspec.msgpack.Decoder(list[tuple[SessionId, int, Kept]]),
         lambda state, rows: state.streams.load_kept(rows),
-        RULES_NUMBERED,
     ),
     _Table(
         lambda state: state.principals.dump(),
         None,
         msgspec.msgpack.Decoder(list[tuple[str, str]]),
         lambda state, rows: state.principals.load(rows),
-        RULES_WHOLE,
         is_first=True,
     ),
     _Table(
@@ -276,28 +236,24 @@ _TABLES: Final = (
         None,
         msgspec.msgpack.Decoder(list[tuple[str, Quota]]),
         lambda state, rows: state.principals.load_quotas(rows),
-        RULES_WHOLE,
     ),
     _Table(
         lambda state: sorted(state.principals.cells.items()),
         None,
         msgspec.msgpack.Decoder(list[tuple[bytes, str]]),
         loading.load_principals_of_cells,
-        RULES_WHOLE,
     ),
     _Table(
         lambda state: sorted(state.principals.fences.items()),
         None,
         msgspec.msgpack.Decoder(list[tuple[str, str]]),
         loading.load_principals_of_fences,
-        RULES_WHOLE,
     ),
     _Table(
         lambda state: state.audit.base(),
         None,
         msgspec.msgpack.Decoder(list[Base]),
         lambda state, rows: state.audit.load_base(rows),
-        RULES_WHOLE,
         is_first=True,
     ),
     _Table(
@@ -305,17 +261,13 @@ _TABLES: Final = (
         None,
         msgspec.msgpack.Decoder(list[Namespace]),
         lambda state, rows: state.namespaces.load(rows),
-        RULES_WHOLE,
         is_first=True,
-        is_left_out=True,
     ),
     _Table(
         lambda state: sorted(state.namespaces.fences.items()),
         None,
         msgspec.msgpack.Decoder(list[tuple[str, int]]),
         loading.load_fences_of_namespaces,
-        RULES_WHOLE,
-        is_left_out=True,
     ),
 )
 """All tables, in the order in which they are stored."""
@@ -324,21 +276,10 @@ _TABLES: Final = (
 def encode(machine: LockMachine) -> bytes:
     """Return the state as bytes; equal states give equal bytes."""
     state = machine.state
-    known = _tables(state.rules)
-    tables = [_groups(table, table.rows(state)) for table in known]
-    while known[len(tables) - 1].is_left_out and not tables[-1]:
-        tables.pop()
-    snapshot_format = RULES[state.rules].snapshot_format
-    head = (snapshot_format, state.revision, state.now_ms, state.next_token, state.next_order)
-    if snapshot_format == _FORMAT_4:
-        return _encoder.encode((*head, tables))
     fields = _Fields(rules=state.rules, bytes_max=state.bytes_max, cells_revision=state.cells.revision)
+    tables = [_groups(table, table.rows(state)) for table in _TABLES]
+    head = (FORMAT_NEWEST, state.revision, state.now_ms, state.next_token, state.next_order)
     return _encoder.encode((*head, fields, tables))
-
-
-def _tables(rules: int) -> list[_Table]:
-    """Return the tables that `rules` have."""
-    return [table for table in _TABLES if rules >= table.since]
 
 
 def _groups(table: _Table, rows: Sequence[Any]) -> list[bytes]:
@@ -380,7 +321,7 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachin
     """
     try:
         state, tables = _begin(data)
-        for table, rows in _rows(tables, state.rules):
+        for table, rows in _rows(tables):
             table.load(state, rows)
             state.claimed.settle()
             state.make_up()
@@ -403,18 +344,16 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
     if head.format > FORMAT_NEWEST:
         raise SnapshotTooNewError(str(too_new(f"the snapshot has format {head.format}")))
     if head.format not in SNAPSHOT_FORMATS:
-        raise SnapshotError(f"format {head.format}; this version reads formats from {_FORMAT_4} on")
+        raise SnapshotError(
+            f"format {head.format}; this version reads formats from {min(SNAPSHOT_FORMATS)} on"
+        )
     state = State()
     state.revision, state.now_ms = head.revision, head.now_ms
     state.next_token, state.next_order = head.next_token, head.next_order
-    if head.format == _FORMAT_4:
-        return state, _decoder_4.decode(data).tables
     state.rules = _rules_decoder.decode(data).fields.rules
-    if state.rules > RULES_NEWEST:
+    if state.rules not in RULES:
         raise SnapshotTooNewError(str(too_new(f"the snapshot is of rules {state.rules}")))
-    if state.rules not in RULES or RULES[state.rules].snapshot_format != head.format:
-        raise SnapshotError(f"format {head.format} does not go with rules {state.rules}")
-    image = _decoder_5.decode(data)
+    image = _decoder.decode(data)
     if (image.fields.group, image.fields.groups_count) != (GROUP, GROUPS_COUNT):
         raise SnapshotError(f"it is of group {image.fields.group} of {image.fields.groups_count}")
     state.bytes_max = image.fields.bytes_max
@@ -422,12 +361,11 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
     return state, image.tables
 
 
-def _rows(tables: _Tables, rules: int) -> Iterable[tuple[_Table, Any]]:
+def _rows(tables: _Tables) -> Iterable[tuple[_Table, Any]]:
     """Yield the groups of rows of all tables, each with its table, in the order in which they are loaded."""
-    known = _tables(rules)
-    if len(tables) > len(known) or not all(table.is_left_out for table in known[len(tables) :]):
-        raise SnapshotError(f"{len(tables)} tables; rules {rules} have {len(known)}")
-    stored = list(zip(known, tables, strict=False))
+    if len(tables) != len(_TABLES):
+        raise SnapshotError(f"{len(tables)} tables; a state has {len(_TABLES)}")
+    stored = zip(_TABLES, tables, strict=True)
     for table, groups in sorted(stored, key=lambda pair: not pair[0].is_first):
         for group in groups:
             yield table, table.decoder.decode(group)

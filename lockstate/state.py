@@ -45,7 +45,7 @@ from lockstate.records import (
 from lockstate.requests import RequestMemory
 from lockstate.results import HoldKind, Result
 from lockstate.streams import Streams
-from lockstate.versions import RULES_EXPLICIT, RULES_FIRST
+from lockstate.versions import RULES_FIRST
 
 Permits = tuple[tuple[str, int], ...]
 """Names of semaphores, each with a number of permits."""
@@ -440,7 +440,7 @@ class State:
 
     def twin_of(self, ticket: Ticket) -> Ticket | None:
         """Return the first earlier ticket with the same wish, if the two will share a hold."""
-        if ticket.kind is _SEMAPHORE and self.rules >= RULES_EXPLICIT:
+        if ticket.kind is _SEMAPHORE:
             return None
         wish = wish_of(ticket)
         first = next(iter(self.wishes.get(wish, NOTHING).values()), None) if wish else None

@@ -10,7 +10,6 @@ from lockstate.ids import HoldId
 from lockstate.records import NOTHING, Ticket
 from lockstate.results import Cancelled, EventKind, Left, Result, WaitsAbandoned
 from lockstate.state import weight_of
-from lockstate.versions import RULES_WHOLE
 
 
 class Waits:
@@ -47,7 +46,7 @@ class Waits:
     def abandon(self, command: AbandonWaits) -> Result:
         """End waits of a node process that is gone, so that nothing is granted without a client to use it.
 
-        Only so many at a time, and by rules 9 only so many claims: the leader asks until none is left.
+        Only so many at a time, and only so many claims: the leader asks until none is left.
         """
         state, holds = self._state, self._holds
         tickets: dict[HoldId, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
@@ -63,7 +62,7 @@ class Waits:
                 break
             if attempts.leave_origin(state, ticket, command.origin):
                 ended.append(ticket)
-                left -= weight_of(state, ticket) if state.rules >= RULES_WHOLE else 0
+                left -= weight_of(state, ticket)
         freed: Freed = []
         for ticket in ended:
             state.requests.forget(ticket.request, ticket.hold_id)

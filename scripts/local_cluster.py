@@ -411,8 +411,8 @@ def _only_up(directory: Path) -> Iterator[None]:
 def node_environment(tree: Path = PROJECT) -> dict[str, str]:
     """Return the environment of nodes: the checkout `tree` first, none of the caller's Holdfast settings.
 
-    What has to be allowed is allowed. Older releases know no such variable, and ignore it. On a machine that
-    is said to be slow (`SLOWNESS`) nodes wait longer for a leader, unless their flags say how long.
+    What has to be allowed is allowed. On a machine that is said to be slow (`SLOWNESS`) nodes wait longer
+    for a leader, unless their flags say how long.
     """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     path = [str(tree), *filter(None, [inherited.get("PYTHONPATH")])]

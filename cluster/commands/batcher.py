@@ -1,12 +1,11 @@
 """The leader's batches: whatever arrives while an entry is under way becomes the next one."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from cluster.commands.forwarded import COMMAND_BYTES_MAX, node_of
 from lockstate import codec
-from lockstate.versions import RULES_WHOLE
 
 ENTRY_BYTES_MAX: Final = COMMAND_BYTES_MAX
 """Far below the size at which the library splits entries (H6), and small enough not to stall a heartbeat."""
@@ -17,8 +16,6 @@ ENTRY_LOAD_MAX: Final = 2500
 
 Commands = tuple[str, list[int], list[bytes]]
 """Origin, sequence numbers and encoded commands."""
-Waiting = tuple[str, list[int], list[bytes], Sequence[str]]
-"""The same, and who asks for what without being named in it (`TakenCommands`)."""
 
 
 class Batcher:
@@ -26,34 +23,26 @@ class Batcher:
 
     def __init__(self, load: Callable[[bytes], int] = lambda _: 0) -> None:
         """`load` tells that of a command (`loads`)."""
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[Commands] = deque()
         self._has_impatient = False
         self._load = load
         self._tick_is_due = False
         self._advance_to = 0
         self._bytes_max = 0
-        self.holds_named = False
-        """Whether commands wait whose askers the active rules do not know, and all behind them."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits here, not even for something else."""
-        return not (self._queue or self._tick_is_due or self._advance_to or self._bytes_max)
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to propose now."""
-        has_commands = bool(self._queue) and not (self.holds_named and self._queue[0][3])
-        return not (has_commands or self._tick_is_due or self._advance_to or self._bytes_max)
+        return not (self._queue or self._tick_is_due or self._advance_to or self._bytes_max)
 
     @property
     def is_urgent(self) -> bool:
         """Whether there is anything to propose that does not wait for company (`Patience`)."""
         return self._has_impatient or self._tick_is_due or bool(self._advance_to or self._bytes_max)
 
-    def add(self, origin: str, seqs: list[int], commands: list[bytes], askers: Sequence[str] = ()) -> None:
-        """Queue commands of one origin; their numbers rise. `askers` are as in `TakenCommands`."""
-        self._queue.append((origin, seqs, commands, askers))
+    def add(self, origin: str, seqs: list[int], commands: list[bytes]) -> None:
+        """Queue commands of one origin; their numbers rise."""
+        self._queue.append((origin, seqs, commands))
         self._has_impatient = self._has_impatient or not all(map(codec.is_patient, commands))
 
     def add_tick(self) -> None:
@@ -78,20 +67,16 @@ class Batcher:
         """Drop what a node forwarded whose connection broke: it sends everything again on the next one."""
         self._queue = deque(batch for batch in self._queue if node_of(batch[0]) != node_id)
 
-    def next_entry(self, now_ms: int, rules: int) -> bytes | None:
-        """Return the next entry, stamped with `now_ms`, or None when there is nothing to propose.
-
-        `rules` are the active ones, which say what format an entry has.
-        """
+    def next_entry(self, now_ms: int) -> bytes | None:
+        """Return the next entry, stamped with `now_ms`, or None when there is nothing to propose."""
         if self.is_empty:
             return None
         self._tick_is_due = False
         advance_to, self._advance_to = self._advance_to, 0
         bytes_max, self._bytes_max = self._bytes_max, 0
-        batches = self._next_batches(rules)
-        return codec.encode_entry(now_ms, batches, rules=rules, advance_to=advance_to, bytes_max=bytes_max)
+        return codec.encode_entry(now_ms, self._next_batches(), advance_to=advance_to, bytes_max=bytes_max)
 
-    def _next_batches(self, rules: int) -> list[Commands]:
+    def _next_batches(self) -> list[Commands]:
         """Take out what fits an entry, in order of arrival.
 
         Where something does not fit, all behind it of the same origin waits for the next entry, in which it
@@ -99,22 +84,18 @@ class Batcher:
         """
         batches: list[Commands] = []
         room = _Room()
-        left: deque[Waiting] = deque()
+        left: deque[Commands] = deque()
         blocked: set[str] = set()
         while self._queue and room.is_there:
-            if self.holds_named and self._queue[0][3]:
-                break
-            origin, seqs, commands, askers = self._queue.popleft()
+            origin, seqs, commands = self._queue.popleft()
             if origin in blocked:
-                left.append((origin, seqs, commands, askers))
+                left.append((origin, seqs, commands))
                 continue
-            if askers and rules >= RULES_WHOLE:  # what stands beside an advance is read by the rules before
-                commands, askers = _named(commands, askers), ()
             taken = room.take(commands, self._load)
             if taken:
                 batches.append((origin, seqs[:taken], commands[:taken]))
             if taken < len(commands):
-                left.append((origin, seqs[taken:], commands[taken:], askers[taken:]))
+                left.append((origin, seqs[taken:], commands[taken:]))
                 blocked.add(origin)
         self._queue.extendleft(reversed(left))
         self._has_impatient = bool(self._queue)
@@ -148,15 +129,3 @@ class _Room:
             self._load -= load_here
             self._is_empty = False
         return len(commands)
-
-
-def _named(commands: Sequence[bytes], askers: Sequence[str]) -> list[bytes]:
-    """Return commands with the names of those who ask in them.
-
-    Their nodes did not know yet that the cluster follows rules with principals. In nobody's name what belongs
-    to others could be used, and what is made would be nobody's.
-    """
-    return [
-        codec.encode_on_behalf(asker, command) if asker else command
-        for command, asker in zip(commands, askers, strict=True)
-    ]

@@ -29,7 +29,6 @@ from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.on_behalf import on_behalf
 from lockstate.results import Granted, GrantedAgain, Queued, Result
-from lockstate.versions import RULES_WHOLE
 
 T = TypeVar("T")
 
@@ -52,7 +51,6 @@ class ClientRequests:
         is_open: Callable[[], bool],
         check_room: Callable[[type[Command]], None],
         *,
-        rules: Callable[[], int],
         load: Callable[[bytes], int],
         owner_of: Callable[[SessionId], str],
     ) -> None:
@@ -60,15 +58,14 @@ class ClientRequests:
 
         `failures` counts requests without a result, by their codes. `request_flush` sends what the outbox
         holds. `is_open` tells whether this node takes new work. `check_room` raises Overloaded for commands
-        that the leader's log has no room for. `rules` returns those that this node follows, and
-        `load` that of a command (`loads`); `owner_of` whose a session is.
+        that the leader's log has no room for. `load` returns that of a command (`loads`), `owner_of` whose a
+        session is.
         """
         self._outbox = outbox
         self._failures = failures
         self._request_flush = request_flush
         self._is_open = is_open
         self._check_room = check_room
-        self._rules = rules
         self._load = load
         self._owner_of = owner_of
         self._cancels: set[asyncio.Task[None]] = set()
@@ -211,12 +208,8 @@ class ClientRequests:
     def _submit(self, command: Command, timeout_s: float, principal: str) -> Pending:
         self._check_taken(deciding(command))
         try:
-            asked = on_behalf(principal, command, self._rules())
-            asker = principal if asked is command else ""
-            encoded = codec.encode_command(asked)
-            pending = self._outbox.submit(
-                encoded, timeout_s, asker, self._turn_of(command, encoded, principal)
-            )
+            encoded = codec.encode_command(on_behalf(principal, command))
+            pending = self._outbox.submit(encoded, timeout_s, self._turn_of(command, encoded, principal))
         except ClusterError as error:
             self._failures[error.code] += 1
             raise
@@ -256,11 +249,10 @@ class ClientRequests:
     def _to_undo(self, command: MayWait, answer: Answer) -> HoldId:
         """Return what a client left behind, as `to_undo` does; also a grant that an earlier attempt got.
 
-        It belongs to both (`lockstate.attempts`), and stays until the last of them is taken back. Older rules
-        know only one.
+        It belongs to both (`lockstate.attempts`), and stays until the last of them is taken back.
         """
         result = answer.result
-        is_of_both = answer.is_repeated and self._rules() >= RULES_WHOLE and not isinstance(command, Change)
+        is_of_both = answer.is_repeated and not isinstance(command, Change)
         if is_of_both and isinstance(result, Granted) and not isinstance(result, GrantedAgain):
             return result.hold_id
         return to_undo(command, result)

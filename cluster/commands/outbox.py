@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from cluster.commands.fair_queue import FairQueue, QueueTurn
-from cluster.commands.forwarded import COMMAND_BYTES_MAX, TakenCommands
+from cluster.commands.forwarded import COMMAND_BYTES_MAX
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded
 from lockstate import codec
 from lockstate.commands import Barrier
@@ -70,14 +70,13 @@ class Answer(msgspec.Struct, frozen=True):
 class Pending(msgspec.Struct, eq=False):
     """One command without an outcome; `place` counts what was submitted, and `seq` is 0 until it is its turn.
 
-    `readers` are reads that ride on a barrier; `asker` asks if the command names nobody (`TakenCommands`).
-    With a load, `since_s` is when it got its number, and `light_before` how many without one had theirs then.
+    `readers` are reads that ride on a barrier. With a load, `since_s` is when it got its number, and
+    `light_before` how many without one had theirs then.
     """
 
     place: int
     command: bytes
     future: "asyncio.Future[Answer]"
-    asker: str = ""
     load: int = 0
     since_s: float = 0.0
     light_before: int = 0
@@ -123,9 +122,7 @@ class Outbox:
         """Return how many commands have no outcome yet."""
         return len(self._all)
 
-    def submit(
-        self, command: bytes, timeout_s: float, asker: str = "", turn: QueueTurn = _AT_ONCE
-    ) -> Pending:
+    def submit(self, command: bytes, timeout_s: float, turn: QueueTurn = _AT_ONCE) -> Pending:
         """Take a command; its future gets the Answer or a ClusterError.
 
         What comes in one lane is applied in its order. Raises Overloaded, or ShuttingDown after `close`.
@@ -139,7 +136,7 @@ class Outbox:
         is_full = len(self._all) >= PENDING_COUNT_MAX or self._bytes >= PENDING_BYTES_MAX
         if is_full or (must_wait and not self._may_wait(turn)):
             raise Overloaded(f"{len(self)} commands wait on this node; try again later or on another node")
-        pending = Pending(self._next_place, command, self._loop.create_future(), asker, turn.load)
+        pending = Pending(self._next_place, command, self._loop.create_future(), turn.load)
         self._next_place += 1
         # The deadline first: what waits without one, because memory ran out in between, would wait for ever.
         heapq.heappush(self._deadlines, (self._loop.time() + timeout_s, pending.place))
@@ -203,11 +200,10 @@ class Outbox:
         barrier.readers.append((query, future))
         return future
 
-    def take(self) -> TakenCommands:
-        """Return the next unsent commands, in order, as many as fit a frame, and count them as sent."""
+    def take(self) -> tuple[list[int], list[bytes]]:
+        """Return the next unsent commands, as many as fit a frame, with their numbers; count them as sent."""
         seqs: list[int] = []
         commands: list[bytes] = []
-        askers: list[str] = []
         size_bytes = taken = 0
         for pending in self.unsent:
             if size_bytes >= SEND_BYTES_MAX:
@@ -217,11 +213,10 @@ class Outbox:
                 pending.is_sent = True
                 seqs.append(pending.seq)
                 commands.append(pending.command)
-                askers.append(pending.asker)
                 size_bytes += len(pending.command)
         del self.unsent[:taken]
         self.is_urgent = bool(self.unsent)
-        return TakenCommands(seqs, commands, askers if any(askers) else [])
+        return seqs, commands
 
     def rewind(self) -> int:
         """Make everything pending unsent; return how much of it had been sent."""

@@ -13,7 +13,7 @@ from cluster.errors import NodeFailed
 from lockstate import codec, snapshot
 from lockstate.commands import Entry
 from lockstate.machine import LockMachine
-from lockstate.versions import RULES_NEWEST, UnknownVersionError
+from lockstate.versions import RULES, UnknownVersionError
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class RulesAdvance:
         Called after ticks.
         """
         following = active + 1
-        if following > RULES_NEWEST or following == self._proposed_to or self._known_by_all() < following:
+        if following not in RULES or following == self._proposed_to or self._known_by_all() < following:
             return False
         logger.info("event=rules-proposed to=%d", following)
         self._proposed_to = following

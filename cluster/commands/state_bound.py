@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Collection
 
 from cluster.commands.batcher import Batcher
-from lockstate.versions import RULES_BOUNDED
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +15,7 @@ logger = logging.getLogger(__name__)
 def agreed(own: int, others: Collection[int | None], active: int) -> int:
     """Return the bound that the cluster should have: the smallest that a node wants.
 
-    `others` have what the other members said last: 0 if they bear any (older releases do not say), None if
+    `others` have what the other members said last: 0 if they bear any, None if
     they were not heard of yet. Before all are heard the `active` bound is not raised: who is silent may be
     the smallest.
     """
@@ -38,12 +37,12 @@ class StateBound:
         """Forget what was proposed: it may be lost, and a repetition has no effect."""
         self._proposed = 0
 
-    def step(self, rules: int, active: int) -> bool:
+    def step(self, active: int) -> bool:
         """Propose the bound that is wanted if it is not the `active` one; whether that was now.
 
         Called after ticks.
         """
-        wanted = self._wanted() if rules >= RULES_BOUNDED else 0
+        wanted = self._wanted()
         if wanted in (0, active, self._proposed):
             return False
         logger.info("event=state-bound-proposed from=%d to=%d", active, wanted)

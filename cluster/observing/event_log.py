@@ -9,10 +9,9 @@ import asyncio
 import enum
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol, Self
 
-from lockstate.results import CellEvent, Event, EventKind
+from lockstate.results import CellEvent, Event
 
 EVENTS_COUNT_MAX: Final = 100_000
 """Some 60 MB of short names. At a thousand grants a second that is the better part of a minute."""
@@ -190,16 +189,6 @@ class EventLog:
             found.append(blocks[index])
             count_max -= len(found[-1])
         return found
-
-
-def numbered(block: Block) -> Iterator[tuple[int, AnyEvent]]:
-    """Return the events of an entry that are told to everybody, with their numbers.
-
-    Before rules 8 nobody was told of the end of a wait.
-    """
-    # In one expression: every watched event comes by here.
-    told = [event for event in block if event.kind is not EventKind.LEFT or event.ticket > 0]
-    return enumerate(told, 1)
 
 
 def revision_of(block: Block) -> int:

@@ -32,7 +32,7 @@ from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.objections_met import ObjectionsMet
 from cluster.storage.data_directory import DataDir
-from lockstate.versions import RULES_NEWEST
+from lockstate.versions import rules_newest
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class Peering:
         self.is_alive: Callable[[str], bool] = lambda _: False
         """Whether a peer is connected and has been heard of just now. Set before the first connection."""
         self.is_established = False
-        self.rules_newest = RULES_NEWEST
+        self.rules_newest = rules_newest()
         """The newest rules that this node tells others it knows."""
 
     def set_members(self, committed: Members, latest: Members | None = None) -> frozenset[str]:

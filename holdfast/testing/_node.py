@@ -25,7 +25,6 @@ from lockstate.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
 from lockstate.on_behalf import on_behalf
 from lockstate.results import Done, Queued
-from lockstate.versions import RULES_NEWEST
 
 T = TypeVar("T")
 
@@ -41,7 +40,6 @@ class MemoryNode:
 
     def __init__(self) -> None:
         self.machine = LockMachine()
-        self.machine.state.rules = RULES_NEWEST
         self.has_failed = False
         self.when_waiting: Callable[[], object] | None = None
         """Called, soon, whenever a request has begun to wait in a queue."""
@@ -82,13 +80,13 @@ class MemoryNode:
     async def submit(self, command: Command, timeout_s: float, principal: str = "") -> Answer:
         """Apply one command."""
         self._check(timeout_s)
-        return self._apply(on_behalf(principal, command, self.machine.rules))
+        return self._apply(on_behalf(principal, command))
 
     def begin(self, command: Command, timeout_s: float, principal: str = "") -> asyncio.Future[Answer]:
         """Apply one command."""
         self._check(timeout_s)
         begun: asyncio.Future[Answer] = self._loop.create_future()
-        begun.set_result(self._apply(on_behalf(principal, command, self.machine.rules)))
+        begun.set_result(self._apply(on_behalf(principal, command)))
         return begun
 
     def abandon(self, command: Command, begun: object, principal: str = "") -> None:
@@ -107,7 +105,7 @@ class MemoryNode:
             command, answer = kept
             answer = msgspec.structs.replace(answer, is_repeated=True)
         else:
-            answer = self._apply(on_behalf(principal, command, self.machine.rules))
+            answer = self._apply(on_behalf(principal, command))
             if not isinstance(answer.result, Queued):
                 return answer
             wait = self._waiters.add(answer.result.hold_id)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from cluster.observing.event_log import Block, EventLog, EventsCompacted, Position, WatchCut, numbered
+from cluster.observing.event_log import Block, EventLog, EventsCompacted, Position, WatchCut
 from http_api.v1.event_text import OfSession, Piece, Topic, encode
 from lockstate.results import Event
 
@@ -232,7 +232,7 @@ class EventFeeds:
         """Add the events of an entry to the piece, for each watched topic that they concern."""
         matching: dict[Topic, list[tuple[int, bytes]]] = {}
         known = self._topics_of
-        for number, event in numbered(block):
+        for number, event in enumerate(block, 1):
             topics: Sequence[Topic] | None = known.get(event.name)
             if topics is None:
                 topics = self._find(event.name)

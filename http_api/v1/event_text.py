@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cluster.observing.event_log import AnyEvent, Block, Position, numbered, revision_of
+from cluster.observing.event_log import AnyEvent, Block, Position, revision_of
 from lockapi import answers, cells, cursors, views
 from lockstate.results import CellEvent, Event, EventKind, HoldKind
 
@@ -51,7 +51,7 @@ def render(blocks: Sequence[Block], topic: Topic, position: Position) -> bytes:
         revision = block[0].revision
         bodies = [
             (number, encode(event))
-            for number, event in numbered(block)
+            for number, event in enumerate(block, 1)
             if _concerns(event, topic) and (revision, number) > position
         ]
         if bodies:

@@ -410,7 +410,7 @@ class _Stream(Reply):
             case FrameRefused(fault=fault):
                 self._close(_FAULTS[fault], fault.value)
             case Refused() as refused:
-                # Older rules do not know frames. This cannot be, since they never come back.
+                # This cannot be: a frame that is sent can be read.
                 self._refuse(message.first, problems.refusal(refused))
                 self._close(RESUME, "the frame was not understood: resume the stream")
 

@@ -26,12 +26,12 @@ from lockapi.requests.stream import decode_binary, decode_text, numbered
 from lockstate import codec, snapshot
 from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
-from lockstate.versions import RULES, RULES_FIRST, UnknownVersionError
+from lockstate.versions import UnknownVersionError
 from tests.support.stream_client import acquire
 from tests.unit.cluster.storage.crash_disk import CrashDisk
 
 STORED: Final = Path(__file__).resolve().parents[2] / "tests" / "compat" / "stored"
-"""What earlier releases have written: good bytes to begin with."""
+"""What releases have written: good bytes to begin with."""
 EXAMPLES_MAX: Final = 20
 """Entries of each release: a fuzzer tries all examples before it makes anything of them."""
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -68,13 +68,11 @@ def _handshake(data: bytes) -> None:
 
 
 def _entry(data: bytes) -> None:
-    """Read an entry by the rules that its last byte picks, and apply it: no node may break on any."""
-    rules = RULES_FIRST + sum(data[-1:]) % len(RULES)
+    """Read an entry, and apply it: no node may break on any."""
     codec.entry_time(data)
     codec.commands_in(data)
     machine = LockMachine()
-    machine.state.rules = rules
-    machine.apply(codec.decode_entry(data, rules))
+    machine.apply(codec.decode_entry(data))
     snapshot.encode(machine)
 
 
@@ -127,15 +125,20 @@ def _histories() -> Iterable[bytes]:
             yield bytes.fromhex(row["entry"])
 
 
-def _frames() -> Iterable[bytes]:
-    for path in sorted(STORED.glob("*/peers.json")):
-        document: dict[str, Any] = json.loads(path.read_text())
-        yield from (bytes.fromhex(text) for kind, text in document["frames"].items() if "RAFT" in kind)
-
-
 def _bodies() -> Iterable[bytes]:
-    for frame in _frames():
-        yield bytes(msgspec.msgpack.decode(frame, type=list[msgspec.Raw])[-1])
+    vote = {"term": 1, "last_log_index": 1, "last_log_term": 0}
+    append = {"type": "append_entries", "term": 4, "commit_index": 16, "prevLogIdx": 16, "prevLogTerm": 4}
+    bodies: list[dict[str, Any]] = [
+        {**append, "entries": []},
+        {**append, "entries": [(b"\0" + codec.encode_entry(1, []), 17, 4)]},
+        {"type": "next_node_idx", "next_node_idx": 3, "reset": False, "success": True, "term": 1},
+        {"type": "pre_vote", **vote},
+        {"type": "pre_vote_granted", "term": 1},
+        {"type": "request_vote", **vote, "transfer": False},
+        {"type": "response_vote", "term": 1},
+        {"type": "timeout_now", "term": 1},
+    ]
+    return map(msgspec.msgpack.encode, bodies)
 
 
 def _lists() -> Iterable[bytes]:

@@ -16,7 +16,6 @@ from lockstate.limits import TTL_MS_MAX
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import BatchOutcome, NumberedDone, Result
-from lockstate.versions import RULES_NEWEST
 
 COMMANDS_PER_ENTRY: Final = 500
 SESSIONS: Final = 200
@@ -28,7 +27,6 @@ class Feed:
 
     def __init__(self) -> None:
         self.machine = LockMachine()
-        self.machine.state.rules = RULES_NEWEST
         self.now_ms = 1_000_000
         self._seq = 0
         self._number = 0
@@ -65,7 +63,7 @@ class Feed:
         self._seq += len(commands)
         encoded = [codec.encode_command(command) for command in commands]
         batch = (ORIGIN, list(range(first, self._seq + 1)), encoded)
-        return codec.encode_entry(self.now_ms, [batch], rules=RULES_NEWEST)
+        return codec.encode_entry(self.now_ms, [batch])
 
     def entries(self, commands: Iterable[Command]) -> Iterator[bytes]:
         """Yield entries of the usual size."""

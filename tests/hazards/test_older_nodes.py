@@ -81,12 +81,12 @@ def test_a_node_that_is_older_than_a_snapshot_stops(tmp_path: Path, monkeypatch:
     cluster["a"].group.replica.engine.force_compaction()
     cluster.run_until((tmp_path / "a" / "snapshot").exists)
     # From here on this is an older release, which does not know what the others wrote.
-    monkeypatch.setattr(snapshot, "FORMAT_NEWEST", 3)
+    monkeypatch.setattr(snapshot, "FORMAT_NEWEST", 0)
     cluster.connect("a", "c")
     cluster.run_until(cluster["c"].group.loop.failure.done)
     failure = cluster["c"].group.loop.failure.result()
     assert isinstance(failure, NodeFailed)
-    assert str(failure).startswith("the snapshot has format 4, which this release does not know")
+    assert str(failure).startswith("the snapshot has format 1, which this release does not know")
     assert cluster["c"].machine.revision == before
     assert not (tmp_path / "c" / "snapshot").exists()
     assert not cluster["a"].group.loop.failure.done()

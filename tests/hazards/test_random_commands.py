@@ -26,7 +26,6 @@ from lockstate.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Granted
-from lockstate.versions import RULES_NEWEST
 from tests.hazards.test_random_histories import Chaos
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import TTL_MS, Clients, WholeNode, run_callbacks, whole_cluster
@@ -126,7 +125,7 @@ async def lone_node(directory: Path) -> Node:
     node = Node(lone_config(directory))
     await node.start()
     async with asyncio.timeout(20):
-        while node.machine.rules < RULES_NEWEST:
+        while not node.group.replica.may_propose:
             node.group.loop._on_timer()
             await asyncio.sleep(0)
     return node

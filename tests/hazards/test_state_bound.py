@@ -9,7 +9,6 @@ from lockstate import invariants, limits, snapshot
 from lockstate.commands import Release
 from lockstate.ids import HoldId
 from lockstate.results import Granted, Reason, Refused, Released
-from lockstate.versions import RULES_NEWEST
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import Clients, WholeNode, whole_cluster
 
@@ -23,15 +22,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(limits, "STATE_BYTES_LEAST", 1)
     monkeypatch.setattr(config, "STATE_BYTES_LEAST", 1)
     cluster = whole_cluster(tmp_path, monkeypatch, compact_entries=100, state_bytes_max=BOUNDS)
-    for node in cluster.nodes.values():
-        knows_newest(node, monkeypatch)
     cluster.elect("a")
     return cluster
-
-
-def knows_newest(node: WholeNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a node believe that its peers know the newest rules: there are no handshakes here."""
-    monkeypatch.setattr(node.group.peering, "rules_known", lambda _: RULES_NEWEST)
 
 
 def tell_all(cluster: Cluster) -> None:
@@ -41,9 +33,7 @@ def tell_all(cluster: Cluster) -> None:
     cluster.run_ms(1000)
 
 
-def test_the_smallest_node_decides_and_all_refuse_the_same(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_smallest_node_decides_and_all_refuse_the_same(cluster: Cluster) -> None:
     """Through a restart and a snapshot, too: equal revisions are equal states, and count the same."""
     tell_all(cluster)
     assert {node.machine.bytes_max for node in cluster.nodes.values()} == {BOUNDS["b"]}
@@ -59,7 +49,6 @@ def test_the_smallest_node_decides_and_all_refuse_the_same(
     assert {refusal.reason for refusal in refused} == {Reason.OVERLOADED}
     cluster.crash("b")
     cluster.start("b")
-    knows_newest(cluster["b"], monkeypatch)
     cluster.heal()
     cluster.run_ms(5000)
     release(cluster, granted[0])

@@ -1,41 +1,223 @@
-"""Two releases in one cluster: a change of what commands do, with and without a number of its own."""
+"""Two releases in one cluster: a rolling upgrade, the way back, and what cannot be mixed.
+
+This release is the first one. The one after it is made up: it is this one with further rules.
+"""
 
 import asyncio
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from lockstate.versions import RULES_NEWEST
+from cluster.storage.journal import Journal
+from lockstate.versions import RULES_FIRST
 from scripts.local_cluster import PROJECT
+from tests.process import history_checkers
+from tests.process.load import Load
 from tests.process.nodes import (
     Http,
     LogSince,
     exit_code,
     followers,
     http_to,
+    make_node,
     node_ids,
+    slow,
     until,
+    urls,
     wait_whole,
 )
 from tests.process.releases import MixedCluster, patched_release
 
 pytestmark = pytest.mark.process
 
+IDENTITY_REFUSED: Final = 4
 FAILED: Final = 70
 RULES: Final = "holdfast_rules_active"
+RULES_NEXT: Final = RULES_FIRST + 1
+NEXT_RULES: Final = f"""
+
+RULES[{RULES_NEXT}] = Rules({RULES_NEXT}, RULES[{RULES_FIRST}].command_tag_max, "An acquire may steal.")
+"""
+"""What the later release has at the end of its list of versions."""
+
+
+NOT_KNOWN: Final = f"rules {RULES_NEXT}, which this release does not know: upgrade this node"
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the code of the release after this one."""
+    directory = tmp_path_factory.mktemp("later") / "tree"
+    return patched_release(directory, [("lockstate/versions.py", NEXT_RULES)])
+
+
+def leader_last(cluster: MixedCluster) -> list[str]:
+    """Return all nodes, the leader last."""
+    others = followers(cluster)
+    return [*others, *(set(node_ids(cluster)) - set(others))]
 
 
 def leader_first(cluster: MixedCluster) -> list[str]:
     """Return all nodes, the leader first."""
-    others = followers(cluster)
-    return [*(set(node_ids(cluster)) - set(others)), *reversed(others)]
+    return leader_last(cluster)[::-1]
+
+
+async def replace_under_load(cluster: MixedCluster, load: Load, node_id: str, tree: Path) -> None:
+    """Replace a node's release while clients work, and let them work on with the mixture."""
+    await asyncio.to_thread(cluster.terminate, node_id)
+    # More than the log keeps: the node comes back to a snapshot of the others.
+    await load.grants(150)
+    cluster.set_tree(node_id, tree)
+    cluster.start(node_id)
+    await asyncio.to_thread(wait_whole, cluster)
+    await load.grants(50)
 
 
 async def rules_of(http: Http, cluster: MixedCluster) -> set[float]:
     """Return the rules that the nodes follow, as they say themselves."""
     return {await http.metric(node_id, RULES) for node_id in node_ids(cluster)}
 
+
+async def until_advanced(http: Http, cluster: MixedCluster) -> None:
+    """Wait until all nodes follow the next rules."""
+
+    async def advanced() -> bool:
+        return await rules_of(http, cluster) == {RULES_NEXT}
+
+    await until(advanced, "the rules move on")
+
+
+async def check_history(http: Http, load: Load, prefix: str) -> None:
+    """Check what clients were told against each other and against what every node has now."""
+    assert not history_checkers.violations(load.history)
+    assert not history_checkers.errors(load.history)
+    kept = [
+        grant for name, grant in history_checkers.still_held(load.history).items() if f"{prefix}/kept" in name
+    ]
+    assert len(kept) > 20
+    for node_id in ("n1", "n2", "n3"):
+        tokens = await http.tokens(node_id, f"{prefix}/kept")
+        assert not history_checkers.lost_grants(kept, tokens)
+
+
+@pytest.mark.parametrize("order", [leader_last, slow(leader_first)])
+async def test_a_release_is_replaced_node_by_node(
+    tmp_path: Path, later: Path, order: Callable[[MixedCluster], list[str]]
+) -> None:
+    """Clients notice nothing of a rolling upgrade; the rules move when the last node has been replaced."""
+    with MixedCluster.of(tmp_path / "mixed", PROJECT) as cluster:
+        prefix = "up"
+        async with http_to(cluster) as http:
+            async with Load(urls(cluster), prefix=prefix, keep_every=3) as load:
+                nodes = order(cluster)
+                logs = {node_id: LogSince(cluster, node_id) for node_id in nodes}
+                for number, node_id in enumerate(nodes, 1):
+                    await replace_under_load(cluster, load, node_id, later)
+                    if number < len(nodes):
+                        assert await http.metric(node_id, RULES) == RULES_FIRST
+                        assert not logs[node_id].lines("event=rules-proposed")
+                await until_advanced(http, cluster)
+                await load.grants(50)
+            await check_history(http, load, prefix)
+            advance = f"event=rules-advance from={RULES_FIRST} to={RULES_NEXT}"
+            assert all(log.lines(advance) for log in logs.values())
+            snapshots = [log.lines("event=snapshot-installed") for log in logs.values()]
+            assert any(snapshots), "snapshots travelled between the releases"
+
+
+async def test_an_upgrade_can_be_taken_back_until_the_rules_move(tmp_path: Path, later: Path) -> None:
+    """A node that has run the later release goes back to this one, on the same directory, under load."""
+    with MixedCluster.of(tmp_path / "mixed", PROJECT) as cluster:
+        prefix = "back"
+        async with http_to(cluster) as http:
+            async with Load(urls(cluster), prefix=prefix, keep_every=3) as load:
+                first, second, _ = leader_first(cluster)
+                for node_id in (first, second):
+                    await replace_under_load(cluster, load, node_id, later)
+                # Now a node of the later release leads one of each.
+                moved = await http.call(first, "POST", "/v1/cluster/transfer-leadership", {"to": first})
+                assert moved.status == 200, moved
+                await load.grants(150)
+                for node_id in (second, first):
+                    assert await http.metric(node_id, RULES) == RULES_FIRST
+                    await replace_under_load(cluster, load, node_id, PROJECT)
+            await check_history(http, load, prefix)
+
+
+def directory_facts(directory: Path, copy: Path) -> tuple[object, ...]:
+    """Return what a stopped node's directory says of its data, without touching it."""
+    shutil.copytree(directory, copy)
+    journal = Journal.open(copy)
+    entries = journal[:]
+    journal.close()
+    snapshot = (directory / "snapshot").read_bytes() if (directory / "snapshot").exists() else b""
+    return entries, snapshot, json.loads((directory / "identity.json").read_text())
+
+
+async def test_after_the_rules_moved_the_release_before_is_refused(tmp_path: Path, later: Path) -> None:
+    """A node of it is told why, ends, and changes nothing; upgraded again it has everything."""
+    with MixedCluster.of(tmp_path / "new", later) as cluster:
+        async with http_to(cluster) as http:
+            await until_advanced(http, cluster)  # those of a new cluster move at once
+            got = await http.acquire("n1", "a")
+            assert got.status == 200
+            asked, node_id = cluster.leader(), followers(cluster)[0]
+            cluster.terminate(node_id)
+            before = directory_facts(cluster.data_dir(node_id), tmp_path / "before")
+            log = LogSince(cluster, node_id)
+            cluster.set_tree(node_id, PROJECT)
+            cluster.start(node_id)
+            assert await asyncio.to_thread(exit_code, cluster, node_id) in (IDENTITY_REFUSED, FAILED)
+            # Its own log tells it, or the first of the others that it meets.
+            active = f"the cluster follows rules {RULES_NEXT}"
+            refused = f"node {node_id} knows rules {RULES_FIRST} and {active}: upgrade {node_id}"
+            assert any(log.lines(said) for said in (NOT_KNOWN, refused)), log.text
+            assert directory_facts(cluster.data_dir(node_id), tmp_path / "after") == before
+
+            cluster.replace(node_id, later)
+            await until(lambda: (cluster.view(node_id) or {}).get("ready"), "it is upgraded again")
+            assert await http.token(node_id, "a") == got.body["token"]
+
+            new_peer = make_node(cluster, "n4")
+            joining = LogSince(cluster, "n4")
+            cluster.set_tree("n4", PROJECT)
+            cluster.start("n4")
+            assert (await http.add_member(asked, "n4", new_peer)).status == 200
+            await until(
+                lambda: joining.lines("event=not-let-in", f"follows rules {RULES_NEXT}: upgrade n4"),
+                "it is told why",
+            )
+            assert (await http.remove_member(asked, "n4")).status == 200
+            cluster.kill("n4")
+
+
+async def test_a_release_does_not_read_what_later_rules_wrote(tmp_path: Path, later: Path) -> None:
+    """When all nodes go back together nobody refuses them: their logs do, loudly, and nothing is lost."""
+    with MixedCluster.of(tmp_path / "new", later) as cluster:
+        async with http_to(cluster) as http:
+            await until_advanced(http, cluster)
+            got = await http.acquire("n1", "a")
+            cluster.down()
+            logs = {node_id: LogSince(cluster, node_id) for node_id in node_ids(cluster)}
+            for node_id in logs:
+                cluster.set_tree(node_id, PROJECT)
+                cluster.start(node_id)
+            for node_id, log in logs.items():
+                assert await asyncio.to_thread(exit_code, cluster, node_id) == FAILED
+                assert log.lines(NOT_KNOWN)
+            for node_id in logs:
+                cluster.set_tree(node_id, later)
+                cluster.start(node_id)
+            await asyncio.to_thread(wait_whole, cluster)
+            assert await http.token("n2", "a") == got.body["token"]
+            assert (await http.acquire("n3", "b")).body["token"] > got.body["token"]
+
+
+# -- rules that differ --------------------------------------------------------------------------------------
 
 STEAL: Final = """
 
@@ -53,12 +235,6 @@ Locks.acquire = _acquire_or_steal
 """A change of what an acquire does, as careless as can be: a client takes a lock from its holder."""
 
 COMPARED_WITHIN_S: Final = 10
-RULES_NEXT: Final = RULES_NEWEST + 1
-NEXT_RULES: Final = f"""
-
-RULES[{RULES_NEXT}] = Rules({RULES_NEXT}, *RULES[{RULES_NEWEST}][1:4], "An acquire may steal.")
-RULES_NEWEST = {RULES_NEXT}
-"""
 
 
 async def holders_after_a_steal(http: Http, cluster: MixedCluster, asked: str) -> list[list[str]]:
@@ -109,17 +285,13 @@ async def test_a_change_behind_a_number_never_gives_one_lock_two_holders(tmp_pat
                 await asyncio.to_thread(cluster.replace, node_id, changed)
                 await asyncio.to_thread(wait_whole, cluster)
                 assert await holders_after_a_steal(http, cluster, node_id) == [["A"]] * 3
-                assert await rules_of(http, cluster) == {RULES_NEWEST}
+                assert await rules_of(http, cluster) == {RULES_FIRST}
                 held = await http.lock(node_id, "y")
                 assert (await http.call("n1", "POST", "/v1/locks/force-release", FORCE)).status == 200
                 assert len(held.body["holders"]) == 1
             await asyncio.to_thread(cluster.replace, nodes[-1], changed)
             await asyncio.to_thread(wait_whole, cluster)
-
-            async def advanced() -> bool:
-                return await rules_of(http, cluster) == {RULES_NEXT}
-
-            await until(advanced, "the rules move on")
+            await until_advanced(http, cluster)
             assert await holders_after_a_steal(http, cluster, nodes[0]) == [["B"]] * 3
 
 

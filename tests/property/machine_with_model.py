@@ -13,10 +13,8 @@ from lockstate.codec import decode_entry, encode_command, encode_entry, entry_fo
 from lockstate.commands import (
     Acquire,
     Acquisition,
-    AdvanceVersion,
     Change,
     Command,
-    Entry,
     ForceEnd,
     Numbered,
     OfSomebody,
@@ -31,14 +29,7 @@ from lockstate.machine import LockMachine
 from lockstate.owners import session_name
 from lockstate.plain_locks import PlainLocks
 from lockstate.results import Outcome, Queued, Result
-from lockstate.versions import (
-    ENTRY_FORMATS,
-    RULES_FIRST,
-    RULES_FOLLOWED,
-    RULES_NEWEST,
-    RULES_WHOLE,
-    UnknownVersionError,
-)
+from lockstate.versions import ENTRY_FORMATS, UnknownVersionError
 from tests.property import compare, random_commands, situations
 from tests.property.model import apply
 from tests.property.model_changes import due
@@ -79,8 +70,8 @@ class MachineWithModel:
     Each method is something that may happen, by the chance of `rng`.
     """
 
-    def __init__(self, rules: int = RULES_NEWEST, principals: tuple[str, ...] = PRINCIPALS) -> None:
-        """Follow these rules from the beginning; who asks is one of `principals`, "" for nobody known."""
+    def __init__(self, principals: tuple[str, ...] = PRINCIPALS) -> None:
+        """Who asks is one of `principals`, "" for nobody known."""
         self.principals = principals
         self.machine = LockMachine()
         self.twin = without_short_ways()
@@ -98,11 +89,6 @@ class MachineWithModel:
         self.applied: list[str] = []
         """Everything that was applied, to be shown when the two differ."""
         self.seen: Counter[str] = Counter()
-        for number in range(RULES_FIRST + 1, rules + 1):
-            entry = Entry(0, advance=AdvanceVersion(number))
-            self.twin.apply(entry)
-            apply(self.state, entry)
-            self.referee.watch(entry, self.machine.apply(entry))
 
     # What may happen
 
@@ -244,7 +230,7 @@ class MachineWithModel:
             self._apply_bytes(data)
         else:
             with pytest.raises(UnknownVersionError):
-                decode_entry(data, self.state.rules)
+                decode_entry(data)
 
     def restore(self, _: Random) -> None:
         """The node restarts from its snapshot, and nothing is missing."""
@@ -253,13 +239,6 @@ class MachineWithModel:
         assert snapshot.encode(restored) == data, "a restored machine is stored as it was"
         assert snapshot.digest(restored) == snapshot.digest(self.machine)
         self.machine = restored
-
-    def move_the_rules(self, rng: Random) -> None:
-        """The next rules begin, by an entry in which time passes and in which clients ask for something."""
-        self._pause(rng)
-        wishes = [random_commands.wish(rng, self._new_hold_id("h")) for _ in range(rng.randrange(3))]
-        acts = [random_commands.other(rng, self.state) for _ in range(rng.randrange(3))]
-        self._apply([(rng.choice(random_commands.ORIGINS), [*wishes, *acts])], advance=True)
 
     def step(self, rng: Random) -> None:
         """Let something happen, and check what must hold then. An error shows what led to it."""
@@ -283,9 +262,7 @@ class MachineWithModel:
     def _pause(self, rng: Random) -> None:
         self.now_ms += rng.choice(random_commands.PAUSES_MS)
 
-    def _apply(
-        self, batches: list[tuple[str, list[Command]]], now_ms: int | None = None, *, advance: bool = False
-    ) -> None:
+    def _apply(self, batches: list[tuple[str, list[Command]]], now_ms: int | None = None) -> None:
         encoded = []
         for origin, commands in batches:
             commands = [self._of_somebody(command) for command in commands]  # noqa: PLW2901 - as it is sent
@@ -297,8 +274,6 @@ class MachineWithModel:
         self.last_bytes = encode_entry(
             self.now_ms if now_ms is None else now_ms,
             encoded,
-            rules=self.state.rules,
-            advance_to=self.state.rules + 1 if advance else 0,
         )
         self._apply_bytes(self.last_bytes)
 
@@ -307,7 +282,7 @@ class MachineWithModel:
 
         Who that is depends on nothing but the command and what is there, so that a history can be repeated.
         """
-        if self.state.rules < RULES_WHOLE or not isinstance(command, get_args(OfSomebody)):
+        if not isinstance(command, get_args(OfSomebody)):
             return command
         chance = crc32(encode_command(command))
         named = self.state.hold(getattr(command, "hold_id", random_commands.MISSING_HOLD_ID))
@@ -323,8 +298,8 @@ class MachineWithModel:
         return OnBehalf(principal, command) if principal else command
 
     def _apply_bytes(self, data: bytes) -> None:
-        entry = decode_entry(data, self.state.rules)
-        self.applied += [f"at {entry.now_ms}" + (f", rules {entry.advance.to}" if entry.advance else "")] + [
+        entry = decode_entry(data)
+        self.applied += [f"at {entry.now_ms}"] + [
             f"    {command}" for batch in entry.batches for command in batch.commands
         ]
         outcome = self.machine.apply(entry)
@@ -345,9 +320,8 @@ class MachineWithModel:
         """Tell the model the public names of sessions and tickets, under which operators know them."""
         for session in self.state.sessions:
             session.public_name = session_name(self.machine.state.sessions[session.session_id])
-        if self.state.rules >= RULES_FOLLOWED:
-            for ticket in self.state.tickets:
-                ticket.number = self.machine.state.tickets[ticket.ticket_id].order
+        for ticket in self.state.tickets:
+            ticket.number = self.machine.state.tickets[ticket.ticket_id].order
 
     def _check_secrets(self, outcome: Outcome) -> None:
         """Check that no owner shows a secret, and that waits have ids that were asked with."""

@@ -73,7 +73,6 @@ from lockstate.results import (
     SessionOpened,
     WaitsAbandoned,
 )
-from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE
 from tests.property.model_acquire import (
     acquire,
     acquire_permits,
@@ -97,7 +96,7 @@ from tests.property.model_principals import (
     refuse_texts,
     set_quota,
 )
-from tests.property.model_records import UNKNOWN_NUMBER, Hold, ModelState, Plea, Session, Ticket
+from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import (
     earlier_key,
@@ -116,7 +115,6 @@ from tests.support.vocabulary import VOCABULARY
 def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     """Apply one entry and return (origin, seq, result) of every command that was not a repetition."""
     state.revision += 1
-    advance(state, entry)
     state.now_ms = max(state.now_ms, entry.now_ms)
     state.events, state.settled, state.cell_events = [], [], []
     state.numbers_again = state.numbers_waiting_again = 0
@@ -133,15 +131,6 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     return answers
 
 
-def advance(state: ModelState, entry: Entry) -> None:
-    """Follow the next rules, if the entry says so."""
-    if entry.advance is not None and entry.advance.to == state.rules + 1:
-        state.rules = entry.advance.to
-        if state.rules == RULES_FOLLOWED:
-            for ticket in state.tickets:
-                ticket.number = UNKNOWN_NUMBER
-
-
 def pass_time(state: ModelState) -> None:
     """End what is due, as much of it as one entry may end, and forget old requests."""
     forget_old(state)
@@ -153,10 +142,10 @@ def pass_time(state: ModelState) -> None:
 
 
 def weight(state: ModelState, thing: object) -> int:
-    """Return what ending something costs: a hold, by rules 9 a wait, as many as its claims; others one."""
+    """Return what ending something costs: a hold or a wait, as many as its claims; others one."""
     if isinstance(thing, Plea):
         thing = thing.hold
-    if isinstance(thing, Hold) or (isinstance(thing, Ticket) and state.rules >= RULES_WHOLE):
+    if isinstance(thing, Hold | Ticket):
         return claims(thing)
     if not isinstance(thing, Session):
         return 1
@@ -328,7 +317,7 @@ def abandon_waits(state: ModelState, command: AbandonWaits) -> Result:
     looked_at = waits[: limits.ABANDONED_PER_COMMAND_MAX]
     ended: list[Ticket] = []
     for ticket in looked_at:
-        cost = sum(claims(other) for other in ended) if state.rules >= RULES_WHOLE else 0
+        cost = sum(claims(other) for other in ended)
         if cost < limits.EXPIRIES_PER_ENTRY_MAX and is_left_by(ticket, command.origin):
             ended.append(ticket)
     for ticket in ended:

@@ -101,7 +101,7 @@ def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
     if isinstance(command, AcquirePermitsAs):
         ticket.priority = command.priority
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
-    if not any(is_shared(state, hold, ticket) for hold in state.holds):
+    if not any(is_shared(hold, ticket) for hold in state.holds):
         limit = state.limits.get(command.name, command.limit)
         if not limit:
             return Refused(Reason.LIMIT_MISMATCH, "")
@@ -145,7 +145,7 @@ def _ask(state: ModelState, ticket: Ticket, wait_ms: int) -> Result:
         return Refused(Reason.SESSION_EXPIRED, "")
     if session is not None:
         for hold in state.holds:
-            if is_shared(state, hold, ticket):
+            if is_shared(hold, ticket):
                 return have_again(state, hold, ticket)
     too_many = (
         refuse_more(state, "holds")

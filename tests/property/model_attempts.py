@@ -2,13 +2,12 @@
 
 from lockstate import limits
 from lockstate.ids import NO_ATTEMPT, AttemptId
-from lockstate.versions import RULES_WHOLE
 from tests.property.model_records import Hold, ModelState, Ticket
 
 
 def join(state: ModelState, thing: Hold | Ticket, attempt_id: AttemptId) -> None:
-    """Another attempt waits for something or has it. Older rules forget those before it."""
-    everybody = [*thing.others, (thing.attempt_id, _origin(thing))] if state.rules >= RULES_WHOLE else []
+    """Another attempt waits for something or has it."""
+    everybody = [*thing.others, (thing.attempt_id, _origin(thing))]
     others = [other for other in everybody if other[0] != attempt_id]
     if len(others) > limits.ATTEMPTS_COUNT_MAX:
         others = [(NO_ATTEMPT, ""), *others[1 - limits.ATTEMPTS_COUNT_MAX :]]

@@ -20,7 +20,6 @@ from lockstate.results import (
     Refused,
     Settled,
 )
-from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED, RULES_WHOLE
 from tests.property.model_cells import end_cells, end_cells_of
 from tests.property.model_locks import (
     Part,
@@ -155,7 +154,7 @@ def enqueue(state: ModelState, ticket: Ticket) -> None:
     """Put a ticket into its queues."""
     ticket.origin = state.asking
     state.tickets.append(ticket)
-    ticket.number = UNKNOWN_NUMBER if state.rules >= RULES_FOLLOWED else 0
+    ticket.number = UNKNOWN_NUMBER
     tell(state, EventKind.QUEUED, ticket)
 
 
@@ -244,7 +243,7 @@ def serve(state: ModelState) -> None:
 
 def share(state: ModelState, ticket: Ticket) -> None:
     """Give the hold that a ticket got to all others of its session that ask for the same."""
-    for other in [t for t in line(state) if is_shared(state, t, ticket)]:
+    for other in [t for t in line(state) if is_shared(t, ticket)]:
         hold = state.hold(ticket.ticket_id)
         assert hold is not None
         if other.if_held is IfHeld.REFUSE:
@@ -252,8 +251,7 @@ def share(state: ModelState, ticket: Ticket) -> None:
             continue
         state.tickets.remove(other)
         settle(state, other, pass_on(state, hold, other))
-        if state.rules >= RULES_FOLLOWED:
-            tell(state, EventKind.LEFT, other, other.queued_at_ms, Left.SHARED)
+        tell(state, EventKind.LEFT, other, other.queued_at_ms, Left.SHARED)
 
 
 def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refused:
@@ -281,8 +279,6 @@ def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
         hold.value = ticket.value
         tell(state, EventKind.ELECTED, hold)
     result = granted(state, hold)
-    if state.rules < RULES_EXPLICIT:
-        return result
     hold.note, hold.lock_delay_ms = ticket.note or hold.note, ticket.lock_delay_ms or hold.lock_delay_ms
     if ticket.note or ticket.lock_delay_ms:
         hold.lock_delay_ms = longest_delay_ms(state, hold)
@@ -313,8 +309,7 @@ def settle(state: ModelState, ticket: Ticket, result: Granted | Refused) -> None
 def end_wait(state: ModelState, ticket: Ticket, why: Left, refused: Refused | None = None) -> None:
     """End a wait with `refused`, or with the refusal of a request that does not wait."""
     state.tickets.remove(ticket)
-    reason = why if state.rules >= RULES_FOLLOWED else ""
-    tell(state, EventKind.LEFT, ticket, ticket.queued_at_ms, reason)
+    tell(state, EventKind.LEFT, ticket, ticket.queued_at_ms, why)
     settle(state, ticket, refused or refuse_now(state, ticket))
 
 
@@ -361,7 +356,7 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
         over = Reason.SESSION_EXPIRED if ticket.changes is None else Reason.LEASE_EXPIRED
         end_wait(state, ticket, _LEFT[kind], Refused(over, ""))
     stream, ended = state.streams.get(session.session_id), 0
-    for _, kept in sorted(stream.kept.items()) if stream and state.rules >= RULES_WHOLE else ():
+    for _, kept in sorted(stream.kept.items()) if stream else ():
         numbered = state.ticket(kept.answers_to) if kept.result is None else None
         if numbered is not None and ended < limits.EXPIRIES_PER_ENTRY_MAX:
             ended += claims(numbered)

@@ -7,7 +7,6 @@ from lockstate import limits
 from lockstate.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind
-from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_records import Delay, Hold, ModelState, Ticket
 
 MAY_SHARE = [
@@ -43,9 +42,9 @@ def clash(ones: list[Wanted], others: list[Wanted]) -> bool:
     return any(conflict(one, other) for one in ones for other in others)
 
 
-def is_shared(state: ModelState, one: Hold | Ticket, other: Hold | Ticket) -> bool:
-    """Whether two that are the same get one hold: by rules 5 each acquire of permits takes new ones."""
-    return is_the_same(one, other) and not (state.rules >= RULES_EXPLICIT and one.kind is HoldKind.SEMAPHORE)
+def is_shared(one: Hold | Ticket, other: Hold | Ticket) -> bool:
+    """Whether two that are the same get one hold: each acquire of permits takes new ones."""
+    return is_the_same(one, other) and one.kind is not HoldKind.SEMAPHORE
 
 
 def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
@@ -63,7 +62,7 @@ def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
 
 def twin(state: ModelState, ticket: Ticket) -> Ticket | None:
     """Return the first earlier ticket that asks for the same: `ticket` will share its hold."""
-    return next((t for t in earlier(state, ticket) if is_shared(state, t, ticket)), None)
+    return next((t for t in earlier(state, ticket) if is_shared(t, ticket)), None)
 
 
 def place(ticket: Ticket) -> tuple[bool, int, int]:

@@ -16,7 +16,6 @@ from lockstate.commands import (
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
-from lockstate.versions import RULES_FIRST
 from tests.property.model_rates import RateModel
 
 Key: TypeAlias = tuple[str, str | int]
@@ -130,7 +129,7 @@ class Ticket:
     is_secret: bool = False
     priority: int = PRIORITY_DEFAULT
     number: int = 0
-    """The number by which events name it while it waits, from rules 8 on."""
+    """The number by which events name it while it waits."""
     is_of_kinds: bool = False
     beside: list[WantedPermits] = field(default_factory=list)
     rates: list[WantedRate] = field(default_factory=list)
@@ -240,7 +239,6 @@ class ModelNamespace:
 class ModelState:
     """The whole state. Lists are searched from end to end, nothing is indexed and nothing is counted."""
 
-    rules: int = RULES_FIRST
     revision: int = 0
     now_ms: int = 0
     next_token: int = 1

@@ -24,14 +24,13 @@ from lockstate.results import (
     SessionOpened,
     Transacted,
 )
-from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_attempts import join
 from tests.property.model_cells import read_again
 from tests.property.model_locks import names, position
 from tests.property.model_principals import is_foreign
 from tests.property.model_records import Hold, Key, ModelState, Request, Ticket
 from tests.property.model_views import renewed
-from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
+from tests.support.vocabulary import request_content, request_scope
 
 
 def request_key(state: ModelState, command: Command | Undecodable) -> Key | None:
@@ -70,10 +69,10 @@ def without_holders(result: Result) -> Result:
 
 
 def remember(state: ModelState, key: Key, command: Command | Undecodable, result: Result) -> None:
-    """Keep the first outcome of a request, unless it was a mistake or, by rules 5, changed nothing."""
-    if isinstance(result, Refused) and (state.rules >= RULES_EXPLICIT or result.reason in NO_OUTCOME):
+    """Keep the first outcome of a request, unless it was a mistake or changed nothing."""
+    if isinstance(result, Refused):
         return
-    if isinstance(result, RateTaken) and state.rules >= RULES_EXPLICIT and not result.allowed:
+    if isinstance(result, RateTaken) and not result.allowed:
         return
     answers_to = result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
     waiting = isinstance(result, Queued)
@@ -108,7 +107,7 @@ def repeat(state: ModelState, command: Command | Undecodable, remembered: Reques
     """Answer a repeated request with its first outcome and what is left of the lease by now."""
     if remembered.content != request_content(command):
         return Refused(Reason.INVALID_REQUEST, "")
-    state.repeated += state.rules >= RULES_EXPLICIT
+    state.repeated += 1
     return as_it_is_now(state, command, remembered, key)
 
 

@@ -18,7 +18,6 @@ from lockstate.results import (
     StreamFault,
     StreamResumed,
 )
-from lockstate.versions import RULES_WHOLE
 from tests.property.model_changes import end_wait, serve
 from tests.property.model_principals import is_foreign
 from tests.property.model_records import ModelState, Request, Stream
@@ -79,7 +78,7 @@ def _apply(
         state.numbers_again += 1
         state.numbers_waiting_again += kept is not None and kept.result is None
         is_of_a_wait = kept is not None and kept.result is None
-        if is_of_a_wait and not isinstance(command, MayWait) and state.rules >= RULES_WHOLE:
+        if is_of_a_wait and not isinstance(command, MayWait):
             return Refused(Reason.INVALID_REQUEST, "")
         if kept is None or isinstance(command, EndWait):
             return kept.result if kept and kept.result else Refused(Reason.INVALID_REQUEST, "")

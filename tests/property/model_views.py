@@ -29,7 +29,6 @@ from lockstate.results import (
     TicketView,
     WaiterView,
 )
-from lockstate.versions import RULES_FOLLOWED
 from tests.property.model_locks import Part, covers, names, parts, parts_of, queue, used
 from tests.property.model_records import Hold, ModelState, Session, Ticket
 from tests.property.model_values import told, with_value
@@ -336,7 +335,7 @@ def _granted(state: ModelState, hold: Hold) -> Granted:
         first = hold.locks[0]
         return Granted(hold.hold_id, hold.token, "", first.mode, state.left_ms(hold), locks=tuple(hold.locks))
     (lock,) = hold.locks
-    if hold.kind is HoldKind.SEMAPHORE and state.rules >= RULES_FOLLOWED:
+    if hold.kind is HoldKind.SEMAPHORE:
         return GrantedPermits(
             hold.hold_id,
             hold.token,
@@ -355,6 +354,4 @@ def _granted(state: ModelState, hold: Hold) -> Granted:
         state.left_ms(hold),
         hold.owner if hold.kind is HoldKind.ELECTION else NO_OWNER,
         lock.scope,
-        permits=hold.permits,
-        available=available(state, lock.name) if hold.kind is HoldKind.SEMAPHORE else 0,
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate import codec, invariants, snapshot, versions
+from lockstate import codec, invariants, snapshot
 from lockstate.cell_operations import (
     CellCompare,
     CellDelete,
@@ -38,7 +38,7 @@ from lockstate.commands import (
 from lockstate.kinds import HoldKind
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
-from lockstate.versions import UnknownVersionError
+from lockstate.versions import RULES_FIRST, UnknownVersionError
 from tests.support.vocabulary import VOCABULARY
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -93,54 +93,26 @@ batches = st.tuples(texts, st.lists(st.tuples(st.integers(0, 2**53), commands), 
 times_ms = st.integers(0, 2**53)
 
 
-def _encode(
-    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], rules: int = 1, advance_to: int = 0
-) -> bytes:
+def _encode(now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], advance_to: int = 0) -> bytes:
     encoded = [
         (origin, [seq for seq, _ in pairs], [codec.encode_command(command) for _, command in pairs])
         for origin, pairs in content
     ]
-    return codec.encode_entry(now_ms, encoded, rules=rules, advance_to=advance_to)
+    return codec.encode_entry(now_ms, encoded, advance_to=advance_to)
 
 
-rules_active = st.integers(versions.RULES_FIRST, versions.RULES_NEWEST)
-
-
-@given(times_ms, st.lists(batches, max_size=3), rules_active, st.integers(0, versions.RULES_NEWEST))
+@given(times_ms, st.lists(batches, max_size=3), st.sampled_from([0, RULES_FIRST]))
 def test_an_entry_survives_its_encoding(
-    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], rules: int, advance_to: int
+    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], advance_to: int
 ) -> None:
     """Every command of every batch comes out as it went in, and so do the time and the move of the rules."""
-    data = _encode(now_ms, content, rules, advance_to)
-    entry = codec.decode_entry(data, rules)
-    if codec.entry_format(data) == versions.RULES[1].entry_format:
-        assert entry.advance is None, "release 0.1.0 has no field for it"
-        rules = versions.RULES_FIRST  # no other rules write that format
-    else:
-        assert entry.advance == (AdvanceVersion(advance_to) if advance_to else None)
+    data = _encode(now_ms, content, advance_to)
+    entry = codec.decode_entry(data)
+    assert entry.advance == (AdvanceVersion(advance_to) if advance_to else None)
     assert entry.now_ms == codec.entry_time(data) == now_ms
     assert [
         (batch.origin, list(zip(batch.seqs, batch.commands, strict=True))) for batch in entry.batches
-    ] == [(origin, [(seq, _as_read(command, rules)) for seq, command in pairs]) for origin, pairs in content]
-
-
-def _as_read(command: Command, rules: int) -> Command | Undecodable:
-    """Return a command as a node reads it by these rules: as a whole, or not at all."""
-    return command if _can_read(command, rules) else Undecodable()
-
-
-def _can_read(part: object, rules: int) -> bool:
-    """Whether a node of these rules knows all that a command, or a part of one, says."""
-    if isinstance(part, Mode):
-        return rules >= 9 or part in {Mode.EXCLUSIVE, Mode.SHARED, Mode.UPDATE}
-    if isinstance(part, tuple):
-        return all(_can_read(item, rules) for item in part)
-    if not isinstance(part, msgspec.Struct):
-        return True
-    tag = part.__struct_config__.tag
-    if isinstance(tag, int) and type(part) in VOCABULARY and tag > versions.RULES[rules].command_tag_max:
-        return False
-    return all(_can_read(getattr(part, field), rules) for field in part.__struct_fields__)
+    ] == content
 
 
 @given(times_ms, st.lists(batches, max_size=3))
@@ -149,8 +121,7 @@ def test_any_command_can_be_applied(
 ) -> None:
     """Whatever a decodable entry says, it is applied, and the state stays sound and can be stored."""
     machine = LockMachine()
-    machine.state.rules = versions.RULES_NEWEST
-    outcome = machine.apply(codec.decode_entry(_encode(now_ms, content, versions.RULES_NEWEST)))
+    outcome = machine.apply(codec.decode_entry(_encode(now_ms, content)))
     assert outcome.revision == 1
     invariants.check(machine)
     data = snapshot.encode(machine)
@@ -166,7 +137,7 @@ def test_junk_is_an_entry(junk: bytes) -> None:
     try:
         entry = codec.decode_entry(junk)
     except UnknownVersionError:
-        assert codec.entry_format(junk) not in (0, 2), "neither junk nor format 2 is of another release"
+        assert codec.entry_format(junk) not in (0, 1), "neither junk nor format 1 is of another release"
         return
     machine.apply(entry)
     assert machine.revision == 1
@@ -179,7 +150,7 @@ def test_a_flipped_byte_is_survived(
     now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], data: st.DataObject
 ) -> None:
     """An entry with a wrong byte in it is applied as far as it makes sense, the same way every time."""
-    spoilt = bytearray(_encode(now_ms, content, data.draw(rules_active), data.draw(st.sampled_from([0, 2]))))
+    spoilt = bytearray(_encode(now_ms, content, data.draw(st.sampled_from([0, RULES_FIRST]))))
     spoilt[data.draw(st.integers(0, len(spoilt) - 1))] ^= data.draw(st.integers(1, 255))
     try:
         entry = codec.decode_entry(bytes(spoilt))

@@ -16,7 +16,6 @@ from lockstate import budget, codec, fingerprint, ledger, limits, machine, snaps
 from lockstate.machine import LockMachine
 from lockstate.results import Reason, Refused, Result
 from lockstate.state import State
-from lockstate.versions import RULES_BOUNDED, RULES_NEWEST
 from tests.property import test_totality
 from tests.property.test_totality import History
 
@@ -36,7 +35,7 @@ SHALLOW_NAMES: Final = [name for name in test_totality.ODD_NAMES if name.count("
 def _is_near(state: State) -> bool:
     """Whether a state is near to its bound, from its records."""
     bytes_count = budget.recounted(state)
-    return state.rules >= RULES_BOUNDED and bytes_count + limits.STATE_GROWTH_MAX > state.bytes_max
+    return bytes_count + limits.STATE_GROWTH_MAX > state.bytes_max
 
 
 @contextmanager
@@ -80,14 +79,12 @@ def test_it_makes_no_difference_when_the_sums_are_made_up(seed: int, noted_max: 
     rng = Random(seed)
     with _small(noted_max):
         always, at_times, never = (LockMachine() for _ in range(3))
-        for one in (always, at_times, never):
-            one.state.rules = RULES_NEWEST
         history = History(seed, always)
         refused_count = 0
         for number in range(ENTRIES_MAX):
             if number >= ENTRIES and refused_count:
                 break
-            entry = codec.decode_entry(history.entry(), always.rules)
+            entry = codec.decode_entry(history.entry())
             outcome = always.apply(entry)
             assert at_times.apply(entry) == outcome
             assert never.apply(entry) == outcome

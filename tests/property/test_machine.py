@@ -16,15 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from lockstate import limits
-from lockstate.versions import RULES_BOUNDED, RULES_NEWEST
 from tests.property import situations
 from tests.property.machine_with_model import PRINCIPALS, MachineWithModel
 
 SEEDS = (*range(118), 131, 205, 259, 264)
 """The last ones for what is seen seldom."""
 STEPS = 60
-RULES_OLD_EVERY = 4
-"""Of so many seeds, one has the rules before the newest."""
 ENDS_MAX = [None, 1, 3]
 """How many things one entry or command ends at most: the real limit, or so few that something is left."""
 
@@ -77,8 +74,7 @@ TestLockstep.settings = settings(stateful_step_count=25, suppress_health_check=[
 def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
     """Return the situations in the history of one seed, and how machine and model differ if they do."""
     rng = Random(seed)
-    rules = RULES_BOUNDED if seed % RULES_OLD_EVERY == 0 else RULES_NEWEST
-    pair = MachineWithModel(rules, PRINCIPALS if seed % 2 else ("",))
+    pair = MachineWithModel(PRINCIPALS if seed % 2 else ("",))
     try:
         with bounded(ENDS_MAX[seed % len(ENDS_MAX)], STEPS_MS[seed % len(STEPS_MS)]):
             pair.come_back(rng)

@@ -41,7 +41,6 @@ from lockstate.locks import Locks
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import Granted, Outcome, Reason, Refused, Result
-from lockstate.versions import RULES_NEWEST
 from tests.property import random_commands
 from tests.property.machine_with_model import MachineWithModel, plain_of, without_short_ways
 
@@ -367,8 +366,6 @@ def both(commands: tuple[Command, ...]) -> list[Outcome]:
     """Apply commands by the short and by the long way, an entry for each; return what came of them."""
     short, long = LockMachine(), without_short_ways()
     outcomes = []
-    for machine in (short, long):
-        machine.state.rules = RULES_NEWEST
     for seq, command in enumerate((*BEGIN, *commands), 1):
         entry = Entry(1000 + seq, (Batch("n1", (seq,), (command,)),))
         outcomes.append(short.apply(entry))
@@ -388,7 +385,6 @@ def test_what_is_not_plain_comes_to_the_same(what: str) -> None:
 def test_what_lies_in_no_namespace_is_plain() -> None:
     """Namespaces beside a name, or below it, do not make its locks go the long way; one above it does."""
     machine = LockMachine()
-    machine.state.rules = RULES_NEWEST
     commands = [*BEGIN, *[SetNamespace(prefix, Settings(holds=9)) for prefix in BESIDE_NAMESPACES]]
     left = Counter[str]()
     with counted(left):
@@ -421,7 +417,6 @@ def test_what_is_overdue_has_no_time_left(of: Acquire, monkeypatch: pytest.Monke
     first, second = OpenSession(SessionId("s0"), 100), OpenSession(S, 100)
     short, long = LockMachine(), without_short_ways()
     for machine in (short, long):
-        machine.state.rules = RULES_NEWEST
         machine.apply(Entry(1000, (Batch("n1", (1, 2), (first, second)),)))
         (result,) = machine.apply(Entry(5000, (Batch("n1", (3,), (of,)),))).batches[0].results
         assert isinstance(result, Granted)

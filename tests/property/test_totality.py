@@ -62,7 +62,6 @@ from lockstate.kinds import HoldKind
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import Granted, Queued, Result
-from lockstate.versions import RULES_NEWEST
 from tests.support.vocabulary import another_attempt
 
 _Value = TypeVar("_Value")
@@ -443,10 +442,8 @@ class History:
             self.now_ms += rng.choice([0] * 30 + [1, 10, 49, 50, 51, 60, 300])
             now_ms = self.now_ms
         batches = [self._batch() for _ in range(rng.choice([0, 1, 1, 1, 2, 3]))]
-        rules = self.machine.rules
-        # The rules move somewhere in the middle; from then on some entries are still of the format before.
-        advance_to = rng.randint(1, RULES_NEWEST) if rng.randrange(ODD_ENTRIES) == 0 else 0
-        return encode_entry(now_ms, batches, rules=rng.randint(1, rules), advance_to=advance_to)
+        advance_to = int(rng.randrange(ODD_ENTRIES) == 0)
+        return encode_entry(now_ms, batches, advance_to=advance_to)
 
     def _batch(self) -> tuple[str, list[int], list[bytes]]:
         commands = [self._command() for _ in range(self.rng.choice([1, 1, 2, 4]))]
@@ -510,7 +507,7 @@ def run(seed: int) -> None:
         for _ in range(ENTRIES):
             data = history.entry()
             applied.append(repr(decode_entry(data)))
-            entry = decode_entry(data, machine.rules)
+            entry = decode_entry(data)
             outcome = machine.apply(entry)
             assert restarted.apply(entry) == outcome, "a restart makes a difference"
             invariants.check(machine)
@@ -535,6 +532,7 @@ def _end_everything(machine: LockMachine) -> None:
     machine.apply(Entry(machine.now_ms + limits.REQUEST_AGE_MS + 1))
     for table, value in vars(machine.state).items():
         assert table in KEPT or not value, f"{table} are remembered for ever"
+    assert not machine.state.principals.rows, "who had something is remembered for ever"
     assert not list(machine.state.names.after("", inclusive=True)), "names are remembered for ever"
     for index in (machine.state.sessions_in_order, machine.state.tickets_in_order):
         assert not list(index.after(0, inclusive=True)), "what is listed is remembered for ever"
@@ -543,6 +541,7 @@ def _end_everything(machine: LockMachine) -> None:
 
 KEPT: Final = [
     "rules",
+    "principals",
     "namespaces",
     "spaces",
     "bytes_max",

@@ -3,7 +3,6 @@
 What clients can say is in `clients`. The rest of the language:
 
     replicas 3                      before the first entry: this many machines are fed the same bytes
-    rules 4                         before the first entry: the rules that the machines follow, else the first
     tell everything                 refusals from here on say all they know
     as ann C acquire ...            a command of a client that is the principal ann
     at 4.0                          the cluster time of the commands that follow in this block
@@ -31,7 +30,6 @@ from lockstate.commands import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
 from lockstate.ids import NO_SESSION
 from lockstate.machine import LockMachine
 from lockstate.results import Done, EventKind, Granted, Left, Outcome, Queued, Refused, Result
-from lockstate.versions import RULES_NEWEST
 from tests.scenarios import trace_lines
 from tests.scenarios.clients import Client, CommandParser, Line, milliseconds
 from tests.scenarios.script import Block
@@ -39,19 +37,12 @@ from tests.scenarios.trace_lines import seconds
 from tests.support.vocabulary import plain_command
 
 
-def _new_machine() -> LockMachine:
-    machine = LockMachine()
-    machine.state.rules = RULES_NEWEST
-    return machine
-
-
 class Runner:
     """What one scenario runs on: replicas, clients, protected resources."""
 
     def __init__(self) -> None:
-        self.machines = {1: _new_machine()}
+        self.machines = {1: LockMachine()}
         self.alive = {1}
-        self.rules = RULES_NEWEST
         self.now_ms = 0
         self.seq = 0
         self.origin = "n1"
@@ -80,8 +71,9 @@ class Runner:
     ) -> Callable[[], list[str]] | None:
         """Add to `asked`, or return what else the line wants done once that has been applied."""
         match words:
-            case ["replicas" | "rules" as what, amount]:
-                self._begin(what, int(amount))
+            case ["replicas", amount]:
+                self.machines = {one: LockMachine() for one in range(1, int(amount) + 1)}
+                self.alive = set(self.machines)
             case ["tell", "everything"]:
                 self.tells_everything = True
             case ["at", time]:
@@ -112,16 +104,6 @@ class Runner:
             assert isinstance(command, OfSomebody), "a principal asks for what clients ask for"
             theirs.append((client, OnBehalf(principal, command)))
         return theirs
-
-    def _begin(self, what: str, number: int) -> None:
-        """Set how many machines there are, or which rules they follow."""
-        if what == "replicas":
-            self.machines = {one: _new_machine() for one in range(1, number + 1)}
-            self.alive = set(self.machines)
-            return
-        self.rules = number
-        for machine in self.machines.values():
-            machine.state.rules = number
 
     def _action(self, words: list[str]) -> Callable[[], list[str]] | None:
         """Return what to do for a line that is not a command to the machine."""
@@ -160,9 +142,8 @@ class Runner:
         data = encode_entry(
             self.now_ms,
             [(self.origin, seqs, [encode_command(command) for _, command in asked])],
-            rules=self.rules,
         )
-        entry = decode_entry(data, self.rules)
+        entry = decode_entry(data)
         outcomes = [self.machines[number].apply(entry) for number in sorted(self.alive)]
         for number in self.alive:
             invariants.check(self.machines[number])

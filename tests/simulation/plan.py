@@ -142,7 +142,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     """Bounds of the product, made smaller."""
     upgraded_s: float = 0.0
-    """When the last node gets the newest release: until then it knows the first rules only."""
+    """When the last node gets a later release: until then it knows the first rules only."""
 
     @property
     def is_slow(self) -> bool:

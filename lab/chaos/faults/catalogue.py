@@ -23,7 +23,6 @@ _CLASSES: tuple[type[Fault[Any]], ...] = (
     founding.FoundingDiskLost,
     mistakes.WrongPeers,
     mistakes.ChangedSecret,
-    mistakes.OlderVersion,
     mistakes.ForeignNode,
     mistakes.CopiedDirectory,
     disks.SlowDisk,

@@ -78,38 +78,6 @@ class ChangedSecret(_Mistake):
         return ["--secret-file", str(path)]
 
 
-class OlderVersion(Fault[ProcessTarget]):
-    """The release before this one, which does not know the rules that the cluster follows by now."""
-
-    name = "older-version"
-    text = "a node is started with the release before this one, which the cluster has moved on from"
-    needs: ClassVar = NEEDED | {"releases"}
-    lasts_s: ClassVar = (2.0, 5.0)
-    gap_s_max = 1.0
-    _hit: str | None = None
-
-    def begin(self) -> list[str]:
-        """Start it as it was before the upgrade: it refuses, and changes nothing."""
-        node_id = self._hit = self.some_node()
-        self._start(node_id, self.target.release)
-        return [node_id]
-
-    def end(self) -> None:
-        """Start it as it should be."""
-        node_id, self._hit = self._hit, None
-        if node_id is not None:
-            self._start(node_id, None)
-
-    def _start(self, node_id: str, tree: Path | None) -> None:
-        """Stop a node, and start it with other code, or with ours."""
-        cluster = self.target.cluster
-        cluster.terminate(node_id)
-        cluster.node_trees.pop(node_id, None)
-        if tree is not None:
-            cluster.node_trees[node_id] = tree
-        cluster.start(node_id)
-
-
 class _Stranger(Fault[ProcessTarget]):
     """A further process with the id of a node."""
 

@@ -27,10 +27,7 @@ SPARE: Final = 2
 HTTP_PORT: Final = 7700
 PEER_PORT: Final = 7800
 OPEN: Final = ("env", "HOLDFAST_INSECURE_HTTP=true", "HOLDFAST_INSECURE_PEERS=true")
-"""What lets nodes start without TLS at addresses that are not loopback: only the lab reaches these.
-
-Variables, because the release before this one, which one of the faults starts, ignores those that it does not
-know, and refuses such flags."""
+"""What lets nodes start without TLS at addresses that are not loopback: only the lab reaches these."""
 
 
 class NetnsTarget(ProcessTarget):

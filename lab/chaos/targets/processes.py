@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from lab import previous_release
 from lab.chaos.shim.control import ShimFailure, build
 from lab.chaos.targets.target import LabFailure, Target
-from lab.previous_release import NoPreviousReleaseError
 from scripts.lib import cluster_file, guardian, ports
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
@@ -30,12 +28,6 @@ class LabCluster(LocalCluster):
         """What follows the arguments of each node, and wins over them; for the next start."""
         self.node_wrappers: dict[str, list[str]] = {}
         """The words before the command of each node, such as `prlimit --as=...`; for the next start."""
-        self.node_trees: dict[str, Path] = {}
-        """The checkout that a node runs, where it is not this one; for the next start."""
-
-    def tree(self, node_id: str) -> Path:
-        """Return the checkout whose code a node runs."""
-        return self.node_trees.get(node_id) or super().tree(node_id)
 
     def _argv(self, node_id: str, document: dict[str, object]) -> list[str]:
         """Return the command that starts a node."""
@@ -77,7 +69,6 @@ class ProcessTarget(Target):
         self._temporary: Path | None = None
         self._cluster: LabCluster | None = None
         self._library: Path | None = None
-        self._release: Path | None = None
         self.abilities = frozenset({"processes", "limits", "directories", "members"})
 
     @property
@@ -92,12 +83,6 @@ class ProcessTarget(Target):
         assert self._library is not None, "there is none"
         return self._library
 
-    @property
-    def release(self) -> Path:
-        """The code of the release before this one, if there is this ability."""
-        assert self._release is not None, "there is none"
-        return self._release
-
     def open(self) -> None:
         """Start a new cluster."""
         directory = self._directory
@@ -105,7 +90,6 @@ class ProcessTarget(Target):
             directory = self._temporary = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
             guardian.run_if_killed(["rm", "-rf", str(directory)])
         self._build_library(directory)
-        self._unpack_release(directory / "previous-release")
         try:
             self._cluster = self._start(directory / "cluster")
         except (ClusterFailure, ports.PortsBusyError, OSError) as error:
@@ -124,15 +108,6 @@ class ProcessTarget(Target):
             self.lacking |= {"disks": str(error), "clocks": str(error)}
         else:
             self.abilities |= {"disks", "clocks"}
-
-    def _unpack_release(self, directory: Path) -> None:
-        """Have the code of the release before this one, or say why there is none."""
-        try:
-            self._release = previous_release.unpack(directory)
-        except NoPreviousReleaseError as error:
-            self.lacking |= {"releases": str(error)}
-        else:
-            self.abilities |= {"releases"}
 
     def close(self) -> None:
         """Stop the nodes; remove the directory if it was ours."""

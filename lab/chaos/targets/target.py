@@ -12,12 +12,9 @@ from urllib.parse import urlsplit
 from lab.chaos.history import HistoryWriter
 from lab.chaos.lab import Lab
 
-Ability = Literal[
-    "processes", "limits", "disks", "clocks", "members", "directories", "releases", "network", "containers"
-]
+Ability = Literal["processes", "limits", "disks", "clocks", "members", "directories", "network", "containers"]
 """What faults need: signals to nodes; bounds on memory; slow, full and failing disks; clocks that are wrong;
-changes of the members; files and command lines of nodes; the code of the release before this one; a network
-that can be cut; containers."""
+changes of the members; files and command lines of nodes; a network that can be cut; containers."""
 
 ASK_S: Final = 2.0
 READY_S: Final = 90.0

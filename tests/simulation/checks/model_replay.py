@@ -44,7 +44,7 @@ from lockstate.results import (
     WaitsAbandoned,
 )
 from tests.property import model_views
-from tests.property.model import advance, pass_time, run
+from tests.property.model import pass_time, run
 from tests.property.model_attempts import came_through, is_left_by
 from tests.property.model_cells import cell_view, in_order
 from tests.property.model_changes import end_wait, serve
@@ -175,9 +175,8 @@ class Expected:
     def replay(self, data: bytes) -> Step:
         """Apply one committed entry and return what it did."""
         state = self.state
-        entry = decode_entry(data, state.rules)
+        entry = decode_entry(data)
         state.revision += 1
-        advance(state, entry)
         state.now_ms = max(state.now_ms, entry.now_ms)
         step = state.step = Step(state.revision, state.now_ms)
         state.events, state.settled, state.deadlocks = step.events, [], []

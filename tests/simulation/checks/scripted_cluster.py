@@ -11,7 +11,6 @@ from lockstate.commands import Acquire, Command
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Result
-from lockstate.versions import RULES_NEWEST
 from tests.simulation.checks.all_checkers import Checkers, Violation
 from tests.simulation.checks.logs import LogEntry
 from tests.simulation.workload.history import History
@@ -43,9 +42,6 @@ class ScriptedCluster:
         self.log = ListLog()
         self.term = 1
         self.machines = {node_id: LockMachine() for node_id in NODES}
-        for machine in self.machines.values():
-            machine.state.rules = RULES_NEWEST
-        self.checkers.expected.state.rules = RULES_NEWEST
         self.results: dict[int, Result] = {}
         self.wait_ends: dict[str, tuple[int, Result]] = {}
         self.last_seq = 0
@@ -71,7 +67,7 @@ class ScriptedCluster:
         seqs = list(range(self.last_seq + 1, self.last_seq + 1 + len(commands)))
         self.last_seq += len(commands)
         encoded = [encode_command(command) for command in commands]
-        return encode_entry(self.now_us // 1000, [(f"{node_id}.1", seqs, encoded)], rules=RULES_NEWEST)
+        return encode_entry(self.now_us // 1000, [(f"{node_id}.1", seqs, encoded)])
 
     def commit(self, *commands: Command, node_id: str = "a") -> int:
         """Append, promise and apply an entry on all nodes; return its revision."""

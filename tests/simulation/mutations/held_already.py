@@ -7,9 +7,9 @@ import msgspec
 from lockstate.claims import Claims
 from lockstate.commands import Acquire, AcquireIf, IfHeld
 from lockstate.holds import Holds
-from lockstate.records import Hold, RequestKey
+from lockstate.owners import wish_of
+from lockstate.records import NOTHING, Hold, RequestKey
 from lockstate.results import EventKind, Granted, Refused, ReleasedOnce, Result
-from lockstate.versions import RULES_EXPLICIT
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _TREE: Final = ("a", "a/b", "a/b/c", "a/d", "e")
@@ -48,13 +48,12 @@ def _release_once_and_for_all(holds: Holds, hold: Hold) -> Result:
 
 
 def _share_permits(holds: Holds, hold: Hold, claims: Claims) -> None:
-    """Let those of a session that wait for permits share them, as the rules before did."""
-    state = holds.state
-    rules, state.rules = state.rules, min(state.rules, RULES_EXPLICIT - 1)
-    try:
-        _share(holds, hold, claims)
-    finally:
-        state.rules = rules
+    """Let those of a session that wait for permits share them."""
+    wish = wish_of(hold)
+    for ticket in list(holds.state.wishes.get(wish, NOTHING).values()) if wish else ():
+        holds.state.remove_ticket(ticket, claims)
+        holds.effects.settle(ticket, holds.granted(hold))
+    _share(holds, hold, claims)
 
 
 HELD_ALREADY: Final = (

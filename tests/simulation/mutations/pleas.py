@@ -8,6 +8,7 @@ from lockstate.effects import Effects
 from lockstate.pleas import Pleas
 from lockstate.records import Hold, Plea, Semaphore, Ticket
 from lockstate.results import Left, Refused, Result
+from lockstate.state import Permits
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
@@ -47,9 +48,11 @@ def _tell_no_reason(effects: Effects, ticket: Ticket, why: Left) -> None:
 _tell_left = Effects.tell_left
 
 
-def _forget_the_ticket(effects: Effects, ticket: Ticket) -> int:
+def _forget_the_ticket(effects: Effects, ticket: Ticket, why: Left, permits: Permits | None = None) -> None:
     """Give the wait that ends the number of the newest one."""
-    return effects.state.next_order - 1 if effects.state.rules and ticket.order else 0
+    order, ticket.order = ticket.order, effects.state.next_order - 1
+    _tell_left(effects, ticket, why, permits)
+    ticket.order = order
 
 
 def _any_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | None:
@@ -93,7 +96,7 @@ PLEAS: Final = (
         name="grant-of-another-ticket",
         sentence="A grant names another wait than the one that it ends.",
         found_by=("queue-told", "model-events"),
-        apply=replaced(Effects, "number_of", _forget_the_ticket),
+        apply=replaced(Effects, "tell_left", _forget_the_ticket),
         surroundings=_ASKED,
     ),
     Mutation(

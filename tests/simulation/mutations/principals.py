@@ -1,10 +1,7 @@
 """Defects of whose something is."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from cluster.commands import batcher, client_requests
-from lockstate.commands import Command
 from lockstate.holds import Holds
 from lockstate.namespaces import Namespaces
 from lockstate.on_behalf import OnBehalfOf
@@ -14,26 +11,10 @@ from lockstate.results import Refused
 from tests.simulation.mutations.mutation import (
     Mutation,
     Surroundings,
-    many_snapshots,
     replaced,
-    together,
 )
 
 _MANY: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
-
-
-def _as_one_behind(principal: str, command: Command, rules: int) -> Command:
-    """Ask as a node does that does not know principals yet."""
-    del principal, rules
-    return command
-
-
-_BEHIND: Final = Surroundings(
-    minutes=2,
-    client_settings={"vocabulary_share": 0.9, "think_s": 0.15},
-    around=together(many_snapshots, replaced(client_requests, "on_behalf", _as_one_behind)),
-)
-"""All nodes ask as if they were behind the leader, for as long as the world lasts."""
 
 
 def _nothing_is_foreign(of: OnBehalfOf, command: Any) -> Refused | None:
@@ -83,12 +64,6 @@ def _count_no_wait_there(namespaces: Namespaces, ticket: Ticket, hold: Hold | No
     del namespaces, ticket, hold, by
 
 
-def _leave_unnamed(commands: Sequence[bytes], askers: Sequence[str]) -> list[bytes]:
-    """Propose commands as a follower sent them that did not know principals yet."""
-    del askers
-    return list(commands)
-
-
 PRINCIPALS: Final = (
     Mutation(
         name="what-is-anothers-is-used",
@@ -131,13 +106,6 @@ PRINCIPALS: Final = (
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Namespaces, "count_ticket", _count_no_wait_there),
         surroundings=_MANY,
-    ),
-    Mutation(
-        name="behind-is-nobody",
-        sentence="A member that does not know the newest rules yet asks as nobody, who may use everything.",
-        found_by=("foreign-refused",),
-        apply=replaced(batcher, "_named", _leave_unnamed),
-        surroundings=_BEHIND,
     ),
     Mutation(
         name="cells-of-others-cost-nothing",

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.commands.batcher import Batcher, Commands, Waiting, _Room
+from cluster.commands.batcher import Batcher, Commands, _Room
 from cluster.commands.outbox import _BARRIER, SHARED_S_MAX, Outbox, Pending, _retrieve
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import attempts
@@ -48,23 +48,23 @@ def _go_on_writing(_store: SnapshotStore) -> None:
 _next_entry = Batcher.next_entry
 
 
-def _next_entry_without_rest(batcher: Batcher, *args: Any) -> bytes | None:
+def _next_entry_without_rest(batcher: Batcher, now_ms: int) -> bytes | None:
     """Forget what of a batch does not fit into an entry."""
     count = len(batcher._queue)
-    entry = _next_entry(batcher, *args)
+    entry = _next_entry(batcher, now_ms)
     if batcher._queue and len(batcher._queue) == count:
         batcher._queue.popleft()
     return entry
 
 
-def _next_batches_past_what_does_not_fit(batcher: Batcher, _rules: int) -> list[Commands]:
+def _next_batches_past_what_does_not_fit(batcher: Batcher) -> list[Commands]:
     """Put into an entry what fits, also of an origin of which something before it did not fit."""
-    room, left, batches = _Room(), deque[Waiting](), list[Commands]()
-    for origin, seqs, commands, askers in batcher._queue:
+    room, left, batches = _Room(), deque[Commands](), list[Commands]()
+    for origin, seqs, commands in batcher._queue:
         taken = room.take(commands, batcher._load)
         batches.append((origin, seqs[:taken], commands[:taken]))
         if taken < len(commands):
-            left.append((origin, seqs[taken:], commands[taken:], askers[taken:]))
+            left.append((origin, seqs[taken:], commands[taken:]))
     batcher._queue = left
     return batches
 

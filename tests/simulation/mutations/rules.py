@@ -7,8 +7,9 @@ from cluster import group
 from cluster.rare_proposals import RareProposals
 from lockstate import snapshot
 from lockstate.machine import LockMachine
-from lockstate.versions import RULES_FIRST, RULES_NEWEST
+from lockstate.versions import RULES_FIRST
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+from tests.support.later_rules import RULES_LATER
 
 _UPGRADING: Final = Surroundings(
     minutes=1.0,
@@ -26,7 +27,7 @@ def _decode_without_rules(state: bytearray) -> Generator[None, None, LockMachine
 
 
 def _known_by_this_one(_proposals: RareProposals) -> int:
-    return RULES_NEWEST
+    return RULES_LATER
 
 
 RULES: Final = (
@@ -43,7 +44,10 @@ RULES: Final = (
         found_by=("equal-digest",),
         apply=replaced(group, "decode_state", _decode_without_rules),
         surroundings=Surroundings(
-            minutes=2.0, rates={"isolate": 8.0}, fault_s=(2.0, 8.0), settings={"compact_entries": 10}
+            minutes=2.0,
+            rates={"isolate": 8.0},
+            fault_s=(2.0, 8.0),
+            settings={"compact_entries": 10, "upgraded_s": 5.0},
         ),
     ),
 )

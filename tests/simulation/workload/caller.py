@@ -2,16 +2,14 @@
 
 import asyncio
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, Final
 from zlib import crc32
 
-from cluster.errors import ClusterError, Overloaded
+from cluster.errors import ClusterError
 from cluster.node import Answer, Node
-from lockstate.commands import Command, KeepAlive, MayWait, Numbered, NumberedCommand
+from lockstate.commands import Command, KeepAlive, MayWait, Numbered
 from lockstate.ids import AttemptId, HoldId
-from lockstate.modes import Mode
 from lockstate.results import Result
-from lockstate.versions import RULES, RULES_WHOLE
 from tests.simulation.checks.turns import Kind
 from tests.simulation.workload.call_transport import (
     CallTransport,
@@ -30,8 +28,6 @@ SLACK_S: Final = 0.2
 """How long a client waits beyond the time that it gave the node."""
 USUAL_CHANCE: Final = 0.5
 """How many calls give a node the longest time."""
-_WHOLE: Final = frozenset({Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE})
-"""The modes that older rules than those do not know."""
 REQUESTS_CHANCE: Final = 0.8
 """How many commands carry a request id."""
 PRINCIPALS: Final = ("", "ann", "bob", "eve")
@@ -41,16 +37,6 @@ HURRY_CHANCE: Final = 0.15
 HURRY_S: Final = (0.05, 1.5)
 WAIT_ALLOWED_S: Final = 3_600.0
 """A node keeps the wait of a stream until its client has left."""
-CAREFUL_S: Final = 40.0
-"""How long no request is soon asked again after a node was met with older rules: longer than any takes."""
-
-
-def knows(rules: int, command: Command | NumberedCommand) -> bool:
-    """Whether a command may be asked for under these rules: the gateway refuses what they do not know."""
-    if cast("int", command.__struct_config__.tag) > RULES[rules].command_tag_max:
-        return False
-    modes = [lock.mode for lock in getattr(command, "locks", ())]
-    return rules >= RULES_WHOLE or _WHOLE.isdisjoint([*modes, getattr(command, "mode", Mode.EXCLUSIVE)])
 
 
 class Caller:
@@ -75,8 +61,6 @@ class Caller:
         self.principal = PRINCIPALS[crc32(loop.name.encode()) % len(PRINCIPALS)]
         """Who the client is, as far as the nodes know it; "" if they do not."""
         self._ids = 0
-        self._careful_until_s = CAREFUL_S
-        """As long as a request may still be under way that met rules by which attempts are not told apart."""
 
     @property
     def owned(self) -> Owned:
@@ -98,14 +82,9 @@ class Caller:
             if isinstance(command, MayWait):
                 command = self.again(command)
 
-    @property
-    def may_hang_up(self) -> bool:
-        """Whether hanging up on one attempt leaves what another one was told: by the newest rules."""
-        return self._loop.time() > self._careful_until_s
-
     def _hurries(self, command: Command) -> bool:
         is_repeatable = isinstance(command, MayWait) and command.request_id
-        return bool(is_repeatable) and self.may_hang_up and self._random.random() < HURRY_CHANCE
+        return bool(is_repeatable) and self._random.random() < HURRY_CHANCE
 
     async def attempt(
         self, node_id: str, command: Command, listens_s: float | None = None
@@ -113,12 +92,7 @@ class Caller:
         """Ask one node once; None if there is no outcome, or none within `listens_s`."""
         timeout_s = self._timeout_s()
 
-        is_told = False
-
         async def work(node: Node) -> Any:
-            nonlocal is_told
-            self._check_rules(node, command)
-            is_told = node.machine.rules >= RULES_WHOLE
             if isinstance(command, MayWait):
                 return await node.acquire(command, timeout_s, self.principal)
             return await node.submit(command, timeout_s, self.principal)
@@ -135,7 +109,7 @@ class Caller:
         if answer is None:
             return asked_us, None
         self._history.reply(number, self._loop.now_us, answer.result, answer.revision)
-        if is_told and self.principal:
+        if self.principal:
             self._history.owned.note(self.principal, command, answer.result)
         return asked_us, answer.result
 
@@ -149,8 +123,6 @@ class Caller:
         timeout_s = self._timeout_s()
 
         async def work(node: Node) -> Answer:
-            for command in (frame, *frame.commands):
-                self._check_rules(node, command)
             # As the gateway does: of a frame whose session is theirs nobody says who asks.
             is_theirs = self.principal and node.machine.belongs_to(frame.session_id, self.principal)
             answer = await node.submit(frame, timeout_s, "" if is_theirs else self.principal)
@@ -213,12 +185,6 @@ class Caller:
     def _hang_up(self, number: int, asked: PendingCall) -> None:
         self._history.gone(number, self._loop.now_us)
         self._transport.cancel(asked)
-
-    def _check_rules(self, node: Node, command: Command | NumberedCommand) -> None:
-        if node.machine.rules < RULES_WHOLE:
-            self._careful_until_s = self._loop.time() + CAREFUL_S
-        if not knows(node.machine.rules, command):
-            raise Overloaded("the cluster has not been upgraded yet")
 
     async def read(self, query: Query, node_id: str = "") -> Any:
         """Ask a node, any if none is named, for a linearizable read; return what it shows, or None."""

@@ -149,10 +149,8 @@ class Client(AnyClient):
         nodes = self.random.sample(self.caller.node_ids, min(2, len(self.caller.node_ids)))
         tasks = [self.spawn(self.caller.attempt(node_id, self.caller.again(command))) for node_id in nodes]
         answers = await asyncio.gather(*tasks)
-        if self.caller.may_hang_up or all(result is not None for _, result in answers):
-            # Older rules take the whole request back when one of the two hangs up.
-            for asked_us, result in answers:
-                self._take(command, asked_us, result, since_us)
+        for asked_us, result in answers:
+            self._take(command, asked_us, result, since_us)
 
     def _take(self, command: MayWait, asked_us: int, result: Result | None, since_us: int) -> None:
         if isinstance(result, results.Granted):

@@ -12,7 +12,7 @@ from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, VoteRequest
 from cluster.group import Group
 from cluster.observing.event_log import AnyEvent, Position
-from lockstate.versions import RULES_NEWEST
+from lockstate.versions import RULES_FIRST
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.members import Appended
 from tests.simulation.checks.report import Violation
@@ -29,6 +29,8 @@ class NodeObserver:
         self.counts: Counter[str] = Counter()
         self.on_end: Callable[[Process, str, int], None] = _nothing
         self.leader: tuple[str, int] = ("", 0)
+        self.rules_newest = RULES_FIRST
+        """The newest rules that a node knows which is not of an older release."""
         self.rules_old: dict[str, int] = {}
         """The newest rules that nodes of an older release know."""
         self._checkers = checkers
@@ -48,7 +50,7 @@ class NodeObserver:
 
     def rules_known(self, node_id: str) -> int:
         """Return the newest rules that a node's release knows."""
-        return self.rules_old.get(node_id, RULES_NEWEST)
+        return self.rules_old.get(node_id, self.rules_newest)
 
     def made(self, node_id: str, group: Group) -> None:
         """Record what a node read from its disk."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.consensus.messages import Message
 from cluster.group import Group
-from lockstate.versions import RULES_NEWEST
+from lockstate.versions import RULES_FIRST
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Process
 from tests.simulation.world.node_observer import NodeObserver
@@ -32,8 +32,8 @@ class StrangerFacts:
         self._watch = watch
 
     def rules_known(self, node_id: str) -> int:  # noqa: ARG002 - as the others
-        """Return the newest rules: it is of this release."""
-        return RULES_NEWEST
+        """Return the first rules: it is of this release."""
+        return RULES_FIRST
 
     def made(self, node_id: str, group: Group) -> None:  # noqa: ARG002 - as the others
         """Record that it has recovered."""

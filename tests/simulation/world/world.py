@@ -28,6 +28,7 @@ from tests.simulation.world.raft_trace import RaftTrace
 from tests.simulation.world.scheduler import Clock, Scheduler
 from tests.simulation.world.stranger import StrangerFacts
 from tests.simulation.world.trace import ClientLines, Trace
+from tests.support.later_rules import RULES_LATER, later_rules
 
 ROOT: Final = Path("/sim")
 PORT: Final = 7800
@@ -259,7 +260,7 @@ class World:
 
     def run(self, simulated_s: float) -> None:
         """Let everything happen; ends early at a violation."""
-        with contextlib.suppress(Violation):
+        with contextlib.suppress(Violation), later_rules():
             self._begin_upgrade()
             starts = Random(f"starts {self.plan.seed}")
             for machine in self.machines.values():
@@ -273,10 +274,14 @@ class World:
                 self._finish()
 
     def _begin_upgrade(self) -> None:
-        """Let the last node run an older release for a while, where no other node may take its place."""
+        """Let the last node run a release for a while that knows no later rules than the first ones.
+
+        So it is where no other node may take its place.
+        """
         if self.plan.upgraded_s and not CHANGES_OF_MEMBERS & self.plan.rates.keys():
             node_id = self.plan.node_ids[-1]
             self.watch.rules_old[node_id] = RULES_FIRST
+            self.watch.rules_newest = RULES_LATER
             self.scheduler.after(int(self.plan.upgraded_s * US), self._upgrade, node_id)
 
     def _upgrade(self, node_id: str) -> None:

@@ -18,7 +18,6 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec
 from lockstate.commands import Command
-from lockstate.versions import RULES_NEWEST
 from tests.support.founded import store_founding
 
 DEADLINE_S = 20.0
@@ -147,11 +146,11 @@ async def made(directory: Path, *flags: str, is_new: bool = False) -> AsyncItera
 
 @asynccontextmanager
 async def leading_alone(directory: Path) -> AsyncIterator[Node]:
-    """Run a group of one node, which leads, follows the newest rules, and has nothing to do."""
+    """Run a group of one node, which leads, and has nothing to do."""
     async with made(directory, *ALONE) as node:
         group = node.group
         group.loop.start()
-        await until(lambda: group.machine.rules == RULES_NEWEST and group.replica.may_propose)
+        await until(lambda: group.replica.may_propose)
         replica = group.replica
         await until(lambda: bool(replica.membership.committed.cluster_id) and replica.may_change_members)
         yield node

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster import rare_proposals
 from cluster.commands.forwarded import Forwarded
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
 from cluster.consensus import compaction
@@ -36,7 +35,8 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Granted, Reason, Refused, Released, SessionClosed, SessionOpened
-from lockstate.versions import RULES_NEWEST, RULES_WHOLE
+from lockstate.versions import RULES_FIRST
+from tests.support.later_rules import RULES_LATER, later_rules
 from tests.unit.cluster.one_group import (
     ALONE,
     AMONG_THREE,
@@ -93,27 +93,29 @@ async def test_a_lone_nodes_group_answers_its_clients(tmp_path: Path) -> None:
 
 async def test_a_leader_moves_the_rules_on_once_all_know_them(tmp_path: Path) -> None:
     """Alone it does so by itself; somebody who joins keeps the rules where they are."""
-    async with made(tmp_path / "alone", *ALONE) as node:
-        group = node.group
-        before = group.machine.rules
-        group.loop.start()
-        await until(lambda: group.machine.rules == RULES_NEWEST)
-        assert before < RULES_NEWEST
+    with later_rules():
+        async with made(tmp_path / "alone", *ALONE) as node:
+            group = node.group
+            before = group.machine.rules
+            group.loop.start()
+            await until(lambda: group.machine.rules == RULES_LATER)
+            assert before < RULES_LATER
     async with leading_alone(tmp_path / "joined") as node:
         group = node.group
         known = group._rare._rules_known_by_all()
         await group.changes.change("n2", "127.0.0.1:2", DEADLINE_S)
-        assert (known, group._rare._rules_known_by_all()) == (RULES_NEWEST, 0)
+        assert (known, group._rare._rules_known_by_all()) == (RULES_FIRST, 0)
 
 
 async def test_a_new_role_proposes_the_rules_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this node proposed in another role may be lost, so it does not count as under way any more."""
     async with made(tmp_path, *ALONE) as node:
         rules = node.group._rare.rules_advance
-        monkeypatch.setattr(rules, "_known_by_all", lambda: RULES_NEWEST)
-        assert (rules.step(1), rules.step(1)) == (True, False)
-        node.group.role_changed()
-        assert rules.step(1)
+        monkeypatch.setattr(rules, "_known_by_all", lambda: RULES_LATER)
+        with later_rules():
+            assert (rules.step(1), rules.step(1)) == (True, False)
+            node.group.role_changed()
+            assert rules.step(1)
 
 
 async def test_one_voter_that_knows_less_holds_the_rules_back(
@@ -121,62 +123,9 @@ async def test_one_voter_that_knows_less_holds_the_rules_back(
 ) -> None:
     """What all members know is what the one that knows least does; an unconnected one knows nothing."""
     async with leading_alone(tmp_path) as node:
-        for known in (0, 1, RULES_NEWEST):
+        for known in (0, 1, RULES_LATER):
             monkeypatch.setattr(node.group.peering, "rules_known", lambda _, known=known: known)
             assert node.group._rare._rules_known_by_all() == known
-
-
-async def test_a_follower_that_is_behind_asks_in_the_name_of_its_clients(tmp_path: Path) -> None:
-    """It does not know rules 9 yet, and reaches nothing of another principal."""
-    async with leading_alone(tmp_path) as node:
-        group = node.group
-        await until(lambda: group.machine.rules == RULES_NEWEST)
-        await group.requests.acquire(acquire("h1"), DEADLINE_S, "ann")
-        term = group.replica.role.term
-        sent = batch("n2.run", term, Release(HoldId("h1")), OPEN)
-        group.forwarded(Forwarded(term, sent.origin, sent.seqs, sent.commands, ["bob", "bob"]))
-        await until(lambda: bool(group.machine.state.sessions))
-        assert group.machine.lock("a").state == "held"
-        assert set(group.machine.state.principals.rows.values()) == {"ann", "bob"}
-
-
-@pytest.mark.parametrize("is_member_away", [False, True])
-async def test_what_is_made_in_the_first_moments_of_a_cluster_belongs_to_who_made_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_member_away: bool
-) -> None:
-    """It waits until the rules know principals, which takes milliseconds when all members are there."""
-    async with made(tmp_path, *ALONE) as node:
-        group = node.group
-        if is_member_away:  # then nobody waits for ever
-            monkeypatch.setattr(group._rare.rules_advance, "_known_by_all", lambda: 0)
-            monkeypatch.setattr(rare_proposals, "PATIENCE_S", 0.1)
-        asking = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S, "ann"))
-        await settle()
-        group.loop.start()
-        await asking
-        assert list(group.machine.state.principals.rows.values()) == ([] if is_member_away else ["ann"])
-
-
-@pytest.mark.parametrize(
-    ("known", "awaits"),
-    [({}, True), ({"n2": RULES_WHOLE}, True), ({"n2": RULES_WHOLE - 1}, False), ({"n2": 1, "n3": 9}, False)],
-)
-async def test_nobody_waits_for_members_of_earlier_releases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: dict[str, int], *, awaits: bool
-) -> None:
-    """In the middle of an upgrade, clients are served as before; who is away may be of any release."""
-    async with following(tmp_path) as node:
-        monkeypatch.setattr(node.group.peering, "rules_known", lambda node_id: known.get(node_id, 0))
-        assert node.group._rare.awaits_principals() is awaits
-
-
-async def test_nobody_waits_for_rules_where_something_could_end_meanwhile(tmp_path: Path) -> None:
-    """A leader of an upgraded cluster, whose last member is away just now, lets keepalives pass."""
-    async with following(tmp_path) as node:
-        assert node.group._rare.awaits_principals()
-        node.hear("n1", commands=(OPEN,))
-        await until(lambda: node.group.machine.state.sessions)
-        assert not node.group._rare.awaits_principals()
 
 
 @pytest.mark.parametrize(("ttl_ms", "waits"), [(60_000, True), (100, False)])
@@ -394,21 +343,6 @@ async def test_commands_go_to_the_leader_in_one_frame(tmp_path: Path) -> None:
         assert node.links.take(FrameKind.FORWARD) == [("n1", sent_batch(group.outbox.origin, 1, OPEN, OPEN))]
         group.outbox.close(ShuttingDown("stops"), OutcomeUnknown("stops"))
         await asyncio.gather(*asking, return_exceptions=True)
-
-
-@pytest.mark.parametrize(("rules_known", "told"), [(RULES_WHOLE - 1, []), (RULES_WHOLE, [["ann"]])])
-async def test_who_asks_is_told_to_leaders_that_can_read_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules_known: int, told: list[list[str]]
-) -> None:
-    """Release 0.1.0 cuts the link of a node that sends it one field more than it knows."""
-    async with following(tmp_path) as node:
-        group = node.group
-        monkeypatch.setattr(group.peering, "rules_known", lambda _: rules_known)
-        asking = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S, "ann"))
-        await settle()
-        ((_, forwarded),) = node.links.take(FrameKind.FORWARD)
-        assert forwarded == (*sent_batch(group.outbox.origin, 1, OPEN), *told)
-        asking.cancel()
 
 
 async def test_who_waits_for_what_is_given_up_has_its_turn_at_once(

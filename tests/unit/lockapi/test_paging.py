@@ -14,7 +14,7 @@ from lockapi.paging import STEP_ROWS, Records, Search, named
 from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Rights
 from lockstate import limits
-from lockstate.audit import Linked
+from lockstate.audit import AuditLink, Linked
 from lockstate.ids import HoldId, OwnerName
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
@@ -192,7 +192,7 @@ def test_pages_show_everything_that_may_be_read_once(
 def records(count: int) -> list[Linked]:
     """Return so many records of the audit."""
     happened = [(1, 1, EventKind.RELEASED, f"{number}", Mode.EXCLUSIVE) for number in range(count)]
-    return [(Event(*what, OwnerName("o"), 1, HoldId("h"), 0), None) for what in happened]
+    return [(Event(*what, OwnerName("o"), 1, HoldId("h"), 0), AuditLink(1)) for what in happened]
 
 
 @pytest.mark.parametrize("count", [0, 1, STEP_ROWS, STEP_ROWS + 1])

@@ -11,10 +11,9 @@ from lockstate.cell_operations import (
     HoldCompare,
     Relation,
 )
-from lockstate.commands import AdvanceVersion, DeleteCells, Entry, PutCell, TransactCells
+from lockstate.commands import DeleteCells, Entry, PutCell, TransactCells
 from lockstate.ids import HoldId, SessionId
 from lockstate.results import CellEvent, CellsDeleted, CellView, CellWritten, Outcome, Result, Transacted
-from lockstate.versions import RULES_FIRST, RULES_NEWEST
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 
@@ -24,8 +23,6 @@ class CellDriver(MachineDriver):
     def __init__(self) -> None:
         super().__init__()
         self.cell_events: tuple[CellEvent, ...] = ()
-        for number in range(RULES_FIRST + 1, RULES_NEWEST + 1):
-            self.apply(Entry(0, advance=AdvanceVersion(number)))
 
     def apply(self, entry: Entry) -> Outcome:
         """Apply an entry and check the state."""

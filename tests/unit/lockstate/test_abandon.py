@@ -6,7 +6,6 @@ from lockstate import limits
 from lockstate.commands import AbandonWaits, Acquire, Batch, Command, Entry
 from lockstate.ids import AttemptId, HoldId
 from lockstate.results import Queued, Reason, Result, WaitsAbandoned
-from lockstate.versions import RULES_WHOLE
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason
 
 
@@ -86,17 +85,13 @@ def test_many_waits_end_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left == [WaitsAbandoned(2, 3), WaitsAbandoned(2, 1), WaitsAbandoned(1, 0)]
 
 
-@pytest.mark.parametrize(("rules", "ended"), [(RULES_WHOLE - 1, 5), (RULES_WHOLE, 2)])
-def test_by_rules_9_waits_for_many_names_end_in_smaller_steps(
-    monkeypatch: pytest.MonkeyPatch, rules: int, ended: int
-) -> None:
+def test_waits_for_many_names_end_in_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand of them, each for two thousand names, would keep every node for seconds."""
     monkeypatch.setattr(limits, "EXPIRIES_PER_ENTRY_MAX", 4)
     driver = MachineDriver()
-    driver.machine.state.rules = rules
     driver.granted("a/b/c")
     _run_from(driver, "gone", *[_wish(f"x{number}", name="a/b/c") for number in range(5)])
-    assert driver.run(AbandonWaits("gone")) == WaitsAbandoned(ended, 5 - ended)
+    assert driver.run(AbandonWaits("gone")) == WaitsAbandoned(2, 3)
 
 
 def test_conversions_are_abandoned_and_their_holds_kept() -> None:

@@ -16,7 +16,6 @@ from lockstate.results import (
     Refused,
     Released,
 )
-from lockstate.versions import RULES_NEWEST
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,
@@ -31,9 +30,7 @@ from tests.unit.lockstate.machine_driver import (
 
 def newest() -> MachineDriver:
     """Return a driver of a machine that follows the newest rules."""
-    driver = MachineDriver()
-    driver.machine.state.rules = RULES_NEWEST
-    return driver
+    return MachineDriver()
 
 
 def told(driver: MachineDriver) -> list[tuple[str, str, int]]:

@@ -18,7 +18,6 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.limits import ATTEMPTS_COUNT_MAX
 from lockstate.modes import Mode
 from lockstate.results import Cancelled, Granted, Queued, Result, WaitsAbandoned
-from lockstate.versions import RULES_WHOLE
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 UNDONE, NOT_UNDONE = Cancelled(undone=True), Cancelled(undone=False)
@@ -28,7 +27,6 @@ UNDONE, NOT_UNDONE = Cancelled(undone=True), Cancelled(undone=False)
 def driver() -> MachineDriver:
     """Return a driver whose lock "a" somebody else holds."""
     driver = MachineDriver()
-    driver.machine.state.rules = RULES_WHOLE
     driver.run(Acquire("a", Mode.EXCLUSIVE, HoldId("other"), AttemptId("t"), ttl_ms=60_000))
     return driver
 
@@ -61,16 +59,6 @@ def test_an_attempt_that_comes_late_takes_no_hold_from_another(driver: MachineDr
     assert cancel(driver, 1) == UNDONE
     assert driver.machine.lock("a").state == "free"
     assert not driver.machine.state.extras
-
-
-def test_older_rules_know_the_attempt_that_came_last(driver: MachineDriver) -> None:
-    """They let it take the hold away."""
-    driver.machine.state.rules = RULES_WHOLE - 1
-    driver.run(ask(1))
-    driver.run(ask(2))
-    driver.run(Release(HoldId("other")))
-    assert cancel(driver, 1) == NOT_UNDONE
-    assert cancel(driver, 2) == UNDONE
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1), (3, 1, 2)])

@@ -15,7 +15,6 @@ from lockstate.commands import (
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from lockstate.versions import RULES_NEWEST
 
 NOTHING = (HoldId(""), ())
 
@@ -25,7 +24,6 @@ class _Log:
 
     def __init__(self) -> None:
         self.machine = LockMachine()
-        self.machine.state.rules = RULES_NEWEST
         self._seq = 0
 
     def apply(self, *commands: Command) -> None:

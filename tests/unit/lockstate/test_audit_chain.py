@@ -9,20 +9,12 @@ import pytest
 
 from holdfast.cli.audit_chain import ChainCheck
 from lockstate import audit, audit_record, limits, snapshot
-from lockstate.commands import AdvanceVersion, Batch, Entry, Tick
+from lockstate.commands import Entry
 from lockstate.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import Event, EventKind, HoldKind
-from lockstate.versions import RULES_FOLLOWED, RULES_NEWEST, RULES_WHOLE
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
-
-
-def _driver(rules: int = RULES_NEWEST) -> MachineDriver:
-    driver = MachineDriver()
-    for version in range(2, rules + 1):
-        driver.apply(Entry(0, (), AdvanceVersion(version)))
-    return driver
 
 
 def _rows(machine: LockMachine, *, behind: int | None = 0) -> list[dict[str, Any]]:
@@ -49,7 +41,7 @@ def _linked_count(driver: MachineDriver) -> int:
 
 def test_a_record_has_the_hash_of_all_that_it_shows() -> None:
     """Anybody can compute it: SHA-256 of compact JSON with sorted fields, the hash before it among them."""
-    driver = _driver()
+    driver = MachineDriver()
     driver.granted("a", owner='ann "é')
     driver.release("h1")
     first, second = _rows(driver.machine)
@@ -57,12 +49,12 @@ def test_a_record_has_the_hash_of_all_that_it_shows() -> None:
     assert (second["number"], second["chain"], second["previous"]) == (2, 1, first["hash"])
     del second["hash"]
     text = json.dumps(second, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert driver.machine.audit_records()[0][1].hash == hashlib.sha256(text.encode()).hexdigest()  # type: ignore[union-attr]
+    assert driver.machine.audit_records()[0][1].hash == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_both_orders_have_the_same_links() -> None:
     """The newest first, or the oldest first behind a number: of linked ones and of those that are not yet."""
-    driver = _driver()
+    driver = MachineDriver()
     driver.granted(locks=wanted(*"abcdefghijklmnopqrst"))
     assert _linked_count(driver) == audit.LINKS_MAX < 20
     rows = _rows(driver.machine)
@@ -79,7 +71,7 @@ def test_both_orders_have_the_same_links() -> None:
 
 def test_later_entries_link_what_one_left() -> None:
     """Eight at a time; what a reader was told before stays so, and gets a hash."""
-    driver = _driver()
+    driver = MachineDriver()
     names = [str(number) for number in range(40)]
     driver.granted(locks=wanted(*names))
     before = _rows(driver.machine)
@@ -99,7 +91,7 @@ def test_later_entries_link_what_one_left() -> None:
 
 def test_a_read_makes_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many records are not linked yet: who reads does not pay for them."""
-    driver = _driver()
+    driver = MachineDriver()
     driver.granted(locks=wanted(*[str(number) for number in range(40)]))
     monkeypatch.setattr(audit, "sha256", lambda _: pytest.fail("a hash was made"))
     assert len(_rows(driver.machine)) == len(_rows(driver.machine, behind=None)) == 40
@@ -109,7 +101,7 @@ def test_a_read_makes_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_provisional_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads after each entry misses nothing, and is told nothing that a new chain makes untrue."""
     monkeypatch.setattr(limits, "AUDIT_COUNT_MAX", 60)
-    driver = _driver()
+    driver = MachineDriver()
     told: list[dict[str, Any]] = []
     names = [str(number) for number in range(25)]
     for number in range(1, 9):
@@ -134,7 +126,7 @@ def test_nothing_provisional_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("idle_entries", [0, 1, 5])
 def test_a_restart_makes_no_difference(idle_entries: int) -> None:
     """A snapshot keeps the chain, and how far it is linked."""
-    driver = _driver()
+    driver = MachineDriver()
     driver.granted(locks=wanted(*[str(number) for number in range(40)]))
     _idle(driver, idle_entries)
     restored = snapshot.decode(snapshot.encode(driver.machine))
@@ -145,7 +137,7 @@ def test_a_restart_makes_no_difference(idle_entries: int) -> None:
 def test_what_was_forgotten_is_still_in_the_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest record that is kept says the hash of the one before it, also after a restart."""
     monkeypatch.setattr(limits, "AUDIT_COUNT_MAX", 5)
-    driver = _driver()
+    driver = MachineDriver()
     told: list[dict[str, Any]] = []
     for number in range(1, 5):
         driver.granted("a")
@@ -160,7 +152,7 @@ def test_what_was_forgotten_is_still_in_the_hashes(monkeypatch: pytest.MonkeyPat
 def test_a_chain_begins_anew_behind_what_was_forgotten_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that was never linked cannot be in a hash: the next one says that its chain begins with it."""
     monkeypatch.setattr(limits, "AUDIT_COUNT_MAX", 12)
-    driver = _driver()
+    driver = MachineDriver()
     driver.granted(locks=wanted(*[str(number) for number in range(10)]))
     before = _rows(driver.machine)
     driver.release("h1")
@@ -180,26 +172,9 @@ def test_a_chain_begins_anew_behind_what_was_forgotten_too_soon(monkeypatch: pyt
     ]
 
 
-def test_it_begins_with_the_rules() -> None:
-    """Before rules 9 there is no chain; then the oldest record that is kept is the first."""
-    driver = _driver(RULES_FOLLOWED)
-    driver.granted("a")
-    assert driver.machine.state.audit.base() == []
-    assert _rows(driver.machine) == []
-    (row,) = _rows(driver.machine, behind=None)
-    assert not row.keys() & {"number", "chain", "previous", "hash"}
-    restored = snapshot.decode(snapshot.encode(driver.machine))
-    for machine in (driver.machine, restored):
-        machine.apply(Entry(0, (), AdvanceVersion(RULES_WHOLE)))
-        machine.apply(Entry(0, (Batch("n1", (1,), (Tick(),)),)))
-    assert [row["number"] for row in _rows(driver.machine)] == [1]
-    assert _wrong(_rows(driver.machine)) == []
-    assert snapshot.encode(restored) == snapshot.encode(driver.machine)
-
-
 def test_nothing_secret_is_in_a_record() -> None:
     """Hashes cover what is shown, so nobody who checks them needs an id."""
-    driver = _driver()
+    driver = MachineDriver()
     driver.open("s1")
     driver.granted("a", session_id="s1", owner="ann")
     assert "s1" not in json.dumps(_rows(driver.machine))

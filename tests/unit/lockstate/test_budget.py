@@ -36,18 +36,16 @@ from lockstate.results import (
     SessionKept,
     SessionOpened,
 )
-from lockstate.versions import RULES_BOUNDED, UnknownVersionError
+from lockstate.versions import UnknownVersionError
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect
 
 BOUND = limits.STATE_BYTES_LEAST
 LABELS = {f"{number:02}" + "k" * 254: "v" * 256 for number in range(limits.LABELS_COUNT_MAX)}
 
 
-def bounded(rules: int = RULES_BOUNDED) -> MachineDriver:
-    """Return a machine of these rules, with the lowest bound."""
+def bounded() -> MachineDriver:
+    """Return a machine with the lowest bound."""
     driver = MachineDriver()
-    for number in range(2, rules + 1):
-        driver.apply(Entry(0, advance=AdvanceVersion(number)))
     driver.apply(Entry(0, bytes_max=BOUND))
     return driver
 
@@ -70,7 +68,7 @@ def entry_of(driver: MachineDriver, *commands: Command) -> Entry:
     seqs = list(range(driver.seq + 1, driver.seq + 1 + len(commands)))
     driver.seq += len(commands)
     encoded = [codec.encode_command(command) for command in commands]
-    return codec.decode_entry(codec.encode_entry(0, [("n1", seqs, encoded)], rules=RULES_BOUNDED))
+    return codec.decode_entry(codec.encode_entry(0, [("n1", seqs, encoded)]))
 
 
 def is_overloaded(result: Result) -> bool:
@@ -159,24 +157,13 @@ def test_what_freed_something_is_remembered_even_without_room() -> None:
 
 
 def test_a_full_memory_of_requests_keeps_nobody_from_freeing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By rules 3 it is treated as a full state; rules before them refuse every new request with an id."""
+    """It is treated as a full state."""
     monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 1)
-    for rules in (2, 3):
-        driver = bounded(rules)
-        driver.granted("a", request_id="r1")
-        assert is_overloaded(driver.acquire("b", request_id="r2"))
-        assert is_overloaded(driver.run(Release(HoldId("h1"), "r3"))) == (rules < RULES_BOUNDED)
-        assert driver.machine.counts()["requests"] == 1 + (rules == RULES_BOUNDED)
-
-
-def test_rules_before_the_third_know_no_bound() -> None:
-    """An entry that names one changes nothing, as on a release that would not know the field."""
-    driver = bounded(2)
-    assert driver.machine.bytes_max == limits.STATE_BYTES_MAX
-    driver.machine.state.bytes_max = BOUND
-    for number in range(2000):
-        driver.machine.apply(entry_of(driver, OpenSession(SessionId(f"s{number}"), 60_000, LABELS)))
-    assert driver.machine.bytes_count > BOUND
+    driver = bounded()
+    driver.granted("a", request_id="r1")
+    assert is_overloaded(driver.acquire("b", request_id="r2"))
+    assert not is_overloaded(driver.run(Release(HoldId("h1"), "r3")))
+    assert driver.machine.counts()["requests"] == 2
 
 
 def test_a_bound_that_nobody_could_work_with_is_ignored() -> None:
@@ -189,10 +176,10 @@ def test_a_bound_that_nobody_could_work_with_is_ignored() -> None:
 
 def test_a_bound_travels_in_an_entry_and_a_snapshot() -> None:
     """It is part of the state, and of its fingerprint; a state with the default one is stored as before."""
-    entry = codec.decode_entry(codec.encode_entry(7, [], rules=RULES_BOUNDED, bytes_max=BOUND))
+    entry = codec.decode_entry(codec.encode_entry(7, [], bytes_max=BOUND))
     assert entry == Entry(7, bytes_max=BOUND)
-    both = codec.encode_entry(7, [], rules=2, advance_to=3, bytes_max=BOUND)
-    assert codec.decode_entry(both) == Entry(7, (), AdvanceVersion(3), BOUND)
+    both = codec.encode_entry(7, [], advance_to=1, bytes_max=BOUND)
+    assert codec.decode_entry(both) == Entry(7, (), AdvanceVersion(1), BOUND)
     with pytest.raises(UnknownVersionError):
         codec.decode_entry(both.replace(bytes((codec.FIELD_BYTES_MAX, 0xCE)), bytes((99, 0xCE))))
     driver = bounded()

@@ -6,28 +6,9 @@ from typing import Final
 import pytest
 
 from lockstate import snapshot
-from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import (
-    Acquire,
-    AcquireAs,
-    AcquireIf,
-    AdvanceVersion,
-    Batch,
-    Command,
-    Convert,
-    Entry,
-    Numbered,
-    Release,
-    Tick,
-    Undecodable,
-    Wanted,
-)
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.machine import LockMachine
 from lockstate.modes import COMPATIBLE, Mode, is_down
-from lockstate.newer import is_known
 from lockstate.results import CycleView, Granted, Reason, Refused
-from lockstate.versions import RULES_FOLLOWED, RULES_NEWEST, RULES_NUMBERED, RULES_WHOLE
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,
@@ -142,17 +123,11 @@ def test_a_snapshot_has_them() -> None:
     driver.granted("a/b", mode=READ)
     driver.queued("a", mode=SHARED, scope=SUBTREE)
     driver.converting("h2", UPDATE)
-    data = snapshot.encode(_at_rules(driver.machine, RULES_NEWEST))
+    data = snapshot.encode(driver.machine)
     driver.machine = snapshot.decode(data)
     assert snapshot.encode(driver.machine) == data
     driver.release("h1")
     assert driver.served() == ["t4", "h3"]
-
-
-def _at_rules(machine: LockMachine, rules: int) -> LockMachine:
-    for number in range(machine.rules + 1, rules + 1):
-        machine.apply(Entry(0, advance=AdvanceVersion(number)))
-    return machine
 
 
 # -- conversion ---------------------------------------------------------------------------------------------
@@ -276,78 +251,4 @@ def test_a_conversion_keeps_newcomers_of_both_modes_out() -> None:
     driver.granted("a", mode=READ)
 
 
-# -- older rules --------------------------------------------------------------------------------------------
-
 _H, _A, _S = HoldId("h"), AttemptId("a"), SessionId("s")
-_LOCK: Final = Acquire("a", SHARED, _H, _A, ttl_ms=100)
-_NEW: Final[dict[str, Command]] = {
-    "acquire": Acquire("a", READ, _H, _A, ttl_ms=100),
-    "acquire-if": AcquireIf("a", WRITE, _H, _A, _S),
-    "several": Acquire("", EXCLUSIVE, _H, _A, ttl_ms=100, locks=(Wanted("a"), Wanted("b", WRITE))),
-    "mode of several": Acquire("", WRITE, _H, _A, ttl_ms=100, locks=(Wanted("a"), Wanted("b"))),
-    "convert": Convert(_H, READ, HoldId("t"), _A),
-}
-
-
-def _read(command: Command, rules: int) -> tuple[object, ...]:
-    data = encode_entry(7, [("n1", [1, 2], [encode_command(command), encode_command(Tick())])], rules=rules)
-    entry = decode_entry(data, rules)
-    assert entry.now_ms == 7
-    return entry.batches[0].commands
-
-
-@pytest.mark.parametrize("rules", [1, 2, 5, RULES_FOLLOWED])
-@pytest.mark.parametrize("command", _NEW.values(), ids=_NEW)
-def test_older_rules_do_not_know_the_modes(command: Command, rules: int) -> None:
-    """What names one is undecodable, as for a node that does not know it; what stands beside it is not."""
-    assert _read(command, rules) == (Undecodable(), Tick())
-    assert not is_known(command, rules)
-    known = _read(command, RULES_WHOLE)
-    assert known == (command, Tick())
-
-
-@pytest.mark.parametrize(
-    "command", [*_NEW.values(), AcquireAs("a", SHARED, _H, _A, _S)], ids=[*_NEW, "acquire-as"]
-)
-def test_a_frame_is_undecodable_as_a_whole(command: Command) -> None:
-    """A frame with one command that older rules do not know is not known at all."""
-    frame = Numbered(2, _S, 1, 1, (), (_LOCK, command))  # type: ignore[arg-type]
-    for rules in (RULES_NUMBERED, RULES_FOLLOWED):
-        assert _read(frame, rules) == (Undecodable(), Tick())
-        assert not is_known(frame, rules)
-    assert _read(frame, RULES_WHOLE) == (frame, Tick())
-
-
-def test_what_is_undecodable_has_no_effect() -> None:
-    """It is refused as any command that cannot be decoded, and whoever waits goes on waiting."""
-    machine = LockMachine()
-    commands = [encode_command(_LOCK), encode_command(_NEW["convert"])]
-    outcome = machine.apply(decode_entry(encode_entry(7, [("n1", [1, 2], commands)]), machine.rules))
-    refused = expect(Refused, outcome.batches[0].results[1])
-    assert (refused.reason, refused.detail) == (
-        Reason.INVALID_REQUEST,
-        "the command could not be decoded",
-    )
-    assert machine.lock("a").holders[0].mode is SHARED
-
-
-def test_the_first_format_stays_without_them() -> None:
-    """An entry of rules 1 that is applied when newer rules are active means what it meant."""
-    data = encode_entry(7, [("n1", [1, 2], [encode_command(_NEW["acquire"]), encode_command(_LOCK)])])
-    assert decode_entry(data, RULES_NEWEST) == Entry(7, (Batch("n1", (1, 2), (Undecodable(), _LOCK)),))
-
-
-def test_what_else_is_in_an_entry_that_is_read_piece_by_piece() -> None:
-    """Beside bytes that are not a command, one that older rules do not know is undecodable, too."""
-    parts = [encode_command(_NEW["acquire"]), b"\xc0", encode_command(Release(_H))]
-    data = encode_entry(7, [("n1", [1, 2, 3], parts)], rules=RULES_FOLLOWED)
-    assert decode_entry(data, RULES_FOLLOWED).batches[0].commands == (
-        Undecodable(),
-        Undecodable(),
-        Release(_H),
-    )
-    assert decode_entry(data, RULES_WHOLE).batches[0].commands == (
-        _NEW["acquire"],
-        Undecodable(),
-        Release(_H),
-    )

@@ -218,13 +218,14 @@ def test_parties_may_stand_in_a_queue_by_turns(first: str) -> None:
 
 
 def test_owners_may_stand_in_the_queue_of_a_semaphore_by_turns() -> None:
-    """The same is true for permits, with and without sessions."""
+    """Without a session nobody knows that they are one; a session that waits twice waits for itself."""
     driver = _driver("ann")
     driver.permitted("q", 1)
+    driver.wanting("q", 1, session_id="ann")
     for _ in range(3):
         driver.wanting("q", 1, owner="x")
-        driver.wanting("q", 1, session_id="ann")
-    assert len(driver.machine.semaphore("q").queue) == 6
+        assert reason(driver.permits("q", 1, session_id="ann", wait_ms=10_000)) is Reason.DEADLOCK
+    assert len(driver.machine.semaphore("q").queue) == 4
 
 
 def test_a_session_may_wait_twice_for_one_lock() -> None:

@@ -6,7 +6,6 @@ from lockstate import limits
 from lockstate.commands import Acquire, AcquirePermits, Command, KeepAlive, OpenSession, Renew, TakeRate
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.results import EventKind, Granted, Reason, Refused, Renewed, SessionKept, SessionOpened
-from lockstate.versions import RULES_NEWEST
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 
@@ -46,7 +45,6 @@ def test_the_order_is_that_of_deadlines_and_creation() -> None:
 def test_a_wait_weighs_as_much_as_its_claims() -> None:
     """By rules 9: before, one entry could end 2000 waits of 2000 names each, and stop a node for seconds."""
     driver = MachineDriver()
-    driver.machine.state.rules = RULES_NEWEST
     driver.granted("a/b", ttl_ms=60_000)
     for _ in range(3):
         driver.queued(locks=wanted("a/b", "c"), wait_ms=1000)

@@ -8,7 +8,6 @@ from lockstate.extras import NO_EXTRA, Extra
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from lockstate.versions import RULES_EXTRAS
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 TWICE = Extra(depth=2)
@@ -19,7 +18,6 @@ REFUSING = Extra(if_held=IfHeld.REFUSE)
 def driver() -> MachineDriver:
     """Return a machine with a session that holds a lock, and a waiter for it, each with an extra."""
     driver = MachineDriver()
-    driver.machine.state.rules = RULES_EXTRAS
     driver.run(OpenSession(SessionId("s1"), 10_000))
     for number, ttl_ms in ((1, 0), (2, 10_000)):
         session = SessionId("s1" if number == 1 else "")
@@ -67,8 +65,8 @@ def test_what_is_as_usual_is_not_kept(driver: MachineDriver) -> None:
     assert budget.bytes_of(state) == budget.recounted(state) < bytes_before
 
 
-def test_a_snapshot_has_them_from_rules_4_on(driver: MachineDriver) -> None:
-    """It is the same state again; older rules have no such table and refuse one."""
+def test_a_snapshot_has_them(driver: MachineDriver) -> None:
+    """It is the same state again."""
     data = snapshot.encode(driver.machine)
     restored = snapshot.decode(data)
     invariants.check(restored)
@@ -76,11 +74,3 @@ def test_a_snapshot_has_them_from_rules_4_on(driver: MachineDriver) -> None:
     assert restored.fingerprint == driver.machine.fingerprint
     assert restored.bytes_count == driver.machine.bytes_count
     assert restored.state.extras.get("h1") == REFUSING
-    driver.machine.state.rules = RULES_EXTRAS - 1
-    older = snapshot.encode(driver.machine)
-    assert len(snapshot.decode(older).state.extras) == 0
-    rules_3, rules_4 = b"\xa5rules\x03", b"\xa5rules\x04"
-    with pytest.raises(snapshot.SnapshotError, match="12 tables; rules 3 have 10"):
-        snapshot.decode(data.replace(rules_4, rules_3))
-    with pytest.raises(snapshot.SnapshotError, match="10 tables; rules 4 have 12"):
-        snapshot.decode(older.replace(rules_3, rules_4))

@@ -6,7 +6,6 @@ import pytest
 
 from lockstate import invariants, snapshot
 from lockstate.commands import (
-    Acquire,
     AcquireIf,
     AcquirePermits,
     Cancel,
@@ -18,7 +17,6 @@ from lockstate.commands import (
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Cancelled, Granted, GrantedAgain, Queued, Reason, Refused, ReleasedOnce
-from lockstate.versions import RULES_EXPLICIT
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 S1 = SessionId("s1")
@@ -26,9 +24,8 @@ S1 = SessionId("s1")
 
 @pytest.fixture
 def driver() -> MachineDriver:
-    """Return a driver by rules 5, with a session."""
+    """Return a driver with a session."""
     driver = MachineDriver()
-    driver.machine.state.rules = RULES_EXPLICIT
     driver.open("s1", ttl_ms=60_000)
     return driver
 
@@ -42,15 +39,11 @@ def ask(number: int, if_held: IfHeld = IfHeld.RENEW, **fields: Any) -> AcquireIf
 
 
 def test_what_is_held_already_is_said_to_be(driver: MachineDriver) -> None:
-    """It is the same hold and token. The rules before tell of a grant like any other."""
+    """It is the same hold and token."""
     first = expect(Granted, driver.run(ask(1)))
     assert type(first) is Granted
     again = expect(GrantedAgain, driver.run(ask(2)))
     assert (again.hold_id, again.token, again.depth) == (first.hold_id, first.token, 1)
-    driver.machine.state.rules = RULES_EXPLICIT - 1
-    plain = Acquire("a", Mode.EXCLUSIVE, HoldId("x3"), AttemptId("t3"), S1, note="ignored")
-    assert type(driver.run(plain)) is Granted
-    assert driver.machine.lock("a").holders[0].note == ""
 
 
 def test_a_note_and_a_delay_are_taken(driver: MachineDriver) -> None:

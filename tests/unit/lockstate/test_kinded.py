@@ -24,7 +24,6 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.kinds import HoldKind
 from lockstate.modes import Mode
 from lockstate.results import ForceReleased, Granted, Queued, Reason, Refused, Released, Renewed, Result
-from lockstate.versions import RULES_WHOLE
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 LOCK, SEMAPHORE, ELECTION = HoldKind
@@ -112,22 +111,17 @@ def test_what_rules_without_re_entrancy_take_of_it() -> None:
     assert requests.older_form(AcquireAs(*asked, ttl_ms=50, if_held=IfHeld.RENEW)) is None
 
 
-@pytest.mark.parametrize("moved_to", [RULES_WHOLE, RULES_WHOLE - 1])
-def test_a_renewing_acquire_repeated_after_the_rules_moved(moved_to: int) -> None:
-    """It was asked without that word first: by rules 9 it is the same request, before it was not."""
+def test_a_renewing_acquire_is_the_same_with_and_without_the_word() -> None:
+    """It was asked without that word first."""
     driver = MachineDriver()
     driver.open("ann", ttl_ms=5000)
-    driver.machine.state.rules = moved_to
     request_id, first_hold = "r" * 16, HoldId("1" * 32)
     fields: dict[str, Any] = {"session_id": SessionId("ann"), "request_id": request_id}
     first = driver.run(Acquire("a", Mode.EXCLUSIVE, first_hold, AttemptId("1" * 32), **fields))
     again = driver.run(
         AcquireIf("a", Mode.EXCLUSIVE, HoldId("2" * 32), AttemptId("2" * 32), **fields, if_held=IfHeld.RENEW)
     )
-    if moved_to == RULES_WHOLE:
-        assert expect(Granted, again).hold_id == expect(Granted, first).hold_id == first_hold
-    else:
-        assert reason(again) is Reason.INVALID_REQUEST
+    assert expect(Granted, again).hold_id == expect(Granted, first).hold_id == first_hold
     counts = driver.run(
         AcquireIf("a", Mode.EXCLUSIVE, HoldId("3" * 32), AttemptId("3" * 32), **fields, if_held=IfHeld.COUNT)
     )

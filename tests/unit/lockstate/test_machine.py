@@ -20,7 +20,6 @@ from lockstate.results import (
     Granted,
     Reason,
 )
-from lockstate.versions import RULES_EXTRAS
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, wanted
 
 
@@ -135,7 +134,6 @@ def test_counts_tell_the_sizes() -> None:
     driver.permitted("q", 2)
     driver.run(TakeRate("mail", 5, 1000))
     driver.run(AdvanceFence("disk", 7))
-    driver.machine.state.rules = RULES_EXTRAS
     driver.run(PutCell(b"c", b"v"))
     assert driver.machine.counts() == {
         "locks": 1,

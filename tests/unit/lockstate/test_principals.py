@@ -11,7 +11,6 @@ from lockstate.commands import (
     Acquire,
     AcquireAs,
     AddLocks,
-    AdvanceVersion,
     Campaign,
     CloseSession,
     Command,
@@ -67,7 +66,6 @@ from lockstate.results import (
     StreamResumed,
     Transacted,
 )
-from lockstate.versions import RULES_NEWEST
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 S1, H1 = SessionId("s1"), HoldId("h1")
@@ -75,12 +73,7 @@ ID = "r" * 16
 
 
 class Driver(MachineDriver):
-    """A machine with the newest rules, and clients that are somebody."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for number in range(2, RULES_NEWEST + 1):
-            self.apply(Entry(0, advance=AdvanceVersion(number)))
+    """A machine, and clients that are somebody."""
 
     def by(self, principal: str, command: OfSomebody, at_ms: int = 0) -> Result:
         """Apply a command of a principal."""
@@ -540,17 +533,6 @@ def test_whose_something_is_shows_in_the_fingerprint() -> None:
     assert states[0] != states[1]
 
 
-def test_older_rules_know_no_principals() -> None:
-    """Before the rules that have them, the command is undecodable; audits have the fields they had."""
-    driver = MachineDriver()
-    for number in range(2, RULES_NEWEST):
-        driver.apply(Entry(0, advance=AdvanceVersion(number)))
-    driver.granted("a")
-    again = snapshot.decode(snapshot.encode(driver.machine))
-    assert snapshot.encode(again) == snapshot.encode(driver.machine)
-    assert again.audit_records() == driver.machine.audit_records()
-
-
 def test_commands_of_nodes_are_nobodys() -> None:
     """Only what clients ask for can be asked on behalf of somebody, and not another OnBehalf."""
     theirs = set(get_args(OfSomebody))
@@ -574,12 +556,11 @@ def test_many_principals_may_send_one_request_id() -> None:
 
 
 def test_a_command_is_put_in_the_name_of_who_asks() -> None:
-    """Nobody's stays as it is, and all by older rules; what no client asks for is a mistake of the node."""
-    assert on_behalf("", Release(H1), RULES_NEWEST) == Release(H1)
-    assert on_behalf("ann", Release(H1), 8) == Release(H1)
-    assert on_behalf("ann", Release(H1), RULES_NEWEST) == OnBehalf("ann", Release(H1))
+    """Nobody's stays as it is; what no client asks for is a mistake of the node."""
+    assert on_behalf("", Release(H1)) == Release(H1)
+    assert on_behalf("ann", Release(H1)) == OnBehalf("ann", Release(H1))
     with pytest.raises(AssertionError):
-        on_behalf("ann", OnBehalf("bob", Release(H1)), RULES_NEWEST)
+        on_behalf("ann", OnBehalf("bob", Release(H1)))
 
 
 def test_whose_a_lease_is(driver: Driver) -> None:

@@ -246,34 +246,6 @@ def test_what_nobody_has_cannot_be_resized() -> None:
     assert driver.resize("q", 5) == Resized(5, 4)
 
 
-def test_a_session_gets_the_same_permits_once() -> None:
-    """The same session, name, permits and owner: the same hold, renewed. Anything else is another request."""
-    driver = MachineDriver()
-    driver.open("s1", "s2")
-    driver.permitted("q", 5, 2, session_id="s2")
-    first = driver.permitted("q", 5, 2, session_id="s1")
-    again = driver.permitted("q", 5, 2, session_id="s1", at_ms=300)
-    assert (again.hold_id, again.token, again.expires_in_ms) == (first.hold_id, first.token, 1000)
-    assert driver.permitted("q", 5, 1, session_id="s1").token == 3
-    assert reason(driver.permits("q", 5, 2, session_id="s1", owner="bob")) is Reason.NO_PERMITS
-    for _ in range(2):
-        driver.permitted("r", 2)
-    assert driver.machine.semaphore("r").available == 0
-
-
-def test_the_same_permits_are_found_among_many() -> None:
-    """It makes no difference whether the session or the semaphore has more holds."""
-    driver = MachineDriver()
-    driver.open("s1")
-    for name in ("x", "y", "z"):
-        driver.granted(name, session_id="s1")
-    token = driver.permitted("q", 9, session_id="s1").token
-    assert driver.permitted("q", 9, session_id="s1").token == token
-    for _ in range(6):
-        driver.permitted("q", 9)
-    assert driver.permitted("q", 9, session_id="s1").token == token
-
-
 def test_a_cancelled_wait_serves_those_behind_it() -> None:
     """A waiter that goes away gives up its place."""
     driver = MachineDriver()
@@ -371,24 +343,6 @@ def test_a_malformed_request_has_no_effect(command: AcquirePermits) -> None:
 def test_an_unknown_session_gets_no_permits() -> None:
     """What is asked for a session that has expired is refused."""
     assert reason(MachineDriver().permits("q", 3, session_id="s1")) is Reason.SESSION_EXPIRED
-
-
-def test_a_session_of_many_threads_keeps_them_apart() -> None:
-    """However many owners have permits in one session, each gets its own again, until it gave them back."""
-    driver = MachineDriver()
-    driver.open("s1")
-    tokens = [driver.permitted("q", 500, session_id="s1", owner=f"o{n}").token for n in range(100)]
-    driver.permitted("q", 500, 2, session_id="s1", owner="o7")
-    for number in (0, 7, 99):
-        again = driver.permitted("q", 500, session_id="s1", owner=f"o{number}")
-        assert again.token == tokens[number]
-    driver.release("h8")
-    assert driver.permitted("q", 500, session_id="s1", owner="o7").token == 102
-    driver.release("h100")
-    assert driver.permitted("q", 500, session_id="s1", owner="o99").token == 103
-    driver.close("s1")
-    assert len(driver.events) == 101
-    assert driver.machine.counts()["semaphores"] == 0
 
 
 def test_a_full_table_of_semaphores_takes_no_new_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from unittest.mock import patch
 import pytest
 
 from lockstate import limits, listings, snapshot
-from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import (
     AcquireAs,
     AcquireSeveral,
@@ -42,7 +41,6 @@ from lockstate.results import (
     Revoked,
     SessionClosed,
 )
-from lockstate.versions import RULES_FOLLOWED
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
 
@@ -543,15 +541,3 @@ def test_a_cancelled_attempt_gives_all_back(driver: Driver) -> None:
     assert driver.happened() == [("released", "a"), ("released", "q")]
     assert driver.machine.counts()["semaphores"] == 0
     assert driver.machine.counts()["rate_limits"] == 1
-
-
-def test_older_rules_do_not_know_it() -> None:
-    """Every node takes it for undecodable until all know it."""
-    driver = Driver()
-    driver.machine.state.rules = RULES_FOLLOWED
-    command = AcquireSeveral(
-        "", EXCLUSIVE, HoldId("h"), AttemptId("a"), ttl_ms=1000, permits=(WantedPermits("q", 1),)
-    )
-    data = encode_entry(0, [("n1", [1], [encode_command(command)])], rules=RULES_FOLLOWED)
-    outcome = driver.machine.apply(decode_entry(data, RULES_FOLLOWED))
-    assert reason(outcome.batches[0].results[0]) is Reason.INVALID_REQUEST

@@ -15,7 +15,7 @@ def decoded(machine: LockMachine, *commands: Acquire | Convert) -> Entry:
     """Return an entry as a node gets it: every text and number of it is an object of its own."""
     encoded = [codec.encode_command(command) for command in commands]
     seqs = list(range(machine.applied_seq("n1") + 1, machine.applied_seq("n1") + 1 + len(commands)))
-    data = codec.encode_entry(machine.now_ms + 1, [("n1", seqs, encoded)], rules=machine.rules)
+    data = codec.encode_entry(machine.now_ms + 1, [("n1", seqs, encoded)])
     return codec.decode_entry(data, machine.rules)
 
 

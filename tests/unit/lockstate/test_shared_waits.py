@@ -8,7 +8,7 @@ from lockstate import snapshot
 from lockstate.commands import Acquire, OpenSession
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
-from lockstate.results import Granted, Queued, Reason, Refused
+from lockstate.results import Granted, Queued, Reason
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 
@@ -36,17 +36,13 @@ def test_waits_for_the_same_lock_get_one_hold(mode: Mode) -> None:
     assert got[first].hold_id == got[second].hold_id == first
     assert got[first].token == got[second].token
     assert driver.machine.counts()["holds"] == 1
-    assert [kind for kind, _ in driver.happened()] == ["released", "granted"]
+    assert [kind for kind, _ in driver.happened()] == ["released", "granted", "left"]
 
 
 WAITS: dict[str, tuple[Callable[[MachineDriver], object], Callable[[MachineDriver], Queued]]] = {
     "several": (
         lambda driver: driver.granted("b"),
         lambda driver: driver.queued(locks=wanted("a", "b"), session_id="ann"),
-    ),
-    "permits": (
-        lambda driver: driver.permitted("q", 2, 2),
-        lambda driver: driver.wanting("q", 2, 2, session_id="ann"),
     ),
     "election": (
         lambda driver: driver.campaign("e", "bob", "x"),
@@ -57,7 +53,7 @@ WAITS: dict[str, tuple[Callable[[MachineDriver], object], Callable[[MachineDrive
 
 @pytest.mark.parametrize("kind", WAITS)
 def test_waits_of_every_kind_get_one_hold(kind: str) -> None:
-    """Several locks, permits and elections are shared like a single lock, also after a restart."""
+    """Several locks and elections are shared like a single lock, also after a restart."""
     hold, wait = WAITS[kind]
     driver = _driver()
     hold(driver)
@@ -107,23 +103,6 @@ def test_permits_of_another_number_are_another_wait() -> None:
     assert len({granted.hold_id for granted in _settled(driver).values()}) == 2
 
 
-def test_a_waiter_between_the_two_is_not_overtaken() -> None:
-    """The second wait goes with the first; the waiter between them gets what is left, in order."""
-    driver = _driver()
-    driver.permitted("q", 3, 3)
-    for session_id, permits in (("ann", 2), ("bob", 1), ("ann", 2)):
-        driver.wanting("q", 3, permits, session_id=session_id)
-    last = driver.wanting("q", 3, 1)
-    driver.release("h1")
-    assert [(waited, got.hold_id) for waited, got in _settled(driver).items()] == [
-        ("h2", "h2"),
-        ("h4", "h2"),
-        ("h3", "h3"),
-    ]
-    driver.release("h3")
-    assert list(_settled(driver)) == [last.hold_id]
-
-
 def test_the_last_value_is_proclaimed() -> None:
     """A session that campaigned twice leads with its last value, as if it had campaigned again."""
     driver = _driver()
@@ -131,7 +110,7 @@ def test_the_last_value_is_proclaimed() -> None:
     driver.campaign("e", "ann", "first", wait_ms=500)
     driver.campaign("e", "ann", "second", wait_ms=500)
     driver.release("h1")
-    assert [kind for kind, _ in driver.happened()] == ["resigned", "elected", "elected"]
+    assert [kind for kind, _ in driver.happened()] == ["resigned", "elected", "elected", "left"]
     assert driver.machine.election("e").value == "second"
 
 
@@ -203,12 +182,3 @@ def test_both_waits_end_with_the_session() -> None:
     driver.run(OpenSession(SessionId("ann"), 500, {}))
     driver.release("h1")
     assert driver.machine.counts()["holds"] == 0
-
-
-def test_permits_that_are_held_are_had_again_after_a_resize() -> None:
-    """A request for permits held already may give their old limit; a new one must give the present limit."""
-    driver = _driver()
-    held = driver.permitted("q", 3, 2, session_id="ann")
-    driver.resize("q", 5)
-    assert driver.permitted("q", 3, 2, session_id="ann").hold_id == held.hold_id
-    assert reason(expect(Refused, driver.permits("q", 3, 2, session_id="bob"))) is Reason.LIMIT_MISMATCH

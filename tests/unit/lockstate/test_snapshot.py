@@ -8,13 +8,10 @@ import pytest
 
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import AdvanceFence, AdvanceVersion, Entry, OpenSession, TakeRate
+from lockstate.commands import AdvanceFence, OpenSession, TakeRate
 from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
-from lockstate.versions import RULES_NEWEST
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
-
-RULES_NEXT = RULES_NEWEST + 1
 
 
 def _busy_driver() -> MachineDriver:
@@ -96,54 +93,35 @@ def test_an_empty_machine_can_be_stored() -> None:
     assert snapshot.decode(snapshot.encode(LockMachine())).revision == 0
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
-def test_a_format_before_the_first_release_is_refused(number: int) -> None:
-    """A snapshot of a format that no release wrote is not guessed at."""
-    parts = msgspec.msgpack.decode(snapshot.encode(_busy_driver().machine))
-    assert parts[0] == 4
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_format_that_never_was_is_refused(number: int) -> None:
+    """It is not guessed at."""
+    parts = _parts()
     parts[0] = number
     with pytest.raises(
-        snapshot.SnapshotError, match=f"format {number}; this version reads formats from 4 on"
+        snapshot.SnapshotError, match=f"format {number}; this version reads formats from 1 on"
     ):
         snapshot.decode(msgspec.msgpack.encode(parts))
 
 
-def _of_rules_2() -> list[Any]:
-    """Return the parts of a snapshot of rules 2."""
-    machine = _busy_driver().machine
-    machine.apply(Entry(0, (), AdvanceVersion(2)))
-    parts: list[Any] = msgspec.msgpack.decode(snapshot.encode(machine))
-    assert [parts[0], parts[5]] == [5, {"rules": 2}]
+def _parts() -> list[Any]:
+    """Return the parts of a snapshot."""
+    parts: list[Any] = msgspec.msgpack.decode(snapshot.encode(_busy_driver().machine))
+    assert [parts[0], parts[5]] == [1, {"rules": 1}]
     return parts
-
-
-def test_the_format_follows_the_rules() -> None:
-    """While rules 1 are active a snapshot is one that release 0.1.0 reads; afterwards it names its rules."""
-    before = snapshot.decode(snapshot.encode(_busy_driver().machine))
-    after = snapshot.decode(msgspec.msgpack.encode(_of_rules_2()))
-    assert (before.rules, after.rules, after.revision) == (1, 2, before.revision + 1)
-    assert snapshot.encode(after) == msgspec.msgpack.encode(_of_rules_2())
 
 
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        (0, 6, "format 6, which this release does not know: upgrade this node"),
-        (
-            5,
-            {"rules": RULES_NEXT},
-            f"rules {RULES_NEXT}, which this release does not know: upgrade this node",
-        ),
-        (
-            5,
-            {"rules": RULES_NEXT, "colour": "red"},
-            f"rules {RULES_NEXT}, which this release does not know: upgrade this node",
-        ),
+        (0, 2, "format 2, which this release does not know: upgrade this node"),
+        (5, {"rules": 2}, "rules 2, which this release does not know: upgrade this node"),
+        (5, {"rules": 2, "colour": "red"}, "rules 2, which this release does not know: upgrade this node"),
     ],
 )
 def test_a_snapshot_of_a_later_release_is_told_from_damage(place: int, value: object, said: str) -> None:
     """The node that meets it must stop and be upgraded, whatever else the later release has stored."""
-    parts = _of_rules_2()
+    parts = _parts()
     parts[place] = value
     with pytest.raises(snapshot.SnapshotTooNewError, match=said):
         snapshot.decode(msgspec.msgpack.encode(parts))
@@ -152,36 +130,27 @@ def test_a_snapshot_of_a_later_release_is_told_from_damage(place: int, value: ob
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"rules": 1}, "format 5 does not go with rules 1"),
-        ({"rules": 0}, "format 5 does not go with rules 0"),
-        ({"rules": 2, "group": 3}, "it is of group 3 of 1"),
-        ({"rules": 2, "groups_count": 4}, "it is of group 0 of 4"),
-        ({"rules": 2, "colour": "red"}, "unknown field"),
+        ({"rules": 1, "group": 3}, "it is of group 3 of 1"),
+        ({"rules": 1, "groups_count": 4}, "it is of group 0 of 4"),
+        ({"rules": 1, "colour": "red"}, "unknown field"),
         ({}, "missing required field"),
         ([], "not a snapshot"),
     ],
 )
 def test_fields_that_do_not_belong_there_are_refused(fields: object, said: str) -> None:
     """A field that the rules do not have would be lost with the next snapshot: it is not guessed at."""
-    parts = _of_rules_2()
+    parts = _parts()
     parts[5] = fields
     with pytest.raises(snapshot.SnapshotError, match=said):
         snapshot.decode(msgspec.msgpack.encode(parts))
-
-
-def test_a_first_format_with_its_tables_is_refused() -> None:
-    """What an older version wrote, with its tables in the head itself, is refused by its format."""
-    data = msgspec.msgpack.encode([1, 5, 6, 7, 8, [], [], [], [], [], []])
-    with pytest.raises(snapshot.SnapshotError, match="format 1"):
-        snapshot.decode(data)
 
 
 @pytest.mark.parametrize("change", [-1, 1])
 def test_another_number_of_tables_is_refused(change: int) -> None:
     """A snapshot has the tables of its format: one less or more is not guessed at."""
     parts = msgspec.msgpack.decode(snapshot.encode(LockMachine()))
-    count = len(parts[5])
-    parts[5] = parts[5][:-1] if change < 0 else [*parts[5], []]
+    count = len(parts[6])
+    parts[6] = parts[6][:-1] if change < 0 else [*parts[6], []]
     with pytest.raises(snapshot.SnapshotError, match=f"{count + change} tables"):
         snapshot.decode(msgspec.msgpack.encode(parts))
 
@@ -224,7 +193,7 @@ def test_a_hold_without_its_session_is_refused() -> None:
     driver.open("s1")
     driver.granted("a", session_id="s1")
     parts = msgspec.msgpack.decode(snapshot.encode(driver.machine))
-    parts[5][0] = []
+    parts[6][0] = []
     with pytest.raises(snapshot.SnapshotError, match="inconsistent"):
         snapshot.decode(msgspec.msgpack.encode(parts))
 

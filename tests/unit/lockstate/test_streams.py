@@ -8,10 +8,8 @@ from lockstate.cell_operations import CellGet, CellPut
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
-    AdvanceVersion,
     CloseSession,
     EndWait,
-    Entry,
     Numbered,
     NumberedCommand,
     PutCell,
@@ -41,7 +39,6 @@ from lockstate.results import (
     StreamView,
     Transacted,
 )
-from lockstate.versions import RULES_FIRST, RULES_NEWEST, RULES_WHOLE
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 S1 = SessionId("s1")
@@ -52,8 +49,6 @@ class StreamDriver(MachineDriver):
 
     def __init__(self) -> None:
         super().__init__()
-        for number in range(RULES_FIRST + 1, RULES_NEWEST + 1):
-            self.apply(Entry(0, advance=AdvanceVersion(number)))
         self.open("s1", ttl_ms=60_000)
         self.run(ResumeStream(S1))
 
@@ -318,8 +313,6 @@ def test_the_number_of_a_wait_is_not_given_to_what_cannot_wait(driver: StreamDri
     assert isinstance(driver.done(2, ask)[0], Queued)
     assert reason(driver.done(2, Release(HoldId("h1")))[0]) is Reason.INVALID_REQUEST
     assert isinstance(driver.done(2, ask)[0], Queued)
-    driver.machine.state.rules = RULES_WHOLE - 1
-    assert isinstance(driver.done(2, Release(HoldId("h1")))[0], Queued), "older rules told it its place"
     assert driver.machine.lock("a").state == "held"
 
 

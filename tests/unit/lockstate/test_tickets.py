@@ -5,7 +5,6 @@ import pytest
 from lockstate.commands import (
     AbandonWaits,
     AcquireIf,
-    AdvanceVersion,
     Cancel,
     Entry,
     ForceCloseSession,
@@ -13,10 +12,8 @@ from lockstate.commands import (
     Wanted,
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.owners import session_name
 from lockstate.results import Event, EventKind, Left
-from lockstate.versions import RULES_FOLLOWED, RULES_NUMBERED
 from lockstate.views import POSITION_QUEUE_MAX
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
@@ -139,26 +136,6 @@ def test_a_wait_that_shares_a_hold_leaves(driver: CellDriver) -> None:
     granted = [event.ticket for event in driver.events if event.kind is EventKind.GRANTED]
     assert granted == [first]
     assert left(driver) == [(second, Left.SHARED), (third, Left.ALREADY_HELD)]
-
-
-def test_before_the_rules_nothing_is_named() -> None:
-    """The same entries give the events that older nodes give."""
-    machine = LockMachine()
-    driver = CellDriver.__new__(CellDriver)
-    MachineDriver.__init__(driver)
-    driver.cell_events, driver.machine = (), machine
-    for to in range(2, RULES_NUMBERED + 1):
-        driver.apply(Entry(0, advance=AdvanceVersion(to)))
-    driver.granted("a", ttl_ms=90_000)
-    driver.queued("a", wait_ms=100)
-    assert driver.events[0].ticket == 0
-    driver.queued("a", wait_ms=500)
-    driver.pass_to(101)
-    assert left(driver) == [(0, "")]
-    driver.apply(Entry(101, advance=AdvanceVersion(RULES_FOLLOWED)))
-    driver.force("a", at_ms=102)
-    granted = [event for event in driver.events if event.kind is EventKind.GRANTED]
-    assert granted[0].ticket > 0
 
 
 def test_the_audit_has_the_numbers_of_grants(driver: CellDriver) -> None:

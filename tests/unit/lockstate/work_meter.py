@@ -30,8 +30,14 @@ class Meter:
         return self._apply(self._entry(commands))
 
     def cost(self, *commands: Command) -> int:
-        """Apply commands in one entry; return how many calls and lines that took."""
+        """Apply commands in one entry; return how many calls and lines that took.
+
+        What was told before is linked first: each entry links as much of that as it may.
+        """
         entry = self._entry(commands)
+        audit = self.machine.state.audit
+        while len(audit._hashes) < len(audit.events):
+            audit.link()
         counts: Counter[str] = Counter()
 
         def trace(_frame: FrameType, event: str, _arg: Any) -> Any:

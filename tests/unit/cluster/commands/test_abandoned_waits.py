@@ -50,7 +50,7 @@ class World(VirtualLoop):
 
     def take(self) -> None:
         """Take what the outbox has, as the leader's own next entry does."""
-        seqs, commands, _ = self.outbox.take()
+        seqs, commands = self.outbox.take()
         (batch,) = decode_entry(encode_entry(0, [(OWN, seqs, commands)])).batches
         self.proposed += [command.origin for command in batch.commands if isinstance(command, AbandonWaits)]
         self._unsent.append((seqs, commands))

@@ -1,7 +1,5 @@
 """The leader's batches: bounded, each origin's commands in their order, nothing lost or twice."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +7,8 @@ from hypothesis import strategies as st
 from cluster.commands import batcher as batcher_module
 from cluster.commands.batcher import ENTRY_LOAD_MAX, Batcher
 from lockstate import codec
-from lockstate.commands import Barrier, Command, KeepAlive, OnBehalf, Release, Tick
-from lockstate.ids import HoldId, SessionId
-from lockstate.versions import RULES_WHOLE
+from lockstate.commands import Barrier, KeepAlive, Tick
+from lockstate.ids import SessionId
 
 BARRIER = codec.encode_command(Barrier())
 
@@ -20,7 +17,7 @@ def drain(batcher: Batcher) -> list[list[tuple[str, list[int]]]]:
     """Return origins and numbers of all entries until the batcher is empty."""
     entries = []
     while not batcher.is_empty:
-        data = batcher.next_entry(0, 1)
+        data = batcher.next_entry(0)
         assert data is not None
         entries.append([(batch.origin, list(batch.seqs)) for batch in codec.decode_entry(data).batches])
     return entries
@@ -30,7 +27,7 @@ def test_nothing_makes_no_entry() -> None:
     """An empty batcher has no entry to propose."""
     batcher = Batcher()
     assert batcher.is_empty
-    assert batcher.next_entry(5, 1) is None
+    assert batcher.next_entry(5) is None
 
 
 def test_all_that_waits_is_one_entry_with_its_time() -> None:
@@ -38,7 +35,7 @@ def test_all_that_waits_is_one_entry_with_its_time() -> None:
     batcher = Batcher()
     batcher.add("a", [1, 2], [BARRIER, codec.encode_command(Tick())])
     batcher.add("b", [7], [BARRIER])
-    data = batcher.next_entry(1234, 1)
+    data = batcher.next_entry(1234)
     assert data is not None
     entry = codec.decode_entry(data)
     assert entry.now_ms == 1234
@@ -49,74 +46,15 @@ def test_all_that_waits_is_one_entry_with_its_time() -> None:
     assert batcher.is_empty
 
 
-RELEASE = Release(HoldId("h1"))
-ASKED = [codec.encode_command(RELEASE), BARRIER, codec.encode_command(RELEASE)]
-
-
-@pytest.mark.parametrize(
-    ("rules", "told"),
-    [
-        (RULES_WHOLE - 1, [RELEASE, Barrier(), RELEASE]),
-        (RULES_WHOLE, [OnBehalf("ann", RELEASE), Barrier(), OnBehalf("bob", RELEASE)]),
-    ],
-)
-def test_who_asks_is_named_as_soon_as_the_rules_know_principals(rules: int, told: list[Command]) -> None:
-    """Where the command stands in the log, not where its node was; also when it waits for the next entry."""
-    for count_max in (3, 1):
-        batcher = Batcher()
-        batcher.add("a", [1, 2, 3], ASKED, ["ann", "", "bob"])
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", count_max)
-            assert commands_of(batcher, rules) == told
-
-
-def test_what_waits_behind_an_advance_is_named() -> None:
-    """What shares its entry is read by the rules before it, by which nothing belongs to anybody."""
-    batcher = Batcher()
-    batcher.add("a", [1, 2, 3], ASKED, ["ann", "", "bob"])
-    batcher.add_advance(RULES_WHOLE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", 1)
-        told = commands_of(batcher, RULES_WHOLE - 1)
-    assert told == [RELEASE, Barrier(), OnBehalf("bob", RELEASE)]
-
-
-def test_who_is_to_be_named_can_wait_for_rules_that_know_principals() -> None:
-    """Nothing overtakes it, an advance goes ahead, and then everything comes in its order."""
-    batcher = Batcher()
-    batcher.holds_named = True
-    batcher.add("a", [1], ASKED[:1])
-    batcher.add("b", [1, 2], ASKED[1:], ["", "bob"])
-    batcher.add("c", [1], ASKED[:1])
-    assert commands_of(batcher, RULES_WHOLE - 1) == [RELEASE]
-    were_empty = [batcher.is_empty]
-    batcher.add_advance(RULES_WHOLE)
-    were_empty.append(batcher.is_empty)
-    assert were_empty == [True, False]
-    assert commands_of(batcher, RULES_WHOLE - 1) == []
-    batcher.holds_named = False
-    assert commands_of(batcher, RULES_WHOLE) == [Barrier(), OnBehalf("bob", RELEASE), RELEASE]
-
-
-def commands_of(batcher: Batcher, rules: int) -> list[Any]:
-    """Return the commands of all entries, from these rules on."""
-    found: list[Any] = []
-    while (data := batcher.next_entry(0, rules)) is not None:
-        entry = codec.decode_entry(data, rules)
-        rules = entry.advance.to if entry.advance else rules
-        found += [command for batch in entry.batches for command in batch.commands]
-    return found
-
-
 def test_a_tick_is_an_entry_without_commands() -> None:
     """Time can be made to pass; once is enough, and any entry does it."""
     batcher = Batcher()
     batcher.add_tick()
     batcher.add_tick()
-    data = batcher.next_entry(9, 1)
+    data = batcher.next_entry(9)
     assert data is not None
     assert codec.decode_entry(data).batches == ()
-    assert batcher.next_entry(9, 1) is None
+    assert batcher.next_entry(9) is None
 
 
 def test_clearing_drops_everything() -> None:
@@ -133,7 +71,7 @@ def test_clearing_drops_an_advance_of_the_rules() -> None:
     batcher = Batcher()
     batcher.add_advance(2)
     batcher.clear()
-    assert batcher.next_entry(0, 1) is None
+    assert batcher.next_entry(0) is None
 
 
 def test_an_entry_holds_so_many_commands_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +111,7 @@ def test_what_does_not_fit_keeps_only_its_own_origin_waiting() -> None:
     batcher.add("a", [1, 2, 3], [HEAVY, HEAVY, LIGHT])
     batcher.add("b", [1, 2, 3], [LIGHT, HEAVY, LIGHT])
     batcher.add("a", [4], [LIGHT])
-    batcher.add("c", [1], [LIGHT], ["ann"])
+    batcher.add("c", [1], [LIGHT])
     assert drain(batcher) == [
         [("a", [1]), ("b", [1]), ("c", [1])],
         [("a", [2, 3]), ("a", [4])],
@@ -256,12 +194,12 @@ def test_keepalives_alone_are_not_urgent(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", 2)
     batcher.add("a", [3, 4, 5], [KEEPALIVE] * 3)
     seen.append(batcher.is_urgent)
-    batcher.next_entry(0, 1)
+    batcher.next_entry(0)
     seen.append(batcher.is_urgent)
     batcher.clear()
     assert [*seen, batcher.is_urgent] == [False, False, True, False]
     for ask in (batcher.add_tick, lambda: batcher.add_advance(2), lambda: batcher.add_bytes_max(1)):
         ask()
         seen = [batcher.is_urgent]
-        batcher.next_entry(0, 1)
+        batcher.next_entry(0)
         assert [*seen, batcher.is_urgent] == [True, False]

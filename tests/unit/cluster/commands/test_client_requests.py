@@ -13,7 +13,6 @@ from cluster.commands.client_requests import ClientRequests
 from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.room import check_room
 from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, WaitCutOff
-from lockstate import codec
 from lockstate.commands import (
     Acquire,
     AcquireIf,
@@ -35,7 +34,6 @@ from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Cancelled, Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
-from lockstate.versions import RULES_NEWEST, RULES_WHOLE
 
 LONG_S = 3_600.0
 """A timeout, in seconds, that no test waits for."""
@@ -58,7 +56,6 @@ class _Faces:
         self.flushes = 0
         self.is_open = True
         self.has_room = True
-        self.rules = RULES_NEWEST
         self.load = 0
         self.owners: dict[SessionId, str] = {}
         self.requests = ClientRequests(
@@ -67,7 +64,6 @@ class _Faces:
             self._flush,
             lambda: self.is_open,
             self._check_room,
-            rules=lambda: self.rules,
             load=lambda _: self.load,
             owner_of=lambda session_id: self.owners.get(session_id, ""),
         )
@@ -152,15 +148,6 @@ async def test_what_a_principal_asks_is_asked_on_its_behalf() -> None:
     await asyncio.wait(tasks)
     await asyncio.sleep(0)
     assert faces.sent() == [UNDO]
-
-
-async def test_by_older_rules_who_asks_goes_beside_the_command() -> None:
-    """The leader may know already that there are rules with principals, and names them then."""
-    faces = _Faces()
-    faces.rules = RULES_WHOLE - 1
-    begun = faces.requests.begin(RELEASE, LONG_S, "ann")
-    assert faces.outbox.take() == ([1], [codec.encode_command(RELEASE)], ["ann"])
-    begun.cancel()
 
 
 async def test_a_command_is_submitted_and_answered() -> None:
@@ -313,20 +300,10 @@ async def test_a_request_with_an_id_keeps_its_place(*, is_known: bool) -> None:
     assert await asked_again == Answer(granted(), 2, is_repeated=True)
 
 
-@pytest.mark.parametrize(
-    ("rules", "undone"),
-    [(RULES_NEWEST, [Cancel(HoldId("h0"), AttemptId("of-h1"))]), (RULES_WHOLE - 1, [])],
-)
-async def test_who_asks_again_and_leaves_is_undone_as_well(
-    rules: int, undone: list[Command], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The grant of an earlier attempt is that of this one, too, and ends with the last of them.
-
-    Older rules know only the last one, and would take the grant from a client that was told of it.
-    """
+async def test_who_asks_again_and_leaves_is_undone_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The grant of an earlier attempt is that of this one, too, and ends with the last of them."""
     monkeypatch.setattr(kept_waits, "KEEP_S", SHORT_S)
     faces = _Faces()
-    faces.rules = rules
     await leave(await faces.begin(acquire(request_id="r")))
     faces.outbox.complete(1, Answer(granted("h0"), 1, is_repeated=True), LockMachine())
     await settle()
@@ -334,7 +311,7 @@ async def test_who_asks_again_and_leaves_is_undone_as_well(
         while len(faces.requests._kept):  # noqa: ASYNC110 - a timer has no event to await
             await asyncio.sleep(0.001)
     await settle()
-    assert faces.sent() == undone
+    assert faces.sent() == [Cancel(HoldId("h0"), AttemptId("of-h1"))]
 
 
 @pytest.mark.parametrize("result", [QUEUED, granted()])
@@ -380,7 +357,6 @@ async def test_a_slice_ends_where_the_request_stands() -> None:
 async def test_a_withdrawn_request_is_taken_back_with_all_its_attempts() -> None:
     """Those that other nodes keep, too; of a request that has nothing there is nothing to take back."""
     faces, machine = _Faces(), LockMachine()
-    machine.state.rules = RULES_NEWEST
     holder = acquire()
     first = msgspec.structs.replace(
         holder, hold_id=HoldId("h2"), attempt_id=AttemptId("at-a"), request_id="r", owner=OwnerName("o")

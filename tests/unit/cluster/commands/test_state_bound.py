@@ -5,7 +5,6 @@ import pytest
 from cluster.commands.batcher import Batcher
 from cluster.commands.state_bound import StateBound, agreed
 from lockstate import codec, limits
-from lockstate.versions import RULES_BOUNDED
 
 MIB = 1 << 20
 ACTIVE = 100 * MIB
@@ -16,7 +15,7 @@ ACTIVE = 100 * MIB
     [
         pytest.param(200, [300, 400], 200, id="its own is the smallest"),
         pytest.param(400, [300, 200], 200, id="another is smaller"),
-        pytest.param(400, [300, 0], 300, id="an older release bears any"),
+        pytest.param(400, [300, 0], 300, id="who says nothing bears any"),
         pytest.param(400, [0, 0], 400, id="nobody else says"),
         pytest.param(400, [300, None], 100, id="not raised while somebody is silent"),
         pytest.param(400, [50, None], 50, id="lowered at once"),
@@ -35,14 +34,13 @@ class Leader:
     def __init__(self) -> None:
         self.wanted = ACTIVE
         self.active = limits.STATE_BYTES_MAX
-        self.rules = RULES_BOUNDED
         self.batcher = Batcher()
         self.bound = StateBound(self.batcher, lambda: self.wanted)
 
     def proposes(self) -> int:
         """Take a step; return the bound that the next entry sets, 0 if there is none."""
-        has_proposed = self.bound.step(self.rules, self.active)
-        data = self.batcher.next_entry(0, self.rules)
+        has_proposed = self.bound.step(self.active)
+        data = self.batcher.next_entry(0)
         assert has_proposed == (data is not None)
         return 0 if data is None else codec.decode_entry(data).bytes_max
 
@@ -61,18 +59,16 @@ def test_another_bound_is_proposed_once() -> None:
 
 
 def test_nothing_is_proposed_by_who_may_not() -> None:
-    """A node that does not lead wants none; older rules know none."""
+    """A node that does not lead wants none."""
     node = Leader()
-    node.rules = RULES_BOUNDED - 1
-    assert node.proposes() == 0
-    node.rules, node.wanted = RULES_BOUNDED, 0
+    node.wanted = 0
     assert node.proposes() == 0
 
 
 def test_what_was_to_be_proposed_goes_with_leadership() -> None:
     """A batcher that is cleared proposes no bound."""
     node = Leader()
-    node.bound.step(node.rules, node.active)
+    node.bound.step(node.active)
     assert not node.batcher.is_empty
     node.batcher.clear()
     assert node.batcher.is_empty

@@ -13,7 +13,6 @@ from lockstate.commands import (
     Acquire,
     AcquirePermits,
     AddLocks,
-    AdvanceVersion,
     Batch,
     Campaign,
     Cancel,
@@ -34,7 +33,6 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind, NumberedDone, Outcome, Queued, Reason, Refused
-from lockstate.versions import RULES_FIRST, RULES_NEWEST
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 
@@ -195,7 +193,6 @@ def test_conversions_leave_the_queue_without_a_grant() -> None:
 def test_an_addition_leaves_only_the_queues_that_it_stood_in() -> None:
     """What its hold had already was not waited for, though the grant tells of it too."""
     driver = Counted()
-    driver.machine.state.rules = RULES_NEWEST
     hold = driver.granted("a")
     other = driver.granted("b")
     driver.adding(hold.hold_id, "b", at_ms=10)
@@ -278,8 +275,6 @@ def test_deadlocks_count_where_they_would_have_waited() -> None:
 def test_deadlocks_in_frames_of_streams_count() -> None:
     """Each of a frame, once: a frame that comes again is not refused anew."""
     driver = Counted()
-    for number in range(RULES_FIRST + 1, RULES_NEWEST + 1):
-        driver.apply(Entry(0, advance=AdvanceVersion(number)))
     driver.open("s1")
     driver.open("s2")
     driver.granted("a", session_id="s1")
@@ -402,7 +397,6 @@ def test_queue_lengths_are_those_of_the_state(seed: int) -> None:
     """After every entry the queues are as long as they are in the state, also behind a snapshot."""
     traffic = Traffic(seed)
     machine, contention, now_ms, seq, entries_with_waiters = LockMachine(), Contention(), 0, 0, 0
-    machine.state.rules = RULES_NEWEST
     for _ in range(250):
         now_ms += traffic.random.choice((0, 0, 1, 20))
         commands = tuple(traffic.command(machine) for _ in range(traffic.random.randint(1, 3)))

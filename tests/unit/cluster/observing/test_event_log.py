@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cluster.observing.event_log import EventLog, EventsCompacted, Position, events_count_max, numbered
+from cluster.observing.event_log import EventLog, EventsCompacted, Position, events_count_max
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind
@@ -128,12 +128,6 @@ async def test_followers_are_told_once_for_many_entries() -> None:
     log.append((event(3),))
     await asyncio.sleep(0)
     assert notes.told == ["grew", "ended"]
-
-
-async def test_the_ends_of_waits_are_told_to_nobody() -> None:
-    """An event that only ends a wait has no number: those of the others are the same with and without it."""
-    block = (event(1, "a"), event(1, "b", EventKind.LEFT), event(1, "c"))
-    assert [(number, item.name) for number, item in numbered(block)] == [(1, "a"), (2, "c")]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from holdfast import wire
 from lockstate import limits
 from lockstate.commands import Batch, Entry, PutCell
 from lockstate.ids import SessionId
-from lockstate.versions import RULES_BOUNDED
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving
 
@@ -269,20 +268,6 @@ async def test_a_ttl_out_of_range_has_a_code_of_its_own() -> None:
     """As everywhere."""
     async with serving() as served:
         check_problem(await put(served, "a", value="", ttl_ms=49), 400, "ttl-out-of-range")
-
-
-async def test_before_the_last_node_is_upgraded_cells_are_refused() -> None:
-    """Nothing is proposed that older rules do not know; reads find nothing."""
-    async with serving() as served:
-        served.node.machine.state.rules = RULES_BOUNDED
-        for got in (
-            await put(served, "a", value=""),
-            await served.call("DELETE", "/v1/cells/a"),
-            await served.post(wire.CELLS_TRANSACT),
-        ):
-            check_problem(got, 503, "upgrade-pending")
-            assert got.body["retry_after_ms"] == 5000
-        assert await keys(served) == []
 
 
 async def test_watchers_are_told_of_changes() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -12,7 +13,7 @@ from holdfast import wire
 from http_api.server import tls_gate
 from lockstate import limits
 from lockstate.results import Reason
-from lockstate.versions import RULES_BOUNDED
+from lockstate.versions import RULES, Rules
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line, until
 
@@ -156,8 +157,9 @@ async def _compacted(served: Served) -> Got:
 
 async def _upgrade_pending(served: Served) -> Got:
     """Ask for a cell while the cluster follows rules that know none."""
-    served.node.machine.state.rules = RULES_BOUNDED
-    return await served.call("PUT", "/v1/cells/a", {"value": ""})
+    served.node.machine.state.rules = 0
+    with patch.dict(RULES, {0: Rules(0, 1, "Sessions can be opened.")}):
+        return await served.call("PUT", "/v1/cells/a", {"value": ""})
 
 
 async def _with_token(served: Served, *rights: bytes) -> Got:

@@ -1,13 +1,9 @@
 """Concurrent reads and writes over HTTP: acquired, converted, and not before every node knows them."""
 
-from pathlib import Path
-
 import pytest
 
 from holdfast import wire
-from lockstate.versions import RULES_FOLLOWED
 from tests.unit.http_api.serving import check_problem, serving
-from tests.unit.http_api.v1.streaming import streamed
 
 READ, WRITE = {"mode": "concurrent-read"}, {"mode": "concurrent-write"}
 
@@ -45,32 +41,3 @@ async def test_another_word_is_no_mode(mode: str) -> None:
         got = await served.acquire("a", mode=mode)
         check_problem(got, 400, "invalid-request")
         assert got.body["detail"].startswith("mode")
-
-
-async def test_older_rules_do_not_know_them() -> None:
-    """Alone, among several, and in a conversion they are refused until every node knows them."""
-    async with serving() as served:
-        hold_id = (await served.acquire("a", mode="shared")).body["hold_id"]
-        served.node.machine.state.rules = RULES_FOLLOWED
-        several = {"locks": [{"name": "b"}, {"name": "c", **READ}], "ttl_ms": 1000}
-        for path, body in (
-            (wire.LOCK_ACQUIRE, {"name": "b", "ttl_ms": 1000, **WRITE}),
-            (wire.LOCK_ACQUIRE, several),
-            (wire.LOCK_CONVERT, {"hold_id": hold_id, **READ}),
-        ):
-            check_problem(await served.post(path, **body), 503, "upgrade-pending")
-        assert (await served.acquire("b", mode="update")).status == 200
-
-
-async def test_a_frame_of_a_stream_is_refused_as_a_whole(tmp_path: Path) -> None:
-    """Under older rules: nothing of it was applied, and the stream goes on with the same numbers."""
-    async with streamed(tmp_path) as served, served.stream() as client:
-        assert (await client.acquire("a"))[0] == 4
-        served.node.machine.state.rules = RULES_FOLLOWED
-        plain, new = [4, "b", "shared"], [4, "b", "concurrent-read"]
-        client.send([2, 2, [], 0, [plain, new]])
-        refused = await client.receive()
-        assert (refused[0], refused[1], refused[2], refused[5]) == (4, 2, "upgrade-pending", "not-applied")
-        assert served.node.machine.lock("b").state == "free"
-        client.send([2, 2, [], 0, [plain]])
-        assert (await client.receive())[:2] == [2, 2]

@@ -6,7 +6,6 @@ import logging
 import pytest
 
 from holdfast import wire
-from lockstate.versions import RULES_FOLLOWED
 from tests.unit.http_api.serving import Served, bearer, check_problem, serving, token_line
 
 ME, READER, ALL = "m" * 32, "r" * 32, "a" * 32
@@ -154,17 +153,3 @@ async def test_who_may_use_one_name_does_not_end_several() -> None:
             got = await served.call("POST", path, {"name": "mine/a", "value": "v"}, headers=bearer(ME))
             check_problem(got, 409, "not-holder")
         assert [holder.token for holder in served.node.machine.lock("other").holders] == [held.body["token"]]
-
-
-async def test_before_all_nodes_know_values_they_are_refused() -> None:
-    """All else goes on as before."""
-    async with serving() as served:
-        served.node.machine.state.rules = RULES_FOLLOWED
-        assert (await served.acquire("a")).status == 200
-        for got in (
-            await served.acquire("b", value="v"),
-            await served.post(wire.SEMAPHORE_ACQUIRE, name="q", limit=1, ttl_ms=9000, value="v"),
-            await served.post(wire.LOCK_RELEASE, name="a", value="v"),
-            await served.post(wire.SEMAPHORE_RENEW, name="q", value="v"),
-        ):
-            check_problem(got, 503, "upgrade-pending")

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockstate.versions import RULES_EXTRAS
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving
 
@@ -98,20 +97,3 @@ async def test_force_ends_all_permits_or_those_of_one_token() -> None:
         got = await served.post(FORCES["semaphore"], name="a", reason="x", lock_delay_ms=60_000)
         assert [one["token"] for one in got.body["released"]] == [tokens[0], tokens[2]]
         assert (await served.call("GET", "/v1/semaphores/a")).body["available"] == 1
-
-
-async def test_older_rules_do_what_they_always_did() -> None:
-    """While the last node has not been upgraded, locks are released and forced; the rest has to wait."""
-    async with serving() as served:
-        served.node.machine.state.rules = RULES_EXTRAS
-        hold_id = (await _take(served, "semaphore")).body["hold_id"]
-        assert (await served.post(wire.SEMAPHORE_RENEW, hold_id=hold_id)).status == 200
-        pending = await served.post(FORCES["semaphore"], name="a", reason="x")
-        check_problem(pending, 503, "upgrade-pending")
-        check_problem(
-            await served.post(FORCES["lock"], name="a", reason="x", token=1), 503, "upgrade-pending"
-        )
-        assert (await served.post(RELEASES["semaphore"], hold_id=hold_id)).status == 200
-        await _take(served, "lock")
-        got = await served.post(FORCES["lock"], name="a", reason="x")
-        assert len(got.body["released"]) == 1

@@ -140,17 +140,6 @@ async def test_if_held_needs_a_session() -> None:
         assert got.body["detail"].startswith("if_held:")
 
 
-async def test_a_cluster_that_is_being_upgraded_does_not_count() -> None:
-    """Until all nodes know what it means, the request is refused, and nothing is held."""
-    async with serving() as served:
-        session = await served.session()
-        served.node.machine.state.rules = 3
-        got = await served.acquire("a", session_id=session, if_held="count")
-        check_problem(got, 503, "upgrade-pending")
-        assert "newer release" in got.body["detail"]
-        assert served.node.machine.lock("a").state == "free"
-
-
 async def test_a_waiter_gets_the_lock_when_it_is_released() -> None:
     """A waiting acquire is answered by the release of the holder."""
     async with serving() as served:

@@ -7,7 +7,6 @@ import pytest
 
 from holdfast import wire
 from lockstate.commands import NamespaceSettings, SetNamespace
-from lockstate.versions import RULES_FOLLOWED
 from tests.support import http_contract
 from tests.support.stream_client import acquire
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
@@ -220,11 +219,3 @@ async def test_on_a_stream(tmp_path: Path) -> None:
         assert (await client.answer(1))[0] == 4
         refused = await client.answer(2)
         assert (refused[0], refused[1], refused[-2:]) == (11, "quota-exceeded", ["a", "holds"])
-
-
-async def test_older_rules_know_no_namespaces() -> None:
-    """The call is told to come later."""
-    async with serving() as served:
-        served.node.machine.state.rules = RULES_FOLLOWED
-        got = await served.call("PUT", "/v1/namespaces/a", {"holds": 1})
-        assert (got.status, got.body["code"]) == (503, "upgrade-pending")

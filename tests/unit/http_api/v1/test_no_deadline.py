@@ -3,7 +3,6 @@
 import pytest
 
 from holdfast import wire
-from lockstate.versions import RULES_FOLLOWED
 from tests.unit.http_api.serving import check_problem, serving
 
 ENDLESS = {"no_deadline": True}
@@ -89,11 +88,3 @@ async def test_it_can_be_listed_and_counted() -> None:
         check_problem(await served.call("GET", f"{wire.HOLDS}?no_deadline=yes"), 400, "invalid-request")
         both = f"{wire.HOLDS}?no_deadline=true&session_name=s-1"
         check_problem(await served.call("GET", both), 400, "invalid-request")
-
-
-async def test_before_all_nodes_know_it_it_is_refused() -> None:
-    """Although this one would allow it."""
-    async with serving() as served:
-        served.node.machine.state.rules = RULES_FOLLOWED
-        got = await served.post(wire.LOCK_ACQUIRE, name="batch/a", **ENDLESS)
-        check_problem(got, 503, "upgrade-pending")

@@ -16,8 +16,8 @@ from http_api.v1.watch import SessionStream
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Principal
+from lockstate.commands import OpenSession
 from lockstate.ids import SessionId
-from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
 
 TOKENS = {name: f"token-of-{name}-".ljust(40, "x") for name in ("ann", "bob", "ops")}
@@ -167,24 +167,6 @@ async def test_a_stream_of_the_session_of_another() -> None:
             assert (rows[welcome[1]], rows[of_bob], rows[hold_id]) == ("bob", "bob", "ann")
 
 
-async def test_a_stream_of_a_session_from_before_principals() -> None:
-    """It goes on, and who sends its frames reaches no more by them than by other calls."""
-    async with serving(tokens=LINES) as served, aiohttp.ClientSession() as client:
-        served.node.machine.state.rules = RULES_FOLLOWED
-        session = await opened(served, "bob")
-        url = f"http://127.0.0.1:{served.port}{wire.STREAM}"
-        async with client.ws_connect(url, protocols=(JSON,), headers=bearer(TOKENS["bob"])) as socket:
-            await socket.send_str(json.dumps([1, VERSION, session, 0]))
-            await socket.receive()
-            served.node.machine.state.rules = RULES_WHOLE
-            hold_id = (await acquired(served, "ann", "a")).body["hold_id"]
-            own = [4, "b", "exclusive", "", "", 9000]
-            await socket.send_str(json.dumps([2, 1, [], 0, [[7, hold_id], own]]))
-            released, granted = json.loads((await socket.receive()).data)[3]
-            assert released[1] == "lease-expired"
-            assert served.node.machine.state.principals.rows == {hold_id: "ann", granted[1]: "bob"}
-
-
 async def test_a_hold_of_another_without_a_deadline_is_not_told_of() -> None:
     """Names that such a hold may not have are refused to its holder; to others the hold never was."""
     async with serving(tokens=LINES, allow_no_deadline=("batch",)) as served:
@@ -213,15 +195,6 @@ async def test_without_principals_nothing_is_said_of_them() -> None:
         await served.acquire("a")
         (event,) = (await served.call("GET", f"{wire.AUDIT}?name=a")).body["events"]
         assert not {"principal", "by"} & event.keys()
-
-
-async def test_while_older_rules_are_active_nobody_is_told() -> None:
-    """Nodes of an older release must understand every command."""
-    async with serving(tokens=LINES) as served:
-        served.node.machine.state.rules = RULES_FOLLOWED
-        hold_id = (await acquired(served, "ann", "a")).body["hold_id"]
-        assert served.node.machine.state.principals.rows == {}
-        assert (await by(served, "bob", "POST", wire.LOCK_RENEW, hold_id=hold_id)).status == 200
 
 
 # -- quotas --------------------------------------------------------------------------------------------------
@@ -319,3 +292,20 @@ async def test_quotas_that_mean_nothing(path: str, body: dict[str, Any], said: s
         assert (got.status, got.body["code"]) == (400, "invalid-request")
         assert said in got.body["detail"]
         assert served.node.machine.state.principals.quotas == {}
+
+
+async def test_a_stream_of_a_session_of_nobody() -> None:
+    """It goes on, and who sends its frames reaches no more by them than by other calls."""
+    async with serving(tokens=LINES) as served, aiohttp.ClientSession() as client:
+        session = SessionId("s" * 32)
+        await served.node.submit(OpenSession(session, 60_000), 10.0)
+        url = f"http://127.0.0.1:{served.port}{wire.STREAM}"
+        async with client.ws_connect(url, protocols=(JSON,), headers=bearer(TOKENS["bob"])) as socket:
+            await socket.send_str(json.dumps([1, VERSION, session, 0]))
+            await socket.receive()
+            hold_id = (await acquired(served, "ann", "a")).body["hold_id"]
+            own = [4, "b", "exclusive", "", "", 9000]
+            await socket.send_str(json.dumps([2, 1, [], 0, [[7, hold_id], own]]))
+            released, granted = json.loads((await socket.receive()).data)[3]
+            assert released[1] == "lease-expired"
+            assert served.node.machine.state.principals.rows == {hold_id: "ann", granted[1]: "bob"}

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockapi.allowed_names import EVERYWHERE, AllowedNames, allowed
-from lockapi.gateway import Gateway
-from lockapi.problems import ProblemError
-from lockstate.commands import AcquireAs, Numbered
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
-from lockstate.versions import RULES_FOLLOWED
-from tests.support.local_node import LocalNode
+from lockapi.allowed_names import AllowedNames
 from tests.unit.http_api.serving import Served, check_problem, serving, until
 from tests.unit.http_api.v1.streaming import streamed
 
@@ -120,15 +113,6 @@ async def test_a_priority_goes_with_what_a_second_acquire_does() -> None:
         assert "priority" not in shown["holds"][0]
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_older_rules_know_no_priorities(path: str) -> None:
-    """The call is told to come later; without a priority it is what it always was."""
-    async with serving(allow_priority=["*"]) as served:
-        served.node.machine.state.rules = RULES_FOLLOWED
-        check_problem(await served.post(path, **body(path, priority=9)), 503, "upgrade-pending")
-        assert (await served.post(path, **body(path, priority=5))).status == 200
-
-
 async def test_on_a_stream(tmp_path: Path) -> None:
     """A priority where none is allowed is refused, and nothing else of its frame."""
     async with streamed(tmp_path) as served, served.stream() as client:
@@ -137,13 +121,3 @@ async def test_on_a_stream(tmp_path: Path) -> None:
         assert (refused[0], refused[1]) == (11, "invalid-request")
         assert refused[2].startswith("priority: 9: ")
         assert served.node.machine.lock("a").state == "free"
-
-
-async def test_on_a_stream_of_older_rules() -> None:
-    """A frame with what they do not know is refused as a whole: other nodes could not read it."""
-    gateway = Gateway(LocalNode(), allowed=allowed([EVERYWHERE]))
-    gateway.node.machine.state.rules = RULES_FOLLOWED
-    ask = AcquireAs("a", Mode.EXCLUSIVE, HoldId("h"), AttemptId("a"), SessionId("s"), priority=9)
-    with pytest.raises(ProblemError) as caught:
-        gateway.begin(Numbered(1, SessionId("s"), 1, 1, (), (ask,)), 1)
-    assert caught.value.code == "upgrade-pending"

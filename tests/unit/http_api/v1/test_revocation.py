@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from holdfast import wire
-from lockstate.versions import RULES_NUMBERED
 from tests.support import http_contract
 from tests.unit.http_api.serving import Served, check_problem, serving
 
@@ -124,14 +123,6 @@ async def test_nobody_holds_anything() -> None:
         check_problem(await served.post(wire.LOCK_PUT_OFF, hold_id="h-none"), 410, "lease-expired")
 
 
-async def test_before_all_nodes_know_it_nothing_is_put_off() -> None:
-    """The call is told to come later."""
-    async with serving() as served:
-        hold_id, _ = await hold(served, "lock")
-        served.node.machine.state.rules = RULES_NUMBERED
-        check_problem(await served.post(wire.LOCK_PUT_OFF, hold_id=hold_id), 503, "upgrade-pending")
-
-
 async def test_a_limit_is_only_needed_by_who_comes_first() -> None:
     """Later it may be left out, and another one counts only for who is strict."""
     async with serving() as served:
@@ -146,14 +137,3 @@ async def test_a_limit_is_only_needed_by_who_comes_first() -> None:
         assert strict.body["limit"] == 3
         unsaid = await served.post(wire.SEMAPHORE_ACQUIRE, **ask, strict=True)
         check_problem(unsaid, 400, "invalid-request")
-
-
-async def test_a_limit_is_needed_until_all_nodes_know_better() -> None:
-    """Older rules know only requests that insist on one."""
-    async with serving() as served:
-        served.node.machine.state.rules = RULES_NUMBERED
-        ask = {"name": "q", "ttl_ms": 60_000}
-        check_problem(await served.post(wire.SEMAPHORE_ACQUIRE, **ask), 503, "upgrade-pending")
-        granted = (await served.post(wire.SEMAPHORE_ACQUIRE, **ask, limit=3)).body
-        assert "limit" not in granted
-        check_problem(await served.post(wire.SEMAPHORE_ACQUIRE, **ask, limit=9), 409, "limit-mismatch")

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockstate.versions import RULES_FOLLOWED
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line, until
 
@@ -159,10 +158,3 @@ async def test_each_part_needs_the_right(missing: str) -> None:
         body[missing] = [body[missing][0] | {"name": "out"}]
         got = await served.call("POST", wire.ACQUIRE, body, headers=bearer(token))
         check_problem(got, 403, "forbidden")
-
-
-async def test_before_all_nodes_know_it_it_has_to_wait() -> None:
-    """The call is told to come later."""
-    async with serving() as served:
-        served.node.machine.state.rules = RULES_FOLLOWED
-        check_problem(await ask(served), 503, "upgrade-pending")

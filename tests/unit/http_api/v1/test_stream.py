@@ -12,7 +12,6 @@ import pytest
 
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, WaitCutOff
 from http_api.v1 import stream, stream_out
-from lockstate.versions import RULES_FOLLOWED
 from tests.support.stream_client import (
     DONE,
     END_WAIT,
@@ -355,15 +354,6 @@ async def test_a_hold_without_a_deadline_needs_leave_on_a_stream_too(tmp_path: P
             refused = await client.answer(2)
             assert (refused[0], refused[1]) == (11, "invalid-request")
             assert served.node.machine.lock("b").state == "held"
-
-
-async def test_before_all_nodes_know_it_no_frame_has_it(tmp_path: Path) -> None:
-    """A node of an older release could not read such a frame, though it knows frames."""
-    async with streamed(tmp_path) as served, served.stream() as client:
-        served.node.machine.state.rules = RULES_FOLLOWED
-        for command in (_acquire_as("a", value="v"), [79, "a", "v"]):
-            assert (await client.call(*command))[2] == "upgrade-pending"
-        assert (await client.acquire("a"))[0] == GRANTED
 
 
 async def test_rights_count_for_each_command(tmp_path: Path) -> None:
