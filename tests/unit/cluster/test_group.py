@@ -62,15 +62,8 @@ def acquire(hold_id: str, *, wait_ms: int = 0) -> Acquire:
 
 def batch(origin: str, term: int, *commands: Command, first: int = 1) -> Forwarded:
     """Return commands that a follower forwards to the leader of a term."""
-    return Forwarded(*sent_batch(origin, term, *commands, first=first))
-
-
-def sent_batch(
-    origin: str, term: int, *commands: Command, first: int = 1
-) -> tuple[int, str, list[int], list[bytes]]:
-    """Return the same as it is sent."""
     seqs = list(range(first, first + len(commands)))
-    return term, origin, seqs, [codec.encode_command(command) for command in commands]
+    return Forwarded(term, origin, seqs, [codec.encode_command(command) for command in commands])
 
 
 # -- a group that leads -------------------------------------------------------------------------------------
@@ -340,7 +333,7 @@ async def test_commands_go_to_the_leader_in_one_frame(tmp_path: Path) -> None:
         group = node.group
         asking = [asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S)) for _ in range(2)]
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n1", sent_batch(group.outbox.origin, 1, OPEN, OPEN))]
+        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(group.outbox.origin, 1, OPEN, OPEN))]
         group.outbox.close(ShuttingDown("stops"), OutcomeUnknown("stops"))
         await asyncio.gather(*asking, return_exceptions=True)
 
@@ -354,14 +347,12 @@ async def test_who_waits_for_what_is_given_up_has_its_turn_at_once(
         monkeypatch.setattr(group.requests, "_load", lambda _: UNDER_WAY_LOAD_MAX)
         asking = [asyncio.create_task(group.requests.submit(OPEN, timeout_s)) for timeout_s in (0.01, 5.0)]
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n1", sent_batch(group.outbox.origin, 1, OPEN))]
+        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(group.outbox.origin, 1, OPEN))]
         given_up_s = asyncio.get_running_loop().time() + 0.01
         await until(lambda: asyncio.get_running_loop().time() > given_up_s)
         group.time_passed()
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [
-            ("n1", sent_batch(group.outbox.origin, 1, OPEN, first=2))
-        ]
+        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(group.outbox.origin, 1, OPEN, first=2))]
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
@@ -376,7 +367,7 @@ async def test_commands_wait_while_nobody_leads(tmp_path: Path) -> None:
         node.links.sent.clear()
         node.hear("n3", term=4)
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n3", sent_batch(node.group.outbox.origin, 4, OPEN))]
+        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(node.group.outbox.origin, 4, OPEN))]
         asking.cancel()
 
 
@@ -390,7 +381,7 @@ async def test_a_change_of_role_sends_everything_again(tmp_path: Path) -> None:
         changes = group.metrics.leadership_changes
         node.hear("n3", term=2)
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n3", sent_batch(group.outbox.origin, 2, OPEN, OPEN))]
+        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(group.outbox.origin, 2, OPEN, OPEN))]
         assert group.metrics.commands_resent == 2
         assert group.metrics.leadership_changes == changes + 1
         for task in asking:
@@ -409,12 +400,12 @@ async def test_a_new_connection_with_the_leader_sends_everything_again(tmp_path:
         await settle()
         origin = group.outbox.origin
         assert node.links.take(FrameKind.FORWARD) == [
-            ("n1", sent_batch(origin, 0)),
-            ("n1", sent_batch(origin, 1, OPEN)),
+            ("n1", batch(origin, 0)),
+            ("n1", batch(origin, 1, OPEN)),
         ]
         node.connect("n3")
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n3", sent_batch(origin, 0))]
+        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(origin, 0))]
         asking.cancel()
 
 
@@ -441,7 +432,7 @@ async def test_what_waits_for_its_turn_is_sent_when_something_has_ended(
         origin = group.outbox.origin
         asking = [asyncio.create_task(group.requests.acquire(each, DEADLINE_S)) for each in asked]
         await settle()
-        sent = sent_batch(origin, 1, asked[0], asked[2])
+        sent = batch(origin, 1, asked[0], asked[2])
         assert node.links.take(FrameKind.FORWARD) == [("n1", sent)]
         node.hear("n1", commands=(asked[0],), origin=origin)
         await settle()
