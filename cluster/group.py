@@ -523,7 +523,7 @@ class Group:
 
         It is told first which run of this node's process it is connected with.
         """
-        self.links.send(peer_id, FrameKind.FORWARD, (_NO_TERM, self.outbox.origin, [], []))
+        self.links.send(peer_id, FrameKind.FORWARD, Forwarded(_NO_TERM, self.outbox.origin, [], []))
         self.loop.peer_up(peer_id)
         if peer_id == self.replica.role.leader_id:
             self._resend()
