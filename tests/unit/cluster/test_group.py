@@ -443,7 +443,7 @@ async def test_what_waits_for_its_turn_is_sent_when_something_has_ended(
                 await asyncio.sleep(0.001)
                 then = node.links.take(FrameKind.FORWARD)
         ((_, forwarded),) = then
-        assert forwarded == (1, origin, [3], [codec.encode_command(asked[1])])
+        assert forwarded == batch(origin, 1, asked[1], first=3)
         for task in asking[1:]:
             task.cancel()
 
