@@ -39,7 +39,7 @@ def test_a_grant_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == (
         "WARNING",
-        "event=granted-without-deadline kind=lock name='a/b' token=2 owner='ann' revision=10",
+        "event=granted-without-deadline kind=lock name='a/b' token=2 owner='ann' revision=2",
     )
 
 
