@@ -40,7 +40,7 @@ def acquire(
     # Whether these are words that nodes know is found out before they are sent.
     mode, scope = cast("Mode", mode), cast("Scope", scope)
     is_one = len(names) == 1
-    command = commands.Acquire(
+    command = commands.StreamAcquire(
         names[0] if is_one else "",
         mode if is_one else "exclusive",
         hold_id,
@@ -50,7 +50,7 @@ def acquire(
         lock_delay_ms=wanted.lock_delay_ms,
         note=wanted.note,
         scope=scope if is_one else "node",
-        locks=() if is_one else tuple([commands.WantedLock(name, mode, scope) for name in names]),
+        locks=() if is_one else tuple([commands.StreamLock(name, mode, scope) for name in names]),
         value=wanted.value,
         is_secret=wanted.is_value_secret,
     )
@@ -71,7 +71,7 @@ def acquire_permits(
     if not _is_allowed_everywhere(wanted):
         return None
     hold_id = secrets.token_hex(16)
-    command = commands.AcquirePermits(
+    command = commands.StreamAcquirePermits(
         name,
         -1 if is_strict and limit is None else given(limit),
         permits,
@@ -106,18 +106,18 @@ def renew(
     kind: HoldKind, hold_id: str, ttl_ms: int | None, read: Callable[[Result, float], T]
 ) -> NumberedForm[T]:
     """Renew a hold. To do it again only starts the lease anew."""
-    return NumberedForm(command=commands.Renew(hold_id, given(ttl_ms), kind), read=read)
+    return NumberedForm(command=commands.StreamRenew(hold_id, given(ttl_ms), kind), read=read)
 
 
 def release(kind: HoldKind, hold_id: str) -> NumberedForm[None]:
     """Release a hold."""
-    return NumberedForm(command=commands.Release(hold_id, kind=kind), read=_released, ends_hold=True)
+    return NumberedForm(command=commands.StreamRelease(hold_id, kind=kind), read=_released, ends_hold=True)
 
 
 def convert(hold_id: str, mode: str) -> NumberedForm[int]:
     """Give a hold another mode, if nothing is in the way. To do it again changes nothing more."""
     return NumberedForm(
-        command=commands.Convert(hold_id, cast("Mode", mode)),
+        command=commands.StreamConvert(hold_id, cast("Mode", mode)),
         read=lambda result, _: granted(result).token,
         wanted=hold_id,
     )
@@ -126,14 +126,14 @@ def convert(hold_id: str, mode: str) -> NumberedForm[int]:
 def proclaim(hold_id: str, value: str) -> NumberedForm[int]:
     """Tell everybody another value as the leader. To do it again changes nothing more."""
     return NumberedForm(
-        command=commands.Proclaim(hold_id, value),
-        read=lambda result, _: accepted(result, results.Proclaimed).token,
+        command=commands.StreamProclaim(hold_id, value),
+        read=lambda result, _: accepted(result, results.StreamProclaimed).token,
     )
 
 
 def _released(result: Result, asked_at_s: float) -> None:
     del asked_at_s
-    accepted(result, results.Released)
+    accepted(result, results.StreamReleased)
 
 
 # -- what is told -----------------------------------------------------------------------------------------
@@ -141,13 +141,13 @@ def _released(result: Result, asked_at_s: float) -> None:
 
 def granted(result: Result) -> Granted:
     """Read a grant of any kind. Raises Refused, NotTaken."""
-    told = accepted(result, results.Granted)
+    told = accepted(result, results.StreamGranted)
     return Granted(told.hold_id, told.token, told.expires_in_ms or 0, told.expires_in_ms is None)
 
 
 def renewed(result: Result) -> Renewed:
     """Read a renewal. Raises Refused, NotTaken."""
-    told, revocation = accepted(result, results.Renewed), None
+    told, revocation = accepted(result, results.StreamRenewed), None
     if (asked := told.revocation) is not None:
         revocation = Revocation(asked.reason, asked.ends_in_ms, asked.is_put_off, asked.ticket)
     return Renewed(told.token, told.expires_in_ms or 0, told.expires_in_ms is None, revocation)

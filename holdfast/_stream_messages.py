@@ -6,18 +6,18 @@ import msgspec
 
 from holdfast._errors import OutcomeUnknown
 from holdfast.wire.results import Result
-from holdfast.wire.stream import CallAnswered, Declined, Pong, Results, Stopping, Welcome
+from holdfast.wire.stream import CallAnswered, Declined, Results, Stopping, StreamPong, Welcome
 
 Told: TypeAlias = Results[Result | OutcomeUnknown]
 """The results of a message; in the place of one that cannot be read stands what is raised for it."""
-Heard: TypeAlias = Welcome | Told | Declined | Stopping | Pong | CallAnswered
+Heard: TypeAlias = Welcome | Told | Declined | Stopping | StreamPong | CallAnswered
 """What a client listens to."""
 
 _TAGS: Final = frozenset(
-    each.__struct_config__.tag for each in (Welcome, Results, Declined, Stopping, Pong, CallAnswered)
+    each.__struct_config__.tag for each in (Welcome, Results, Declined, Stopping, StreamPong, CallAnswered)
 )
 _decode: Final = msgspec.msgpack.Decoder(
-    Welcome | Results[Result] | Declined | Stopping | Pong | CallAnswered
+    Welcome | Results[Result] | Declined | Stopping | StreamPong | CallAnswered
 ).decode
 _parts: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _results: Final = msgspec.msgpack.Decoder(Results[msgspec.Raw]).decode

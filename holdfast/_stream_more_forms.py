@@ -19,7 +19,7 @@ def take(
 ) -> NumberedForm[Taken]:
     """Take from a rate limit, if it has a place now. What `may_wait` for one does so over HTTP."""
     return NumberedForm(
-        command=commands.TakeRate(name, limit, window_ms, cast("Algorithm", algorithm), cost),
+        command=commands.StreamTakeRate(name, limit, window_ms, cast("Algorithm", algorithm), cost),
         read=lambda result, _: _taken(result, may_wait=may_wait),
         wanted=name,
         is_once=True,
@@ -27,7 +27,7 @@ def take(
 
 
 def _taken(result: Result, *, may_wait: bool) -> Taken:
-    told = accepted(result, results.RateTaken)
+    told = accepted(result, results.StreamRateTaken)
     if may_wait and not told.allowed:
         raise NotTaken("it has to wait", has_to_wait=True)
     return Taken(told.allowed, told.remaining, told.retry_after_ms, told.reset_in_ms)
@@ -36,8 +36,8 @@ def _taken(result: Result, *, may_wait: bool) -> Taken:
 def advance(resource: str, token: int) -> NumberedForm[int]:
     """Show a token to a resource. To do it again changes nothing more."""
     return NumberedForm(
-        command=commands.AdvanceFence(resource, token),
-        read=lambda result, _: accepted(result, results.FenceAdvanced).highest_token,
+        command=commands.StreamAdvanceFence(resource, token),
+        read=lambda result, _: accepted(result, results.StreamFenceAdvanced).highest_token,
     )
 
 
@@ -50,25 +50,25 @@ def put(
     """Write a cell, whatever it had. None for what is no UTF-8: it is refused elsewhere."""
     try:
         value_bytes = value.encode() if isinstance(value, str) else value
-        command = commands.PutCell(key.encode(), value_bytes, session_id, given(ttl_ms))
+        command = commands.StreamPutCell(key.encode(), value_bytes, session_id, given(ttl_ms))
     except UnicodeEncodeError:
         return None
     return NumberedForm(command=command, read=lambda result, _: _written(result), is_once=True)
 
 
 def _written(result: Result) -> CellWritten:
-    told = accepted(result, results.CellWritten)
+    told = accepted(result, results.StreamCellWritten)
     return CellWritten(told.create_revision, told.mod_revision, told.version)
 
 
 def delete(key: str) -> NumberedForm[bool] | None:
     """Delete a cell; the result says whether it was there. None for what is no UTF-8."""
     try:
-        command = commands.DeleteCells(key.encode())
+        command = commands.StreamDeleteCells(key.encode())
     except UnicodeEncodeError:
         return None
     return NumberedForm(
         command=command,
-        read=lambda result, _: accepted(result, results.CellsDeleted).count > 0,
+        read=lambda result, _: accepted(result, results.StreamCellsDeleted).count > 0,
         is_once=True,
     )

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from holdfast import wire
 from holdfast._errors import OutcomeUnknown, refusal
-from holdfast.wire.results import HolderSeen, Refused, Result
+from holdfast.wire.results import HolderSeen, Result, StreamRefused
 
 R = TypeVar("R", bound=Result)
 
@@ -33,14 +33,14 @@ def accepted(result: Result, kind: type[R]) -> R:
     """
     if isinstance(result, kind):
         return result
-    if not isinstance(result, Refused):
+    if not isinstance(result, StreamRefused):
         raise OutcomeUnknown(f"the answer is not that of a Holdfast node: {type(result).__name__}")
     if result.code not in _TOLD:
         raise NotTaken(f"{result.code}: {result.detail}")
     raise refusal(result.code, result.detail, _problem(result))
 
 
-def _problem(refused: Refused) -> dict[str, object]:
+def _problem(refused: StreamRefused) -> dict[str, object]:
     """Return the problem document of a refusal: that of the HTTP API, but that no request has an id here."""
     code = refused.code
     kind = wire.PROBLEMS[code]

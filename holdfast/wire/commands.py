@@ -18,11 +18,11 @@ PRIORITY_DEFAULT = 5
 """The priority of a request that does not name one."""
 
 
-class _Part(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
+class _CommandPart(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
     """Base of the commands and their parts; fixes how they are encoded, and that nothing is ignored."""
 
 
-class WantedLock(_Part, frozen=True):
+class StreamLock(_CommandPart, frozen=True):
     """One of several locks: asked for together, held together."""
 
     name: str
@@ -30,7 +30,7 @@ class WantedLock(_Part, frozen=True):
     scope: Scope = "node"
 
 
-class Acquire(_Part, frozen=True, tag=4):
+class StreamAcquire(_CommandPart, frozen=True, tag=4):
     """Ask for a lock, or for those in `locks`; then `name` is "".
 
     It is held for `session_id`, "" standing for the session of the stream; or with `ttl_ms` by a lease of its
@@ -48,7 +48,7 @@ class Acquire(_Part, frozen=True, tag=4):
     lock_delay_ms: int = 0
     note: str = ""
     scope: Scope = "node"
-    locks: tuple[WantedLock, ...] = ()
+    locks: tuple[StreamLock, ...] = ()
     if_held: IfHeld | None = None
     value: str = ""
     is_secret: bool = False
@@ -56,7 +56,7 @@ class Acquire(_Part, frozen=True, tag=4):
     is_endless: bool = False
 
 
-class AcquirePermits(_Part, frozen=True, tag=12):
+class StreamAcquirePermits(_CommandPart, frozen=True, tag=12):
     """Ask for permits of a semaphore; `limit` 0 stands for any that it has. The others are as for a lock."""
 
     name: str
@@ -76,7 +76,7 @@ class AcquirePermits(_Part, frozen=True, tag=12):
     is_endless: bool = False
 
 
-class Campaign(_Part, frozen=True, tag=14):
+class StreamCampaign(_CommandPart, frozen=True, tag=14):
     """Ask to lead an election, with a value that everybody can read. The others are as for a lock."""
 
     name: str
@@ -87,7 +87,7 @@ class Campaign(_Part, frozen=True, tag=14):
     wait_ms: int = 0
 
 
-class Convert(_Part, frozen=True, tag=11):
+class StreamConvert(_CommandPart, frozen=True, tag=11):
     """Change the mode of a hold."""
 
     hold_id: str
@@ -95,7 +95,7 @@ class Convert(_Part, frozen=True, tag=11):
     wait_ms: int = 0
 
 
-class Renew(_Part, frozen=True, tag=6):
+class StreamRenew(_CommandPart, frozen=True, tag=6):
     """Start the lease of a hold anew, with another length if `ttl_ms` is not 0."""
 
     hold_id: str
@@ -103,7 +103,7 @@ class Renew(_Part, frozen=True, tag=6):
     kind: HoldKind = "lock"
 
 
-class Release(_Part, frozen=True, tag=7):
+class StreamRelease(_CommandPart, frozen=True, tag=7):
     """Give a hold back; of a hold of several locks only those in `names`, unless `names` is empty."""
 
     hold_id: str
@@ -111,7 +111,7 @@ class Release(_Part, frozen=True, tag=7):
     kind: HoldKind = "lock"
 
 
-class ReleaseByValue(_Part, frozen=True, tag=79):
+class StreamReleaseByValue(_CommandPart, frozen=True, tag=79):
     """Give back the hold of a name that has a value."""
 
     name: str
@@ -119,7 +119,7 @@ class ReleaseByValue(_Part, frozen=True, tag=79):
     kind: HoldKind = "lock"
 
 
-class RenewByValue(_Part, frozen=True, tag=80):
+class StreamRenewByValue(_CommandPart, frozen=True, tag=80):
     """Renew the hold of a name that has a value."""
 
     name: str
@@ -128,14 +128,14 @@ class RenewByValue(_Part, frozen=True, tag=80):
     kind: HoldKind = "lock"
 
 
-class Proclaim(_Part, frozen=True, tag=15):
+class StreamProclaim(_CommandPart, frozen=True, tag=15):
     """Change the value of the election that a hold leads."""
 
     hold_id: str
     value: str
 
 
-class TakeRate(_Part, frozen=True, tag=16):
+class StreamTakeRate(_CommandPart, frozen=True, tag=16):
     """Take `cost` from a rate limit now. Only HTTP can wait for it."""
 
     name: str
@@ -145,14 +145,14 @@ class TakeRate(_Part, frozen=True, tag=16):
     cost: int = 1
 
 
-class AdvanceFence(_Part, frozen=True, tag=17):
+class StreamAdvanceFence(_CommandPart, frozen=True, tag=17):
     """Raise the highest token that a resource has seen."""
 
     resource: str
     token: int
 
 
-class PutCell(_Part, frozen=True, tag=40):
+class StreamPutCell(_CommandPart, frozen=True, tag=40):
     """Write a cell. It lives with a session, for `ttl_ms`, or until it is deleted."""
 
     key: bytes
@@ -161,14 +161,14 @@ class PutCell(_Part, frozen=True, tag=40):
     ttl_ms: int = 0
 
 
-class DeleteCells(_Part, frozen=True, tag=41):
+class StreamDeleteCells(_CommandPart, frozen=True, tag=41):
     """Delete the cell of a key, or those whose keys begin with it."""
 
     key: bytes
     is_prefix: bool = False
 
 
-class CellCompare(_Part, frozen=True, tag=1):
+class StreamCellCompare(_CommandPart, frozen=True, tag=1):
     """In a transaction: what the cell has stands in this relation to `number`, or to `value`."""
 
     key: bytes
@@ -178,14 +178,14 @@ class CellCompare(_Part, frozen=True, tag=1):
     value: bytes = b""
 
 
-class HoldCompare(_Part, frozen=True, tag=2):
+class StreamHoldCompare(_CommandPart, frozen=True, tag=2):
     """In a transaction: this hold is still there and has this token; 0 stands for any."""
 
     hold_id: str
     token: int = 0
 
 
-class CellPut(_Part, frozen=True, tag=1):
+class StreamCellPut(_CommandPart, frozen=True, tag=1):
     """In a transaction: write a cell."""
 
     key: bytes
@@ -194,23 +194,23 @@ class CellPut(_Part, frozen=True, tag=1):
     ttl_ms: int = 0
 
 
-class CellDelete(_Part, frozen=True, tag=2):
+class StreamCellDelete(_CommandPart, frozen=True, tag=2):
     """In a transaction: delete a cell, if it is there."""
 
     key: bytes
 
 
-class CellGet(_Part, frozen=True, tag=3):
+class StreamCellGet(_CommandPart, frozen=True, tag=3):
     """In a transaction: read a cell."""
 
     key: bytes
 
 
-Compare: TypeAlias = CellCompare | HoldCompare
-CellOperation: TypeAlias = CellPut | CellDelete | CellGet
+Compare: TypeAlias = StreamCellCompare | StreamHoldCompare
+CellOperation: TypeAlias = StreamCellPut | StreamCellDelete | StreamCellGet
 
 
-class TransactCells(_Part, frozen=True, tag=42):
+class StreamTransactCells(_CommandPart, frozen=True, tag=42):
     """Do all of `then` if every compare is true, all of `otherwise` if not."""
 
     compares: tuple[Compare, ...]
@@ -218,27 +218,27 @@ class TransactCells(_Part, frozen=True, tag=42):
     otherwise: tuple[CellOperation, ...] = ()
 
 
-class EndWait(_Part, frozen=True, tag=72):
+class StreamEndWait(_CommandPart, frozen=True, tag=72):
     """End the wait of an earlier number of the same stream, if it still waits."""
 
     number: int
 
 
 Command: TypeAlias = (
-    Acquire
-    | AcquirePermits
-    | Campaign
-    | Convert
-    | Renew
-    | Release
-    | ReleaseByValue
-    | RenewByValue
-    | Proclaim
-    | TakeRate
-    | AdvanceFence
-    | PutCell
-    | DeleteCells
-    | TransactCells
-    | EndWait
+    StreamAcquire
+    | StreamAcquirePermits
+    | StreamCampaign
+    | StreamConvert
+    | StreamRenew
+    | StreamRelease
+    | StreamReleaseByValue
+    | StreamRenewByValue
+    | StreamProclaim
+    | StreamTakeRate
+    | StreamAdvanceFence
+    | StreamPutCell
+    | StreamDeleteCells
+    | StreamTransactCells
+    | StreamEndWait
 )
 """What a session may number."""

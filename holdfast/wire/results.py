@@ -10,11 +10,11 @@ from typing import TypeAlias
 import msgspec
 
 
-class _Part(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class _ResultPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Base of the results and their parts; fixes how they are encoded."""
 
 
-class HeldLock(_Part, frozen=True):
+class HeldLock(_ResultPart, frozen=True):
     """One of the locks of a hold."""
 
     name: str
@@ -22,7 +22,7 @@ class HeldLock(_Part, frozen=True):
     scope: str = "node"
 
 
-class Granted(_Part, frozen=True, tag=4):
+class StreamGranted(_ResultPart, frozen=True, tag=4):
     """It is held. `expires_in_ms` is None of what has no deadline.
 
     For several locks `name` is "" and `locks` lists them; `permits`, `available` and `limit` are a
@@ -44,14 +44,14 @@ class Granted(_Part, frozen=True, tag=4):
     value: str = ""
 
 
-class Queued(_Part, frozen=True, tag=5):
+class StreamQueued(_ResultPart, frozen=True, tag=5):
     """The request waits, under this `hold_id`."""
 
     hold_id: str
     position: int
 
 
-class Revocation(_Part, frozen=True):
+class StreamRevocation(_ResultPart, frozen=True):
     """What was asked of a holder: to give up within `ends_in_ms`, or it is forced, for `reason`.
 
     `ticket` is the wait for which it was asked, 0 if for none. A holder may put it off only once.
@@ -63,26 +63,26 @@ class Revocation(_Part, frozen=True):
     is_put_off: bool = False
 
 
-class Renewed(_Part, frozen=True, tag=6):
+class StreamRenewed(_ResultPart, frozen=True, tag=6):
     """The lease has started anew; with a `revocation` the holder is to give up nevertheless."""
 
     token: int
     expires_in_ms: int | None
-    revocation: Revocation | None = None
+    revocation: StreamRevocation | None = None
 
 
-class Released(_Part, frozen=True, tag=7):
+class StreamReleased(_ResultPart, frozen=True, tag=7):
     """It was given back. `locks` are still held if only a part was, `depth` more releases end the rest."""
 
     locks: tuple[HeldLock, ...] = ()
     depth: int = 0
 
 
-class Done(_Part, frozen=True, tag=10):
+class StreamDone(_ResultPart, frozen=True, tag=10):
     """It was done."""
 
 
-class HolderSeen(_Part, frozen=True):
+class HolderSeen(_ResultPart, frozen=True):
     """A holder that is in the way, as others may see it."""
 
     owner: str
@@ -96,7 +96,7 @@ class HolderSeen(_Part, frozen=True):
     permits: int = 0
 
 
-class CycleStep(_Part, frozen=True):
+class CycleStep(_ResultPart, frozen=True):
     """One step of a deadlock: `owner` waits for `name`, which the next step's owner holds or waits for."""
 
     owner: str
@@ -104,7 +104,7 @@ class CycleStep(_Part, frozen=True):
     kind: str = "lock"
 
 
-class Refused(_Part, frozen=True, tag=11):
+class StreamRefused(_ResultPart, frozen=True, tag=11):
     """It had no effect. `code` is one of the HTTP API's, `retry_after_ms` a hint, 0 when there is none.
 
     `cycle` names a deadlock, `facts` are the numbers that belong to a code. `quota` says which is used up;
@@ -122,13 +122,13 @@ class Refused(_Part, frozen=True, tag=11):
     quota: str = ""
 
 
-class Proclaimed(_Part, frozen=True, tag=13):
+class StreamProclaimed(_ResultPart, frozen=True, tag=13):
     """The election has the value."""
 
     token: int
 
 
-class RateTaken(_Part, frozen=True, tag=14):
+class StreamRateTaken(_ResultPart, frozen=True, tag=14):
     """The answer of a rate limit; `at_ms` is when it was taken, by the cluster's clock."""
 
     allowed: bool
@@ -139,13 +139,13 @@ class RateTaken(_Part, frozen=True, tag=14):
     at_ms: int = 0
 
 
-class FenceAdvanced(_Part, frozen=True, tag=15):
+class StreamFenceAdvanced(_ResultPart, frozen=True, tag=15):
     """The resource accepts this token and higher ones."""
 
     highest_token: int
 
 
-class CellWritten(_Part, frozen=True, tag=40):
+class StreamCellWritten(_ResultPart, frozen=True, tag=40):
     """The cell has the value."""
 
     create_revision: int
@@ -153,7 +153,7 @@ class CellWritten(_Part, frozen=True, tag=40):
     version: int
 
 
-class CellsDeleted(_Part, frozen=True, tag=41):
+class StreamCellsDeleted(_ResultPart, frozen=True, tag=41):
     """How many cells were deleted. `is_more` says that some with the prefix are left."""
 
     count: int
@@ -161,7 +161,7 @@ class CellsDeleted(_Part, frozen=True, tag=41):
     is_more: bool = False
 
 
-class CellSeen(_Part, frozen=True):
+class CellSeen(_ResultPart, frozen=True):
     """A cell as it was read. `owner` is that of its session; what has no lease does not expire, None."""
 
     key: bytes
@@ -173,32 +173,32 @@ class CellSeen(_Part, frozen=True):
     expires_in_ms: int | None = None
 
 
-class CellRead(_Part, frozen=True, tag=42):
+class StreamCellRead(_ResultPart, frozen=True, tag=42):
     """In a transaction: what was read, None if there is no such cell."""
 
     cell: CellSeen | None
 
 
-class Transacted(_Part, frozen=True, tag=43):
+class StreamTransacted(_ResultPart, frozen=True, tag=43):
     """A transaction was carried out, with a result for each operation of `then`, or else of `otherwise`."""
 
     succeeded: bool
     revision: int
-    results: tuple[CellWritten | CellsDeleted | CellRead, ...]
+    results: tuple[StreamCellWritten | StreamCellsDeleted | StreamCellRead, ...]
 
 
 Result: TypeAlias = (
-    Granted
-    | Queued
-    | Renewed
-    | Released
-    | Done
-    | Refused
-    | Proclaimed
-    | RateTaken
-    | FenceAdvanced
-    | CellWritten
-    | CellsDeleted
-    | Transacted
+    StreamGranted
+    | StreamQueued
+    | StreamRenewed
+    | StreamReleased
+    | StreamDone
+    | StreamRefused
+    | StreamProclaimed
+    | StreamRateTaken
+    | StreamFenceAdvanced
+    | StreamCellWritten
+    | StreamCellsDeleted
+    | StreamTransacted
 )
 """What may become of a command."""

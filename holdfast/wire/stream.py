@@ -137,7 +137,7 @@ class Stopping(_ToClient, frozen=True, tag=6):
     grace_ms: int
 
 
-class Pong(_ToClient, frozen=True, tag=9):
+class StreamPong(_ToClient, frozen=True, tag=9):
     """The answer to a ping."""
 
 
@@ -150,5 +150,12 @@ class CallAnswered(_ToClient, frozen=True, tag=10):
 
 
 ToClient: TypeAlias = (
-    Welcome | Results[Result] | WaitEnded[Result] | Declined | LeaderMoved | Stopping | Pong | CallAnswered
+    Welcome
+    | Results[Result]
+    | WaitEnded[Result]
+    | Declined
+    | LeaderMoved
+    | Stopping
+    | StreamPong
+    | CallAnswered
 )

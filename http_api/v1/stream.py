@@ -28,10 +28,10 @@ from holdfast.wire.stream import (
     Commands,
     Declined,
     LeaderMoved,
-    Pong,
     Stopping,
     StreamHello,
     StreamPing,
+    StreamPong,
     ToNode,
     WaitEnded,
     Welcome,
@@ -306,7 +306,7 @@ class _Stream(Reply):
                     self._begin_calls(message)
                     await self._until_read()
                 case StreamPing():
-                    self._out.say(Pong())
+                    self._out.say(StreamPong())
                     await self._until_read()
                 case Bye():
                     await self._leave()

@@ -12,18 +12,18 @@ from lockstate import results
 from lockstate.results import Result
 
 AS_THEY_ARE: Final[Mapping[type[Any], type[Any]]] = {
-    results.Granted: told.Granted,
-    results.Queued: told.Queued,
-    results.Renewed: told.Renewed,
-    results.Released: told.Released,
-    results.Done: told.Done,
-    results.Refused: told.Refused,
-    results.Proclaimed: told.Proclaimed,
-    results.RateTaken: told.RateTaken,
-    results.FenceAdvanced: told.FenceAdvanced,
-    results.CellWritten: told.CellWritten,
-    results.CellsDeleted: told.CellsDeleted,
-    results.Transacted: told.Transacted,
+    results.Granted: told.StreamGranted,
+    results.Queued: told.StreamQueued,
+    results.Renewed: told.StreamRenewed,
+    results.Released: told.StreamReleased,
+    results.Done: told.StreamDone,
+    results.Refused: told.StreamRefused,
+    results.Proclaimed: told.StreamProclaimed,
+    results.RateTaken: told.StreamRateTaken,
+    results.FenceAdvanced: told.StreamFenceAdvanced,
+    results.CellWritten: told.StreamCellWritten,
+    results.CellsDeleted: told.StreamCellsDeleted,
+    results.Transacted: told.StreamTransacted,
 }
 """By class of the log, the class of the wire with its tag, of whose fields it has the first ones."""
 _SAME: Final = frozenset(AS_THEY_ARE)
@@ -42,9 +42,9 @@ def one_told(result: Result) -> Any:
     return result if kind in _SAME else _OTHERS[kind](result)
 
 
-def _granted(result: results.Granted) -> told.Granted:
+def _granted(result: results.Granted) -> told.StreamGranted:
     """Return a grant with what only some have."""
-    return told.Granted(
+    return told.StreamGranted(
         result.hold_id,
         result.token,
         result.name,
@@ -64,20 +64,20 @@ def _granted(result: results.Granted) -> told.Granted:
 _WITH_VALUE: Final = (results.GrantedAs, results.GrantedAgainAs, results.GrantedPermitsAs)
 
 
-def _renewed(result: results.RenewedToEnd) -> told.Renewed:
+def _renewed(result: results.RenewedToEnd) -> told.StreamRenewed:
     asked = result.revocation
-    revocation = told.Revocation(asked.reason, asked.ends_in_ms, asked.ticket, asked.is_put_off)
-    return told.Renewed(result.token, result.expires_in_ms, revocation)
+    revocation = told.StreamRevocation(asked.reason, asked.ends_in_ms, asked.ticket, asked.is_put_off)
+    return told.StreamRenewed(result.token, result.expires_in_ms, revocation)
 
 
-def _released(result: results.ReleasedOnce) -> told.Released:
+def _released(result: results.ReleasedOnce) -> told.StreamReleased:
     locks = tuple([told.HeldLock(lock.name, lock.mode, lock.scope) for lock in result.locks])
-    return told.Released(locks, result.depth)
+    return told.StreamReleased(locks, result.depth)
 
 
-def _refused(result: results.QuotaExceeded | results.RefusedInNamespace) -> told.Refused:
+def _refused(result: results.QuotaExceeded | results.RefusedInNamespace) -> told.StreamRefused:
     """Return the refusal of a quota or a namespace: nobody is in the way."""
-    return told.Refused(
+    return told.StreamRefused(
         result.reason,
         result.detail,
         queue_length=result.queue_length,

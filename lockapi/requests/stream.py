@@ -123,7 +123,7 @@ _KINDS: Final[dict[str, HoldKind]] = {each.value: each for each in HoldKind}
 """The words of clients as those of the state machine: to look one up is quicker than to make it."""
 
 
-def _acquire(asked: said.Acquire, session_id: SessionId, ids: Iterator[str]) -> Acquire:
+def _acquire(asked: said.StreamAcquire, session_id: SessionId, ids: Iterator[str]) -> Acquire:
     hold_id, attempt_id = _ids(asked.hold_id, ids)
     if asked.session_id or asked.ttl_ms or asked.is_endless:
         session_id = SessionId(asked.session_id)
@@ -149,7 +149,7 @@ def _acquire(asked: said.Acquire, session_id: SessionId, ids: Iterator[str]) -> 
 
 
 def _acquire_permits(
-    asked: said.AcquirePermits, session_id: SessionId, ids: Iterator[str]
+    asked: said.StreamAcquirePermits, session_id: SessionId, ids: Iterator[str]
 ) -> AcquirePermitsAs:
     hold_id, attempt_id = _ids(asked.hold_id, ids)
     if asked.session_id or asked.ttl_ms or asked.is_endless:
@@ -174,7 +174,7 @@ def _acquire_permits(
     )
 
 
-def _campaign(asked: said.Campaign, session_id: SessionId, ids: Iterator[str]) -> Campaign:
+def _campaign(asked: said.StreamCampaign, session_id: SessionId, ids: Iterator[str]) -> Campaign:
     hold_id, attempt_id = _ids(asked.hold_id, ids)
     session_id = SessionId(asked.session_id) or session_id
     return Campaign(
@@ -182,7 +182,7 @@ def _campaign(asked: said.Campaign, session_id: SessionId, ids: Iterator[str]) -
     )
 
 
-def _convert(asked: said.Convert, _: SessionId, ids: Iterator[str]) -> Convert:
+def _convert(asked: said.StreamConvert, _: SessionId, ids: Iterator[str]) -> Convert:
     ticket_id, attempt_id = _ids("", ids)
     return Convert(HoldId(asked.hold_id), _MODES[asked.mode], ticket_id, attempt_id, asked.wait_ms)
 
@@ -211,43 +211,43 @@ def _is_hexadecimal(text: str) -> bool:
 # -- all others -------------------------------------------------------------------------------------------
 
 
-def _renew(asked: said.Renew, _: SessionId, _ids: Iterator[str]) -> RenewOf:
+def _renew(asked: said.StreamRenew, _: SessionId, _ids: Iterator[str]) -> RenewOf:
     return RenewOf(HoldId(asked.hold_id), asked.ttl_ms, "", _KINDS[asked.kind])
 
 
-def _release(asked: said.Release, _: SessionId, _ids: Iterator[str]) -> ReleaseOf:
+def _release(asked: said.StreamRelease, _: SessionId, _ids: Iterator[str]) -> ReleaseOf:
     return ReleaseOf(HoldId(asked.hold_id), "", asked.names, _KINDS[asked.kind])
 
 
-def _renew_by_value(asked: said.RenewByValue, _: SessionId, _ids: Iterator[str]) -> RenewByValue:
+def _renew_by_value(asked: said.StreamRenewByValue, _: SessionId, _ids: Iterator[str]) -> RenewByValue:
     return RenewByValue(asked.name, asked.value, asked.ttl_ms, _KINDS[asked.kind])
 
 
-def _release_by_value(asked: said.ReleaseByValue, _: SessionId, _ids: Iterator[str]) -> ReleaseByValue:
+def _release_by_value(asked: said.StreamReleaseByValue, _: SessionId, _ids: Iterator[str]) -> ReleaseByValue:
     return ReleaseByValue(asked.name, asked.value, _KINDS[asked.kind])
 
 
-def _proclaim(asked: said.Proclaim, _: SessionId, _ids: Iterator[str]) -> Proclaim:
+def _proclaim(asked: said.StreamProclaim, _: SessionId, _ids: Iterator[str]) -> Proclaim:
     return Proclaim(HoldId(asked.hold_id), asked.value)
 
 
-def _take_rate(asked: said.TakeRate, _: SessionId, _ids: Iterator[str]) -> TakeRate:
+def _take_rate(asked: said.StreamTakeRate, _: SessionId, _ids: Iterator[str]) -> TakeRate:
     return TakeRate(asked.name, asked.limit, asked.window_ms, Algorithm(asked.algorithm), asked.cost)
 
 
-def _advance_fence(asked: said.AdvanceFence, _: SessionId, _ids: Iterator[str]) -> AdvanceFence:
+def _advance_fence(asked: said.StreamAdvanceFence, _: SessionId, _ids: Iterator[str]) -> AdvanceFence:
     return AdvanceFence(asked.resource, asked.token)
 
 
-def _put_cell(asked: said.PutCell, _: SessionId, _ids: Iterator[str]) -> PutCell:
+def _put_cell(asked: said.StreamPutCell, _: SessionId, _ids: Iterator[str]) -> PutCell:
     return PutCell(asked.key, asked.value, SessionId(asked.session_id), asked.ttl_ms)
 
 
-def _delete_cells(asked: said.DeleteCells, _: SessionId, _ids: Iterator[str]) -> DeleteCells:
+def _delete_cells(asked: said.StreamDeleteCells, _: SessionId, _ids: Iterator[str]) -> DeleteCells:
     return DeleteCells(asked.key, asked.is_prefix)
 
 
-def _transact_cells(asked: said.TransactCells, _: SessionId, _ids: Iterator[str]) -> TransactCells:
+def _transact_cells(asked: said.StreamTransactCells, _: SessionId, _ids: Iterator[str]) -> TransactCells:
     return TransactCells(
         tuple(map(_compare, asked.compares)),
         tuple(map(_operation, asked.then)),
@@ -256,7 +256,7 @@ def _transact_cells(asked: said.TransactCells, _: SessionId, _ids: Iterator[str]
 
 
 def _compare(asked: said.Compare) -> cell_operations.Compare:
-    if isinstance(asked, said.HoldCompare):
+    if isinstance(asked, said.StreamHoldCompare):
         return cell_operations.HoldCompare(HoldId(asked.hold_id), asked.token)
     of, relation = cell_operations.CellField(asked.of), cell_operations.Relation(asked.relation)
     return cell_operations.CellCompare(asked.key, of, relation, asked.number, asked.value)
@@ -264,35 +264,37 @@ def _compare(asked: said.Compare) -> cell_operations.Compare:
 
 def _operation(asked: said.CellOperation) -> cell_operations.CellOperation:
     match asked:
-        case said.CellPut():
+        case said.StreamCellPut():
             return cell_operations.CellPut(asked.key, asked.value, SessionId(asked.session_id), asked.ttl_ms)
-        case said.CellDelete():
+        case said.StreamCellDelete():
             return cell_operations.CellDelete(asked.key)
-        case said.CellGet():
+        case said.StreamCellGet():
             return cell_operations.CellGet(asked.key)
 
 
-def _end_wait(asked: said.EndWait, _: SessionId, _ids: Iterator[str]) -> EndWait:
+def _end_wait(asked: said.StreamEndWait, _: SessionId, _ids: Iterator[str]) -> EndWait:
     return EndWait(asked.number)
 
 
 _COMMANDS: Final[dict[type[Any], Callable[[Any, SessionId, Iterator[str]], NumberedCommand]]] = {
-    said.Acquire: _acquire,
-    said.AcquirePermits: _acquire_permits,
-    said.Campaign: _campaign,
-    said.Convert: _convert,
-    said.Renew: _renew,
-    said.Release: _release,
-    said.RenewByValue: _renew_by_value,
-    said.ReleaseByValue: _release_by_value,
-    said.Proclaim: _proclaim,
-    said.TakeRate: _take_rate,
-    said.AdvanceFence: _advance_fence,
-    said.PutCell: _put_cell,
-    said.DeleteCells: _delete_cells,
-    said.TransactCells: _transact_cells,
-    said.EndWait: _end_wait,
+    said.StreamAcquire: _acquire,
+    said.StreamAcquirePermits: _acquire_permits,
+    said.StreamCampaign: _campaign,
+    said.StreamConvert: _convert,
+    said.StreamRenew: _renew,
+    said.StreamRelease: _release,
+    said.StreamRenewByValue: _renew_by_value,
+    said.StreamReleaseByValue: _release_by_value,
+    said.StreamProclaim: _proclaim,
+    said.StreamTakeRate: _take_rate,
+    said.StreamAdvanceFence: _advance_fence,
+    said.StreamPutCell: _put_cell,
+    said.StreamDeleteCells: _delete_cells,
+    said.StreamTransactCells: _transact_cells,
+    said.StreamEndWait: _end_wait,
 }
 """What makes the command of the log of one that a client says: of it, the stream's session, and new ids."""
-_WITH_IDS: Final = frozenset({said.Acquire, said.AcquirePermits, said.Campaign, said.Convert})
+_WITH_IDS: Final = frozenset(
+    {said.StreamAcquire, said.StreamAcquirePermits, said.StreamCampaign, said.StreamConvert}
+)
 """The commands that take a new id."""

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.wire import stream
 from holdfast.wire.commands import Command
-from holdfast.wire.results import CellRead, Result
+from holdfast.wire.results import Result, StreamCellRead
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "stream.md").read_text("utf-8")
 _BRACKETS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)|`[^`]*`")
@@ -57,4 +57,4 @@ def test_every_message_is_listed_with_as_many_elements(table: str, kinds: tuple[
 
 def test_what_a_transaction_reads_has_the_number_on_the_page() -> None:
     """Only transactions have it, so it has no row."""
-    assert f"`[{CellRead.__struct_config__.tag}, cell]`" in PAGE
+    assert f"`[{StreamCellRead.__struct_config__.tag}, cell]`" in PAGE

@@ -11,7 +11,7 @@ from aiohttp import WSMsgType, web
 
 import holdfast
 from holdfast import wire
-from holdfast.wire.results import Refused
+from holdfast.wire.results import StreamRefused
 from holdfast.wire.stream import MSGPACK, Bye
 from tests.support.both_clients import take
 from tests.unit.holdfast.conftest import a_node
@@ -84,7 +84,7 @@ async def test_what_is_no_grant_is_not_taken_for_one(what: str) -> None:
 async def test_who_has_used_up_a_quota_is_refused(namespace: str) -> None:
     """It is asked for again over HTTP, where here is no quota."""
     facts = {"limit": 1, "used": 1}
-    used_up = Refused("quota-exceeded", "too many", facts=facts, namespace=namespace, quota="holds")
+    used_up = StreamRefused("quota-exceeded", "too many", facts=facts, namespace=namespace, quota="holds")
     async with lied_to(answering(used_up)) as (served, client):
         await take(client, "stream")
         hold = await client.lock("a").acquire()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast._stream_messages import Told
 from holdfast._stream_numbers import Asked, Encoded, StreamNumbers
-from holdfast.wire.results import Done, Queued, Result
+from holdfast.wire.results import Result, StreamDone, StreamQueued
 from holdfast.wire.stream import Declined, Results, StreamHello, Welcome
 
 BYTES_MAX = 1000
@@ -42,9 +42,9 @@ def _results(first: int, *results: Result) -> Told:
     return Results(first, 9, results)
 
 
-def _queued(text: str) -> Queued:
+def _queued(text: str) -> StreamQueued:
     """Return a result that can be told from others."""
-    return Queued(text, 1)
+    return StreamQueued(text, 1)
 
 
 def _not_taken(number: int, code: str = "overloaded") -> Declined:
@@ -69,11 +69,11 @@ def test_what_was_asked_together_goes_in_one_message() -> None:
     assert _texts(first) == (1, ["a", "b"])
     assert numbers.commands(2.0, 3000) is None
     numbers.ask(c)
-    assert numbers.answered(_results(1, Done())) == [(a, Done())]
+    assert numbers.answered(_results(1, StreamDone())) == [(a, StreamDone())]
     second = numbers.commands(2.0, 3000)
     assert second is not None
     assert (second.first, second.acked) == (3, ((1, 1),))
-    assert numbers.answered(_results(2, Done(), _queued("x"))) == [(b, Done()), (c, _queued("x"))]
+    assert numbers.answered(_results(2, StreamDone(), _queued("x"))) == [(b, StreamDone()), (c, _queued("x"))]
     assert numbers.is_idle
 
 
@@ -82,7 +82,7 @@ def test_no_more_is_on_its_way_than_the_window_allows() -> None:
     numbers = _new(*[_asked(str(number)) for number in range(6)])
     assert _texts(numbers.commands(2.0, 0)) == (1, ["0", "1", "2", "3"])
     assert numbers.commands(2.0, 0) is None
-    numbers.answered(_results(1, Done()))
+    numbers.answered(_results(1, StreamDone()))
     assert _texts(numbers.commands(2.0, 0)) == (5, ["4"])
     long = _new(_asked("a" * 600), _asked("b" * 600))
     assert _texts(long.commands(2.0, 0)) == (1, ["a" * 600])
@@ -116,7 +116,7 @@ def test_answered_numbers_are_not_asked_again() -> None:
     a, b, c = (_asked(text) for text in "abc")
     numbers = _new(a, b, c)
     numbers.commands(2.0, 0)
-    numbers.answered(_results(2, Done()))
+    numbers.answered(_results(2, StreamDone()))
     assert [_texts(message) for message in _welcomed(numbers, last=3)] == [(1, ["a"]), (3, ["c"])]
 
 
@@ -137,7 +137,7 @@ def test_what_was_not_taken_leaves_its_numbers() -> None:
     numbers.commands(2.0, 0)
     numbers.ask(c)
     numbers.commands(2.0, 0)
-    assert numbers.answered(_results(1, Done())) == [(a, Done())]
+    assert numbers.answered(_results(1, StreamDone())) == [(a, StreamDone())]
     assert numbers.refused(_not_taken(2)) == [b]
     numbers.ask(d)
     assert numbers.commands(3.0, 0) is None
@@ -153,7 +153,7 @@ def test_a_question_that_is_refused_is_no_answer() -> None:
     _welcomed(numbers, last=1)
     assert numbers.refused(_not_taken(1)) is None
     assert [_texts(message) for message in _welcomed(numbers, last=1)] == [(1, ["a"])]
-    assert numbers.answered(_results(1, Done())) == [(a, Done())]
+    assert numbers.answered(_results(1, StreamDone())) == [(a, StreamDone())]
 
 
 def test_messages_about_unknown_numbers_change_nothing() -> None:
@@ -161,7 +161,7 @@ def test_messages_about_unknown_numbers_change_nothing() -> None:
     numbers = _new(_asked())
     numbers.commands(2.0, 0)
     assert numbers.refused(_not_taken(77)) == []
-    assert numbers.answered(_results(77, Done())) == []
+    assert numbers.answered(_results(77, StreamDone())) == []
     assert len(list(numbers.unanswered)) == 1
 
 
@@ -236,7 +236,7 @@ class _Path:
     def _hear(self, answer: Told | Declined) -> None:
         if isinstance(answer, Results):
             for asked, result in self.numbers.answered(answer):
-                assert isinstance(result, Queued)
+                assert isinstance(result, StreamQueued)
                 assert msgspec.msgpack.decode(asked.command)[1] == result.hold_id
                 self.told.setdefault(result.hold_id, []).append("applied")
             return

@@ -38,34 +38,34 @@ _RARE: Final[dict[str, Any]] = {"value": "v", "is_secret": True, "priority": 7, 
 _PLACES: Final[dict[str, Any]] = {"hold_id": HOLD, "session_id": OTHER}
 
 EXAMPLES: list[said.Command] = [
-    said.Acquire(
+    said.StreamAcquire(
         "a",
         "shared",
         **_PLACES,
         **_LEASE,
         scope="subtree",
-        locks=(said.WantedLock("b", "update", "subtree"),),
+        locks=(said.StreamLock("b", "update", "subtree"),),
         if_held="count",
         **_RARE,
     ),
-    said.AcquirePermits("a", 8, 9, **_PLACES, **_LEASE, is_strict=True, **_RARE),
-    said.Campaign("a", "v", **_PLACES, owner="o", wait_ms=3),
-    said.Convert("h", "update", 3),
-    said.Renew("h", 2, "semaphore"),
-    said.Release("h", ("a", "b"), "election"),
-    said.RenewByValue("a", "v", 2, "semaphore"),
-    said.ReleaseByValue("a", "v", "semaphore"),
-    said.Proclaim("h", "v"),
-    said.TakeRate("a", 8, 9, "gcra", 3),
-    said.AdvanceFence("a", 7),
-    said.PutCell(b"k", b"v", OTHER, 2),
-    said.DeleteCells(b"k", is_prefix=True),
-    said.TransactCells(
-        (said.CellCompare(b"k", "version", ">", 3, b"v"), said.HoldCompare("h", 7)),
-        (said.CellPut(b"k", b"v", OTHER, 2), said.CellGet(b"g")),
-        (said.CellDelete(b"d"),),
+    said.StreamAcquirePermits("a", 8, 9, **_PLACES, **_LEASE, is_strict=True, **_RARE),
+    said.StreamCampaign("a", "v", **_PLACES, owner="o", wait_ms=3),
+    said.StreamConvert("h", "update", 3),
+    said.StreamRenew("h", 2, "semaphore"),
+    said.StreamRelease("h", ("a", "b"), "election"),
+    said.StreamRenewByValue("a", "v", 2, "semaphore"),
+    said.StreamReleaseByValue("a", "v", "semaphore"),
+    said.StreamProclaim("h", "v"),
+    said.StreamTakeRate("a", 8, 9, "gcra", 3),
+    said.StreamAdvanceFence("a", 7),
+    said.StreamPutCell(b"k", b"v", OTHER, 2),
+    said.StreamDeleteCells(b"k", is_prefix=True),
+    said.StreamTransactCells(
+        (said.StreamCellCompare(b"k", "version", ">", 3, b"v"), said.StreamHoldCompare("h", 7)),
+        (said.StreamCellPut(b"k", b"v", OTHER, 2), said.StreamCellGet(b"g")),
+        (said.StreamCellDelete(b"d"),),
     ),
-    said.EndWait(7),
+    said.StreamEndWait(7),
 ]
 """Each command of a stream with all that it can say, and nothing as it is by default."""
 
@@ -88,7 +88,7 @@ def test_a_command_says_the_same_in_the_log(example: said.Command) -> None:
     told = fields_of(command)
     for field in type(example).__struct_fields__:
         assert _plain(told.pop(field)) == _plain(getattr(example, field)), field
-    left = {"wait_ms"} if isinstance(example, said.TakeRate) else set()
+    left = {"wait_ms"} if isinstance(example, said.StreamTakeRate) else set()
     assert set(told) == left
 
 
@@ -123,7 +123,7 @@ def test_the_usual_priority_is_that_of_the_state_machine() -> None:
 
 def test_the_plainest_lock() -> None:
     """What is left out is as usual, the lock is held by the stream's session, and its ids are new."""
-    one, two = of_log(said.Acquire("a"), said.Acquire("a"))
+    one, two = of_log(said.StreamAcquire("a"), said.StreamAcquire("a"))
     assert type(one) is log.Acquire
     assert (one.name, one.mode, one.scope, one.session_id) == ("a", Mode.EXCLUSIVE, Scope.NODE, SESSION)
     assert (one.attempt_id, two.attempt_id) == (str(one.hold_id), str(two.hold_id))
@@ -133,27 +133,27 @@ def test_the_plainest_lock() -> None:
 
 def test_several_locks() -> None:
     """They are wanted each with its mode and scope."""
-    (several,) = of_log(said.Acquire("", locks=(said.WantedLock("b"), said.WantedLock("c", "shared"))))
+    (several,) = of_log(said.StreamAcquire("", locks=(said.StreamLock("b"), said.StreamLock("c", "shared"))))
     assert several.locks == (Wanted("b"), Wanted("c", Mode.SHARED))
 
 
 def test_an_id_that_was_given_is_taken() -> None:
     """It may be given again in a later attempt: that of the attempt is new each time."""
-    one, two = of_log(said.Acquire("a", hold_id=HOLD), said.AcquirePermits("a", 1, hold_id=HOLD))
+    one, two = of_log(said.StreamAcquire("a", hold_id=HOLD), said.StreamAcquirePermits("a", 1, hold_id=HOLD))
     assert one.hold_id == two.hold_id == HOLD
     assert len({HOLD, one.attempt_id, two.attempt_id}) == 3
 
 
 def test_a_lease_of_its_own_is_left_alone() -> None:
     """What says what it lives by does not live with the session of the stream."""
-    asked = [said.Acquire("a", ttl_ms=5_000), said.Acquire("a", session_id=OTHER)]
-    asked.append(said.Acquire("a", is_endless=True))
+    asked = [said.StreamAcquire("a", ttl_ms=5_000), said.StreamAcquire("a", session_id=OTHER)]
+    asked.append(said.StreamAcquire("a", is_endless=True))
     assert [each.session_id for each in of_log(*asked)] == [NO_SESSION, OTHER, NO_SESSION]
 
 
 def test_a_campaign_lives_with_a_session_in_any_case() -> None:
     """That of the stream, or the one that it names."""
-    campaign, other = of_log(said.Campaign("e", "v"), said.Campaign("e", "v", session_id=OTHER))
+    campaign, other = of_log(said.StreamCampaign("e", "v"), said.StreamCampaign("e", "v", session_id=OTHER))
     assert (campaign.session_id, other.session_id) == (SESSION, OTHER)
 
 
@@ -172,6 +172,6 @@ def test_every_command_of_a_stream_may_be_numbered() -> None:
 @pytest.mark.parametrize("hold_id", ["a", "g" * 32, "a" * 33, "a " * 16, "\u0661" * 32])
 def test_an_id_that_others_could_guess_is_refused(hold_id: str) -> None:
     """Ids of holds are secrets: a client's own look as those that nodes make."""
-    for asked in (said.Acquire("a", hold_id=hold_id), said.Campaign("e", "v", hold_id=hold_id)):
+    for asked in (said.StreamAcquire("a", hold_id=hold_id), said.StreamCampaign("e", "v", hold_id=hold_id)):
         with pytest.raises(ProblemError, match="hold_id"):
             of_log(asked)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from holdfast.wire.stream import MSGPACK, CallAnswered, Declined, Pong
+from holdfast.wire.stream import MSGPACK, CallAnswered, Declined, StreamPong
 from http_api.v1 import stream_out
 from http_api.v1.stream_out import FORMS, PIECE_COUNT, UNREAD_BYTES_MAX, Out
 from lockstate.results import Reason, Refused, Released
@@ -64,7 +64,7 @@ async def test_pieces_wait_and_all_else_waits_behind_them() -> None:
     client = _Client()
     out = client.out()
     out.say_results(1, 7, LONG)
-    out.say(Pong())
+    out.say(StreamPong())
     await asyncio.sleep(0)
     assert client.said == []
     client.reads.set()

@@ -75,7 +75,7 @@ def test_all_that_is_told_as_it_is_is_compared() -> None:
     assert set(AS_THEY_ARE.values()) == set(get_args(told.Result))
 
 
-_GRANTED = told.Granted(
+_GRANTED = told.StreamGranted(
     "h", 7, "a", "shared", None, "o", "subtree", (told.HeldLock("b", "update", "subtree"),), 2, 3
 )
 _QUOTA = {"facts": {"limit": 5}, "quota": "holds"}
@@ -94,21 +94,21 @@ OTHERS: list[tuple[log.Result, told.Result]] = [
     ),
     (
         log.RenewedToEnd(7, 30, log.RevocationView("why", 5, 6, is_put_off=True)),
-        told.Renewed(7, 30, told.Revocation("why", 5, 6, is_put_off=True)),
+        told.StreamRenewed(7, 30, told.StreamRevocation("why", 5, 6, is_put_off=True)),
     ),
     (
         log.ReleasedOnce(_HELD, depth=2),
-        told.Released((told.HeldLock("b", "update", "subtree"),), depth=2),
+        told.StreamReleased((told.HeldLock("b", "update", "subtree"),), depth=2),
     ),
     (
         log.QuotaExceeded(log.Reason.QUOTA_EXCEEDED, "full", facts={"limit": 5}, quota="holds"),
-        told.Refused("quota-exceeded", "full", **_QUOTA),  # type: ignore[arg-type]
+        told.StreamRefused("quota-exceeded", "full", **_QUOTA),  # type: ignore[arg-type]
     ),
     (
         log.RefusedInNamespace(
             log.Reason.QUOTA_EXCEEDED, "full", facts={"limit": 5}, namespace="jobs", quota="holds"
         ),
-        told.Refused("quota-exceeded", "full", namespace="jobs", **_QUOTA),  # type: ignore[arg-type]
+        told.StreamRefused("quota-exceeded", "full", namespace="jobs", **_QUOTA),  # type: ignore[arg-type]
     ),
 ]
 
@@ -122,5 +122,5 @@ def test_what_only_some_have_is_told_in_the_same_words(result: log.Result, expec
 def test_results_of_a_message_stay_in_order() -> None:
     """Also where only some of them are said in other words."""
     done: list[log.Result] = [log.Done(), log.ReleasedOnce(depth=2), log.Proclaimed(7)]
-    assert all_told(done) == [log.Done(), told.Released(depth=2), log.Proclaimed(7)]
+    assert all_told(done) == [log.Done(), told.StreamReleased(depth=2), log.Proclaimed(7)]
     assert all_told(PLAIN) is PLAIN
