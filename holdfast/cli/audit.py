@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from holdfast import wire
-from holdfast._errors import Unavailable
 from holdfast.cli import exit_codes
 from holdfast.cli.audit_chain import ChainCheck
 from holdfast.cli.inspector import Inspector
@@ -28,6 +27,7 @@ from holdfast.cli.printing import (
     print_rows,
     say,
 )
+from holdfast.values.errors import Unavailable
 
 AUDITED: Final = frozenset(
     {

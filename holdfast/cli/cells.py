@@ -5,9 +5,6 @@ import base64
 import sys
 from typing import Any, Final
 
-from holdfast._cell_values import Cell
-from holdfast._cell_watch import CellChange
-from holdfast._errors import RateLimited, Refused
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import (
     CommandParser,
@@ -19,6 +16,9 @@ from holdfast.cli.parsing import (
 )
 from holdfast.cli.printing import OUTPUTS, Row, print_next, print_one, print_rows, printable, table, to_row
 from holdfast.cli.tables import LISTED
+from holdfast.client.cell_watch import CellChange
+from holdfast.values.cells import Cell
+from holdfast.values.errors import RateLimited, Refused
 
 STDIN: Final = "-"
 VALUE: Final = "value"

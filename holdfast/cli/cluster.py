@@ -7,10 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast import _cluster_operations, wire
-from holdfast._clock import now_s
-from holdfast._errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
-from holdfast._values import ClusterInfo, Member
+from holdfast import wire
 from holdfast.cli import exit_codes, rotate_secret
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
@@ -25,6 +22,10 @@ from holdfast.cli.printing import (
     table,
     to_row,
 )
+from holdfast.operations import cluster_operations
+from holdfast.values.answers import ClusterInfo, Member
+from holdfast.values.clock import now_s
+from holdfast.values.errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
 
 POLL_S: Final = 0.2
 """Seconds between two looks at whether a node has caught up."""
@@ -113,7 +114,7 @@ def add_parser(commands: CommandParser) -> None:
 
 async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print the nodes as the answering node sees them, and what keeps it from serving."""
-    shown = await client.told(_cluster_operations.cluster())
+    shown = await client.told(cluster_operations.cluster())
     info = msgspec.convert(shown, ClusterInfo)
     leader = info.leader or "none"
     text = [f"asked {info.node_id}: leader {leader}, term {info.term}, revision {info.revision}"]
@@ -129,7 +130,7 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _members(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print the nodes as the answering node sees them."""
-    shown = await client.told(_cluster_operations.cluster())
+    shown = await client.told(cluster_operations.cluster())
     print_rows(shown.get("nodes", []), _NODES, arguments.output)
     return 0
 

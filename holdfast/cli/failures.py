@@ -4,47 +4,47 @@ import argparse
 import re
 from typing import Final
 
-from holdfast import _errors
 from holdfast.cli import cells, cluster, exit_codes, force
 from holdfast.cli.printing import say
 from holdfast.cli.waiting import spoken
+from holdfast.values import errors
 
 HOLDERS_NAMED: Final = 3
 """How many of those that hold a lock are named."""
 _WAIT_LONGER: Final = "wait longer, with --wait; `--wait forever` waits for as long as it takes"
 
-_FAILURES: Final[tuple[tuple[type[_errors.LockError], int, str], ...]] = (
-    (_errors.LockHeld, exit_codes.CONFLICT, "wait for it with --wait 1m"),
-    (_errors.RateLimited, exit_codes.CONFLICT, "wait for it with --wait 1m"),
+_FAILURES: Final[tuple[tuple[type[errors.LockError], int, str], ...]] = (
+    (errors.LockHeld, exit_codes.CONFLICT, "wait for it with --wait 1m"),
+    (errors.RateLimited, exit_codes.CONFLICT, "wait for it with --wait 1m"),
     (
-        _errors.Compacted,
+        errors.Compacted,
         exit_codes.REFUSED,
         "look at what there is now, and watch from now on, without --since",
     ),
     (
-        _errors.LeaseExpired,
+        errors.LeaseExpired,
         exit_codes.REFUSED,
         "the hold was over already; run what must last longer under `holdfast run`",
     ),
     (
-        _errors.AccessDenied,
+        errors.AccessDenied,
         exit_codes.REFUSED,
         "nothing was changed; check HOLDFAST_ACCESS_TOKEN_FILE, and the tokens file of the nodes",
     ),
-    (_errors.Refused, exit_codes.REFUSED, "nothing was changed; see `holdfast {} --help`"),
+    (errors.Refused, exit_codes.REFUSED, "nothing was changed; see `holdfast {} --help`"),
     (
-        _errors.TlsRefused,
+        errors.TlsRefused,
         exit_codes.UNAVAILABLE,
         "nothing was changed; check HOLDFAST_CA, HOLDFAST_CERT, HOLDFAST_KEY and the nodes' files",
     ),
     (
-        _errors.Unavailable,
+        errors.Unavailable,
         exit_codes.UNAVAILABLE,
         "nothing was changed; are these nodes running? (--nodes, HOLDFAST_NODES)",
     ),
-    (_errors.OutcomeUnknown, exit_codes.UNKNOWN, "it may have been done; look with `holdfast get NAME`"),
+    (errors.OutcomeUnknown, exit_codes.UNKNOWN, "it may have been done; look with `holdfast get NAME`"),
     (
-        _errors.LeaseLost,
+        errors.LeaseLost,
         exit_codes.LOST,
         "somebody else may hold the lock now; check what the command has done",
     ),
@@ -59,9 +59,9 @@ _MISSING: Final = {
 """What to do next when a thing that a command names does not exist, by the code of the failure."""
 
 
-def explained(error: _errors.LockError | OSError | ValueError, arguments: argparse.Namespace) -> int:
+def explained(error: errors.LockError | OSError | ValueError, arguments: argparse.Namespace) -> int:
     """Say what failed and what to do, and return the exit code. Raises BrokenPipeError if nobody reads."""
-    if isinstance(error, _errors.LockError):
+    if isinstance(error, errors.LockError):
         return _of_cluster(error, arguments)
     if isinstance(error, OSError):
         return _of_system(error, arguments)
@@ -73,21 +73,21 @@ def _is_name(given: str | None) -> bool:
     return given is not None and given != "-" and given[:1] != "{" and not _HOLD_ID.fullmatch(given)
 
 
-def _of_cluster(error: _errors.LockError, arguments: argparse.Namespace) -> int:
+def _of_cluster(error: errors.LockError, arguments: argparse.Namespace) -> int:
     """Explain why the cluster did not do it."""
     code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))
     if arguments.command == "cluster":
         hint = cluster.hint(error) or hint
-    if isinstance(error, _errors.LeaseExpired) and _is_name(getattr(arguments, "hold_id", None)):
+    if isinstance(error, errors.LeaseExpired) and _is_name(getattr(arguments, "hold_id", None)):
         hint = (
             "give the hold_id that `holdfast acquire` printed, not a name; "
             "`holdfast force release NAME` ends holds by name"
         )
-    if isinstance(error, _errors.Refused) and error.code in _MISSING:
+    if isinstance(error, errors.Refused) and error.code in _MISSING:
         return fail(code, error.detail, _MISSING[error.code])
-    if isinstance(error, _errors.LockHeld | _errors.RateLimited):
+    if isinstance(error, errors.LockHeld | errors.RateLimited):
         code = getattr(arguments, "conflict_exit_code", code)
-    if isinstance(error, _errors.LockHeld):
+    if isinstance(error, errors.LockHeld):
         return fail(code, _held(error, arguments), _WAIT_LONGER if getattr(arguments, "wait", None) else hint)
     return fail(code, str(error), hint.format(_words(arguments)))
 
@@ -105,7 +105,7 @@ def _of_system(error: OSError, arguments: argparse.Namespace) -> int:
     return fail(exit_codes.REFUSED, str(error), "the answer could not be printed")
 
 
-def _held(error: _errors.LockHeld, arguments: argparse.Namespace) -> str:
+def _held(error: errors.LockHeld, arguments: argparse.Namespace) -> str:
     """Say who has what was asked for, and how long its lease goes on if it is not renewed."""
     holders = error.problem.get("holders")
     if not isinstance(holders, list) or not all(isinstance(holder, dict) for holder in holders):

@@ -3,12 +3,12 @@
 import argparse
 from typing import Final
 
-from holdfast import _override_operations
-from holdfast._errors import Refused
-from holdfast._terms import DEFAULT_GRACE_S
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import Columns, field, length_of, print_one, table
+from holdfast.operations import override_operations
+from holdfast.operations.terms import DEFAULT_GRACE_S
+from holdfast.values.errors import Refused
 
 NOTHING: Final = "nothing-there"
 """The code of our own failure: there was nothing to end, lift or forget."""
@@ -67,7 +67,7 @@ def add_parser(commands: CommandParser) -> None:
 async def _release(client: Inspector, arguments: argparse.Namespace) -> int:
     """End holds, and print those that were ended."""
     answer = await client.told(
-        _override_operations.force_release(
+        override_operations.force_release(
             arguments.kind, arguments.name, arguments.reason, arguments.lock_delay, token=arguments.token
         )
     )
@@ -80,7 +80,7 @@ async def _release(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _end_session(client: Inspector, arguments: argparse.Namespace) -> int:
     """End a session, and print what it held."""
-    answer = await client.told(_override_operations.force_close_session(arguments.name, arguments.reason))
+    answer = await client.told(override_operations.force_close_session(arguments.name, arguments.reason))
     text = f"ended {arguments.name}; released {', '.join(answer.get('released', ())) or 'nothing'}"
     print_one(answer, [text], arguments.output)
     return 0
@@ -88,7 +88,7 @@ async def _end_session(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _lift_delay(client: Inspector, arguments: argparse.Namespace) -> int:
     """Lift delays, and print how many there were."""
-    lift = _override_operations.lift_delay(arguments.kind, arguments.name, arguments.reason)
+    lift = override_operations.lift_delay(arguments.kind, arguments.name, arguments.reason)
     answer = await client.told(lift)
     if not answer.get("lifted"):
         raise Refused(NOTHING, f"{arguments.kind} {arguments.name!r} has no lock-delay; nothing was lifted")
@@ -99,7 +99,7 @@ async def _lift_delay(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _forget_fence(client: Inspector, arguments: argparse.Namespace) -> int:
     """Forget a token, and print which it was."""
-    answer = await client.told(_override_operations.forget_fence(arguments.name, arguments.reason))
+    answer = await client.told(override_operations.forget_fence(arguments.name, arguments.reason))
     if answer.get("highest_token") is None:
         raise Refused(NOTHING, f"resource {arguments.name!r} has never seen a token; nothing was forgotten")
     print_one(answer, [f"forgot token {answer.get('highest_token')}"], arguments.output)
@@ -109,7 +109,7 @@ async def _forget_fence(client: Inspector, arguments: argparse.Namespace) -> int
 async def _revoke(client: Inspector, arguments: argparse.Namespace) -> int:
     """Ask holders to release, and print who was asked."""
     answer = await client.told(
-        _override_operations.revoke(
+        override_operations.revoke(
             arguments.kind,
             arguments.name,
             arguments.reason,

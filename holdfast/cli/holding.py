@@ -9,10 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast import _operations
-from holdfast._acquiring import Acquirable
-from holdfast._terms import DEFAULT_SESSION_TTL_S, DEFAULT_TTL_S
-from holdfast._wanted import DEFAULT_PRIORITY
 from holdfast.cli import guardian
 from holdfast.cli.ending import Ending
 from holdfast.cli.inspector import Inspector
@@ -20,6 +16,10 @@ from holdfast.cli.parsing import CommandParser, add_conflict_exit_code, count, d
 from holdfast.cli.printing import field, length_of, print_one, table
 from holdfast.cli.run import run_under_lock
 from holdfast.cli.waiting import Waiting
+from holdfast.client.acquiring import Acquirable
+from holdfast.operations import hold_operations
+from holdfast.operations.terms import DEFAULT_SESSION_TTL_S, DEFAULT_TTL_S
+from holdfast.operations.wanted import DEFAULT_PRIORITY
 
 HOLD_ID_VARIABLE: Final = "HOLDFAST_HOLD_ID"
 """The environment variable with the hold to release: other users can see arguments, but not this."""
@@ -226,14 +226,14 @@ async def _acquire(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _renew(client: Inspector, arguments: argparse.Namespace) -> int:
     """Restart a lease and print how long it lasts."""
-    answer = await client.told(_operations.renew("lock", _hold_id(arguments.hold_id), arguments.ttl))
+    answer = await client.told(hold_operations.renew("lock", _hold_id(arguments.hold_id), arguments.ttl))
     print_one(answer, [f"renewed; ends in {length_of('expires_in_ms')(answer)}"], arguments.output)
     return 0
 
 
 async def _release(client: Inspector, arguments: argparse.Namespace) -> int:
     """Release a hold."""
-    answer = await client.told(_operations.release("lock", _hold_id(arguments.hold_id)))
+    answer = await client.told(hold_operations.release("lock", _hold_id(arguments.hold_id)))
     text = (
         "released" if answer.get("released") else f"not released: {answer.get('depth')} more releases end it"
     )

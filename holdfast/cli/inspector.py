@@ -7,11 +7,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast import wire
-from holdfast._client import Client
-from holdfast._errors import LockError, OutcomeUnknown
-from holdfast._operation import Operation, TimedAnswer, ask, decode
-from holdfast._transport import Transport
 from holdfast.cli.printing import Row
+from holdfast.client.client import Client
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode
+from holdfast.transport.transport import Transport
+from holdfast.values.errors import LockError, OutcomeUnknown
 
 T = TypeVar("T")
 

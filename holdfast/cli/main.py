@@ -11,8 +11,6 @@ import sys
 from collections.abc import Sequence
 
 from holdfast import __version__
-from holdfast._errors import LockError
-from holdfast._terms import DEFAULT_TIMEOUT_S
 from holdfast.cli import (
     audit,
     cells,
@@ -33,6 +31,8 @@ from holdfast.cli import (
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import SaidLog
+from holdfast.operations.terms import DEFAULT_TIMEOUT_S
+from holdfast.values.errors import LockError
 
 _FAMILIES = (
     holding, reading, top, audit, cells, force, quotas, namespaces, refusals, cluster, tokens, certs,

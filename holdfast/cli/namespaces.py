@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
-from holdfast import _namespace_operations
-from holdfast._values import NamespaceSettings
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table
+from holdfast.operations import namespace_operations
+from holdfast.values.answers import NamespaceSettings
 
 _TIMES: Final = (
     ("ttl_ms_min", "--ttl-min", "the shortest lease of a hold without a session"),
@@ -72,14 +72,14 @@ async def _set(client: Inspector, arguments: argparse.Namespace) -> int:
     given = {what: getattr(arguments, what) for what in NamespaceSettings.__struct_fields__}
     given |= {what: _YES_OR_NO[given[what]] for what, _, _ in _FLAGS if given[what] is not None}
     settings = NamespaceSettings(**given)
-    answer = await client.told(_namespace_operations.set_namespace(arguments.prefix, settings))
+    answer = await client.told(namespace_operations.set_namespace(arguments.prefix, settings))
     print_one(answer, table(_RULED, [answer]), arguments.output)
     return 0
 
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
     """Remove rules."""
-    answer = await client.told(_namespace_operations.remove_namespace(arguments.prefix))
+    answer = await client.told(namespace_operations.remove_namespace(arguments.prefix))
     print_one(answer, [f"{arguments.prefix} has no rules of its own"], arguments.output)
     return 0
 

@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
-from holdfast import _quota_operations
-from holdfast._values import Quota
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
 from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table
+from holdfast.operations import quota_operations
+from holdfast.values.answers import Quota
 
 _WHAT: Final = (
     ("sessions", "sessions at a time"),
@@ -48,14 +48,14 @@ async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
 async def _set(client: Inspector, arguments: argparse.Namespace) -> int:
     """Set a quota, and print what it is from now on."""
     quota = Quota(**{what: getattr(arguments, what) for what, _ in _WHAT})
-    answer = await client.told(_quota_operations.set_quota(arguments.principal, quota))
+    answer = await client.told(quota_operations.set_quota(arguments.principal, quota))
     print_one(answer, table(_SET, [answer]), arguments.output)
     return 0
 
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
     """Remove a quota."""
-    answer = await client.told(_quota_operations.remove_quota(arguments.principal))
+    answer = await client.told(quota_operations.remove_quota(arguments.principal))
     print_one(answer, [f"{arguments.principal} has no quota of its own"], arguments.output)
     return 0
 

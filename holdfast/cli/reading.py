@@ -7,7 +7,6 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast import wire
-from holdfast._errors import Refused
 from holdfast.cli import tables
 from holdfast.cli.inspector import ITEMS, LISTINGS, Inspector, Page
 from holdfast.cli.parsing import CommandParser, count, duration_ms
@@ -21,6 +20,7 @@ from holdfast.cli.printing import (
     say,
     table,
 )
+from holdfast.values.errors import Refused
 
 
 def add_parser(commands: CommandParser) -> None:

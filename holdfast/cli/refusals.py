@@ -3,11 +3,11 @@
 import argparse
 from typing import Final
 
-from holdfast import _cluster_operations
 from holdfast.cli import exit_codes
 from holdfast.cli.inspector import PAGE, Inspector
 from holdfast.cli.parsing import CommandParser, count
 from holdfast.cli.printing import Columns, field, moment, print_rows, say, to_row
+from holdfast.operations import cluster_operations
 
 SHOWN: Final = 100
 """How many are shown unless the command line says otherwise."""
@@ -49,7 +49,7 @@ async def _refusals(client: Inspector, arguments: argparse.Namespace) -> int:
     """
     members = {node.id for node in (await client.cluster()).nodes}
     answers, failures = await client.ask_each(
-        _cluster_operations.refusals(arguments.limit),
+        cluster_operations.refusals(arguments.limit),
         lambda answers: members <= {answer.node_id for answer in answers},
     )
     if not answers:

@@ -24,12 +24,14 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
-from holdfast import _exchange, _tls, wire
-from holdfast._access import Access
-from holdfast._clock import now_s
-from holdfast._errors import InvalidRequest, LockError, Unavailable, refusal
+from holdfast import wire
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.printing import TABLE, print_lines, print_next
+from holdfast.operations import exchange
+from holdfast.transport import tls
+from holdfast.transport.access import Access
+from holdfast.values.clock import now_s
+from holdfast.values.errors import InvalidRequest, LockError, Unavailable, refusal
 
 WAIT_MS: Final = 300_000
 """Milliseconds that the nodes may take for each step, unless the command line says otherwise."""
@@ -184,8 +186,8 @@ async def _missing(client: Inspector, step: str) -> str:
         nodes = (await client.cluster()).nodes
     except LockError as error:
         return f"no node answers ({error})"
-    given, access = _tls.from_environment(os.environ), client._transport.access  # noqa: SLF001 - one package
-    connector = aiohttp.TCPConnector(ssl=True if given is None else _tls.make_context(given))
+    given, access = tls.from_environment(os.environ), client._transport.access  # noqa: SLF001 - one package
+    connector = aiohttp.TCPConnector(ssl=True if given is None else tls.make_context(given))
     timeout = aiohttp.ClientTimeout(total=ASK_S)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         said = await asyncio.gather(*(_ask(session, node.http, access) for node in nodes))
@@ -220,7 +222,7 @@ async def _ask(
         async with session.get(url + wire.METRICS, headers=headers) as response:
             text = await response.text()
             if response.status in (_UNAUTHENTICATED, _FORBIDDEN):
-                code, detail, _, document = _exchange.judge(response.status, text.encode())
+                code, detail, _, document = exchange.judge(response.status, text.encode())
                 raise refusal(code, f"{url}: {detail}", document)
     except (aiohttp.ClientError, TimeoutError):
         return None

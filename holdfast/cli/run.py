@@ -10,12 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast._acquiring import Acquirable
-from holdfast._hold import Hold
 from holdfast.cli import exit_codes, guardian
 from holdfast.cli.ending import Ending, Hook, end, signal_group
 from holdfast.cli.terminal import Foreground
 from holdfast.cli.waiting import Waiting
+from holdfast.client.acquiring import Acquirable
+from holdfast.client.hold import Hold
 
 _log = logging.getLogger("holdfast")
 

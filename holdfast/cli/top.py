@@ -8,8 +8,6 @@ import sys
 from typing import Final
 
 from holdfast import wire
-from holdfast._errors import LockError
-from holdfast._values import ClusterInfo
 from holdfast.cli import exit_codes
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, count, duration_ms
@@ -27,6 +25,8 @@ from holdfast.cli.printing import (
     table,
 )
 from holdfast.cli.tables import owners
+from holdfast.values.answers import ClusterInfo
+from holdfast.values.errors import LockError
 
 LOOKED_AT: Final = 10_000
 """How many locks one look goes through, so that looking does not slow a large cluster down."""

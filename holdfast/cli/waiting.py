@@ -9,10 +9,10 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from holdfast import wire
-from holdfast._clock import now_s
-from holdfast._errors import LockError
 from holdfast.cli.inspector import ITEMS, Inspector
 from holdfast.cli.printing import Row, printable, say, say_in_place
+from holdfast.values.clock import now_s
+from holdfast.values.errors import LockError
 
 FIRST_S: Final = 1.0
 """Seconds until the first words: most waits are over by then."""

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from holdfast.testing._cluster import MemoryCluster
     from holdfast.testing._flaky import Flaky
     from holdfast.testing._loopback import LoopbackCluster, StartFailed
-    from holdfast.testing._null import NullClient, NullHold, NullLock
+    from holdfast.threads.null_client import NullClient, NullHold, NullLock
 
 __all__ = ["Flaky", "LoopbackCluster", "MemoryCluster", "NullClient", "NullHold", "NullLock", "StartFailed"]
 
 _HOMES = {
-    "Flaky": "_flaky",
-    "LoopbackCluster": "_loopback",
-    "MemoryCluster": "_cluster",
-    "NullClient": "_null",
-    "NullHold": "_null",
-    "NullLock": "_null",
-    "StartFailed": "_loopback",
+    "Flaky": "._flaky",
+    "LoopbackCluster": "._loopback",
+    "MemoryCluster": "._cluster",
+    "NullClient": "holdfast.threads.null_client",
+    "NullHold": "holdfast.threads.null_client",
+    "NullLock": "holdfast.threads.null_client",
+    "StartFailed": "._loopback",
 }
 """Where each name lives: imported with its first use, so that nobody pays for what is not used."""
 
-_WITHOUT_NODE = {"_null"}
+_WITHOUT_NODE = {"holdfast.threads.null_client"}
 """What runs where only the client is installed."""
-_IN_PROCESSES_OF_THEIR_OWN = {"_loopback"}
+_IN_PROCESSES_OF_THEIR_OWN = {"._loopback"}
 """What runs beside modules of others that have the names of a node's packages."""
 
 
@@ -46,4 +46,4 @@ def __getattr__(name: str) -> object:
         from holdfast.testing import _node_code  # noqa: PLC0415 - with the first use
 
         _node_code.check(name, may_be_hidden=home in _IN_PROCESSES_OF_THEIR_OWN)
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return getattr(importlib.import_module(home, __name__), name)

@@ -41,7 +41,7 @@ class HandTimer:
 
 
 class HandClock:
-    """Keeps the contract of `holdfast._clock.Clock`. Any thread may read and move it."""
+    """Keeps the contract of `holdfast.values.clock.Clock`. Any thread may read and move it."""
 
     def __init__(self) -> None:
         self._now_ms = BEGIN_MS

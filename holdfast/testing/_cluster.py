@@ -7,15 +7,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from holdfast import _portal
-from holdfast._client import Client
-from holdfast._durations import Seconds, to_ms, to_s
-from holdfast._sync_client import SyncClient
-from holdfast._transport import Transport
+from holdfast.client import portal
+from holdfast.client.client import Client
 from holdfast.testing._clock import HandClock
 from holdfast.testing._connections import MemoryConnections
 from holdfast.testing._node import HTTP
 from holdfast.testing._thread import NodeThread
+from holdfast.threads.sync_client import SyncClient
+from holdfast.transport.transport import Transport
+from holdfast.values.durations import Seconds, to_ms, to_s
 
 
 class MemoryCluster:
@@ -132,4 +132,4 @@ class _MemorySyncClient(SyncClient):
 
     def __init__(self, twin: Client) -> None:
         self._client = self._twin = twin
-        _portal.register(twin._transport)  # noqa: SLF001 - of the twin
+        portal.register(twin._transport)  # noqa: SLF001 - of the twin

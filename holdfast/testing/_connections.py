@@ -9,10 +9,10 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 from msgspec import structs
 
-from holdfast._exchange import Attempt
-from holdfast._http import Connections, Connector
-from holdfast._sending import Sending
+from holdfast.operations.exchange import Attempt
+from holdfast.operations.sending import Sending
 from holdfast.testing._thread import ClusterClosed, NodeThread
+from holdfast.transport.http import Connections, Connector
 
 _NEVER_S: Final = 30 * 24 * 3600.0
 """Seconds after which an answer is given up: the node always answers, and the clock may stand still."""

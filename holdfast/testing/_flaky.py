@@ -7,13 +7,13 @@ from typing import Final
 import msgspec
 
 from holdfast import wire
-from holdfast._client import Client
-from holdfast._durations import Seconds, to_s
-from holdfast._exchange import Attempt
-from holdfast._sending import NoAnswer, Sending
-from holdfast._sync_client import SyncClient
+from holdfast.client.client import Client
+from holdfast.operations.exchange import Attempt
+from holdfast.operations.sending import NoAnswer, Sending
 from holdfast.testing._cluster import MemoryCluster
 from holdfast.testing._connections import MemoryConnections
+from holdfast.threads.sync_client import SyncClient
+from holdfast.values.durations import Seconds, to_s
 
 ALL: Final = "*"
 """Every call."""

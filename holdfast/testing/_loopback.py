@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from holdfast import wire
-from holdfast._client import Client
-from holdfast._durations import Seconds
-from holdfast._sync_client import SyncClient
+from holdfast.client.client import Client
 from holdfast.testing import _node_code
+from holdfast.threads.sync_client import SyncClient
+from holdfast.values.durations import Seconds
 
 HOST: Final = "127.0.0.1"
 READY_S: Final = 120.0

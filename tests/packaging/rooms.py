@@ -96,6 +96,39 @@ ROOMS = {
     "holdfast": Room(
         (), "the SDK must install without the server; put shared names into holdfast/wire"
     ),
+    "holdfast/values": Room(
+        ("holdfast.wire",), "a value knows nothing of how it is asked for: see holdfast/operations"
+    ),
+    "holdfast/operations": Room(
+        ("holdfast.values", "holdfast.wire"),
+        "an operation says what is sent and how its answer is read; holdfast/transport sends it",
+    ),
+    "holdfast/stream": Room(
+        ("holdfast.operations", "holdfast.values", "holdfast.wire"),
+        "a stream takes what opens connections as an argument: holdfast/stream/stream_socket.py says what",
+    ),
+    "holdfast/transport": Room(
+        (
+            "holdfast._version", "holdfast.operations", "holdfast.stream", "holdfast.token_lines",
+            "holdfast.values", "holdfast.wire",
+        ),
+        "an operation is sent here, whatever it is: what it means to a hold is told in holdfast/client",
+    ),
+    "holdfast/client": Room(
+        (
+            "holdfast.operations", "holdfast.stream", "holdfast.transport", "holdfast.values",
+            "holdfast.wire",
+        ),
+        "this is what both clients share: put what only threads need into holdfast/threads",
+    ),
+    "holdfast/threads": Room(
+        ("holdfast.client", "holdfast.operations", "holdfast.transport", "holdfast.values"),
+        "threads ask the client for tasks: what they need of others should be there",
+    ),
+    "holdfast/decorators": Room(
+        ("holdfast.client", "holdfast.operations", "holdfast.threads", "holdfast.values"),
+        "decorators use the clients as their users do",
+    ),
     "holdfast/cli": Room(
         ("holdfast",), "the command line is a user of the client, and needs no more than its users do"
     ),
@@ -152,26 +185,26 @@ IN_API = {
     "socket": "lockapi knows no transport; http_api speaks HTTP",
 }
 WITHOUT_IO = {
-    "aiohttp": "return what is to be sent; holdfast/_transport.py sends it",
-    "asyncio": "return how long to wait; holdfast/_transport.py waits",
-    "time": "take the time as an argument; holdfast/_clock.py reads the clock",
+    "aiohttp": "return what is to be sent; holdfast/transport/transport.py sends it",
+    "asyncio": "return how long to wait; holdfast/transport/transport.py waits",
+    "time": "take the time as an argument; holdfast/values/clock.py reads the clock",
     "random": "take the random number as an argument, so that tests can choose it",
-    "socket": "return what is to be sent; holdfast/_transport.py sends it",
+    "socket": "return what is to be sent; holdfast/transport/transport.py sends it",
     "threading": "these rules are called from one task or thread at a time",
 }
 FORBIDDEN: Mapping[str, Mapping[str, str]] = {
     "lockstate": IN_LOCKSTATE,
     "lockapi": IN_API,
-    "holdfast/_operation.py": WITHOUT_IO,
-    "holdfast/_operations.py": WITHOUT_IO,
-    "holdfast/_primitive_operations.py": WITHOUT_IO,
-    "holdfast/_cluster_operations.py": WITHOUT_IO,
-    "holdfast/_durations.py": WITHOUT_IO,
-    "holdfast/_names.py": WITHOUT_IO,
-    "holdfast/_sse.py": WITHOUT_IO,
-    "holdfast/_exchange.py": WITHOUT_IO,
-    "holdfast/_errors.py": WITHOUT_IO,
-    "holdfast/_values.py": WITHOUT_IO,
+    "holdfast/operations/operation.py": WITHOUT_IO,
+    "holdfast/operations/hold_operations.py": WITHOUT_IO,
+    "holdfast/operations/primitive_operations.py": WITHOUT_IO,
+    "holdfast/operations/cluster_operations.py": WITHOUT_IO,
+    "holdfast/values/durations.py": WITHOUT_IO,
+    "holdfast/values/names.py": WITHOUT_IO,
+    "holdfast/client/sse.py": WITHOUT_IO,
+    "holdfast/operations/exchange.py": WITHOUT_IO,
+    "holdfast/values/errors.py": WITHOUT_IO,
+    "holdfast/values/answers.py": WITHOUT_IO,
     "holdfast/token_lines.py": WITHOUT_IO,
     "holdfast/wire": WITHOUT_IO,
 }

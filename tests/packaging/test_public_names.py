@@ -1,4 +1,4 @@
-"""Whatever stands in a signature that users call is exported: nobody imports from `holdfast._anything`."""
+"""Whatever stands in a signature that users call is exported: nobody imports from the rooms of `holdfast`."""
 
 import ast
 import functools
@@ -62,7 +62,11 @@ def _ours(module: str) -> set[str]:
     names: set[str] = set()
     for node in ast.parse(inspect.getsource(sys.modules[module])).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("holdfast."):
-            names |= {alias.asname or alias.name for alias in node.names}
+            names |= {
+                alias.asname or alias.name
+                for alias in node.names
+                if f"{node.module}.{alias.name}" not in sys.modules
+            }
         elif isinstance(node, ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":

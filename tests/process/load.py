@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import holdfast
-from holdfast._clock import now_s
+from holdfast.values.clock import now_s
 from tests.process.history_checkers import FAILED, GRANTED, REFUSED, RELEASED, Operation
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import holdfast
-from holdfast._clock import now_s
+from holdfast.values.clock import now_s
 from tests.process.belief_checkers import Belief
 from tests.support.both_clients import Threaded, beneath
 

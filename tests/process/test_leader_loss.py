@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from holdfast._clock import now_s
+from holdfast.values.clock import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import pytest
 
 from holdfast import wire
-from holdfast._clock import now_s
+from holdfast.values.clock import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process.amount_checkers import Amount, fixed_window, gcra, sliding_window, too_fast
 from tests.process.nodes import Http, bring_all_back, http_to, node_ids, until

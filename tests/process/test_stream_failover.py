@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast._clock import now_s
+from holdfast.values.clock import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import bring_all_back, node_ids
 from tests.support.stream_client import GRANTED, PUT_CELL, QUEUED, RELEASE, RELEASED, Closed, Stream, acquire

@@ -14,7 +14,7 @@ from typing import Final, cast
 import pytest
 
 import holdfast
-from holdfast import _stream_link, _stream_socket, _streams
+from holdfast.stream import stream_link, stream_socket, streams
 from scripts.local_cluster import LocalCluster
 from tests.process import belief_checkers
 from tests.process.faulty_paths import Mishaps, faulty_paths
@@ -41,11 +41,11 @@ GONE_S: Final = max(TTLS_S) + 27
 @pytest.fixture(autouse=True)
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let clients come back to the stream soon: it is what is tested here."""
-    monkeypatch.setattr(_streams, "BUSY_COUNT", 2)
-    monkeypatch.setattr(_streams, "PAUSE_S_MAX", 0.2)
-    monkeypatch.setattr(_stream_link, "FAILED_PAUSE_S", 0.05)
-    monkeypatch.setattr(_stream_link, "REFUSED_PAUSE_S", 0.05)
-    monkeypatch.setattr(_stream_socket, "REFUSED_PAUSE_S", 0.05)
+    monkeypatch.setattr(streams, "BUSY_COUNT", 2)
+    monkeypatch.setattr(streams, "PAUSE_S_MAX", 0.2)
+    monkeypatch.setattr(stream_link, "FAILED_PAUSE_S", 0.05)
+    monkeypatch.setattr(stream_link, "REFUSED_PAUSE_S", 0.05)
+    monkeypatch.setattr(stream_socket, "REFUSED_PAUSE_S", 0.05)
 
 
 async def _run(load: Load, cluster: LocalCluster, seed: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import wire
-from holdfast._clock import now_s
+from holdfast.values.clock import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.amount_checkers import Amount, too_much

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import holdfast
-from holdfast._portal import Call
-from holdfast._stream_link import StreamLink
+from holdfast.client.portal import Call
+from holdfast.stream.stream_link import StreamLink
 
 TWINS: dict[type, type] = {
     holdfast.SyncAdmin: holdfast.Admin,

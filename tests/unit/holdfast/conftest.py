@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 import holdfast
-from holdfast._stream_link import LABELS
+from holdfast.stream.stream_link import LABELS
 from lockstate.records import Session
 from tests.support.both_clients import KINDS, WAYS, client_of
 from tests.unit.http_api.serving import Served, serving

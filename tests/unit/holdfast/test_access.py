@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import AccessDenied, Client, SyncClient, _access
+from holdfast import AccessDenied, Client, SyncClient
+from holdfast.transport import access
 from tests.unit.http_api.serving import serving, token_line
 
 GOOD, OTHER = "hft_good-CANARY-4711-".ljust(47, "g"), "hft_other-CANARY-4711-".ljust(47, "o")
@@ -16,7 +17,7 @@ LINES = token_line("worker", GOOD, "read,acquire")
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (_access.TOKEN_VARIABLE, _access.TOKEN_FILE_VARIABLE, _access.PLAIN_VARIABLE):
+    for name in (access.TOKEN_VARIABLE, access.TOKEN_FILE_VARIABLE, access.PLAIN_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -55,13 +56,13 @@ async def test_the_environment_says_it(monkeypatch: pytest.MonkeyPatch, tmp_path
     path.write_text(f"{GOOD}\n")
     async with serving(tokens=LINES) as served:
         url = f"http://127.0.0.1:{served.port}"
-        monkeypatch.setenv(_access.TOKEN_VARIABLE, GOOD)
+        monkeypatch.setenv(access.TOKEN_VARIABLE, GOOD)
         async with Client(url) as client:
             await client.get_lock("a")
-        monkeypatch.setenv(_access.TOKEN_FILE_VARIABLE, str(path))
+        monkeypatch.setenv(access.TOKEN_FILE_VARIABLE, str(path))
         with pytest.raises(ValueError, match="give only one of the two"):
             Client(url)
-        monkeypatch.delenv(_access.TOKEN_VARIABLE)
+        monkeypatch.delenv(access.TOKEN_VARIABLE)
         async with Client(url) as client:
             await client.get_lock("a")
         async with Client(url, token=OTHER) as client:
@@ -119,7 +120,7 @@ def test_a_token_is_not_sent_in_the_open(
     assert "CANARY" not in str(raised.value)
     make(urls)
     make(urls, token=GOOD, insecure_plain_token=True)
-    monkeypatch.setenv(_access.PLAIN_VARIABLE, "1")
+    monkeypatch.setenv(access.PLAIN_VARIABLE, "1")
     make(urls, token=GOOD)
 
 

@@ -13,13 +13,16 @@ from typing import Any, get_args
 import pytest
 
 import holdfast
-from holdfast import _acquiring, _blocks, _hold, _portal, _sync_holds
-from holdfast._words import Mode
+from holdfast.client import acquiring, portal
+from holdfast.client import hold as _hold
 from holdfast.testing import MemoryCluster, NullClient
+from holdfast.threads import sync_holds
+from holdfast.transport import blocks as _blocks
+from holdfast.values.words import Mode
 
 TTL_S = 30.0
 DEADLINE_S = 10.0
-TRACED = {module.__file__ for module in (_acquiring, _blocks, _hold, _portal, _sync_holds)}
+TRACED = {module.__file__ for module in (acquiring, _blocks, _hold, portal, sync_holds)}
 """Where a thread may be interrupted: what runs in the thread of the caller."""
 
 
@@ -170,7 +173,7 @@ def test_what_the_loop_collects_is_released(client: holdfast.SyncClient) -> None
         blocks.clear()
         gc.collect()
 
-    _portal.Call(collect).run()
+    portal.Call(collect).run()
     eventually(lambda: is_free(client))
     assert not lock.holds
 

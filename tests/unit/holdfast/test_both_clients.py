@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 import holdfast
-from holdfast import _operations
-from holdfast._transport import Transport
+from holdfast.operations import hold_operations
+from holdfast.transport.transport import Transport
 from lockstate.owners import session_name
 from tests.unit.holdfast.conftest import NewClient, a_node, sessions_of
 from tests.unit.http_api.serving import Served
@@ -233,7 +233,7 @@ async def test_an_addition_without_an_answer_is_found_by_another_call(new_client
         client.lock("a", ttl=60) as hold,
     ):
         unheard = Transport([url], DEADLINE_S)
-        token = await unheard.call(_operations.add(hold.hold_id, ("b",), "exclusive", "node", 0))
+        token = await unheard.call(hold_operations.add(hold.hold_id, ("b",), "exclusive", "node", 0))
         await unheard.close()
         assert (hold.names, hold.token) == (("a",), token - 1)
         await hold.renew()

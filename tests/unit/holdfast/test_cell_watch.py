@@ -3,8 +3,8 @@
 import asyncio
 
 import holdfast
-from holdfast._cell_watch import CellWatch
-from holdfast._watch import Watch
+from holdfast.client.cell_watch import CellWatch
+from holdfast.client.watch import Watch
 from tests.unit.holdfast.conftest import NewClient, a_node
 
 

@@ -7,7 +7,8 @@ from aiohttp import web
 
 import holdfast
 from cluster import config
-from holdfast import _exchange, wire
+from holdfast import wire
+from holdfast.operations import exchange
 from lockstate import limits
 from scripts import cluster_command
 from scripts.lib.ports import of_cluster
@@ -92,7 +93,7 @@ async def test_a_silent_node_is_given_up_in_time() -> None:
 
 async def test_a_long_wait_leaves_a_node_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the answer that a request still waits is missing, the same request moves on."""
-    monkeypatch.setattr(_exchange, "SLICE_S", 0.05)
+    monkeypatch.setattr(exchange, "SLICE_S", 0.05)
     async with ScriptedNode(silence) as hung, ScriptedNode(granted(), renewed()) as alive:
         hung.is_hung = True
         async with holdfast.Client([hung.url, alive.url]) as client, asyncio.timeout(10):

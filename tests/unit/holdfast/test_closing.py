@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import holdfast
-from holdfast import _portal
+from holdfast.client import portal as _portal
 from tests.unit.holdfast.conftest import NewClient, a_node
 from tests.unit.http_api.serving import until
 

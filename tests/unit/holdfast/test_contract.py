@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast._operation import Operation
-from holdfast._transport import Transport
+from holdfast.operations.operation import Operation
+from holdfast.transport.transport import Transport
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.v1.openapi import make_document

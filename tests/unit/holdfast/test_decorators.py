@@ -238,7 +238,7 @@ def test_without_a_client_there_is_one_for_the_process_and_each_loop() -> None:
     """It is made with the first call, from HOLDFAST_NODES, and not when a module is imported."""
     script = """
 import asyncio, os, holdfast
-from holdfast import _defaults
+from holdfast.decorators import defaults as _defaults
 
 @holdfast.locked("a")
 def work(): ...

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import _exchange, wire
-from holdfast._errors import _REFUSALS
-from holdfast._exchange import (
+from holdfast import wire
+from holdfast.operations import exchange as _exchange
+from holdfast.operations.exchange import (
     ATTEMPT_S_MAX,
     GRACE_S,
     SLICE_S,
@@ -16,7 +16,8 @@ from holdfast._exchange import (
     Exchange,
     Retry,
 )
-from holdfast._operation import Operation, TimedAnswer, write
+from holdfast.operations.operation import Operation, TimedAnswer, write
+from holdfast.values.errors import _REFUSALS
 
 
 def _body(answer: TimedAnswer) -> bytes:

@@ -48,9 +48,9 @@ def test_the_import_is_light() -> None:
     """`import holdfast` loads nothing but itself; a client leaves the HTTP library to its first request."""
     script = (
         "import sys, holdfast\n"
-        "print({'asyncio', 'msgspec', 'holdfast._client'} & set(sys.modules))\n"
+        "print({'asyncio', 'msgspec', 'holdfast.client.client'} & set(sys.modules))\n"
         "holdfast.SyncClient('127.0.0.1:1')\n"
-        "print({'aiohttp', 'holdfast._decorating'} & set(sys.modules))\n"
+        "print({'aiohttp', 'holdfast.decorators.decorating'} & set(sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\nset()\n"

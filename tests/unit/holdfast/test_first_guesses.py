@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._durations import parse_rate, to_s
+from holdfast.values.durations import parse_rate, to_s
 from tests.unit.holdfast.conftest import NewClient, a_node
 
 

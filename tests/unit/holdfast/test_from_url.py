@@ -3,7 +3,7 @@
 import pytest
 
 import holdfast
-from holdfast._client_options import ClientOptions, urls_of
+from holdfast.client.client_options import ClientOptions, urls_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._lease import Lease
+from holdfast.values.lease import Lease
 
 
 @given(asked_at_s=st.floats(0, 1e9), expires_in_ms=st.integers(0, 24 * 3600 * 1000))

@@ -16,7 +16,10 @@ import pytest
 from aiohttp import web
 
 import holdfast
-from holdfast import _portal, _sync_holds, _transport, wire
+from holdfast import wire
+from holdfast.client import portal
+from holdfast.threads import sync_holds
+from holdfast.transport import transport
 from tests.support.both_clients import WAYS, take
 from tests.unit.holdfast.conftest import a_node, sessions_of
 from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, problem, released, reset, silence
@@ -78,7 +81,7 @@ async def test_a_cancellation_at_any_point_leaves_nothing_held(
     work: Callable[[holdfast.Client], Coroutine[Any, Any, None]], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task is cancelled after each number of turns of the loop, until it ends before that."""
-    monkeypatch.setattr(_transport, "ANSWER_S", 30.0)  # all is granted at once, on a slow machine, too
+    monkeypatch.setattr(transport, "ANSWER_S", 30.0)  # all is granted at once, on a slow machine, too
     async with a_node() as (served, url), holdfast.Client(url) as client:
         await take(client, way)
         await work(client)
@@ -187,7 +190,7 @@ async def test_a_hold_that_is_tied_to_a_task_is_not_renewed_behind_its_end() -> 
 
 # -- threads ----------------------------------------------------------------------------------------------
 
-TRACED = {_portal.__file__, _sync_holds.__file__}
+TRACED = {portal.__file__, sync_holds.__file__}
 """Where a thread may be interrupted: what runs in the thread of the caller."""
 
 
@@ -217,7 +220,7 @@ async def test_an_interrupt_at_any_line_leaves_nothing_held(way: str) -> None:
         loop = asyncio.get_running_loop()
         client = holdfast.SyncClient(url)
         await asyncio.to_thread(client.inspect, "a")  # the thread of the loop runs from here on
-        await asyncio.to_thread(_portal.Call(lambda: take(client._client, way)).run)
+        await asyncio.to_thread(portal.Call(lambda: take(client._client, way)).run)
 
         def enter(interrupter: Interrupter) -> None:
             lock = client.lock("a")
@@ -319,7 +322,7 @@ async def test_a_call_from_its_own_loop_is_refused() -> None:
         except RuntimeError as error:
             refused.append(error)
 
-    await asyncio.to_thread(_portal.Call(wait).run)
+    await asyncio.to_thread(portal.Call(wait).run)
     assert "wait for itself" in str(refused[0])
 
 

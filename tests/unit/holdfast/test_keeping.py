@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import _keeping, wire
-from holdfast._lease import Lease
+from holdfast import wire
+from holdfast.client import keeping
+from holdfast.values.lease import Lease
 from tests.unit.holdfast.conftest import NewClient, a_node
 from tests.unit.holdfast.scripted import ScriptedNode, Step, answer, problem
 from tests.unit.http_api.serving import until
@@ -19,9 +20,9 @@ from tests.unit.http_api.serving import until
 def test_a_lease_is_renewed_at_a_third_of_it_or_a_little_before(asked_at_s: float, ttl_ms: int) -> None:
     """By chance, so that many holds of one moment are not renewed at one moment again."""
     third_s = ttl_ms / 3000
-    moments = {_keeping._renew_at_s(Lease(asked_at_s, ttl_ms)) - asked_at_s for _ in range(20)}
+    moments = {keeping._renew_at_s(Lease(asked_at_s, ttl_ms)) - asked_at_s for _ in range(20)}
     slack_s = 1e-6  # of the clock, which counts from the start of the machine
-    assert min(moments) >= third_s * (1 - _keeping.RENEW_JITTER) - slack_s
+    assert min(moments) >= third_s * (1 - keeping.RENEW_JITTER) - slack_s
     assert max(moments) <= third_s + slack_s
     assert len(moments) > 1 or asked_at_s > 1e6
 

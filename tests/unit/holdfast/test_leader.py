@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import holdfast
-from holdfast import _leader
+from holdfast.decorators import leader as _leader
 from holdfast.testing import Flaky, MemoryCluster, NullClient
 
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 import holdfast
-from holdfast._clock import now_s
+from holdfast.values.clock import now_s
 from tests.unit.holdfast.scripted import (
     ScriptedNode,
     Step,

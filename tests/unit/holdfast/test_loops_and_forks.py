@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import holdfast
-from holdfast import _http
+from holdfast.transport import http
 from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, released
 
 FREE = answer(name="a/b", state="free", holders=[], queue=[])
@@ -44,7 +44,7 @@ def test_connections_of_a_loop_are_kept_and_closed() -> None:
     """In one loop all requests share a session; closing closes it, and using it opens a new one."""
 
     async def main() -> None:
-        connections = _http.Connections()
+        connections = http.Connections()
         session = await connections.session()
         assert await connections.session() is session
         await connections.close()

@@ -8,19 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import (
-    _cell_operations,
-    _cluster_operations,
-    _operations,
-    _override_operations,
-    _primitive_operations,
-    wire,
-)
-from holdfast._lease import Lease
-from holdfast._listings import pages
-from holdfast._operation import Operation, TimedAnswer
-from holdfast._values import Taken
-from holdfast._wanted import Wanted
+from holdfast import wire
+from holdfast.client import cell_operations
+from holdfast.client.listings import pages
+from holdfast.operations import cluster_operations, hold_operations, override_operations, primitive_operations
+from holdfast.operations.operation import Operation, TimedAnswer
+from holdfast.operations.wanted import Wanted
+from holdfast.values.answers import Taken
+from holdfast.values.lease import Lease
 from tests.support import http_contract
 
 FULL = Wanted(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")
@@ -28,7 +23,7 @@ FULL = Wanted(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5
 
 
 def _take() -> Operation[Taken]:
-    return _primitive_operations.take("a", limit=2, window_ms=10, algorithm="gcra", cost=1, wait_ms=5)
+    return primitive_operations.take("a", limit=2, window_ms=10, algorithm="gcra", cost=1, wait_ms=5)
 
 
 @given(st.text(min_size=1))
@@ -38,57 +33,57 @@ def test_a_name_is_one_part_of_the_path(name: str) -> None:
         name.encode()
     except UnicodeEncodeError:
         return
-    path = _operations.get_lock(name, is_stale=False).path
+    path = hold_operations.get_lock(name, is_stale=False).path
     assert path.startswith("/v1/locks/")
     assert not set(path.removeprefix("/v1/locks/")) & set("/?#")
 
 
 def test_requests_say_only_what_was_asked() -> None:
     """Fields that were not given are left to the node."""
-    request = _operations.acquire(("a",), mode="exclusive", scope="node", wanted=Wanted(ttl_ms=500))
+    request = hold_operations.acquire(("a",), mode="exclusive", scope="node", wanted=Wanted(ttl_ms=500))
     assert set(msgspec.json.decode(request.body)) == {"name", "ttl_ms", "request_id"}
     for path, built in (
         (wire.LOCK_ACQUIRE, request),
-        (wire.LOCK_ACQUIRE, _operations.acquire(("a", "b"), mode="shared", scope="subtree", wanted=FULL)),
-        (wire.LOCK_RENEW, _operations.renew("lock", "h", 5)),
-        (wire.LOCK_RELEASE, _operations.release("lock", "h")),
-        (wire.LOCK_CONVERT, _operations.convert("h", "shared", 5)),
-        (wire.LOCK_ADD, _operations.add("h", ("b",), "shared", "node", 5)),
-        (wire.LOCK_FORCE_RELEASE, _override_operations.force_release("lock", "a", "why", 5, token=1)),
+        (wire.LOCK_ACQUIRE, hold_operations.acquire(("a", "b"), mode="shared", scope="subtree", wanted=FULL)),
+        (wire.LOCK_RENEW, hold_operations.renew("lock", "h", 5)),
+        (wire.LOCK_RELEASE, hold_operations.release("lock", "h")),
+        (wire.LOCK_CONVERT, hold_operations.convert("h", "shared", 5)),
+        (wire.LOCK_ADD, hold_operations.add("h", ("b",), "shared", "node", 5)),
+        (wire.LOCK_FORCE_RELEASE, override_operations.force_release("lock", "a", "why", 5, token=1)),
         (
             wire.SEMAPHORE_FORCE_RELEASE,
-            _override_operations.force_release("semaphore", "a", "why", 5, token=1),
+            override_operations.force_release("semaphore", "a", "why", 5, token=1),
         ),
-        (wire.ELECTION_DEPOSE, _override_operations.force_release("election", "a", "why", 0, token=1)),
-        (wire.SESSION_FORCE_CLOSE, _override_operations.force_close_session("s-1", "why")),
-        (wire.LOCK_LIFT_DELAY, _override_operations.lift_delay("lock", "a", "why")),
-        (wire.SEMAPHORE_LIFT_DELAY, _override_operations.lift_delay("semaphore", "a", "why")),
-        (wire.LOCK_REVOKE, _override_operations.revoke("lock", "a", "why", 5, token=1, ticket=2)),
-        (wire.SEMAPHORE_REVOKE, _override_operations.revoke("semaphore", "a", "why", 5, token=1, ticket=2)),
-        (wire.ELECTION_REVOKE, _override_operations.revoke("election", "a", "why", 5, token=1, ticket=2)),
-        (wire.LOCK_PUT_OFF, _operations.put_off("lock", "h")),
-        (wire.SEMAPHORE_PUT_OFF, _operations.put_off("semaphore", "h")),
-        (wire.ELECTION_PUT_OFF, _operations.put_off("election", "h")),
-        (wire.FENCE_FORGET, _override_operations.forget_fence("a", "why")),
-        (wire.SESSIONS, _operations.open_session(500, {"a": "b"})),
+        (wire.ELECTION_DEPOSE, override_operations.force_release("election", "a", "why", 0, token=1)),
+        (wire.SESSION_FORCE_CLOSE, override_operations.force_close_session("s-1", "why")),
+        (wire.LOCK_LIFT_DELAY, override_operations.lift_delay("lock", "a", "why")),
+        (wire.SEMAPHORE_LIFT_DELAY, override_operations.lift_delay("semaphore", "a", "why")),
+        (wire.LOCK_REVOKE, override_operations.revoke("lock", "a", "why", 5, token=1, ticket=2)),
+        (wire.SEMAPHORE_REVOKE, override_operations.revoke("semaphore", "a", "why", 5, token=1, ticket=2)),
+        (wire.ELECTION_REVOKE, override_operations.revoke("election", "a", "why", 5, token=1, ticket=2)),
+        (wire.LOCK_PUT_OFF, hold_operations.put_off("lock", "h")),
+        (wire.SEMAPHORE_PUT_OFF, hold_operations.put_off("semaphore", "h")),
+        (wire.ELECTION_PUT_OFF, hold_operations.put_off("election", "h")),
+        (wire.FENCE_FORGET, override_operations.forget_fence("a", "why")),
+        (wire.SESSIONS, hold_operations.open_session(500, {"a": "b"})),
         (
             wire.SEMAPHORE_ACQUIRE,
-            _primitive_operations.acquire_permits("a", limit=2, permits=1, is_strict=True, wanted=FULL),
+            primitive_operations.acquire_permits("a", limit=2, permits=1, is_strict=True, wanted=FULL),
         ),
-        (wire.SEMAPHORE_RENEW, _operations.renew("semaphore", "h", 5)),
-        (wire.SEMAPHORE_RELEASE, _operations.release("semaphore", "h")),
-        (wire.SEMAPHORE_RESIZE, _primitive_operations.resize("a", 3)),
+        (wire.SEMAPHORE_RENEW, hold_operations.renew("semaphore", "h", 5)),
+        (wire.SEMAPHORE_RELEASE, hold_operations.release("semaphore", "h")),
+        (wire.SEMAPHORE_RESIZE, primitive_operations.resize("a", 3)),
         (wire.RATE_TAKE, _take()),
-        (wire.FENCE_CHECK, _primitive_operations.check_token("a", 1, kind="lock", is_stale=False)),
-        (wire.FENCE_ADVANCE, _primitive_operations.advance("a", 1)),
-        (wire.ELECTION_CAMPAIGN, _primitive_operations.campaign("a", "v", FULL)),
-        (wire.ELECTION_PROCLAIM, _primitive_operations.proclaim("h", "v")),
-        (wire.ELECTION_RESIGN, _operations.release("election", "h")),
-        (wire.CELLS_TRANSACT, _cell_operations.transact([holdfast.StillHeld("h")], [], [])),
+        (wire.FENCE_CHECK, primitive_operations.check_token("a", 1, kind="lock", is_stale=False)),
+        (wire.FENCE_ADVANCE, primitive_operations.advance("a", 1)),
+        (wire.ELECTION_CAMPAIGN, primitive_operations.campaign("a", "v", FULL)),
+        (wire.ELECTION_PROCLAIM, primitive_operations.proclaim("h", "v")),
+        (wire.ELECTION_RESIGN, hold_operations.release("election", "h")),
+        (wire.CELLS_TRANSACT, cell_operations.transact([holdfast.StillHeld("h")], [], [])),
     ):
         assert built.path == path
         assert set(msgspec.json.decode(built.body)) <= set(http_contract.REQUEST_FIELDS[f"POST {path}"])
-    put = _cell_operations.put(holdfast.CellPut("a/b", b"", ttl=1), if_version=0)
+    put = cell_operations.put(holdfast.CellPut("a/b", b"", ttl=1), if_version=0)
     assert (put.method, put.path) == ("PUT", "/v1/cells/a%2Fb")
     body = msgspec.json.decode(put.body)
     assert (body["value_base64"], body["if_version"], body["ttl_ms"]) == ("", 0, 1000)
@@ -100,14 +95,14 @@ def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_fro
     granted = TimedAnswer(
         b'{"hold_id":"h","token":7,"name":"a","mode":"shared","expires_in_ms":500}', 1.0, 3.0
     )
-    acquire = _operations.acquire(("a",), mode="shared", scope="node", wanted=Wanted(ttl_ms=500))
+    acquire = hold_operations.acquire(("a",), mode="shared", scope="node", wanted=Wanted(ttl_ms=500))
     hold = acquire.read(granted)
     assert (hold.hold_id, hold.token, hold.mode, hold.lease) == ("h", 7, "shared", Lease(1.0, 500))
     renewed = TimedAnswer(b'{"token":7,"expires_in_ms":500,"revision":9}', 1.0, 3.0)
-    assert _operations.renew("lock", "h", None).read(renewed) == Lease(3.0, 500, token=7)
-    assert _operations.keepalive("s").read(renewed) == Lease(3.0, 500)
+    assert hold_operations.renew("lock", "h", None).read(renewed) == Lease(3.0, 500, token=7)
+    assert hold_operations.keepalive("s").read(renewed) == Lease(3.0, 500)
     opened = TimedAnswer(b'{"session_id":"s","expires_in_ms":500}', 1.0, 3.0)
-    assert _operations.open_session(500, {}).read(opened).lease == Lease(1.0, 500)
+    assert hold_operations.open_session(500, {}).read(opened).lease == Lease(1.0, 500)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"members":1}'])
@@ -115,10 +110,10 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
     """Whatever answered 200, it was not a node that did what it was asked."""
     operation: Operation[Any]
     for operation in (
-        _cell_operations.transact([], [holdfast.CellGet("a")], []),
-        _cluster_operations.add_member("n4", "h:1"),
-        _cluster_operations.cluster(),
-        _cluster_operations.transfer_leadership(""),
+        cell_operations.transact([], [holdfast.CellGet("a")], []),
+        cluster_operations.add_member("n4", "h:1"),
+        cluster_operations.cluster(),
+        cluster_operations.transfer_leadership(""),
     ):
         with pytest.raises(holdfast.OutcomeUnknown):
             operation.read(TimedAnswer(body, 0.0, 0.0))
@@ -126,7 +121,7 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
 
 def test_a_transaction_without_its_results_is_not_the_answer_of_a_node() -> None:
     """Whatever answered, it did not do what it was asked."""
-    operation = _cell_operations.transact([], [holdfast.CellGet("a")], [])
+    operation = cell_operations.transact([], [holdfast.CellGet("a")], [])
     with pytest.raises(holdfast.OutcomeUnknown):
         operation.read(TimedAnswer(b'{"succeeded":true,"results":[]}', 0.0, 0.0))
 
@@ -134,7 +129,7 @@ def test_a_transaction_without_its_results_is_not_the_answer_of_a_node() -> None
 def test_a_key_that_is_not_text_is_shown_all_the_same() -> None:
     """Only other faces than HTTP could write it."""
     cell = b'{"key_base64":"/w==","value":"v","create_revision":1,"mod_revision":2,"version":1}'
-    page = _cell_operations.list_page("", 10, "", is_stale=True)
+    page = cell_operations.list_page("", 10, "", is_stale=True)
     (read,) = page.read(TimedAnswer(b'{"cells":[%b],"next":null}' % cell, 0.0, 0.0)).items
     assert (read.key.encode(errors="surrogateescape"), read.text) == (b"\xff", "v")
     assert page.path == "/v1/cells?limit=10&consistency=stale"
@@ -143,7 +138,7 @@ def test_a_key_that_is_not_text_is_shown_all_the_same() -> None:
 def test_reads_change_nothing() -> None:
     """Only reads leave no doubt when their answer is lost."""
     assert pages(wire.LOCKS, "locks", holdfast.LockInfo, {})(5, "").changes_nothing
-    assert not _operations.close_session("s").changes_nothing
+    assert not hold_operations.close_session("s").changes_nothing
     query = {"prefix": "a/", "owner": "", "consistency": wire.STALE}
     assert pages(wire.LOCKS, "locks", holdfast.LockInfo, query)(5, "b c").path == (
         f"{wire.LOCKS}?prefix=a%2F&consistency=stale&limit=5&after=b+c"

@@ -90,7 +90,7 @@ def test_the_client_s_own_tests_pass() -> None:
     node = "import sys, tests.unit.http_api.serving\n"  # nodes run on Linux only
     script = f"""{node}{WITHOUT}
 import pytest
-assert "holdfast._client" not in sys.modules
+assert "holdfast.client.client" not in sys.modules
 options = "-q", "--assert=plain", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"
 sys.exit(pytest.main([*options, *sys.argv[2:]]))
 """

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import _portal
+from holdfast.client import portal
 from holdfast.testing import MemoryCluster, NullClient
 
 TTL_S = 30.0
@@ -376,7 +376,7 @@ def test_the_client_may_go_before_its_holds(cluster: MemoryCluster) -> None:
     gc.collect()
     live_on(cluster, hold)
     hold.release()
-    _portal.Call(hold.twin._transport.close).run()
+    portal.Call(hold.twin._transport.close).run()
 
 
 def test_a_hold_that_is_not_to_be_renewed_tells_its_loss(

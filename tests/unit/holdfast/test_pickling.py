@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 import holdfast
-from holdfast._access import Access
+from holdfast.transport.access import Access
 from tests.unit.holdfast.conftest import a_node
 
 TOKEN = "f00dbabe" * 6

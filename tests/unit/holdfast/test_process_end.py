@@ -204,7 +204,7 @@ async def test_a_process_ends_in_silence(what: str) -> None:
 async def test_a_node_is_found_by_its_name_until_the_end() -> None:
     """What has to be released over a new connection, to a node known by its name, is released."""
     script = """
-from holdfast import _portal
+from holdfast.client import portal
 client = holdfast.SyncClient(url.replace("127.0.0.1", "localhost"))
 hold = client.lock("a").acquire()
 async def leave_alone_for_long():
@@ -214,7 +214,7 @@ async def leave_alone_for_long():
         for protocol, _ in idle:
             protocol.close()
     connector._conns.clear()
-_portal.Call(leave_alone_for_long).run()
+portal.Call(leave_alone_for_long).run()
 """
     async with a_node() as (served, url):
         assert await run(BEGIN + script, url) == (0, "", "")

@@ -12,10 +12,11 @@ from aiohttp import web
 
 import holdfast
 from cluster.config import Address
-from holdfast import _pushed, wire
-from holdfast._lease import Lease
-from holdfast._operations import Opened
-from holdfast._words import HoldKind
+from holdfast import wire
+from holdfast.client import pushed
+from holdfast.operations.hold_operations import Opened
+from holdfast.values.lease import Lease
+from holdfast.values.words import HoldKind
 from tests.support.tap import tapped
 from tests.unit.holdfast.conftest import NewClient, a_node
 from tests.unit.holdfast.scripted import ScriptedNode, Step, answer, problem, reset, status
@@ -123,14 +124,14 @@ async def test_it_goes_on_over_another_connection() -> None:
 @contextlib.asynccontextmanager
 async def _hearing_late(monkeypatch: pytest.MonkeyPatch, *, since: int | None = -1) -> AsyncIterator[None]:
     """Sessions that are opened within begin to hear at its end: behind their opening, or behind `since`."""
-    hear_losses, may_begin = _pushed.hear_losses, asyncio.Event()
+    hear_losses, may_begin = pushed.hear_losses, asyncio.Event()
 
-    async def hear_late(session: "weakref.ref[_pushed.Loser]", opened: int | None) -> None:
+    async def hear_late(session: "weakref.ref[pushed.Loser]", opened: int | None) -> None:
         await may_begin.wait()
         await hear_losses(session, opened if since == -1 else since)
 
-    monkeypatch.setattr(_pushed, "hear_losses", hear_late)
-    monkeypatch.setattr(_pushed, "AGAIN_S", 0.01)
+    monkeypatch.setattr(pushed, "hear_losses", hear_late)
+    monkeypatch.setattr(pushed, "AGAIN_S", 0.01)
     yield
     may_begin.set()
 
@@ -257,7 +258,7 @@ async def test_a_node_that_does_not_tell_is_not_the_only_one_that_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is of an older release, or does not know the client: another one tells."""
-    monkeypatch.setattr(_pushed, "AGAIN_S", 0.01)
+    monkeypatch.setattr(pushed, "AGAIN_S", 0.01)
     async with (
         a_node() as (served, url),
         ScriptedNode(status(404)) as old,
@@ -287,11 +288,11 @@ async def test_who_has_no_place_among_the_listeners_asks_more_and_more_seldom(
 
     least_s = (2.5, 5, 10, 20, 30, 30)
     async with ScriptedNode(problem("overloaded")) as node, holdfast.Client([node.url]) as client:
-        monkeypatch.setattr(_pushed, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(pushed, "PATIENCE_S", 0.0)
         session = holdfast.Session(client._transport, Opened("s", Lease(0.0, 10**9), 1))
         monkeypatch.setattr(session, "clock", SimpleNamespace(sleep=sleep, now_s=session.clock.now_s))
         with pytest.raises(asyncio.CancelledError):
-            await _pushed.hear_losses(weakref.ref(session), 1)
+            await pushed.hear_losses(weakref.ref(session), 1)
         assert all(low < pause <= 2 * low for pause, low in zip(pauses, least_s, strict=True))
         assert len(node.seen) <= 12
 

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from cluster.config import Address
-from holdfast import _transport
+from holdfast.transport import transport
 from scripts.lib import ports
 from tests.support.tap import tapped
 from tests.unit.holdfast.conftest import NewClient, a_node
@@ -37,7 +37,7 @@ async def test_a_client_that_waits_for_ever_can_be_closed(
     new_client: NewClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its calls wait a year for the nodes; what it only wants to give back, in the end, does not."""
-    monkeypatch.setattr(_transport, "UNDO_S_MAX", 0.2)
+    monkeypatch.setattr(transport, "UNDO_S_MAX", 0.2)
     async with contextlib.AsyncExitStack() as stack, a_node() as (served, _), asyncio.timeout(20):
         async with tapped(Address("127.0.0.1", served.port)) as (_, address):
             url = f"http://{address.host}:{address.port}"

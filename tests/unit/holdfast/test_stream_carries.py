@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import _cell_operations, _operations, _primitive_operations, _stream_commands
-from holdfast._operation import Operation
-from holdfast._stream_calls import Asking, read
-from holdfast._stream_messages import heard
-from holdfast._stream_refusals import NotTaken
+from holdfast.client import cell_operations
+from holdfast.operations import hold_operations, primitive_operations
+from holdfast.operations.operation import Operation
+from holdfast.operations.stream_refusals import NotTaken
+from holdfast.stream import stream_commands
+from holdfast.stream.stream_calls import Asking, read
+from holdfast.stream.stream_messages import heard
 from holdfast.wire.stream import Results
 from lockstate.commands import Numbered
 from tests.support.both_clients import take
@@ -112,14 +114,16 @@ async def _convert_in_vain(client: holdfast.Client) -> None:
 
 async def _proclaim_too_late(client: holdfast.Client) -> None:
     leadership = await client.election("primary").acquire()
-    await client._transport.call(_operations.release("election", leadership.hold_id))
+    await client._transport.call(hold_operations.release("election", leadership.hold_id))
     await leadership.proclaim("b")
 
 
 REFUSED: dict[str, Callable[[holdfast.Client], Awaitable[object]]] = {
     "convert a shared one": _convert_in_vain,
-    "convert what is gone": lambda client: client._transport.call(_operations.convert("0" * 32, "shared", 0)),
-    "convert to nonsense": lambda client: client._transport.call(_operations.convert("0" * 32, "x", 0)),
+    "convert what is gone": lambda client: client._transport.call(
+        hold_operations.convert("0" * 32, "shared", 0)
+    ),
+    "convert to nonsense": lambda client: client._transport.call(hold_operations.convert("0" * 32, "x", 0)),
     "proclaim without leading": _proclaim_too_late,
     "stale token": lambda client: client.fence("disk").advance(3),
     "bad token": lambda client: client.fence("disk").advance(-1),
@@ -179,12 +183,12 @@ async def test_who_may_wait_for_a_rate_limit_does_so_over_http() -> None:
 
 
 OPERATIONS: list[Operation[Any]] = [
-    _operations.convert("0" * 32, "shared", 5),
-    _primitive_operations.proclaim("0" * 32, "v"),
-    _primitive_operations.take("a", limit=2, window_ms=10, algorithm="gcra", cost=1, wait_ms=5),
-    _primitive_operations.advance("a", 3),
-    _cell_operations.put(holdfast.CellPut("k", "v")),
-    _cell_operations.delete("k"),
+    hold_operations.convert("0" * 32, "shared", 5),
+    primitive_operations.proclaim("0" * 32, "v"),
+    primitive_operations.take("a", limit=2, window_ms=10, algorithm="gcra", cost=1, wait_ms=5),
+    primitive_operations.advance("a", 3),
+    cell_operations.put(holdfast.CellPut("k", "v")),
+    cell_operations.delete("k"),
 ]
 _SCALARS = (
     st.none()
@@ -207,7 +211,7 @@ def test_whatever_a_node_says_has_a_meaning(operation: Operation[Any], kind: Any
         message = heard(msgspec.msgpack.encode([2, 1, 9, [[kind, *fields]]]))
         assert isinstance(message, Results)
         (result,) = message.results
-        asking = Asking(_stream_commands.encoded(form.command), operation, 0.0, 1.0, loop.create_future())
+        asking = Asking(stream_commands.encoded(form.command), operation, 0.0, 1.0, loop.create_future())
         with contextlib.suppress(holdfast.Refused, holdfast.OutcomeUnknown, NotTaken):
             if isinstance(result, holdfast.OutcomeUnknown):
                 raise result

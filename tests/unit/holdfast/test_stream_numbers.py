@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._stream_messages import Told
-from holdfast._stream_numbers import Asked, Encoded, StreamNumbers
+from holdfast.stream.stream_messages import Told
+from holdfast.stream.stream_numbers import Asked, Encoded, StreamNumbers
 from holdfast.wire.results import Result, StreamDone, StreamQueued
 from holdfast.wire.stream import Declined, Results, StreamHello, Welcome
 

@@ -16,9 +16,10 @@ import pytest
 import holdfast
 from cluster.config import Address
 from cluster.errors import OutcomeUnknown
-from holdfast import _stream_commands, _stream_link, _streams
-from holdfast._stream_link import StreamLink
-from holdfast._stream_socket import REFUSED_PAUSE_S
+from holdfast.stream import stream_commands, stream_link
+from holdfast.stream import streams as _streams
+from holdfast.stream.stream_link import StreamLink
+from holdfast.stream.stream_socket import REFUSED_PAUSE_S
 from lockstate.commands import CloseSession, Numbered
 from lockstate.ids import HoldId
 from tests.support.both_clients import take
@@ -126,8 +127,8 @@ def test_a_switch_that_says_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) 
 def test_pauses_are_those_of_the_manual() -> None:
     """docs/sdk.md: 30 s without a call, a minute after a refusal, two seconds to a minute after a failure."""
     assert _streams.BUSY_S == 1
-    assert _stream_link.IDLE_S == 30
-    assert (REFUSED_PAUSE_S, _stream_link.FAILED_PAUSE_S, _streams.PAUSE_S_MAX) == (60, 2, 60)
+    assert stream_link.IDLE_S == 30
+    assert (REFUSED_PAUSE_S, stream_link.FAILED_PAUSE_S, _streams.PAUSE_S_MAX) == (60, 2, 60)
 
 
 async def test_days_without_a_stream_are_counted() -> None:
@@ -162,7 +163,7 @@ async def test_a_stream_counts_in_a_quota_of_sessions() -> None:
 async def test_a_stream_that_is_not_used_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends with its session; calls go on, and busy ones open another one."""
     async with on_the_way() as way:
-        monkeypatch.setattr(_stream_link, "IDLE_S", 0.0)
+        monkeypatch.setattr(stream_link, "IDLE_S", 0.0)
         await until(lambda: not way.state.sessions)
         monkeypatch.undo()
         async with asyncio.timeout(10):
@@ -494,7 +495,7 @@ async def test_a_command_that_ends_the_stream_harms_nobody_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A node that cannot take it ends the stream: what is in doubt is taken back, and all goes over HTTP."""
-    monkeypatch.setattr(_stream_commands, "encoded", msgspec.msgpack.encode)  # unchecked
+    monkeypatch.setattr(stream_commands, "encoded", msgspec.msgpack.encode)  # unchecked
     async with on_the_way() as way:
         locks = [way.client.lock("a"), way.client.lock("b", mode="unheard-of"), way.client.lock("c")]  # type: ignore[arg-type]
         told = await asyncio.gather(*(lock.acquire() for lock in locks), return_exceptions=True)
@@ -637,7 +638,7 @@ async def test_a_loop_that_stood_still_hears_first_what_came_meanwhile() -> None
 
 async def test_an_answer_at_the_deadline_is_given_or_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes in the turn of the loop in which its caller is told that nobody knows: that alone counts."""
-    monkeypatch.setattr(_stream_link, "LATE_S", 1e9)
+    monkeypatch.setattr(stream_link, "LATE_S", 1e9)
     async with a_node_in_a_thread() as url, holdfast.Client(url, timeout=1) as client:
         with pytest.raises(holdfast.OutcomeUnknown):
             await _acquire_while_the_loop_stands_still(client)
@@ -650,7 +651,7 @@ async def test_a_grant_that_comes_too_late_is_released(
 ) -> None:
     """Its caller was told that nobody knows; when the answer comes after all, it is given back."""
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr(_stream_link, "GRACE_S", 60.0)  # it stays with a node that hangs
+    monkeypatch.setattr(stream_link, "GRACE_S", 60.0)  # it stays with a node that hangs
     async with on_the_way(timeout_s=1) as way:
         way.tap.stall("acceptor")
         with pytest.raises(holdfast.OutcomeUnknown):

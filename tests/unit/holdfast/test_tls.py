@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import _tls
-from holdfast._streams import BUSY_COUNT
-from holdfast._tls import Tls, Trust
+from holdfast.stream.streams import BUSY_COUNT
+from holdfast.transport import tls as _tls
+from holdfast.transport.tls import Tls, Trust
 from http_api.server import tls_context
 from http_api.server.tls_context import TlsFiles
 from http_api.server.tls_gate import TlsDoor
@@ -218,7 +218,7 @@ async def test_a_client_knows_both_urls_of_each_node(
     async with tls_node(certificates.files()) as (_, secure), a_node() as (_, plain):
         urls = [secure.replace("https", "http"), secure, plain, plain.replace("http", "https")]
         for first in range(len(urls)):
-            monkeypatch.setattr("holdfast._transport.random.randrange", lambda _, first=first: first)
+            monkeypatch.setattr("holdfast.transport.transport.random.randrange", lambda _, first=first: first)
             async with new_client(urls, tls=certificates.tls()) as client:
                 watch = client.watch("both")
                 await watch.begin()

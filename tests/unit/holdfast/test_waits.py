@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 import holdfast
-from holdfast import _exchange, _wait_link, _waits
-from holdfast._sending import NoAnswer
-from holdfast._stream_socket import NotNow, SessionOver
-from holdfast._wait_link import WaitLink
-from holdfast._waits import Order
+from holdfast.operations import exchange
+from holdfast.operations.sending import NoAnswer
+from holdfast.stream import wait_link, waits
+from holdfast.stream.stream_socket import NotNow, SessionOver
+from holdfast.stream.wait_link import WaitLink
+from holdfast.stream.waits import Order
 from holdfast.wire.stream import StreamCall
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.http_api.serving import Served, until
@@ -47,7 +48,7 @@ async def test_a_request_waits_for_those_before_it() -> None:
 
 async def test_what_was_asked_before_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be on its way to a node that hangs."""
-    monkeypatch.setattr(_waits, "PLACED_S", 0.01)
+    monkeypatch.setattr(waits, "PLACED_S", 0.01)
     order = Order()
     order.enter(["a"])
     await order.first(order.enter(["a"]))
@@ -55,12 +56,12 @@ async def test_what_was_asked_before_holds_nobody_up_for_long(monkeypatch: pytes
 
 async def test_a_loop_that_stood_still_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was asked before has had no time to be placed, so what comes behind it waits on."""
-    monkeypatch.setattr(_waits, "PLACED_S", 0.05)
+    monkeypatch.setattr(waits, "PLACED_S", 0.05)
     order = Order()
     one, two = order.enter(["a"]), order.enter(["a"])
     waiting = asyncio.create_task(order.first(two))
     await asyncio.sleep(0)
-    until_s = time.monotonic() + 0.05 + 2 * _waits.LATE_S
+    until_s = time.monotonic() + 0.05 + 2 * waits.LATE_S
     while time.monotonic() < until_s:
         """The loop stands still."""
     for _ in range(3):
@@ -72,7 +73,7 @@ async def test_a_loop_that_stood_still_changes_no_order(monkeypatch: pytest.Monk
 
 async def test_who_stands_far_behind_waits_as_long_as_others_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a turn that does not end for long lets those behind it go on."""
-    monkeypatch.setattr(_waits, "PLACED_S", 0.1)
+    monkeypatch.setattr(waits, "PLACED_S", 0.1)
     order = Order()
     turns = [order.enter(["a"]) for _ in range(6)]
     last = asyncio.create_task(order.first(turns[-1]))
@@ -207,7 +208,7 @@ async def test_connections_that_end_at_once_are_made_ever_more_slowly(
         return 0.001
 
     monkeypatch.setattr(WaitLink, "_talk_at", talk_at)
-    monkeypatch.setattr(_wait_link, "backoff_s", backoff_s)
+    monkeypatch.setattr(wait_link, "backoff_s", backoff_s)
     async with holdfast.Client(["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]) as client:
         link = WaitLink(client._transport)
         link.start()
@@ -235,7 +236,7 @@ async def test_a_loop_that_stood_still_asks_before_it_gives_a_node_up() -> None:
 
 async def test_calls_that_go_on_do_not_hide_that_a_node_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy client asks whether its node lives as often as others, and notices when that reads nothing."""
-    monkeypatch.setattr(_wait_link, "SILENCE_S", 0.02)
+    monkeypatch.setattr(wait_link, "SILENCE_S", 0.02)
 
     class Silent:
         reads = True
@@ -356,7 +357,7 @@ async def test_a_proxy_without_patience_takes_nobodys_place(
     *, count: int, is_telling: bool, has_upgrades: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests that it cuts off go on in their places, and wait for longer than the client is patient."""
-    monkeypatch.setattr(_exchange, "CUT_S_MIN", 0.05)
+    monkeypatch.setattr(exchange, "CUT_S_MIN", 0.05)
     order: list[int] = []
     async with (
         a_node() as (served, url),

@@ -48,7 +48,8 @@ UNUSED = """
 import sys
 
 def test_nothing_is_loaded():
-    heavy = {"aiohttp", "lockapi", "http_api", "lockstate", "holdfast._client", "holdfast._http"}
+    ours = {"holdfast.client.client", "holdfast.transport.http"}
+    heavy = {"aiohttp", "lockapi", "http_api", "lockstate", *ours}
     assert "holdfast.testing.plugin" in sys.modules
     assert not heavy & set(sys.modules)
 """

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Tls, _tls, token_lines, wire
+from holdfast import Tls, token_lines, wire
+from holdfast.transport import tls
 from http_api.server import authentication, tls_context
 from http_api.server.fast_lane import LaneCall
 from http_api.server.tls_gate import TlsDoor
@@ -297,4 +298,4 @@ async def test_a_certificate_is_somebody(tmp_path: Path) -> None:
 def client_trust(certificates: Certificates, name: str) -> ssl.SSLContext:
     """Return what a client with a certificate of this name uses."""
     pair = certificates.client(name)
-    return _tls.make_context(Tls(certificates.ca, pair.cert, pair.key))
+    return tls.make_context(Tls(certificates.ca, pair.cert, pair.key))

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from holdfast import _tls
+from holdfast.transport import tls
 from http_api.server import tls_context, tls_gate
 from http_api.server.connection_room import RoomLimits
 from http_api.server.tls_gate import TlsDoor
@@ -44,7 +44,7 @@ async def tls_serving(
 ) -> AsyncIterator[tuple[Served, TlsDoor]]:
     """Run a server with TLS, and a client that trusts it."""
     door = TlsDoor(tls_context.load(certificates.files(wants_clients=wants_clients)).context)
-    trust = _tls.make_context(certificates.tls(is_known=is_known))
+    trust = tls.make_context(certificates.tls(is_known=is_known))
     async with serving(room, fast_lane=fast_lane, tls=door, trust=trust) as served:
         yield served, door
 
@@ -146,10 +146,10 @@ async def test_a_client_needs_a_certificate_where_one_is_wanted(
         assert (await served.acquire("a")).status == 200
         for stranger, alert in {
             certificates.tls(): "CERTIFICATE_REQUIRED",
-            _tls.Tls(certificates.ca, *certificates.client("other", by="somebody else")): "UNKNOWN_CA",
+            tls.Tls(certificates.ca, *certificates.client("other", by="somebody else")): "UNKNOWN_CA",
         }.items():
             reader, writer = await asyncio.open_connection(
-                "127.0.0.1", served.port, ssl=_tls.make_context(stranger)
+                "127.0.0.1", served.port, ssl=tls.make_context(stranger)
             )
             with pytest.raises(ssl.SSLError, match=alert):  # noqa: PT012 - sent, or refused before that
                 writer.write(RELEASE)
@@ -163,7 +163,7 @@ async def test_a_client_needs_a_certificate_where_one_is_wanted(
 async def test_an_expired_certificate_of_a_client_is_refused(certificates: Certificates) -> None:
     """It is told so."""
     files = certificates.files()._replace(client_ca=certificates.old_ca)
-    trust = _tls.make_context(_tls.Tls(certificates.ca, *certificates.expired_client()))
+    trust = tls.make_context(tls.Tls(certificates.ca, *certificates.expired_client()))
     async with serving(tls=TlsDoor(tls_context.load(files).context), trust=trust) as served:
         with pytest.raises((ssl.SSLError, aiohttp.ClientError), match="CERTIFICATE_EXPIRED"):
             await served.acquire("a")
@@ -179,7 +179,7 @@ async def test_a_client_that_does_not_trust_the_node(
         def ask() -> None:
             # asyncio's own connections end without the alert.
             with socket.create_connection(("127.0.0.1", served.port)) as raw:
-                _tls.make_context(_tls.Tls(other.cert)).wrap_socket(raw, server_hostname="127.0.0.1")
+                tls.make_context(tls.Tls(other.cert)).wrap_socket(raw, server_hostname="127.0.0.1")
 
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.to_thread(ask)

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import wire
-from holdfast._streams import BUSY_COUNT
+from holdfast.stream.streams import BUSY_COUNT
 from lockapi import spelling
 from tests.support.both_clients import is_streaming
 from tests.support.stream_client import PUT_CELL, Stream, acquire

@@ -1,0 +1,197 @@
+"""What operators do, for either client: to what others have, to members, and to what they may have."""
+
+from typing import Literal
+
+from holdfast.client.twins import ForThreads, waiting
+from holdfast.operations import (
+    cluster_operations,
+    namespace_operations,
+    override_operations,
+    quota_operations,
+)
+from holdfast.operations.terms import DEFAULT_GRACE_S
+from holdfast.transport.transport import Transport
+from holdfast.values import answers
+from holdfast.values.durations import Seconds, to_ms
+from holdfast.values.names import Name, to_name
+from holdfast.values.words import HoldKind
+
+
+class Admin:
+    """The calls of operators: `client.admin`. With tokens in use they need the right `force` or `admin`.
+
+    What ends, lifts or forgets something of others takes a `reason`, which the audit keeps.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    # -- what others have -----------------------------------------------------------------------------------
+
+    async def force_release(
+        self,
+        name: Name,
+        *,
+        reason: str,
+        lock_delay: Seconds = 0,
+        kind: HoldKind = "lock",
+        token: int | None = None,
+    ) -> tuple[answers.Holder, ...]:
+        """End every hold of a name, or the one with `token`, whoever has it, and return the former holders.
+
+        What they held stays closed for `lock_delay`; an election has no delay. Raises Refused: `wrong-kind`
+        when something of another kind is held, and `not-holder` when nobody has the token any more.
+        """
+        delay_ms = to_ms(lock_delay, "lock_delay")
+        operation = override_operations.force_release(kind, to_name(name), reason, delay_ms, token=token)
+        return await self._transport.call(operation)
+
+    async def revoke(
+        self,
+        name: Name,
+        *,
+        reason: str,
+        grace: Seconds = DEFAULT_GRACE_S,
+        kind: HoldKind = "lock",
+        token: int | None = None,
+        ticket: int | None = None,
+    ) -> tuple[answers.Holder, ...]:
+        """Ask the holders of a name, or the one with `token`, to give up; return them.
+
+        They hear of it with their next renewal, may put it off once, and are ended as by force when the grace
+        is over. `ticket` is the number of the wait for which it is asked.
+        """
+        grace_ms = to_ms(grace, "grace")
+        operation = override_operations.revoke(
+            kind, to_name(name), reason, grace_ms, token=token, ticket=ticket
+        )
+        return await self._transport.call(operation)
+
+    async def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
+        """End somebody else's session by its public name, and return the names of what it held.
+
+        Raises SessionExpired when there is no such session (any more).
+        """
+        return await self._transport.call(override_operations.force_close_session(session_name, reason))
+
+    async def lift_delay(
+        self, name: Name, *, reason: str, kind: Literal["lock", "semaphore"] = "lock"
+    ) -> int:
+        """End the lock-delays of a lock or a semaphore before their time, and return how many there were."""
+        return await self._transport.call(override_operations.lift_delay(kind, to_name(name), reason))
+
+    async def forget_fence(self, resource: Name, *, reason: str) -> int | None:
+        """Make a resource accept any token again, and return the highest that it had seen, None if none."""
+        return await self._transport.call(override_operations.forget_fence(to_name(resource), reason))
+
+    # -- what principals and namespaces may have ------------------------------------------------------------
+
+    async def quotas(self, *, is_stale: bool = False) -> tuple[answers.PrincipalInfo, ...]:
+        """Return the principals that have a quota or anything, by name. Raises AccessDenied without admin."""
+        found: list[answers.PrincipalInfo] = []
+        after: str | None = ""
+        while after is not None:
+            page = await self._transport.call(quota_operations.quotas(after, is_stale=is_stale))
+            found += page.quotas
+            after = page.next
+        return tuple(found)
+
+    async def set_quota(
+        self,
+        principal: str,
+        *,
+        sessions: int | None = None,
+        holds: int | None = None,
+        waits: int | None = None,
+        cells: int | None = None,
+        fences: int | None = None,
+        bytes: int | None = None,  # noqa: A002 - the word of the API
+    ) -> answers.Quota | None:
+        """Bound what a principal may have at a time, "*" for all without a quota of their own; return it.
+
+        It replaces the quota as a whole: what is None has no bound.
+        """
+        quota = answers.Quota(sessions, holds, waits, cells, fences, bytes)
+        return await self._transport.call(quota_operations.set_quota(principal, quota))
+
+    async def remove_quota(self, principal: str) -> None:
+        """End the quota of a principal: from now on that of "*" counts, if there is one."""
+        await self._transport.call(quota_operations.remove_quota(principal))
+
+    async def namespaces(
+        self, prefix: str = "", *, is_stale: bool = False
+    ) -> tuple[answers.NamespaceInfo, ...]:
+        """Return the namespaces whose own prefixes begin with `prefix`, of those that the caller may see."""
+        found: list[answers.NamespaceInfo] = []
+        after: str | None = ""
+        while after is not None:
+            operation = namespace_operations.namespaces(prefix, after, is_stale=is_stale)
+            page = await self._transport.call(operation)
+            found += page.namespaces
+            after = page.next
+        return tuple(found)
+
+    async def set_namespace(
+        self, prefix: str, settings: answers.NamespaceSettings
+    ) -> answers.NamespaceSettings | None:
+        """Say what holds for the names at and below `prefix`, in the place of what was said; return it."""
+        return await self._transport.call(namespace_operations.set_namespace(prefix, settings))
+
+    async def remove_namespace(self, prefix: str) -> None:
+        """Remove a namespace; what is there stays."""
+        await self._transport.call(namespace_operations.remove_namespace(prefix))
+
+    # -- the cluster ----------------------------------------------------------------------------------------
+
+    async def add_member(self, node_id: str, peer: str) -> tuple[answers.Member, ...]:
+        """Add a node that listens for the others at `peer` (HOST:PORT); return all members.
+
+        It is `joining` until it has caught up; adding it again tells. Raises MemberChangeRefused.
+        """
+        return await self._transport.call(cluster_operations.add_member(node_id, peer))
+
+    async def move_member(self, node_id: str, peer: str) -> tuple[answers.Member, ...]:
+        """Make the other nodes reach a node at `peer` (HOST:PORT) from now on; return all members.
+
+        It keeps its id, its data directory and its vote. Raises MemberChangeRefused.
+        """
+        return await self._transport.call(cluster_operations.move_member(node_id, peer))
+
+    async def remove_member(self, node_id: str) -> tuple[answers.Member, ...]:
+        """Remove a node and return the members that are left.
+
+        Raises MemberChangeRefused, also when the cluster would lose its quorum.
+        """
+        return await self._transport.call(cluster_operations.remove_member(node_id))
+
+    async def transfer_leadership(self, to: str = "") -> str:
+        """Hand leadership to a node, or to the most advanced one, and return the new leader."""
+        return await self._transport.call(cluster_operations.transfer_leadership(to))
+
+    async def refusals(self, *, limit: int = 100) -> answers.Refusals:
+        """Return which attempts a node has refused because of who asked, the newest first.
+
+        Each node knows of its own only: ask with a client for each, or `holdfast refusals`.
+        """
+        return await self._transport.call(cluster_operations.refusals(limit))
+
+
+class SyncAdmin(ForThreads[Admin]):
+    """The calls of operators, for threads: `client.admin`. See `Admin`."""
+
+    force_release = waiting(Admin.force_release)
+    revoke = waiting(Admin.revoke)
+    force_close_session = waiting(Admin.force_close_session)
+    lift_delay = waiting(Admin.lift_delay)
+    forget_fence = waiting(Admin.forget_fence)
+    quotas = waiting(Admin.quotas)
+    set_quota = waiting(Admin.set_quota)
+    remove_quota = waiting(Admin.remove_quota)
+    namespaces = waiting(Admin.namespaces)
+    set_namespace = waiting(Admin.set_namespace)
+    remove_namespace = waiting(Admin.remove_namespace)
+    add_member = waiting(Admin.add_member)
+    move_member = waiting(Admin.move_member)
+    remove_member = waiting(Admin.remove_member)
+    transfer_leadership = waiting(Admin.transfer_leadership)
+    refusals = waiting(Admin.refusals)

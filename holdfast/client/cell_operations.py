@@ -1,0 +1,188 @@
+"""The operations on cells. No I/O."""
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast import wire
+from holdfast.client.listings import Page, page_of
+from holdfast.operations import stream_more_forms
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+from holdfast.values.cells import (
+    Cell,
+    CellCompare,
+    CellDelete,
+    CellGet,
+    CellOperation,
+    CellPut,
+    CellResult,
+    CellWritten,
+    Fields,
+    Transacted,
+)
+from holdfast.values.durations import to_ms
+from holdfast.values.errors import OutcomeUnknown
+from holdfast.values.names import to_name
+
+
+class _Cell(msgspec.Struct):
+    """A cell as nodes answer it: bytes that are not text come as Base64."""
+
+    create_revision: int
+    mod_revision: int
+    version: int
+    key: str = ""
+    key_base64: bytes = b""
+    value: str = ""
+    value_base64: bytes = b""
+    owner: str = ""
+    expires_in_ms: int | None = None
+
+    def decoded(self) -> Cell:
+        return Cell(
+            key=self.key or self.key_base64.decode(errors="surrogateescape"),
+            value=self.value.encode() or self.value_base64,
+            create_revision=self.create_revision,
+            mod_revision=self.mod_revision,
+            version=self.version,
+            owner=self.owner,
+            expires_in_ms=self.expires_in_ms,
+        )
+
+
+class _Deleted(msgspec.Struct):
+    deleted: int
+    more: bool
+
+
+class _Done(msgspec.Struct):
+    """What became of one operation of a transaction: the fields of its kind."""
+
+    create_revision: int = 0
+    mod_revision: int = 0
+    version: int = 0
+    deleted: bool = False
+    cell: _Cell | None = None
+
+
+class _Transacted(msgspec.Struct):
+    succeeded: bool
+    results: tuple[_Done, ...]
+
+
+def get(key: str, *, is_stale: bool) -> Operation[Cell]:
+    """Read one cell."""
+    return ask(_path(key), _consistency(is_stale), lambda answer: decode(answer, _Cell).decoded())
+
+
+def list_page(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operation[Page[Cell]]:
+    """Read a page of the cells whose keys begin with `prefix`."""
+    query = {"prefix": prefix, "limit": str(limit), "after": after} | _consistency(is_stale)
+    return ask(wire.CELLS, query, _page)
+
+
+def put(
+    put: CellPut, *, if_version: int | None = None, if_mod_revision: int | None = None
+) -> Operation[CellWritten]:
+    """Write one cell, if it is as it was."""
+    fields = put.fields()
+    del fields["put"]
+    key = to_name(put.key)
+    numbered = None
+    if (if_version, if_mod_revision) == (None, None):
+        session_id = "" if put.session is None else put.session.session_id
+        ttl_ms = None if put.ttl is None else to_ms(put.ttl, "ttl")
+        numbered = stream_more_forms.put(key, put.value, session_id, ttl_ms)
+    return write(
+        _path(key),
+        lambda: fields | _conditions(if_version, if_mod_revision) | {"request_id": new_request_id()},
+        lambda answer: decode(answer, CellWritten),
+        method="PUT",
+        always="value" if isinstance(put.value, str) else "value_base64",
+        numbered=numbered,
+    )
+
+
+def delete(key: str, *, if_version: int | None = None, if_mod_revision: int | None = None) -> Operation[bool]:
+    """Delete one cell, if it is as it was; the answer says whether it was there."""
+    return write(
+        _path(key),
+        lambda: _conditions(if_version, if_mod_revision) | {"request_id": new_request_id()},
+        lambda answer: decode(answer, _Deleted).deleted > 0,
+        method="DELETE",
+        numbered=stream_more_forms.delete(key) if (if_version, if_mod_revision) == (None, None) else None,
+    )
+
+
+def delete_some(prefix: str) -> Operation[tuple[int, bool]]:
+    """Delete cells whose keys begin with `prefix`; the answer says how many, and whether there are more."""
+    path = f"{wire.CELLS}?prefix={quote(prefix, safe='')}"
+    return write(path, {"request_id": new_request_id()}, _deleted, method="DELETE")
+
+
+def transact(
+    compare: Sequence[CellCompare], then: Sequence[CellOperation], otherwise: Sequence[CellOperation]
+) -> Operation[Transacted]:
+    """Do all of `then` if everything in `compare` is true, and all of `otherwise` if not, in one step."""
+    fields = {
+        "compare": [part.fields() for part in compare],
+        "then": [part.fields() for part in then],
+        "else": [part.fields() for part in otherwise],
+        "request_id": new_request_id(),
+    }
+    return write(
+        wire.CELLS_TRANSACT, fields, lambda answer: _transacted(answer, tuple(then), tuple(otherwise))
+    )
+
+
+def _path(key: str) -> str:
+    """Return the path of a cell. Raises ValueError for `.` and `..`, which are taken out of every path."""
+    if key in (".", ".."):
+        raise ValueError(f"key: {key!r} cannot be part of a path; name it in a transaction")
+    return wire.CELL.format(key=quote(key, safe=""))
+
+
+def _consistency(is_stale: bool) -> dict[str, str]:  # noqa: FBT001 - the whole of it
+    return {"consistency": wire.STALE if is_stale else ""}
+
+
+def _conditions(if_version: int | None, if_mod_revision: int | None) -> Fields:
+    return {"if_version": if_version, "if_mod_revision": if_mod_revision}
+
+
+def _page(answer: TimedAnswer) -> Page[Cell]:
+    page = page_of(answer, "cells", _Cell)
+    return Page(
+        items=tuple(cell.decoded() for cell in page.items),
+        next=page.next,
+        hidden=page.hidden,
+        revision=page.revision,
+        lag_ms=page.lag_ms,
+    )
+
+
+def _deleted(answer: TimedAnswer) -> tuple[int, bool]:
+    deleted = decode(answer, _Deleted)
+    return deleted.deleted, deleted.more
+
+
+def _transacted(
+    answer: TimedAnswer, then: tuple[CellOperation, ...], otherwise: tuple[CellOperation, ...]
+) -> Transacted:
+    done = decode(answer, _Transacted)
+    operations = then if done.succeeded else otherwise
+    if len(operations) != len(done.results):
+        raise OutcomeUnknown("the answer is not that of a Holdfast node: a result is missing")
+    results = [_result(operation, part) for operation, part in zip(operations, done.results, strict=True)]
+    return Transacted(done.succeeded, tuple(results))
+
+
+def _result(operation: CellOperation, done: _Done) -> CellResult:
+    match operation:
+        case CellPut():
+            return CellWritten(done.create_revision, done.mod_revision, done.version)
+        case CellDelete():
+            return done.deleted
+        case CellGet():
+            return None if done.cell is None else done.cell.decoded()

@@ -1,0 +1,472 @@
+"""What a client has been given: Hold and Session."""
+
+import weakref
+from collections.abc import Coroutine, Iterable
+from types import FrameType
+from typing import Any, Final, TypeAlias
+
+from holdfast.client import pushed
+from holdfast.client.keeping import Kept
+from holdfast.client.watch import SessionWatch, Watch
+from holdfast.operations import hold_operations, primitive_operations
+from holdfast.operations.hold_operations import Grant, Opened
+from holdfast.operations.operation import Operation
+from holdfast.operations.terms import wait_s
+from holdfast.transport.blocks import Around, Entered, Key
+from holdfast.transport.transport import Transport
+from holdfast.values.answers import Revocation
+from holdfast.values.durations import Seconds, to_ms
+from holdfast.values.errors import AlreadyHeld, LeaseExpired, LockHeld, LockTimeout, SessionExpired
+from holdfast.values.lease import LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Lease
+from holdfast.values.names import Name, to_name
+from holdfast.values.words import HoldKind, Mode, Reason, Scope
+
+OVER_COUNT_MAX: Final = 1000
+"""Tokens of losses that a session remembers: the answer with such a token may still be on its way."""
+
+Claim: TypeAlias = tuple[str, ...]
+"""What a session can hold once only: the kind and the names."""
+
+
+def claim_of_locks(names: Iterable[str]) -> Claim:
+    """Return what a session can have once only of these locks, in whatever order they are named.
+
+    And in whatever mode: a hold may be converted.
+    """
+    return ("lock", *sorted(set(names)))
+
+
+class Session(Kept):
+    """An open session; what it holds lives with it. `session_id` is a secret: who knows it may use it.
+
+    As a context it closes at the end of the block, and cancels the block when it is lost.
+    """
+
+    kind = "session"
+    over: Reason = SESSION_EXPIRED
+
+    def __init__(self, transport: Transport, opened: Opened) -> None:
+        super().__init__(transport, opened.lease)
+        self.session_id = opened.session_id
+        self._revision = opened.revision
+        self._claims: set[Claim] = set()
+        self._owned: weakref.WeakSet[Hold] = weakref.WeakSet()
+        self._over: dict[int, Reason] = {}
+
+    def __repr__(self) -> str:
+        return f"<Session remaining={self.remaining:.3f}>"
+
+    @property
+    def described(self) -> str:
+        """What it is, in words for people."""
+        return "the session"
+
+    @property
+    def unreleased(self) -> str:
+        """What is said when it was collected without a release."""
+        held = sorted({f"{kind} {', '.join(names)!r}" for kind, *names in self._claims})
+        return f"a session{' with the ' + ', the '.join(held) if held else ''} was never closed"
+
+    def _after_end(self) -> None:
+        super()._after_end()
+        for hold in list(self._owned):
+            hold.end(self.reason, self.cause)
+
+    def begin_claim(self, claim: Claim) -> None:
+        """Note what is acquired in it. Raises AlreadyHeld: the cluster would give the same hold again."""
+        if claim in self._claims:
+            kind, *names = claim
+            what = f"{kind} {', '.join(names)!r}"
+            raise AlreadyHeld("already-held", f"{self.described} has the {what}, or is about to get it")
+        self._claims.add(claim)
+
+    def end_claim(self, claim: Claim) -> None:
+        """Note that it is not held any longer, as far as we know."""
+        self._claims.discard(claim)
+
+    def add_hold(self, hold: "Hold") -> None:
+        """Note what it holds, until that ends."""
+        self._owned.add(hold)
+        self.add_token(hold, hold.token)
+        if self._ended_by:  # it was lost or closed while the grant was on its way
+            hold.end(self.reason, self.cause)
+
+    def add_token(self, hold: "Hold", token: int) -> None:
+        """Note a token of what it holds, of which the end may have been told before the answer came."""
+        if token in self._over:
+            hold.end(self._over[token])
+
+    def end_hold(self, token: int, reason: Reason) -> None:
+        """End the hold that has this token, if it is one of this client's: now, or as soon as it is known."""
+        self._over[token] = reason
+        if len(self._over) > OVER_COUNT_MAX:
+            del self._over[next(iter(self._over))]
+        for hold in [hold for hold in list(self._owned) if hold.has_had(token)]:
+            hold.end(reason)
+
+    async def look(self) -> None:
+        """End what it holds no longer, as the cluster shows it now. Raises LockError."""
+        known = [
+            (hold, hold.names) for hold in list(self._owned)
+        ]  # what is granted meanwhile may not be shown
+        held = await self._transport.call(hold_operations.holdings(self.session_id))
+        for hold, names in known:
+            if any((hold.kind, name) not in held for name in names):
+                hold.end(LEASE_EXPIRED)
+
+    def hear_losses(self) -> None:
+        """Let the cluster tell of its losses as they happen, over a connection of its own, from now on."""
+        pushed.begin(self, self._revision)
+
+    def watch(self, *, since: str | int | None = None) -> Watch:
+        """Return an iterator of what happens to what it holds and waits for. It ends with the session."""
+        return SessionWatch(self._transport, self.session_id, since)
+
+    async def extend(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
+        """Start its ttl anew. Raises SessionExpired when it is over, with all that it held."""
+        self.refuse_forked()
+        try:
+            operation = hold_operations.keepalive(self.session_id, ttl_ms)
+            self.own_lease = await self._transport.call(operation, timeout_s)
+        except SessionExpired as error:
+            self.end(SESSION_EXPIRED, error)
+            raise
+
+    async def let_go(self, timeout_s: float | None) -> tuple[str, ...]:
+        """Close it in the cluster; return the names of the locks that it held."""
+        return await self._transport.complete(hold_operations.close_session(self.session_id), timeout_s)
+
+    async def keepalive(self, *, ttl: Seconds | None = None) -> None:
+        """Start its ttl anew, or from now on another one; not needed for a session that is kept alive."""
+        await self.extend(None, None if ttl is None else to_ms(ttl, "ttl"))
+
+    async def close(self) -> tuple[str, ...]:
+        """End it, release what it holds, and return the names of those locks.
+
+        From here on neither the session nor its holds are valid, whatever the answer.
+        """
+        if self.is_let_go:
+            return ()
+        self.refuse_forked()
+        self.end(RELEASED)
+        return await self.let_go(None)
+
+
+class Hold(Kept):
+    """One grant: a lock, several locks, permits of a semaphore. `token` is for the resource it protects.
+
+    `hold_id` is a secret: who knows it may release. As a context it is released at the end of the block, and
+    cancels the block when it is lost. It belongs to no task, and is renewed while something refers to it.
+    """
+
+    kind: HoldKind
+    over: Reason = LEASE_EXPIRED
+    ends_by_itself = False
+    """Whether giving it back leaves it to its lease, which then ends by itself: nobody gets it before."""
+
+    def __init__(self, transport: Transport, grant: Grant, session: Session | None) -> None:
+        super().__init__(transport, grant.lease)
+        self.kind = grant.kind
+        self.hold_id = grant.hold_id
+        self.token = grant.token
+        self.names = grant.names
+        self.mode = grant.mode
+        self.session = session
+        self._put_off: Lease | None = None
+        self._tokens = {grant.token}
+        self._added: set[Claim] = set()
+        self.keys: tuple[Key, ...] = ()
+        """What of it can be held in one mode only."""
+        self._around: Around | None = None
+        self._counts: list[object] = []
+        if session is not None:
+            session.add_hold(self)
+
+    @property
+    def name(self) -> str:
+        """The name of the lock; of several, all of them."""
+        return ", ".join(self.names)
+
+    @property
+    def described(self) -> str:
+        """What it is, in words for people."""
+        return f"the {self.kind} {self.name!r} (token {self.token})"
+
+    @property
+    def unreleased(self) -> str:
+        """What is said when it was collected without a release."""
+        return f"hold {self.name!r} (token {self.token}) was never released"
+
+    @property
+    def lease(self) -> Lease:
+        """How long it can be relied on, if nothing ends it before: as long as its session, if it has one."""
+        return self.own_lease if self.session is None else self.session.lease
+
+    def __repr__(self) -> str:
+        return f"<Hold name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
+
+    async def extend(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
+        """Start its lease anew, or that of its session. Raises LeaseExpired or SessionExpired."""
+        self.refuse_forked()
+        if self.session is not None:
+            await self.session.extend(timeout_s)
+            return
+        try:
+            operation = hold_operations.renew(self.kind, self.hold_id, ttl_ms)
+            self.own_lease = await self._transport.call(operation, timeout_s)
+        except LeaseExpired as error:
+            self.end(LEASE_EXPIRED, error)
+            raise
+        self._has_token(self.own_lease.token)
+
+    def hear_losses(self) -> None:
+        """Let the cluster tell of its end as it happens, over a connection of its own, from now on."""
+        pushed.begin(self, None)
+
+    def watch(self, *, since: str | int | None = None) -> Watch:
+        """Return an iterator of what happens to it, if it has no session. It ends with the hold."""
+        return SessionWatch(self._transport, self.hold_id, since)
+
+    async def look(self) -> None:
+        """Find nothing: the cluster begins to tell of a hold only while it is held."""
+
+    def end_hold(self, token: int, reason: Reason) -> None:
+        """End it: what is told of a hold by its id has one of its tokens."""
+        del token
+        self.end(reason)
+
+    def has_had(self, token: int) -> bool:
+        """Whether this is its token, or was before a conversion."""
+        return token in self._tokens
+
+    def _has_token(self, token: int) -> None:
+        """Note a token that the cluster told; that of an earlier answer, which came late, is lower."""
+        self._tokens.add(token)
+        self.token = max(self._tokens)
+        if self.session is not None:
+            self.session.add_token(self, token)
+
+    async def let_go(self, timeout_s: float | None) -> None:
+        """Release it in the cluster."""
+        if self.ends_by_itself:
+            return
+        await self._transport.complete(hold_operations.release(self.kind, self.hold_id), timeout_s)
+
+    async def renew(self, *, ttl: Seconds | None = None) -> None:
+        """Start its lease anew, with another `ttl` if given; not needed for one that is kept.
+
+        Raises LeaseExpired when it is over: stop the protected work.
+        """
+        await self.extend(None, None if ttl is None else to_ms(ttl, "ttl"))
+
+    @property
+    def revocation(self) -> Revocation | None:
+        """What others asked of it, as of the last renewal: to give up, or it is forced; None if nothing."""
+        known = self.lease.revocations
+        # The token may be another one since then, and no two holds ever have the same.
+        return next((known[token] for token in self._tokens if token in known), None)
+
+    @property
+    def reliable(self) -> Lease:
+        """Its lease, or less if it was asked to give up: then until it is forced, as was told last."""
+        lease, put_off = self.lease, self._put_off
+        if not lease.revocations and put_off is None:
+            return lease
+        revocation = self.revocation
+        end = None if revocation is None else Lease(lease.asked_at_s, revocation.ends_in_ms)
+        if put_off is not None and put_off.asked_at_s > lease.asked_at_s:
+            end = put_off
+        return lease if end is None or end.valid_until_s >= lease.valid_until_s else end
+
+    async def put_off(self) -> float:
+        """Say "not yet" to a revocation: return for how many seconds it is not forced. Possible once.
+
+        Raises Refused (`not-revoked`) when nobody has asked, or it was put off before; LeaseExpired when it
+        is over.
+        """
+        self.refuse_forked()
+        try:
+            self._put_off = await self._transport.call(hold_operations.put_off(self.kind, self.hold_id))
+        except LeaseExpired as error:
+            self.end(LEASE_EXPIRED, error)
+            raise
+        return self._put_off.expires_in_ms / 1000
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it was acquired more often than released."""
+        return bool(self._counts)
+
+    def count(self, by: object = None) -> None:
+        """Need one more release: who holds it has acquired it again."""
+        self._counts.append(by)
+
+    def withdraw_count(self, by: object) -> None:
+        """Need one release less, if it was counted by this."""
+        if by in self._counts:
+            self._counts.remove(by)
+
+    def counts_down(self) -> bool:
+        """Take one release off; return whether it is held on, because others are to come."""
+        if self._counts:
+            self._counts.pop()
+            return True
+        return False
+
+    async def release(self) -> None:
+        """Give it back, from any task. Raises LeaseExpired when it was over before.
+
+        From here on it is not valid, whatever the answer: the cluster may have released it.
+        """
+        if self.is_let_go:
+            return
+        self.refuse_forked()
+        if self.counts_down():
+            return
+        self.end(RELEASED)
+        await self.let_go(None)
+
+    def guard(self) -> None:
+        """Cancel the task that runs now when this is lost; of blocks that count it, that of the first."""
+        if not (self.is_counted and self.is_guarding):
+            super().guard()
+
+    @property
+    def entered(self) -> Entered:
+        """The open blocks of its client."""
+        return self._transport.entered
+
+    def begin_block(self, frame: FrameType) -> None:
+        """Guard a block that is entered from `frame`, and let what is acquired in it know."""
+        super().begin_block(frame)
+        if self._around is None:
+            self._around = Around(self.entered)
+        self._around.enter(frame, self, self)
+
+    def forget_block(self, frame: FrameType) -> None:
+        """Forget a block that is left from `frame`."""
+        if self._around is not None:
+            self._around.leave(frame)
+
+    def end_block(self, exc: BaseException | None) -> Coroutine[Any, Any, None]:
+        """End it at the end of a block that raises `exc`, unless others count it. Raises LeaseLost."""
+        return self.leave() if self.is_counted else super().end_block(exc)
+
+    async def convert(self, mode: Mode, *, wait: Seconds | None = None) -> None:
+        """Give a lock another mode, ahead of all that wait for it; the token may change.
+
+        Waits until no other holder is in the way, up to `wait`, and then raises LockTimeout; 0 tries once.
+        The hold stays as it is unless this succeeds. Raises Deadlock when two holders would wait for each
+        other, LeaseExpired when the hold is over.
+        """
+        wait_ms = _wait_ms(wait)
+        await self._change(
+            hold_operations.convert(self.hold_id, mode, wait_ms), is_limited=wait_ms is not None
+        )
+        self.mode = mode
+
+    async def add(
+        self,
+        *names: Name,
+        mode: Mode = "exclusive",
+        scope: Scope = "node",
+        wait: Seconds | None = None,
+    ) -> None:
+        """Add locks to it, all or none, without giving up what it has; its token is another one then.
+
+        Waits in their queues, in order of arrival, up to `wait`, then raises LockTimeout; 0 tries once.
+        The hold stays as it is unless this succeeds. Raises Deadlock when others that wait for what it has
+        hold what it asks for, LeaseExpired when the hold is over, AlreadyHeld when its session has just these
+        locks by another hold. Who was cancelled, or told that the outcome is unknown, does not know whether
+        it has more, and another token: another call for the same tells.
+        """
+        if not names:
+            raise ValueError("names: name at least one lock")
+        texts = tuple(to_name(name) for name in names)
+        wait_ms = _wait_ms(wait)
+        self._claim_more(texts)
+        operation = hold_operations.add(self.hold_id, texts, mode, scope, wait_ms)
+        await self._change(operation, is_limited=wait_ms is not None)
+        self.names += tuple(name for name in texts if name not in self.names)
+
+    async def drop(self, *names: Name) -> None:
+        """Release some of its locks, and keep the others under the same token.
+
+        Raises ValueError for all of them, which `release` does; Refused (`not-holder`) for one that it does
+        not have; LeaseExpired when the hold is over.
+        """
+        texts = tuple(to_name(name) for name in names)
+        if not texts or set(texts) >= set(self.names):
+            raise ValueError("names: name some of the locks, not all; release() gives back the hold")
+        self.refuse_forked()
+        try:
+            await self._transport.call(hold_operations.release_some(self.hold_id, texts))
+        except LeaseExpired as error:
+            self.end(LEASE_EXPIRED, error)
+            raise
+        self.names = tuple(name for name in self.names if name not in texts)
+
+    def _claim_more(self, names: tuple[str, ...]) -> None:
+        """Note in its session what it is about to be, until it ends. Raises AlreadyHeld.
+
+        Whoever acquired just that in the session would be given this hold, and release it.
+        """
+        claim = claim_of_locks((*self.names, *names))
+        if self.session is None or claim in self._added or claim == claim_of_locks(self.names):
+            return
+        session = self.session
+        session.begin_claim(claim)
+        self._added.add(claim)
+        self.when_ended(lambda _: session.end_claim(claim))
+
+    async def _change(self, operation: Operation[int], *, is_limited: bool) -> None:
+        """Change it in the cluster, and know its token from then on."""
+        self.refuse_forked()
+        try:
+            self._has_token(await self._transport.call(operation))
+        except LeaseExpired as error:
+            self.end(LEASE_EXPIRED, error)
+            raise
+        except LockHeld as error:
+            if not is_limited:
+                raise
+            raise LockTimeout(error.code, error.detail, error.problem) from error
+
+
+class Leadership(Hold):
+    """An election that was won. It leads as long as its session lives."""
+
+    owns_session = False
+    """Whether its session was opened for it, and ends with it."""
+
+    def own(self, session: Session) -> None:
+        """End this session, which was opened for it, with it: also when it was deposed."""
+        self.owns_session = True
+
+        def end_session(leadership: Hold) -> None:
+            if leadership.reason == LEASE_EXPIRED and not session.has_ended:
+                session.run_aside(session.give_up())
+
+        self.when_ended(end_session)
+
+    async def let_go(self, timeout_s: float | None) -> None:
+        """Resign in the cluster."""
+        if self.session is None or not self.owns_session:
+            await super().let_go(timeout_s)
+            return
+        self.session.end(RELEASED)
+        await self.session.let_go(timeout_s)
+
+    async def proclaim(self, value: str) -> None:
+        """Tell everybody another value. Raises LeaseExpired when it leads no longer."""
+        self.refuse_forked()
+        try:
+            await self._transport.call(primitive_operations.proclaim(self.hold_id, value))
+        except LeaseExpired as error:
+            self.end(LEASE_EXPIRED, error)
+            raise
+
+
+def _wait_ms(wait: Seconds | None) -> int | None:
+    seconds = wait_s(wait)
+    return None if seconds is None else to_ms(seconds, "wait")

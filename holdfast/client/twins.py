@@ -1,0 +1,34 @@
+"""How the calls of tasks become calls of threads, so that no signature is written twice.
+
+A class for threads stands on its twin for tasks. `waiting(Twin.call)` has the parameters, the result and the
+docstring of that call, for type checkers and for `help`, and waits for it in the calling thread.
+"""
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from holdfast.client.portal import Call
+
+A = TypeVar("A")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ForThreads(Generic[A]):
+    """Base of what does in threads what its twin does in tasks."""
+
+    def __init__(self, twin: A) -> None:
+        self._twin = twin
+
+
+def waiting(
+    call: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[ForThreads[A], P], T]:
+    """Return the call for threads of a call that is awaited."""
+
+    def wait(self: ForThreads[A], /, *args: P.args, **options: P.kwargs) -> T:
+        return Call(lambda: call(self._twin, *args, **options)).run()
+
+    wait.__code__ = wait.__code__.replace(co_name=call.__name__)  # what tracebacks and warnings show
+    return functools.wraps(call)(wait)

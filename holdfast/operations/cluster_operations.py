@@ -1,0 +1,43 @@
+"""The operations on the cluster and its members. No I/O."""
+
+from holdfast import wire
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, write
+from holdfast.values import answers
+
+
+def cluster() -> Operation[answers.ClusterInfo]:
+    """Ask a node how it sees the cluster."""
+    return ask(wire.CLUSTER, {}, lambda answer: decode(answer, answers.ClusterInfo))
+
+
+def refusals(limit: int) -> Operation[answers.Refusals]:
+    """Ask a node what it has refused because of who asked."""
+    return ask(wire.REFUSALS, {"limit": str(limit)}, lambda answer: decode(answer, answers.Refusals))
+
+
+def add_member(node_id: str, peer: str) -> Operation[tuple[answers.Member, ...]]:
+    """Add a node. Repeating it is harmless, so it needs no request id."""
+    return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members)
+
+
+def move_member(node_id: str, peer: str) -> Operation[tuple[answers.Member, ...]]:
+    """Change a node's address. Repeating it is harmless, so it needs no request id."""
+    return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members, method="PATCH")
+
+
+def remove_member(node_id: str) -> Operation[tuple[answers.Member, ...]]:
+    """Remove a node. Repeating it is harmless, so it needs no request id."""
+    return write(wire.CLUSTER_MEMBERS, {"id": node_id}, _members, method="DELETE")
+
+
+def _members(answer: TimedAnswer) -> tuple[answers.Member, ...]:
+    return decode(answer, answers.MemberList).members
+
+
+def transfer_leadership(to: str) -> Operation[str]:
+    """Hand leadership over; the answer names the new leader."""
+    return write(
+        wire.CLUSTER_TRANSFER_LEADERSHIP,
+        {"to": to},
+        lambda answer: decode(answer, answers.LeadershipTransferred).leader,
+    )

@@ -1,0 +1,279 @@
+"""The operations on locks and sessions, and on whatever is held. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast import wire
+from holdfast.operations import stream_forms
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+from holdfast.operations.wanted import Wanted
+from holdfast.values import answers
+from holdfast.values.lease import Lease
+from holdfast.values.words import HoldKind
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What was granted. `hold_id` is a secret; `names` has one name, or those of several locks."""
+
+    kind: HoldKind
+    hold_id: str
+    token: int
+    names: tuple[str, ...]
+    mode: str
+    lease: Lease
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A session that was opened. `session_id` is a secret; before `revision` nothing has happened to it."""
+
+    session_id: str
+    lease: Lease
+    revision: int | None = None
+
+
+# -- locks ------------------------------------------------------------------------------------------------
+
+
+def acquire(names: Sequence[str], *, mode: str, scope: str, wanted: Wanted) -> Operation[Grant]:
+    """Acquire a lock, or several, all or none, in one mode and scope."""
+    held = tuple(names)
+    return write(
+        wire.LOCK_ACQUIRE,
+        lambda: _wanted_locks(held, mode, scope) | wanted.fields(),
+        lambda answer: grant_of("lock", decode(answer, answers.Granted), answer.asked_at_s, held, mode),
+        wait_ms=wanted.longest_wait_ms,
+        waits_for_ever=wanted.wait_ms is None,
+        undo=lambda grant: release("lock", grant.hold_id),
+        names=held,
+        numbered=stream_forms.acquire(
+            held,
+            mode=mode,
+            scope=scope,
+            wanted=wanted,
+            read=lambda result, asked_at_s: grant_of(
+                "lock", stream_forms.granted(result), asked_at_s, held, mode
+            ),
+            release=lambda hold_id: release("lock", hold_id),
+        ),
+    )
+
+
+def _wanted_locks(names: tuple[str, ...], mode: str, scope: str) -> dict[str, object]:
+    kind = _unusual({"mode": mode, "scope": scope})
+    if len(names) == 1:
+        return {"name": names[0], **kind}
+    return {"locks": [{"name": name, **kind} for name in names]}
+
+
+def grant_of(
+    kind: HoldKind, granted: answers.Granted, asked_at_s: float, names: tuple[str, ...], mode: str = ""
+) -> Grant:
+    """Return what a node says was granted, over HTTP or a stream."""
+    return Grant(
+        kind=kind,
+        hold_id=granted.hold_id,
+        token=granted.token,
+        names=names,
+        mode=mode,
+        lease=Lease(asked_at_s, granted.expires_in_ms, is_endless=granted.no_deadline),
+    )
+
+
+def _unusual(kind: Mapping[str, str]) -> dict[str, str]:
+    """Return mode and scope, as far as they are not what the node takes without a word."""
+    usual = {"mode": "exclusive", "scope": "node"}
+    return {key: value for key, value in kind.items() if value != usual[key]}
+
+
+def convert(hold_id: str, mode: str, wait_ms: int | None) -> Operation[int]:
+    """Give a hold another mode; the answer has its token, which may be a new one."""
+    longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
+    asked = {"hold_id": hold_id, "mode": mode, "wait_ms": longest_wait_ms or None}
+    return write(
+        wire.LOCK_CONVERT,
+        lambda: asked | {"request_id": new_request_id()},
+        lambda answer: decode(answer, answers.TokenGiven).token,
+        wait_ms=longest_wait_ms,
+        waits_for_ever=wait_ms is None,
+        numbered=stream_forms.convert(hold_id, mode),
+    )
+
+
+def add(hold_id: str, names: tuple[str, ...], mode: str, scope: str, wait_ms: int | None) -> Operation[int]:
+    """Add locks to a hold; the answer has its token, which is a new one."""
+    longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
+    kind = _unusual({"mode": mode, "scope": scope})
+    fields = {
+        "hold_id": hold_id,
+        "locks": [{"name": name, **kind} for name in names],
+        "wait_ms": longest_wait_ms or None,
+        "request_id": new_request_id(),
+    }
+    return write(
+        wire.LOCK_ADD,
+        fields,
+        lambda answer: decode(answer, answers.TokenGiven).token,
+        wait_ms=longest_wait_ms,
+        waits_for_ever=wait_ms is None,
+    )
+
+
+class _Asked(msgspec.Struct):
+    """What tells one request that may wait from all others: its id, and what that counts within."""
+
+    request_id: str
+    session_id: str | msgspec.UnsetType = msgspec.UNSET
+    owner: str | msgspec.UnsetType = msgspec.UNSET
+    hold_id: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def withdraw(operation: Operation[Any]) -> Operation[bool]:
+    """Take back a request that waits, or what it was granted; the answer says whether there was anything."""
+    asked = msgspec.json.decode(operation.body, type=_Asked)
+    return write(
+        wire.WAITS_WITHDRAW,
+        msgspec.to_builtins(asked),
+        lambda answer: decode(answer, answers.Withdrawn).withdrawn,
+    )
+
+
+def get_lock(name: str, *, is_stale: bool) -> Operation[answers.LockInfo]:
+    """Read one lock."""
+    path = wire.LOCK.format(name=quote(name, safe=""))
+    query = {"consistency": wire.STALE if is_stale else ""}
+    return ask(path, query, lambda answer: decode(answer, answers.LockInfo))
+
+
+# -- whatever is held -------------------------------------------------------------------------------------
+
+_RENEW = {"lock": wire.LOCK_RENEW, "semaphore": wire.SEMAPHORE_RENEW}
+_RELEASE = {
+    "lock": wire.LOCK_RELEASE,
+    "semaphore": wire.SEMAPHORE_RELEASE,
+    "election": wire.ELECTION_RESIGN,
+}
+
+
+def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
+    """Renew a hold that has a lease of its own.
+
+    It carries no request id on purpose: repeating it only starts the lease anew, and the new lease counts
+    from the attempt that was answered, where a remembered outcome would count from the first.
+    """
+    return write(
+        _RENEW[kind],
+        {"hold_id": hold_id, "ttl_ms": ttl_ms},
+        _renewed,
+        numbered=stream_forms.renew(
+            kind,
+            hold_id,
+            ttl_ms,
+            lambda result, asked_at_s: _lease_of(stream_forms.renewed(result), asked_at_s),
+        ),
+    )
+
+
+def _renewed(answer: TimedAnswer) -> Lease:
+    return _lease_of(decode(answer, answers.Renewed), answer.attempted_at_s)
+
+
+def _lease_of(renewed: answers.Renewed, asked_at_s: float) -> Lease:
+    revocations = {} if renewed.revocation is None else {renewed.token: renewed.revocation}
+    return Lease(asked_at_s, renewed.expires_in_ms, revocations, renewed.no_deadline, renewed.token)
+
+
+_PUT_OFF = {
+    "lock": wire.LOCK_PUT_OFF,
+    "semaphore": wire.SEMAPHORE_PUT_OFF,
+    "election": wire.ELECTION_PUT_OFF,
+}
+
+
+def put_off(kind: HoldKind, hold_id: str) -> Operation[Lease]:
+    """Answer a revocation with "not yet"; the answer says for how long the hold is not forced."""
+    fields = {"hold_id": hold_id, "request_id": new_request_id()}
+    return write(_PUT_OFF[kind], fields, _put_off)
+
+
+def _put_off(answer: TimedAnswer) -> Lease:
+    return Lease(answer.attempted_at_s, decode(answer, answers.PutOff).ends_in_ms)
+
+
+def release_some(hold_id: str, names: tuple[str, ...]) -> Operation[None]:
+    """Release some locks of a hold that has several."""
+    fields = {"hold_id": hold_id, "names": names, "request_id": new_request_id()}
+    return write(wire.LOCK_RELEASE, fields, lambda _: None)
+
+
+def release(kind: HoldKind, hold_id: str) -> Operation[None]:
+    """Release a hold."""
+    return write(
+        _RELEASE[kind],
+        lambda: {"hold_id": hold_id, "request_id": new_request_id()},
+        lambda _: None,
+        numbered=stream_forms.release(kind, hold_id),
+    )
+
+
+def release_by_value(kind: HoldKind, name: str, value: str) -> Operation[None]:
+    """Release the hold of a name that has this value."""
+    fields = {"name": name, "value": value, "request_id": new_request_id()}
+    return write(_RELEASE[_marked(kind)], fields, lambda _: None, always="value")
+
+
+def renew_by_value(kind: HoldKind, name: str, value: str, ttl_ms: int | None) -> Operation[Lease]:
+    """Renew the hold of a name that has this value. Without a request id, as `renew`."""
+    fields = {"name": name, "value": value, "ttl_ms": ttl_ms}
+    return write(_RENEW[_marked(kind)], fields, _renewed, always="value")
+
+
+def _marked(kind: HoldKind) -> HoldKind:
+    """Return a kind of holds that may carry a value. Raises ValueError for others."""
+    if kind not in _RENEW:
+        raise ValueError(f"kind: {kind!r}; must be lock or semaphore")
+    return kind
+
+
+# -- sessions ---------------------------------------------------------------------------------------------
+
+
+def open_session(ttl_ms: int, labels: Mapping[str, str]) -> Operation[Opened]:
+    """Open a session."""
+    fields = {"ttl_ms": ttl_ms, "labels": dict(labels), "request_id": new_request_id()}
+    return write(wire.SESSIONS, fields, _opened, undo=lambda opened: close_session(opened.session_id))
+
+
+def _opened(answer: TimedAnswer) -> Opened:
+    opened = decode(answer, answers.SessionOpened)
+    return Opened(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms), opened.revision)
+
+
+def holdings(session_id: str) -> Operation[frozenset[tuple[str, str]]]:
+    """Read what a session holds: the kind and the name of each."""
+    return ask(wire.SESSION.format(session_id=quote(session_id, safe="")), {}, _holdings)
+
+
+def _holdings(answer: TimedAnswer) -> frozenset[tuple[str, str]]:
+    return frozenset((one.kind, one.name) for one in decode(answer, answers.SessionShown).holds)
+
+
+def keepalive(session_id: str, ttl_ms: int | None = None) -> Operation[Lease]:
+    """Keep a session alive, with another ttl from now on if given. Repeating it needs no request id."""
+    path = wire.SESSION_KEEPALIVE.format(session_id=quote(session_id, safe=""))
+    return write(path, {"ttl_ms": ttl_ms}, _kept)
+
+
+def _kept(answer: TimedAnswer) -> Lease:
+    kept = decode(answer, answers.SessionKept)
+    revocations = {one.token: one.revocation for one in kept.revoked if one.revocation is not None}
+    return Lease(answer.attempted_at_s, kept.expires_in_ms, revocations)
+
+
+def close_session(session_id: str) -> Operation[tuple[str, ...]]:
+    """Close a session; the answer names the locks that it held."""
+    path = wire.SESSION.format(session_id=quote(session_id, safe=""))
+    fields = {"request_id": new_request_id()}
+    return write(path, fields, lambda answer: decode(answer, answers.NamesReleased).released, method="DELETE")

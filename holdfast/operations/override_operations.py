@@ -1,0 +1,88 @@
+"""What operators ask for about what others have, each with a reason that the cluster keeps."""
+
+from typing import Final
+
+from holdfast import wire
+from holdfast.operations.operation import Operation, decode, new_request_id, write
+from holdfast.values import answers
+
+_FORCES: Final = {
+    "lock": wire.LOCK_FORCE_RELEASE,
+    "semaphore": wire.SEMAPHORE_FORCE_RELEASE,
+    "election": wire.ELECTION_DEPOSE,
+}
+"""The calls that end holds, by kind."""
+
+
+def force_release(
+    kind: str, name: str, reason: str, lock_delay_ms: int, *, token: int | None
+) -> Operation[tuple[answers.Holder, ...]]:
+    """End the holds of a name, or the one with `token`; the answer names the holders. Raises ValueError."""
+    path = _FORCES.get(kind)
+    if path is None:
+        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_FORCES)}")
+    if lock_delay_ms and path == wire.ELECTION_DEPOSE:
+        raise ValueError("lock_delay: an election has none; the next candidate leads at once")
+    fields = {
+        "name": name,
+        "reason": reason,
+        "token": token,
+        "lock_delay_ms": lock_delay_ms or None,
+        "request_id": new_request_id(),
+    }
+    return write(path, fields, lambda answer: decode(answer, answers.HoldersReleased).released)
+
+
+_LIFTS: Final = {"lock": wire.LOCK_LIFT_DELAY, "semaphore": wire.SEMAPHORE_LIFT_DELAY}
+"""The calls that lift delays, by kind."""
+
+
+def force_close_session(session_name: str, reason: str) -> Operation[tuple[str, ...]]:
+    """End a session by its public name; the answer names what it held."""
+    fields = {"session_name": session_name, "reason": reason, "request_id": new_request_id()}
+    return write(
+        wire.SESSION_FORCE_CLOSE, fields, lambda answer: decode(answer, answers.NamesReleased).released
+    )
+
+
+def lift_delay(kind: str, name: str, reason: str) -> Operation[int]:
+    """End the lock-delays of a lock or a semaphore; the answer says how many there were."""
+    path = _LIFTS.get(kind)
+    if path is None:
+        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_LIFTS)}")
+    fields = {"name": name, "reason": reason, "request_id": new_request_id()}
+    return write(path, fields, lambda answer: decode(answer, answers.DelaysLifted).lifted)
+
+
+_REVOKES: Final = {
+    "lock": wire.LOCK_REVOKE,
+    "semaphore": wire.SEMAPHORE_REVOKE,
+    "election": wire.ELECTION_REVOKE,
+}
+"""The calls that ask holders to give up, by kind."""
+
+
+def revoke(
+    kind: str, name: str, reason: str, grace_ms: int, *, token: int | None, ticket: int | None
+) -> Operation[tuple[answers.Holder, ...]]:
+    """Ask holders to give up; the answer says who was asked, and until when."""
+    path = _REVOKES.get(kind)
+    if path is None:
+        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_REVOKES)}")
+    fields = {
+        "name": name,
+        "reason": reason,
+        "grace_ms": grace_ms,
+        "token": token,
+        "ticket": ticket,
+        "request_id": new_request_id(),
+    }
+    return write(path, fields, lambda answer: decode(answer, answers.HoldersRevoked).revoked)
+
+
+def forget_fence(resource: str, reason: str) -> Operation[int | None]:
+    """Forget the highest token of a resource; the answer has it, None if there was none."""
+    fields = {"resource": resource, "reason": reason, "request_id": new_request_id()}
+    return write(
+        wire.FENCE_FORGET, fields, lambda answer: decode(answer, answers.FenceForgotten).highest_token
+    )

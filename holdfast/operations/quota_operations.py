@@ -1,0 +1,34 @@
+"""The operations on quotas: how much each principal may have at a time. No I/O."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast import wire
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+from holdfast.values import answers
+
+
+def quotas(after: str, *, is_stale: bool) -> Operation[answers.QuotaPage]:
+    """Read a page of the principals that have a quota, or anything at all."""
+    query = {"after": after, "consistency": wire.STALE if is_stale else ""}
+    return ask(wire.QUOTAS, query, lambda answer: decode(answer, answers.QuotaPage))
+
+
+def set_quota(principal: str, quota: answers.Quota) -> Operation[answers.Quota | None]:
+    """Bound what a principal may have; what is None has no bound."""
+    fields = {**msgspec.structs.asdict(quota), "request_id": new_request_id()}
+    return write(_path(principal), fields, _quota, method="PUT")
+
+
+def remove_quota(principal: str) -> Operation[answers.Quota | None]:
+    """End the quota of a principal."""
+    return write(_path(principal), {"request_id": new_request_id()}, _quota, method="DELETE")
+
+
+def _quota(answer: TimedAnswer) -> answers.Quota | None:
+    return decode(answer, answers.QuotaSet).quota
+
+
+def _path(principal: str) -> str:
+    return wire.QUOTA.replace("{principal}", quote(principal, safe=""))

@@ -1,0 +1,230 @@
+"""How something is to be acquired and kept: the keywords of each call that acquires, written once. No I/O."""
+
+import asyncio
+import difflib
+import math
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from types import EllipsisType
+from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
+
+from holdfast.operations.wanted import DEFAULT_PRIORITY, Wanted
+from holdfast.values.durations import Seconds, to_ms, to_s
+from holdfast.values.words import Mode, Scope
+
+S = TypeVar("S")
+H = TypeVar("H")
+
+Wait: TypeAlias = Seconds | EllipsisType | None
+"""How long to wait in a queue: seconds (0 tries once), None or inf for as long as it takes, `...` for what
+was said before."""
+Owner: TypeAlias = asyncio.Task[Any] | threading.Thread
+"""What a hold may be tied to."""
+
+# The defaults of both clients and of the command line. They differ in one: the command line does not wait for
+# a lock unless it is told to (`--wait`), because jobs that cron starts again and again would pile up.
+DEFAULT_TTL_S: Final = 30.0
+"""Seconds of a lease: others wait so long after a crash, and a failover of the cluster takes less than its
+third."""
+DEFAULT_SESSION_TTL_S: Final = 15.0
+"""Seconds of a session, and so of a leader: others campaign so long after it has died."""
+DEFAULT_TIMEOUT_S: Final = 10.0
+"""Seconds for which nodes are tried before a call fails, its wait in a queue not counted."""
+DEFAULT_GRACE_S: Final = 30.0
+"""Seconds that the holders have who are asked to give up."""
+
+
+class CommonTerms(TypedDict, Generic[S, H], total=False):
+    """What every call that acquires may say.
+
+    The lease is its own, of `ttl` (30 s by default), or that of a `session`. `wait` is how long to wait in
+    the queue: 0 tries once, None (the default) or inf waits for as long as it takes. What ended stays closed
+    for `lock_delay` unless it was released; `note` is shown to others.
+
+    A hold is renewed until it is released, lost, or collected. `renew=False` leaves it to its lease, and
+    `lost` is set when that is over; `tied_to` a task or a thread, it is renewed only while that runs. After
+    `max_hold` it is lost, whatever its user does. `on_lost` is called with a hold that is lost. With `push`
+    the client hears at once that others have ended the hold, over a connection of its own, and not with the
+    next renewal; what lives in a `session` hears it with that, and so should many holds.
+    """
+
+    ttl: Seconds | None
+    session: S | None
+    wait: Seconds | None
+    lock_delay: Seconds
+    note: str
+    renew: bool
+    tied_to: Owner | None
+    push: bool
+    max_hold: Seconds | None
+    on_lost: Callable[[H], object] | None
+
+
+class HoldTerms(CommonTerms[S, H], total=False):
+    """What locks and semaphores may say, too.
+
+    The hold carries `value`, by which it can be released and renewed as well (`release_by_value`); with
+    `value_secret` nobody else is told it. With `no_deadline`, which a node must allow, it has no lease: it is
+    held until it is released or ended by others, also if this program dies. `priority` is 0 to 9: the highest
+    waits first in the queue, where the nodes allow it.
+    """
+
+    value: str
+    value_secret: bool
+    no_deadline: bool
+    priority: int
+
+
+class LockTerms(HoldTerms[S, H], total=False):
+    """What locks may say, too: how it is held, and what it covers.
+
+    `if_held="count"` lets a block that holds the lock acquire it again, as an RLock does: the hold ends with
+    the last of as many releases. Otherwise that is an error, because it would wait for itself.
+    """
+
+    mode: Mode
+    scope: Scope
+    if_held: Literal["refuse", "count"]
+
+
+class CampaignTerms(TypedDict, Generic[S, H], total=False):
+    """What elections may say. See `CommonTerms`; the leader leads for a session, its own or this one."""
+
+    session: S | None
+    wait: Seconds | None
+    tied_to: Owner | None
+    push: bool
+    max_hold: Seconds | None
+    on_lost: Callable[[H], object] | None
+
+
+_OTHER_WORDS: Final[Mapping[str, str]] = {
+    "timeout": "how long to wait for the lock is wait=, how long its lease lasts is ttl=; "
+    "timeout= is the client's: Client(timeout=...)",
+    "blocking_timeout": "how long to wait for the lock is wait=",
+    "blocking": "wait=0 tries once",
+    "shared": "mode='shared' lets other readers in",
+    "read": "mode='shared' lets other readers in",
+    "expire": "how long the lease lasts is ttl=",
+    "expires": "how long the lease lasts is ttl=",
+    "lease": "how long the lease lasts is ttl=",
+    "auto_renewal": "holds are renewed unless you say renew=False",
+    "thread_local": "a hold belongs to no thread; tied_to= ties it to one",
+}
+"""What callers say who come from other lock libraries, and what it is called here."""
+WORDS_OF_ACQUIRE: Final = ("blocking", "wait")
+"""The arguments of `acquire` of a lock."""
+
+
+def refuse_unknown(call: str, given: Collection[str], known: Collection[str]) -> None:
+    """Raise TypeError for a keyword that a call does not have; it says which word is meant."""
+    for word in given:
+        if word not in known:
+            near = difflib.get_close_matches(word, known, 1)
+            hint = _OTHER_WORDS.get(word) or (f"did you mean {near[0]}=?" if near else "")
+            raise TypeError(f"{call}() has no argument {word!r}" + (f": {hint}" if hint else ""))
+
+
+def wait_s(wait: Seconds | None) -> float | None:
+    """Return a wait in seconds, None for as long as it takes. Raises ValueError or TypeError."""
+    if wait is None or wait == math.inf:
+        return None
+    if wait == -1:
+        raise ValueError("wait: -1 is not a length of time; None waits for as long as it takes")
+    return to_s(wait, "wait")
+
+
+def check_owner(tied_to: object) -> None:
+    """Raise TypeError for what a hold cannot be tied to: nobody could ask whether it still runs."""
+    if tied_to is not None and not isinstance(tied_to, asyncio.Task | threading.Thread):
+        raise TypeError(f"tied_to: {tied_to!r} is neither a task nor a thread")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How something is to be acquired and kept. `wait_s` None waits for as long as it takes.
+
+    `session` is a `Session`; this module does not know it, because it knows this one.
+    """
+
+    owner: str
+    ttl_ms: int | None = None
+    session: Any = None
+    wait_s: float | None = None
+    lock_delay_ms: int = 0
+    note: str = ""
+    value: str = ""
+    is_value_secret: bool = False
+    has_no_deadline: bool = False
+    priority: int = DEFAULT_PRIORITY
+    is_renewed: bool = True
+    tied_to: Owner | None = None
+    is_pushed: bool = False
+    is_counted: bool = False
+    max_hold_s: float | None = None
+    on_lost: Callable[[Any], object] | None = None
+
+    def wanted(self, wait_ms: int | None) -> Wanted:
+        """Return what one request says of them."""
+        return Wanted(
+            owner=self.owner,
+            ttl_ms=self.ttl_ms,
+            session_id="" if self.session is None else self.session.session_id,
+            wait_ms=wait_ms,
+            lock_delay_ms=self.lock_delay_ms,
+            note=self.note,
+            value=self.value,
+            is_value_secret=self.is_value_secret,
+            has_no_deadline=self.has_no_deadline,
+            priority=self.priority,
+            is_counted=self.is_counted and self.session is not None,
+        )
+
+    def waiting(self, wait: Wait) -> "Terms":
+        """Return the same with another wait. Raises ValueError."""
+        return self if wait is ... else replace(self, wait_s=wait_s(wait))
+
+
+def terms_of(call: str, owner: str, known: type, given: Mapping[str, Any]) -> Terms:
+    """Make terms of the keywords of a call, which are those of the typed dict `known`.
+
+    `mode` and `scope` are the call's own. Raises TypeError for an unknown one, ValueError for a wrong value.
+    """
+    refuse_unknown(call, given, known.__annotations__)
+    ttl, session, endless = given.get("ttl"), given.get("session"), given.get("no_deadline", False)
+    if ttl is not None and session is not None:
+        raise ValueError("give either ttl or session, not both")
+    if endless and (ttl is not None or session is not None):
+        raise ValueError("give either no_deadline, or ttl or session")
+    if given.get("push") and session is not None:
+        raise ValueError("give push to the session: it hears of what it loses as a whole")
+    if given.get("tied_to") is not None and session is not None:
+        raise ValueError("tied_to: what lives in a session is renewed with it; tie the session")
+    if given.get("tied_to") is not None and endless:
+        raise ValueError("tied_to: what has no deadline is not renewed, and would outlive it")
+    check_owner(given.get("tied_to"))
+    if given.get("if_held", "refuse") not in ("refuse", "count"):
+        raise ValueError(f"if_held: {given['if_held']!r} is neither refuse nor count")
+    has_ttl = "ttl" in known.__annotations__
+    if has_ttl and ttl is None and session is None and not endless:
+        ttl = DEFAULT_TTL_S
+    max_hold = given.get("max_hold")
+    return Terms(
+        owner=owner,
+        ttl_ms=None if ttl is None else to_ms(ttl, "ttl"),
+        session=session,
+        wait_s=wait_s(given.get("wait")),
+        lock_delay_ms=to_ms(given.get("lock_delay", 0), "lock_delay"),
+        note=given.get("note", ""),
+        value=given.get("value", ""),
+        is_value_secret=given.get("value_secret", False),
+        has_no_deadline=endless,
+        priority=given.get("priority", DEFAULT_PRIORITY),
+        is_renewed=given.get("renew", True),
+        tied_to=given.get("tied_to"),
+        is_pushed=given.get("push", False),
+        is_counted=given.get("if_held") == "count",
+        max_hold_s=None if max_hold is None else to_s(max_hold, "max_hold"),
+        on_lost=given.get("on_lost"),
+    )

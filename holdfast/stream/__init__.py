@@ -1,0 +1,1 @@
+"""The stream of a busy client, and waits that share a connection."""

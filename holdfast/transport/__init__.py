@@ -1,0 +1,1 @@
+"""How an operation reaches a node: connections, who calls, TLS, attempts, renewals."""
