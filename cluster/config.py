@@ -66,9 +66,9 @@ class Address(NamedTuple):
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
-            raise ValueError("an IPv6 address stands in brackets, as [::1]:7700")
+            raise ValueError("an IPv6 address needs brackets, such as [::1]:7700")
         if not colon or not host or any(character.isspace() or character in "[]/@" for character in host):
-            raise ValueError("must be HOST:PORT, as 127.0.0.1:7700")
+            raise ValueError("must be HOST:PORT, such as 127.0.0.1:7700")
         if not (port.isascii() and port.isdigit() and int(port) <= _PORT_MAX):
             raise ValueError(f"must be HOST:PORT with a port of 0 to {_PORT_MAX}")
         return cls(host, int(port))
@@ -158,7 +158,7 @@ class NodeConfig:
             if getattr(self, setting) not in words:
                 raise WrongValueError(setting, getattr(self, setting), f"must be one of {', '.join(words)}")
         if 0 < self.state_bytes_max < STATE_BYTES_LEAST:
-            allowed = f"must be 0 (by the memory there is), or {STATE_BYTES_LEAST} or more"
+            allowed = f"must be 0 (by the available memory), or {STATE_BYTES_LEAST} or more"
             raise WrongValueError("state_bytes_max", self.state_bytes_max, allowed)
         self._check_elections()
         self._check_tls()
@@ -263,7 +263,7 @@ def check_member(node_id: str, peer: str) -> Address:
     if not address.port:
         raise WrongValueError("peer", peer, "needs a port above 0: the other nodes connect to it")
     if address.host in _WILDCARDS:
-        raise WrongValueError("peer", peer, "must be an address by which the other nodes reach this one")
+        raise WrongValueError("peer", peer, "must be an address that the other nodes can reach")
     return address
 
 

@@ -1,6 +1,6 @@
 """Where settings come from: flags, HOLDFAST_* variables, a TOML file. Texts, with their origin.
 
-Flags win over variables, variables over the file. What the texts mean is decided in cluster/config.py.
+Flags win over variables, variables over the file. cluster/config.py parses the texts.
 """
 
 import argparse
@@ -35,44 +35,44 @@ LISTS: Final = frozenset({"allow_no_deadline", "allow_priority"})
 
 # Every setting with its placeholder and help: flag --node-id, variable HOLDFAST_NODE_ID, key node_id.
 _SETTINGS: Final[dict[str, tuple[str, str]]] = {
-    "node_id": ("ID", "name of this node, unique and for ever its own (default: n1)"),
-    "data_dir": ("DIR", "where this node, and nobody else, keeps its files (default: ./holdfast-data)"),
+    "node_id": ("ID", "name of this node, unique and never reused (default: n1)"),
+    "data_dir": ("DIR", "directory for the files of this node alone (default: ./holdfast-data)"),
     "http": ("HOST:PORT", "listen here for clients (default: 127.0.0.1:7700)"),
     "peer": ("HOST:PORT", "listen here for other nodes (default: own entry of --peers, or 127.0.0.1:7800)"),
-    "peers": ("ID=HOST:PORT,...", "all nodes of the cluster, this one too (default: a cluster of one node)"),
+    "peers": ("ID=HOST:PORT,...", "all nodes of the cluster, including this one (default: a single node)"),
     "join": ("", "join a running cluster, to which this node is being added; see `holdfast cluster add`"),
-    "secret": ("TEXT", "shared by all nodes, 16 bytes or more; other users of the machine can see flags"),
-    "secret_file": ("FILE", "read the secret from this file; a newline at its end does not count"),
-    "advertise_http": ("URL", "where clients reach this node (default: made from --http)"),
+    "secret": ("TEXT", "secret of all nodes, 16 bytes or more; other users of the machine can see flags"),
+    "secret_file": ("FILE", "read the secret from this file; a newline at its end is ignored"),
+    "advertise_http": ("URL", "URL that clients use for this node (default: made from --http)"),
     "tls_cert": ("FILE", "speak only TLS 1.3 with clients, with the certificates in this file (PEM)"),
     "tls_key": ("FILE", "the private key of that certificate (PEM)"),
     "tls_client_ca": (
         "FILE",
-        "let only clients in whose certificate one of these authorities has signed (PEM)",
+        "accept only clients with a certificate signed by one of these authorities (PEM)",
     ),
-    "tls_revoked": ("FILE", "let no client in whose certificate has one of these serial numbers"),
+    "tls_revoked": ("FILE", "refuse clients whose certificate has one of these serial numbers"),
     "peer_cert": ("FILE", "speak TLS 1.3 with other nodes, with the certificates in this file (PEM)"),
     "peer_key": ("FILE", "the private key of that certificate (PEM)"),
-    "peer_ca": ("FILE", "let only nodes in whose certificate one of these authorities has signed (PEM)"),
-    "peer_revoked": ("FILE", "let no node in whose certificate has one of these serial numbers"),
+    "peer_ca": ("FILE", "accept only nodes with a certificate signed by one of these authorities (PEM)"),
+    "peer_revoked": ("FILE", "refuse nodes whose certificate has one of these serial numbers"),
     "peer_tls": (
         "STEP",
-        "off, accept, dial or require: a running cluster goes to TLS step by step (default: require)",
+        "off, accept, dial or require: steps of a running cluster to TLS (default: require)",
     ),
     "tokens": (
         "FILE",
-        "let only callers in that this file names, each with its rights; see `holdfast token --help`",
+        "accept only the callers in this file, each with its rights; see `holdfast token --help`",
     ),
-    "insecure_http": ("", "let others than this machine reach --http although there is no TLS, or no login"),
+    "insecure_http": ("", "let other machines reach --http although there is no TLS, or no login"),
     "insecure_peers": (
         "",
-        "let others than this machine reach --peer although nodes do not require TLS of each other",
+        "let other machines reach --peer although nodes do not require TLS of each other",
     ),
     "heartbeat_ms": ("MS", "interval of the leader's heartbeats (default: 100)"),
     "election_ms_min": ("MS", "shortest silence after which a node wants to lead (default: 500)"),
     "election_ms_max": ("MS", "longest such silence (default: 1000)"),
     "compact_entries": ("COUNT", "entries in the journal before it is compacted (default: 20000)"),
-    "request_timeout_ms": ("MS", "answer a request within this time, waits in queues apart (default: 5000)"),
+    "request_timeout_ms": ("MS", "answer within this time, not counting waits in queues (default: 5000)"),
     "head_timeout_ms": ("MS", "the head of a request must come within this time (default: 10000)"),
     "idle_timeout_ms": (
         "MS",
@@ -81,22 +81,22 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "connections_per_address": ("COUNT", "connections that one address may have (default: half of all)"),
     "requests_per_second": (
         "COUNT",
-        "requests of one principal, or without --tokens of one address (default: any number)",
+        "requests a second from one principal, or without --tokens one address (default: any number)",
     ),
     "allow_host": ("NAME,...", "answer to these names, .DOMAIN for all below, * for any (default: own ones)"),
     "allow_origin": (
         "ORIGIN,...",
-        "web pages that may call, as https://admin.example.com (default: its own)",
+        "web pages that may call, such as https://admin.example.com (default: its own)",
     ),
     "allow_no_deadline": (
         "PREFIX,...",
-        "names under which holds may have no deadline, * for all (default: none); the same on all nodes",
+        "names below which holds may have no deadline, * for all (default: none); the same on all nodes",
     ),
     "allow_priority": (
         "PREFIX,...",
-        "names under which requests may have a priority, * for all (default: none); the same on all nodes",
+        "names below which requests may have a priority, * for all (default: none); the same on all nodes",
     ),
-    "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of what there is, up to 4 GiB)"),
+    "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of the memory, up to 4 GiB)"),
     "log_level": ("LEVEL", "debug, info, warning or error (default: info)"),
     "log_format": ("FORMAT", "text (key=value) or json (default: text)"),
 }
@@ -170,7 +170,7 @@ def _from_file(path: Path) -> dict[str, Given]:
     except OSError as exc:
         raise ConfigError(f"config: {str(path)!r}: cannot be read: {exc.strerror}") from None
     except ValueError as exc:
-        raise ConfigError(f"config: {str(path)!r}: is no TOML file: {exc}") from None
+        raise ConfigError(f"config: {str(path)!r}: is not a TOML file: {exc}") from None
     settings = {}
     for key, value in table.items():
         origin = f"key {key} in {path}"

@@ -1,7 +1,7 @@
-"""Who reaches an address that a node listens on, and whether it may start like that.
+"""Whether other machines can reach an address that a node listens on, and whether it may start then.
 
-Decided on the addresses that were bound: whatever a name, a wildcard or an advertised URL says, these are
-what others can reach. What is open without TLS, or to everybody, is open because somebody asked for that.
+The bound addresses decide, whatever a name, a wildcard or an advertised URL says. An address without TLS,
+or without a login, is open only if the operator allowed it.
 """
 
 import ipaddress
@@ -12,12 +12,12 @@ from cluster.errors import ConfigError
 
 _CLIENTS_LACK = {
     (False, False): (
-        "there is no TLS and no login: whoever reaches this address may take and release every lock and"
+        "there is no TLS and no login: anybody that reaches this address may take and release every lock and"
         " change the members"
     ),
-    (False, True): "there is no TLS: whoever is on the path to this address can read tokens, and use them",
+    (False, True): "there is no TLS: anybody on the path to this address can read tokens, and use them",
     (True, False): (
-        "there is no login: whoever reaches this address may take and release every lock and change the"
+        "there is no login: anybody that reaches this address may take and release every lock and change the"
         " members"
     ),
 }
@@ -30,15 +30,15 @@ _CLIENTS_NEED = {
 
 
 def check_clients(bound: Sequence[Address], *, has_tls: bool, has_principals: bool, is_allowed: bool) -> str:
-    """Return what is to be warned of where a node listens for clients; empty if nothing is.
+    """Return a warning about the addresses for clients; empty if none is needed.
 
     Args:
         bound: the addresses that were bound.
-        has_tls: whether clients need TLS.
-        has_principals: whether callers have to be known, by a token or a certificate.
-        is_allowed: whether the operator has asked for it to be open.
+        has_tls: whether clients must use TLS.
+        has_principals: whether callers must identify themselves, by a token or a certificate.
+        is_allowed: whether the operator allows the addresses to be open.
 
-    Raises ConfigError if others reach it, something is missing, and nobody has asked for that.
+    Raises ConfigError if other machines can reach them, and something is missing and not allowed.
     """
     has = has_tls, has_principals
     if has == (True, True):
@@ -47,27 +47,27 @@ def check_clients(bound: Sequence[Address], *, has_tls: bool, has_principals: bo
 
 
 def check_peers(bound: Sequence[Address], *, has_tls: bool, is_allowed: bool) -> str:
-    """Return what is to be warned of where a node listens for other nodes; empty if nothing is.
+    """Return a warning about the addresses for other nodes; empty if none is needed.
 
-    Arguments and errors are those of `check_clients`.
+    Arguments and errors: see `check_clients`.
     """
     if has_tls:
         return ""
     lack = (
-        "there is no TLS between nodes: whoever is on the path between two of them can read what they say,"
-        " and use the hold_ids and session_ids in it"
+        "there is no TLS between nodes: anybody on the path between two of them can read their traffic, and"
+        " use the hold_ids and session_ids in it"
     )
     need = "--peer-cert, --peer-key and --peer-ca"
     return _check("peer", bound, lack, need, is_allowed=is_allowed)
 
 
 def is_open(host: str) -> bool:
-    """Whether others than this machine may reach a host. A name counts: it may lead anywhere."""
+    """Whether other machines may reach a host. A name counts: it may resolve to any address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return True
-    # An IPv4 address in the clothes of IPv6: not every Python knows which of them are loopback.
+    # An IPv4 address mapped into IPv6: not every Python knows which of them are loopback.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return not (mapped or address).is_loopback
 
@@ -81,7 +81,7 @@ def _check(setting: str, bound: Sequence[Address], lack: str, need: str, *, is_a
     flag = {"http": "insecure-http", "peer": "insecure-peers"}[setting]
     variable = f"HOLDFAST_{flag.upper().replace('-', '_')}"
     raise ConfigError(
-        f"{setting}: {reached}: others than this machine can reach this address, and {lack}. Either give it"
+        f"{setting}: {reached}: other machines can reach this address, and {lack}. Either give it"
         f" {need}, or bind it to 127.0.0.1; or allow that by --{flag} ({variable}=true): see 'Safe defaults'"
         " in docs/security.md"
     )

@@ -311,7 +311,7 @@ class Group:
         The latter as far as this node was told.
         """
         if self.divergence.is_in_doubt:
-            raise NoLeader("the states of the nodes differ, and no majority says which of them is right")
+            raise NoLeader("the states of the nodes differ, and no majority says which is right")
         leader_id = self.replica.role.leader_id
         ping = self.peering.pings.get(leader_id) if leader_id is not None else None
         told = ping.log_room if ping is not None else LogRoom.ANYTHING
@@ -493,9 +493,9 @@ class Group:
     def failed(self) -> None:
         """End what clients wait for: this node stops."""
         unknown = OutcomeUnknown(
-            "this node stops; repeat the request with the same request_id on another node"
+            "this node is stopping; repeat the request with the same request_id on another node"
         )
-        self.outbox.close(ShuttingDown("this node stops; ask another"), unknown)
+        self.outbox.close(ShuttingDown("this node is stopping; ask another"), unknown)
         self.waiters.fail_all(unknown)
 
     def _guarded(self, work: Callable[[], None]) -> None:

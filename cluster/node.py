@@ -501,4 +501,4 @@ class Node:
 
 def _left() -> OutcomeUnknown:
     """Say that a wait ended here only because this node stops."""
-    return OutcomeUnknown("this node stops; repeat the request with the same request_id on another node")
+    return OutcomeUnknown("this node is stopping; repeat with the same request_id on another node")

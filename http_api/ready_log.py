@@ -47,5 +47,5 @@ class ReadyLog:
         if is_ready:
             logger.info("event=ready %s", self._where)
         else:
-            detail = "it knows no leader, or does not count; `holdfast status` says why"
+            detail = "this node knows no leader, or does not vote yet; `holdfast status` says why"
             logger.warning("event=not-ready node_id=%s detail=%r", self._node_id, detail)

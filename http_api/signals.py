@@ -31,7 +31,7 @@ class Signals:
             loop.add_signal_handler(number, self.stop_asked.set)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         for number in UNUSED:
-            loop.add_signal_handler(number, self._ignored, number, "a node does nothing at this signal")
+            loop.add_signal_handler(number, self._ignored, number, "a node ignores this signal")
 
     def reload_with(self, reload: Callable[[], None]) -> None:
         """Call this at SIGHUP from now on."""
@@ -40,7 +40,7 @@ class Signals:
     def _hung_up(self) -> None:
         if self._reload is None:
             # What would be read again is being read for the first time.
-            self._ignored(signal.SIGHUP, "the node is only starting")
+            self._ignored(signal.SIGHUP, "the node is still starting")
         else:
             self._reload()
 

@@ -54,5 +54,5 @@ class TlsWatch(TlsFilesWatch[TlsReady]):
         text = "Second since 1970 in which a certificate ends."
         for which, end_s in self.ends_at_s.items():
             yield gauge("http_tls_certificate_end_seconds", text, end_s, certificate=which)
-        text = "1 while the TLS files cannot be used, and an earlier certificate is."
+        text = "1 while the TLS files are unusable and an earlier certificate is in use."
         yield gauge("http_tls_files_refused", text, self.is_refused)

@@ -88,7 +88,7 @@ class TokensWatch(FileWatch):
         """Let what was read be in force, if it can be used."""
         if isinstance(found, TokensUnusable):
             if is_asked or str(found) != self._refused:
-                reason = f"{found}; the principals stay who they were"
+                reason = f"{found}; the present principals stay in force"
                 logger.error("event=tokens-not-read reason=%r", reason)
             self._refused = str(found)
             return
@@ -107,9 +107,9 @@ class TokensWatch(FileWatch):
         logger.info("event=tokens-read path=%r principals=%d", str(self._path), len(lines))
         if ended:
             more = f" and {len(ended) - _NAMED_MAX} more" if len(ended) > _NAMED_MAX else ""
-            self._warn(f"the time of {', '.join(ended[:_NAMED_MAX])}{more} is over: remove the lines")
+            self._warn(f"{', '.join(ended[:_NAMED_MAX])}{more} expired (until=): remove the lines")
         if not self._has_client_certificates and any(line.certificates for line in lines):
-            self._warn("lines with cert: prove nobody without --tls-client-ca")
+            self._warn("lines with cert: have no effect without --tls-client-ca")
         if concern := open_to_others(self._path):
             self._warn(concern)
 
@@ -118,7 +118,7 @@ class TokensWatch(FileWatch):
 
     def samples(self) -> Iterator[Sample]:
         """Yield what is so now."""
-        text = "1 while the tokens file cannot be used, and an earlier one is."
+        text = "1 while the tokens file is unusable and an earlier one is in force."
         yield gauge("http_tokens_file_refused", text, int(bool(self._refused)))
 
 
@@ -146,5 +146,5 @@ def open_to_others(path: Path) -> str:
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "other users can write it, and so give themselves any right; chmod 600 it"
     if mode & stat.S_IROTH:
-        return "other users can read who may do what; chmod 600 it"
+        return "other users can read the rights of all principals; chmod 600 it"
     return ""

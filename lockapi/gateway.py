@@ -394,7 +394,7 @@ class Gateway:
     def _find(self, query: Callable[[LockMachine], T]) -> tuple[T, int, int | None]:
         """Return what the state of this node has, its revision, and how long ago it heard from a leader."""
         if self._node.has_failed:
-            raise ShuttingDown("this node broke; ask another")
+            raise ShuttingDown("this node failed; ask another")
         machine = self._node.machine
         return query(machine), machine.revision, self._node.status().lag_ms
 

@@ -182,7 +182,7 @@ def need_of(method: str, path: str) -> Need:
 def forbidden(right: Right, name: str | None = None) -> ProblemError:
     """Return the refusal of a principal that lacks a right: for a name or prefix, for all, or anywhere."""
     if name is None:
-        return ProblemError("forbidden", f"this needs the right {right}, which the caller has nowhere")
+        return ProblemError("forbidden", f"this needs the right {right}, which the caller has for no name")
     where = f"for {name!r}" if name else "for everything"
     return ProblemError("forbidden", f"this needs the right {right} {where}")
 

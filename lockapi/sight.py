@@ -61,7 +61,7 @@ def refusal(rights: Rights, refused: Refused) -> tuple[Refused, int]:
 
 
 def _by(holders: tuple[HolderView, ...]) -> str:
-    return f" by {holders[0].owner}" if holders else ", by whom the caller may not read"
+    return f" by {holders[0].owner}" if holders else " by a holder that the caller may not see"
 
 
 def read(rights: Rights, view: views.ReadAnswer) -> None:

@@ -68,4 +68,4 @@ class AnswerTurn:
 
 
 def _overloaded() -> Overloaded:
-    return Overloaded("too many large answers are asked of this node; ask for less, or later")
+    return Overloaded("this node is making too many large answers; ask for less, or later")

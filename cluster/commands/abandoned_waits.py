@@ -76,7 +76,7 @@ class AbandonedWaits:
         self._missed_since_ms.clear()
         proposed, self._proposed = self._proposed, {}
         for pending in proposed.values():
-            self._outbox.fail(pending.seq, NoLeader("this node leads no more"))
+            self._outbox.fail(pending.seq, NoLeader("this node no longer leads"))
         self.look()
 
     def look(self) -> None:

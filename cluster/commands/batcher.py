@@ -58,7 +58,7 @@ class Batcher:
         self._bytes_max = bytes_max
 
     def clear(self) -> None:
-        """Drop everything: this node leads no more. The origins send again what they still wait for."""
+        """Drop everything: this node no longer leads. The origins send again what they still wait for."""
         self._queue.clear()
         self._has_impatient = self._tick_is_due = False
         self._advance_to = self._bytes_max = 0

@@ -318,7 +318,7 @@ class Outbox:
 def _error_of_late(pending: Pending) -> ClusterError:
     """Return why something has no outcome by its deadline."""
     if not pending.seq:
-        return Overloaded("it waited for its turn behind others that ask for much; try again later")
+        return Overloaded("the command waited too long for its turn; try again later")
     if pending.is_sent and pending.readers is None:
         return OutcomeUnknown("no outcome before the deadline; repeat with the same request_id")
     return NoLeader("no leader answered before the deadline; a majority of nodes must be up")

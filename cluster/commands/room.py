@@ -76,9 +76,10 @@ def check_room(command: type[Command], *, for_anything: bool, for_what_frees: bo
     if for_anything or (for_what_frees and command in WHAT_FREES):
         return
     refusal = Overloaded(
-        "the leader's log has no room left: it cannot write snapshots. Only what frees something is taken"
+        "the leader's log has no room left, because it cannot write snapshots: only requests that free"
+        " something are accepted"
         if for_what_frees
-        else "the leader's log is as long as it may get: it cannot write snapshots"
+        else "the leader's log is full, because it cannot write snapshots"
     )
     refusal.retry_after_ms = RETRY_MS
     raise refusal

@@ -304,5 +304,5 @@ class Divergence:
             logger.critical(
                 "event=in-doubt peers=%s detail=%r",
                 ",".join(sorted(undecided)),
-                "the states of the nodes differ and no majority says which is right: no requests are taken",
+                "states differ, no majority says which is right, and no requests are accepted",
             )

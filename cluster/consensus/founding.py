@@ -135,7 +135,7 @@ def _untrue(own: Own, founding: Founding) -> str:
             f" {own.node_id} names {listed(own.configured)}: correct `peers`"
         )
     if _is_nonsense(founding):
-        return f"what is told of the founding makes no sense: {founding}"
+        return f"not a valid founding: {founding}"
     disk_id = founding.nodes[own.node_id].disk_id
     if disk_id != own.disk_id:
         return (

@@ -27,7 +27,7 @@ class Handover:
         replica.is_proposing = False
 
     def step(self) -> Ready | None:
-        """Ask the successor as soon as it has everything; notice when this node leads no more."""
+        """Ask the successor as soon as it has everything; notice when this node no longer leads."""
         role = self._replica.role
         if not role.is_leader or role.term != self._term:
             self._end(is_over=True)

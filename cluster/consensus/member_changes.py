@@ -181,7 +181,7 @@ class MemberChanges:
         """Return the list that `change` leads to; the present one if nothing is to be done."""
         replica = self._replica
         if not replica.role.is_leader:
-            raise NoLeader("this node leads no more")
+            raise NoLeader("this node no longer leads")
         if not replica.may_change_members:
             raise MemberChangePending("another change is under way, or the leader is new; try again")
         present = replica.membership.latest
@@ -189,7 +189,7 @@ class MemberChanges:
         if change.peer:
             if not self._means.takes_peers:
                 raise MemberChangeRefused(
-                    "this node takes no others: give it a secret and a peer port, and restart it"
+                    "this node accepts no other nodes: give it a secret and a peer port, and restart it"
                 )
             if known is not None and known.peer == change.peer and not change.is_move:
                 self._check_joining(change.node_id, known)

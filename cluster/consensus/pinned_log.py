@@ -71,5 +71,5 @@ class PinnedLog:
             del self.pins[peer_id]
 
     def clear(self) -> None:
-        """Forget everybody: this node leads no more, or another term begins."""
+        """Forget everybody: this node no longer leads, or another term begins."""
         self.pins.clear()

@@ -90,7 +90,7 @@ class SnapshotTransfer:
         return sending.answered(position)
 
     def stop_sending(self) -> None:
-        """Forget all transfers: this node leads no more, or another term begins."""
+        """Forget all transfers: this node no longer leads, or another term begins."""
         self._pinned.clear()
         for peer_id in list(self._sending):
             self._forget(peer_id)

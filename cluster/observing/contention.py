@@ -119,7 +119,7 @@ _PLAIN: Final[tuple[tuple[str, str, str, Callable[[_Series], int]], ...]] = (
     ),
 )
 _DEADLOCKS: Final = "Requests refused because they would have waited for ever."
-_WAITS: Final = "How long was waited in queues, until a grant or another end."
+_WAITS: Final = "How long requests waited in queues, until a grant or another end."
 _HOLDS: Final = "How long holds lasted."
 
 

@@ -18,7 +18,7 @@ from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.peering import Peering
 from lockstate.machine import LockMachine
 
-_CLOCK_RATE: Final = "How much faster than this node's a peer's clock runs; its own, than the median."
+_CLOCK_RATE: Final = "How much faster a peer's clock runs than this node's; this node's own, than the median."
 
 
 class Measured(Protocol):
@@ -53,7 +53,7 @@ def gauges(node: Measured) -> list[Sample]:
             for peer_id in node.links.peer_ids()
         ),
         *(
-            gauge("secret_step", "How far an exchange of the secret is.", is_at, step=step)
+            gauge("secret_step", "Step of the exchange of the secret.", is_at, step=step)
             for step, is_at in node.links.secrets.steps().items()
         ),
         *(
@@ -85,10 +85,8 @@ def gauges(node: Measured) -> list[Sample]:
             {},
             node.peering.runs.alternations_count,
         ),
-        gauge(
-            "state_bytes", "Memory that the replicated state takes, as it is counted.", machine.bytes_count
-        ),
-        gauge("state_bytes_max", "Memory that the replicated state may take.", machine.bytes_max),
+        gauge("state_bytes", "Counted memory of the replicated state.", machine.bytes_count),
+        gauge("state_bytes_max", "Bound on the counted memory of the replicated state.", machine.bytes_max),
         gauge("members", "Nodes of the cluster.", len(replica.membership.voters), state="voter"),
         gauge("members", "Nodes of the cluster.", len(replica.membership.latest.learners), state="joining"),
         gauge("is_leader", "Whether this node leads.", replica.role.is_leader),
@@ -99,7 +97,7 @@ def gauges(node: Measured) -> list[Sample]:
         gauge("log_bytes", "Bytes of the commands in the log.", replica.engine.journal.bytes_count),
         gauge(
             "log_room",
-            "What the log has room for: 0 anything, 1 what frees, 2 nothing.",
+            "What the log has room for: 0 anything, 1 only what frees something, 2 nothing.",
             replica.engine.log_room,
         ),
         gauge(
@@ -109,10 +107,14 @@ def gauges(node: Measured) -> list[Sample]:
         ),
         gauge(
             "divergence_doubt",
-            "Whether this node takes no requests because no majority says whose state is right.",
+            "Whether this node accepts no requests: no majority says which state is right.",
             node.divergence.is_in_doubt,
         ),
-        gauge("snapshot_failing_seconds", "Time since snapshots fail.", replica.engine.snapshots_failing_s),
+        gauge(
+            "snapshot_failing_seconds",
+            "Time since snapshots began to fail.",
+            replica.engine.snapshots_failing_s,
+        ),
         gauge("rules_active", "Version of the rules that the cluster follows.", machine.rules),
         *(
             gauge("rules_known", "Newest rules that a connected node knows.", known, node=node_id)
@@ -147,7 +149,7 @@ def _peer_tls(node: Measured) -> Iterator[Sample]:
     if watch is None:
         return
     for mode in PeerTlsMode:
-        text = "How far this node has gone to links with TLS."
+        text = "Step of the change to TLS between nodes."
         yield gauge("peer_tls_mode", text, watch.tls.mode is mode, mode=mode.value)
     for kind, count in watch.tls.opened.items():
         text = "Links with peers that came into use."
@@ -155,7 +157,7 @@ def _peer_tls(node: Measured) -> Iterator[Sample]:
     for which, end_s in watch.ends_at_s.items():
         text = "Second since 1970 in which a certificate for peers ends."
         yield gauge("peer_tls_certificate_end_seconds", text, end_s, certificate=which)
-    text = "1 while the TLS files for peers cannot be used, and an earlier certificate is."
+    text = "1 while the TLS files for peers are unusable and an earlier certificate is in use."
     yield gauge("peer_tls_files_refused", text, watch.is_refused)
 
 
@@ -166,4 +168,4 @@ def _clocks(node: Measured) -> Iterator[Sample]:
     for node_id, rate in rates:
         yield gauge("clock_rate_ppm", _CLOCK_RATE, rate.ppm, node=node_id)
     error_ppm = max((rate.error_ppm for _, rate in rates), default=0.0)
-    yield gauge("clock_rate_error_ppm", "How far from the truth these rates may be.", error_ppm)
+    yield gauge("clock_rate_error_ppm", "How far these rates may be wrong.", error_ppm)

@@ -87,12 +87,12 @@ def of_founding(missing: Iterable[str], waits: Iterable[str], uptime_s: float) -
         "founding",
         None,
         _ms(uptime_s),
-        f"the cluster has not begun: this node waits for {', '.join(missing) or 'what the others tell'}",
+        f"the cluster has not begun: this node waits for {', '.join(missing) or 'messages of the others'}",
         "start all nodes that `peers` names, and let them reach each other; no node serves before all have"
         " met once (see 'The first start' in docs/operating.md)",
     )
     for why in waits:
-        advice = "do what this says (see 'The first start' in docs/operating.md)"
+        advice = "follow this message (see 'The first start' in docs/operating.md)"
         yield Obstacle("founding-refused", None, _ms(uptime_s), why, advice)
 
 
@@ -105,7 +105,7 @@ def of_joining(node_id: str, uptime_s: float, *, is_member: bool) -> Obstacle:
         )
     else:
         detail, advice = (
-            f"{node_id} is not a member, as far as its log says",
+            f"{node_id} is not a member, according to its log",
             f"add it with `holdfast cluster add {node_id} HOST:PORT`, the address where others reach it",
         )
     return Obstacle("joining", None, _ms(uptime_s), detail, advice)
@@ -126,7 +126,7 @@ def of_no_leader(
             _ms(now_s - since_s),
             f"no majority: of {len(voters)} nodes that vote, {node_id} reaches {', '.join(sorted(reached))}",
             f"bring back {' or '.join(peer_id for _, peer_id in absent)}, or the network between them and"
-            " this node; to restart nodes that run does not help",
+            " this node; restarting nodes that run does not help",
         )
     elif lag_s >= NO_LEADER_S:
         yield Obstacle(
@@ -148,7 +148,7 @@ def of_objections(node_id: str, objections: Mapping[str, Met], monotonic_s: floa
             peer_id,
             _ms(monotonic_s - met.since_s),
             f"{who} does not let {whom} in, for {met.objection.kind or 'a reason'}: {met.objection.reason}",
-            "do what the reason says; see 'A node is refused' in docs/operating.md",
+            "follow the reason; see 'A node is refused' in docs/operating.md",
         )
 
 
@@ -159,7 +159,7 @@ def of_absences(absences: Mapping[str, Absence], now_s: float) -> Iterator[Obsta
             "unreachable",
             peer_id,
             _ms(now_s - absence.since_s),
-            f"{peer_id} is not connected: {absence.reason or 'no try to connect has ended yet'}",
+            f"{peer_id} is not connected: {absence.reason or 'the first attempt has not ended yet'}",
             f"see that {peer_id} runs, that its port for peers can be reached from here, and that both have"
             " the same secret; if it is lost for good, replace it with `holdfast cluster replace`",
         )
@@ -172,9 +172,8 @@ _ADVICE: Final = {
     " docs/operating.md)",
     "disk-hangs": "look at the disk and the kernel's log; stop the node if it lasts (see 'A disk hangs' in"
     " docs/operating.md)",
-    "disk-slow": "look at what else uses the disk, or give the node a quicker one; a slow leader hands over"
-    " by itself",
-    "clock-off": "put the clock of this machine right (see 'Clocks' in docs/operating.md)",
+    "disk-slow": "check what else uses the disk, or use a faster one; a slow leader hands over by itself",
+    "clock-off": "correct the clock of this machine (see 'Clocks' in docs/operating.md)",
     "state-differs": "see 'Nodes that differ' in docs/operating.md",
     "in-doubt": "bring back a third node, so that there is a majority (see 'Nodes that differ' in"
     " docs/operating.md)",

@@ -27,10 +27,10 @@ def troubles(
         detail = f"snapshots have been failing for {failing_s:.0f} s"
         found.append(Trouble("snapshots-failing", failing_s, detail))
     if engine.log_room is LogRoom.WHAT_FREES:
-        detail = "the log has no room left: only what frees something is taken"
+        detail = "the log has no room left: only requests that free something are accepted"
         found.append(Trouble("log-full", 0.0, detail))
     elif engine.log_room is LogRoom.NOTHING:
-        found.append(Trouble("log-full", 0.0, "the log is as long as it may get: nothing is taken"))
+        found.append(Trouble("log-full", 0.0, "the log is full: no requests are accepted"))
     if sync_age_s > HANGING_S:
         detail = f"the disk hangs: a sync has been under way for {sync_age_s:.0f} s"
         found.append(Trouble("disk-hangs", sync_age_s, detail))
@@ -44,6 +44,6 @@ def troubles(
         detail = f"the state of this node is not that of {', '.join(sorted(divergence.differing))}"
         found.append(Trouble("state-differs", divergence.doubted_s, detail))
     if divergence.is_in_doubt:
-        detail = "no majority says which state is right: no requests are taken"
+        detail = "no majority says which state is right: no requests are accepted"
         found.append(Trouble("in-doubt", divergence.doubted_s, detail))
     return found

@@ -279,7 +279,7 @@ class Link(asyncio.Protocol):
 
     def make_room(self) -> None:
         """End a handshake that has not come far: others wait."""
-        self.give_up(Cut.CROWD, "many connections prove nothing, and this one is among the oldest")
+        self.give_up(Cut.CROWD, "too many unauthenticated connections, and this is one of the oldest")
         if self._raw is not None:
             # Also one that was refused already, and could read why.
             self._raw.abort()

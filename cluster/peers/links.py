@@ -183,7 +183,7 @@ class PeerLinks:
         logger.info("event=secret-changed step=%s", secrets.step or "-")
         for peer_id, link in list(self._open.items()):
             if link.secret not in secrets.accepted:
-                link.close("the secret that it was proven with is not accepted any more")
+                link.close("its secret is no longer accepted")
                 continue
             link.tell_secrets()
             self._renew_if_behind(peer_id, link)

@@ -50,7 +50,7 @@ class SecretWatch(FileWatch):
         try:
             secrets = config_secrets.read(self._path)
         except SecretsUnreadable as error:
-            reason = f"{error}; the secret stays what it was"
+            reason = f"{error}; the present secret stays in use"
             logger.error("event=secret-not-read path=%s reason=%r", self._path, reason)  # noqa: TRY400
             return
         if secrets != self._secrets:

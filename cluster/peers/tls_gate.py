@@ -54,7 +54,7 @@ class PeerGate(asyncio.Protocol):
                 self._without(data)
                 return
             if not self._may_shake(self._link.host):
-                self._link.give_up(Cut.CROWD, "more TLS handshakes are asked for than this node makes")
+                self._link.give_up(Cut.CROWD, "too many TLS handshakes at once")
                 return
             self._begin()
         self._go_on(data)

@@ -61,9 +61,9 @@ def add_parser(commands: CommandParser) -> None:
     """Describe the command."""
     audit = commands.command(
         "audit",
-        "print what happened last, and what happens from now on",
+        "print the latest records, and new ones as they come",
         run,
-        description="Print what happened last, the oldest first. Times are UTC by the clock of this machine,"
+        description="Print the latest records, the oldest first. Times are UTC by the clock of this machine,"
         " counted back from cluster time, which stands still while there is no leader: a record may be older"
         " than its time says. JSON has the records as the cluster keeps them, with cluster time alone.",
     )
@@ -170,7 +170,7 @@ async def _ship(client: Inspector, query: dict[str, str], output: str) -> list[_
         try:
             records = await _records(client, query)
         except Unavailable as error:
-            say(f"{error}; it goes on behind record {query['behind'] or 0}")
+            say(f"{error}; continues after record {query['behind'] or 0}")
             records = []
 
 

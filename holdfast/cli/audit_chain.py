@@ -62,8 +62,8 @@ class ChainCheck:
             kind = Numbered if ties.keys() == {"number"} else Record
             record: Numbered = msgspec.convert(ties, kind)
         except msgspec.ValidationError:
-            place = f"record {self.last_number}" if self.count else "the begin"
-            yield f"behind {place}: a record without number, chain, previous and hash"
+            place = f"record {self.last_number}" if self.count else "the beginning"
+            yield f"after {place}: a record without number, chain, previous and hash"
             return
         yield from self._place(record.number)
         if isinstance(record, Record):
@@ -80,7 +80,7 @@ class ChainCheck:
         if self.count and number != last + 1:
             self._unlinked, self._is_tied = [], False
             if number <= last:
-                yield f"record {number} stands behind record {last}"
+                yield f"record {number} comes after record {last}"
             elif number == last + 2:
                 yield f"record {last + 1} is missing"
             else:

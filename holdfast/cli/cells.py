@@ -63,10 +63,10 @@ def add_parser(commands: CommandParser) -> None:
     for parser in (put, delete, listing, watch):
         parser.add_output()
 
-    take = commands.command("take", "take from a rate limit; exit 0 if that is allowed", _take)
+    take = commands.command("take", "take from a rate limit; exit 0 if it is allowed", _take)
     take.add_argument("name", metavar="NAME")
     take.add_argument("--limit", metavar="N", type=count, required=True, help="how much is allowed")
-    take.add_argument("--per", metavar="TIME", type=duration_ms, required=True, help="in how long a time")
+    take.add_argument("--per", metavar="TIME", type=duration_ms, required=True, help="length of the window")
     take.add_argument("--cost", metavar="N", type=count, default=1, help="how much to take (default: 1)")
     take.add_argument("--algorithm", choices=ALGORITHMS, default=ALGORITHMS[0])
     take.add_argument(

@@ -48,7 +48,7 @@ def for_node(
     Raises ValueError.
     """
     if not hosts:
-        raise ValueError("name at least one host, by which clients will call the node")
+        raise ValueError("name at least one host name or address that clients will use for the node")
     names = x509.SubjectAlternativeName([_host(host) for host in hosts])
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     return _signed(authority, name, purposes, names, _validity(days, now))
@@ -98,7 +98,7 @@ def _validity(days: float, now: datetime | None) -> _Validity:
     try:
         return _Validity(now - EARLY, now + timedelta(days=days))
     except OverflowError:
-        raise ValueError(f"{days:g} days: no certificate can last so long") from None
+        raise ValueError(f"{days:g} days: no certificate can last that long") from None
 
 
 def _signed(

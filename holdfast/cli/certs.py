@@ -43,7 +43,7 @@ def add_parser(commands: CommandParser) -> None:
     node = cert.command("node", "make the certificate of a node", alone=run)
     node.add_argument("name", metavar="NAME", type=_name, help="the node, such as n1; also names the files")
     node.add_argument(
-        "hosts", metavar="HOST", nargs="+", help="a name or address by which clients will call the node"
+        "hosts", metavar="HOST", nargs="+", help="a host name or address that clients will use for the node"
     )
     peer = cert.command(
         "peer",

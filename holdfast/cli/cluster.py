@@ -46,7 +46,7 @@ def hint(error: LockError) -> str | None:
         case MemberChangeRefused():
             return "this change was not made; look with `holdfast cluster members`"
         case Unavailable(code=code) if code == rotate_secret.STUCK:
-            return "the cluster goes on as it is; repeat the command, and it goes on where it was"
+            return "the cluster goes on as it is; repeat the command, and it continues where it stopped"
         case Unavailable(code=code) if code == STILL_JOINING:
             return "start it, and repeat this command; or take it out again with `holdfast cluster remove`"
         case _:

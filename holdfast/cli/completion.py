@@ -13,7 +13,7 @@ def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
     shells = commands.command(
         "completion",
-        "print what completes commands in a shell",
+        "print a completion script for a shell",
         alone=lambda given: _completion(commands, given),
     )
     shells.add_argument("shell", choices=list(SHELLS))
@@ -192,7 +192,7 @@ _ENVIRONMENT = {
     "HOLDFAST_NODES": "The nodes, separated by commas.",
     "HOLDFAST_HOLD_ID": "The hold to renew or release.",
     "HOLDFAST_CA, HOLDFAST_CERT, HOLDFAST_KEY": "Files for nodes with TLS.",
-    "HOLDFAST_ACCESS_TOKEN_FILE, HOLDFAST_ACCESS_TOKEN": "The access token, for nodes that want one.",
+    "HOLDFAST_ACCESS_TOKEN_FILE, HOLDFAST_ACCESS_TOKEN": "The access token, for nodes that require one.",
     "NO_COLOR": "If set, nothing is printed in colour.",
 }
 

@@ -18,9 +18,9 @@ def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
     force = commands.command(
         "force",
-        "end or lift what others have, with a reason that is audited",
-        description="End or lift what others have, with a reason that is audited. If there is nothing to end"
-        " or to lift, the command says so and fails.",
+        "end holds and sessions of others, with an audited reason",
+        description="End holds, sessions and lock-delays of others, with an audited reason. If there is"
+        " nothing to end, to lift or to forget, the command says so and fails.",
     )
     release = force.command("release", "end every hold of a name", _release)
     release.add_argument("name", metavar="NAME")
@@ -31,7 +31,7 @@ def add_parser(commands: CommandParser) -> None:
         default=0,
         help="how long it stays closed afterwards",
     )
-    end = force.command("end-session", "end a session, with all that it holds and waits for", _end_session)
+    end = force.command("end-session", "end a session, with all its holds and waits", _end_session)
     end.add_argument("name", metavar="SESSION_NAME", help="its public name, such as s-17")
     lift = force.command("lift-delay", "end the lock-delays of a name early", _lift_delay)
     lift.add_argument("name", metavar="NAME")

@@ -38,7 +38,7 @@ _HELD: Final = {
 
 def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
-    acquire = commands.command("acquire", "take a lock and print the hold, which nothing renews", _acquire)
+    acquire = commands.command("acquire", "take a lock and print the hold, which is not renewed", _acquire)
     _add_lock_arguments(acquire, owner="this user and host")
     acquire.add_output()
 

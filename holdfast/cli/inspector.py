@@ -87,7 +87,7 @@ class Inspector(Client):
                 rows = msgspec.convert(found.get(field), list[Row])
                 page.next = msgspec.convert(found.get("next"), str | None)
             except msgspec.ValidationError as error:
-                raise OutcomeUnknown(f"the answer is not that of a Holdfast node: {error}") from error
+                raise OutcomeUnknown(f"the answer does not come from a Holdfast node: {error}") from error
             if left is not None:
                 left -= len(rows)
             for row in rows:

@@ -77,7 +77,7 @@ def build_parser() -> CommandParser:
         "-v",
         "--verbose",
         action="store_true",
-        help="say on stderr what is waited for and what the client does",
+        help="show on stderr what the command waits for and what the client does",
     )
     parser.set_defaults(takes_command=False)
     for family in _FAMILIES:

@@ -16,7 +16,7 @@ _TIMES: Final = (
     (
         "lock_delay_ms_min",
         "--lock-delay-min",
-        "the shortest time for which nobody gets what expired or was ended by force",
+        "the shortest lock-delay after a hold expires or is ended by force",
     ),
 )
 _FLAGS: Final = (
@@ -42,18 +42,18 @@ def add_parser(commands: CommandParser) -> None:
         description="Show and set the rules for the names at and below a prefix, in the whole cluster. What"
         " is not given is not limited. Needs the right admin, for the prefix or for everything.",
     )
-    shown = namespace.command("list", "show the rules, and how much there is, of how much", _list)
+    shown = namespace.command("list", "show the rules, what is used, and the limits", _list)
     shown.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only those with this prefix")
     ruled = namespace.command("set", "set all rules of a prefix, in place of the earlier ones", _set)
     for what, flag, text in _TIMES:
         ruled.add_argument(flag, dest=what, metavar="TIME", type=duration_ms, help=text)
     for what, flag, text in _FLAGS:
         ruled.add_argument(flag, dest=what, choices=tuple(_YES_OR_NO), help=text)
-    text = "what an acquire without if_held does if its session holds that very lock already"
+    text = "what an acquire without if_held does if its session holds the lock already"
     ruled.add_argument("--if-held", choices=_WORDS, help=text)
     for what, text in _COUNTS:
         ruled.add_argument(f"--{what}", metavar="N", type=int, help=f"at most N {text}")
-    end = namespace.command("remove", "remove the rules of a prefix; what is there stays", _remove)
+    end = namespace.command("remove", "remove the rules of a prefix; holds and cells stay", _remove)
     for parser in (ruled, end):
         parser.add_argument("prefix", metavar="PREFIX")
     for parser in (shown, ruled, end):

@@ -28,8 +28,8 @@ def add_parser(commands: CommandParser) -> None:
         description="Show and set how much a principal may have at a time, in the whole cluster."
         " '*' is each principal without a quota of its own. Needs the right admin.",
     )
-    shown = quota.command("list", "show how much each principal has, of how much", _list)
-    bound = quota.command("set", "limit what a principal may have, or with '*' every other one", _set)
+    shown = quota.command("list", "show what each principal has, and its quota", _list)
+    bound = quota.command("set", "limit a principal, or with '*' every one without a quota of its own", _set)
     for what, text in _WHAT:
         bound.add_argument(f"--{what}", metavar="N", type=int, help=f"at most N {text}")
     end = quota.command("remove", "remove the quota of a principal", _remove)

@@ -57,7 +57,7 @@ def add_parser(commands: CommandParser) -> None:
     show.add_argument("name", metavar="SESSION_NAME", help="its public name, such as s-17")
     show.add_output()
 
-    watch = commands.command("watch", "print what happens, until interrupted", _watch)
+    watch = commands.command("watch", "print events, until interrupted", _watch)
     watch.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names with this prefix")
     watch.add_argument("--since", metavar="ID", help="continue after this id, which -o jsonl has shown")
     watch.add_output()
@@ -103,7 +103,7 @@ async def _page(client: Inspector, kind: str, query: Mapping[str, str], argument
     rows = [row async for row in client.rows(kind, query, limit=arguments.limit, page=page)]
     print_rows(rows, tables.LISTED[kind], arguments.output)
     if page.next is not None:
-        say(f"there is more; go on with --after '{page.next}'")
+        say(f"there is more; continue with --after '{page.next}'")
     return 0
 
 

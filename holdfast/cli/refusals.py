@@ -26,11 +26,11 @@ def add_parser(commands: CommandParser) -> None:
     """Describe the command."""
     refusals = commands.command(
         "refusals",
-        "show what was refused because of who asked: wrong tokens, missing rights",
+        "show calls that were refused because of their caller: wrong tokens, missing rights",
         _refusals,
-        description="Show which attempts the nodes have refused because of who asked: a wrong token, a"
+        description="Show the calls that the nodes have refused because of their caller: a wrong token, a"
         " missing right, a foreign web page; the newest last. Each node in --nodes is asked, because each"
-        " remembers only what it has refused itself since it was started. Needs the right admin.",
+        " remembers only its own refusals since its start. Needs the right admin.",
     )
     refusals.add_argument(
         "--limit",

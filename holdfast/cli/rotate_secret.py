@@ -83,8 +83,8 @@ def phase_of(content: bytes) -> Phase:
         raise _wrong("a secret file is empty, or its lines are not a step of an exchange")
     if not re.fullmatch(rb"[\x21-\x7e]+", secret):
         raise _wrong(
-            "the secret has other characters than printable ones, and cannot stand in a line: exchange it by"
-            " stopping all nodes once"
+            "the secret has unprintable characters, and does not fit into a line: exchange it by stopping"
+            " all nodes once"
         )
     return Phase(secret)
 

@@ -25,14 +25,14 @@ def add_parser(commands: CommandParser) -> None:
     token = commands.command(
         "token",
         "make tokens, and lines for the tokens file of nodes",
-        description="Make tokens for clients, and the lines by which nodes know them (--tokens FILE). A token"
-        " is never shown: it goes from file to file. Needs no node.",
+        description="Make tokens for clients, and their lines for the nodes' tokens file (--tokens FILE)."
+        " A token is never shown: it goes from file to file. Needs no node.",
     )
     new = token.command("new", "make a token, write it to a file, and print its line", alone=_new)
     new.add_argument(
         "--out", metavar="FILE", type=Path, required=True, help="write the token here, readable by its owner"
     )
-    made = token.command("hash", "print the line of a token that is read from standard input", alone=_hash)
+    made = token.command("hash", "print the line for a token read from standard input", alone=_hash)
     for kind in (new, made):
         kind.add_argument("name", metavar="NAME", help="the principal: for logs, and unique in its file")
         kind.add_argument(
@@ -44,7 +44,7 @@ def add_parser(commands: CommandParser) -> None:
         kind.add_argument(
             "--until", metavar="DATE", help="the last day, such as 2027-01-31 (default: no end)"
         )
-    check = token.command("check", "say what a tokens file means, or what is wrong with it", alone=_check)
+    check = token.command("check", "explain a tokens file, or say what is wrong with it", alone=_check)
     check.add_argument("file", metavar="FILE", type=Path)
     check.add_output()
 
@@ -76,7 +76,7 @@ def _line(arguments: argparse.Namespace, token: str) -> str:
     until = [f"until={arguments.until}"] if arguments.until else []
     words = [arguments.name, f"sha256:{digest}", *arguments.rights, *until]
     if any(not word or any(character.isspace() for character in word) for word in words):
-        raise ValueError("no word may be empty or have white space in it: %20 stands for a space")
+        raise ValueError("no word may be empty or contain white space: %20 stands for a space")
     try:
         (line,) = token_lines.parse(f"{' '.join(words)}\n".encode())
     except LinesWrong as error:

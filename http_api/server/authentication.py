@@ -128,14 +128,14 @@ class Authentication:
             gateway = self._prove(principals, credentials, transport)
             place.proven = Proven(credentials, principals, gateway)
         if gateway.principal.has_ended:
-            raise Unauthenticated("ended", f"the time of {gateway.principal.name!r} is over")
+            raise Unauthenticated("ended", f"{gateway.principal.name!r} has expired (until=)")
         return gateway
 
     def _prove(self, principals: KnownPrincipals, credentials: bytes, transport: Any) -> Gateway:
         if credentials:
             found = principals.of_token(credentials)
             if found is None:
-                raise Unauthenticated("unknown", "nobody has this token")
+                raise Unauthenticated("unknown", "no principal has this token")
             return found
         tls = transport.get_extra_info("ssl_object") if transport and principals.has_certificates else None
         if tls is not None and (certificate := tls.getpeercert()):
@@ -152,7 +152,7 @@ class Authentication:
         if self.principals is None:
             return
         yield gauge("http_principals", "Principals of the tokens file in force.", self.principals.count)
-        text = "Calls of somebody who is not known, by reason."
+        text = "Calls of unknown callers, by reason."
         for reason, count in sorted(self._refused.items()):
             yield "holdfast_http_unauthenticated_total", text, "counter", {"reason": reason}, count
         yield from self._others()

@@ -56,7 +56,7 @@ class Callers:
         if origin is not None:
             self._check_origin(origin, host)
         elif site is not None and site not in _OWN_SITES and not _is_followed_link(call):
-            detail = f"{_SITE}: {site!r}; pages of others cannot call this node"
+            detail = f"{_SITE}: {site!r}; pages of other sites cannot call this node"
             raise CallRefused("forbidden-origin", detail)
 
     def check_host(self, host: str) -> None:
@@ -66,8 +66,8 @@ class Callers:
         """
         if host and not self._is_any_host and not self._is_own(host.lower()):
             detail = (
-                f"Host: {host[:300]!r}; this node does not know itself by this name: call it by its address,"
-                " or tell it the name (--allow-host)"
+                f"Host: {host[:300]!r}; this node does not answer to this name: call it by its address, or"
+                " allow the name (--allow-host)"
             )
             raise CallRefused("forbidden-host", detail)
         if len(self._good) < _REMEMBERED_MAX:
@@ -91,7 +91,7 @@ class Callers:
         text = origin.lower()
         own = (f"http://{host.lower()}", f"https://{host.lower()}")
         if text not in own and text not in self._origins and ANY not in self._origins:
-            detail = f"Origin: {origin[:300]!r}; pages of others cannot call this node (--allow-origin)"
+            detail = f"Origin: {origin[:300]!r}; pages of other sites cannot call this node (--allow-origin)"
             raise CallRefused("forbidden-origin", detail)
 
 

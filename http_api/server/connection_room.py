@@ -229,8 +229,8 @@ class ConnectionRoom:
                     self._ended[ConnectionEnd.ROOM],
                 ),
                 "clients have as many connections as the limit of open files allows (ulimit -n, LimitNOFILE):"
-                " raise it, spread the clients over the nodes, or find out who opens so many. For a new one"
-                " the one ends that has been quiet longest; if all are busy, it gets no answer but to probes",
+                " raise it, spread the clients over the nodes, or find out which client opens them. Each new"
+                " connection ends the one that has been quiet longest, or is for probes only if all are busy",
             )
 
     def _tell_share(self, place: Place) -> None:
@@ -239,8 +239,8 @@ class ConnectionRoom:
                 "event=connections-of-address address=%r limit=%d refused=%d ended=%d detail=%r",
                 *(place.address, self._limits.share, self._refused[ConnectionRefusal.ADDRESS]),
                 self._ended[ConnectionEnd.ADDRESS],
-                "one address has as many connections as one may have (--connections-per-address): raise that"
-                " if many clients share the address, or find out who opens so many",
+                "one address has reached its bound on connections (--connections-per-address): raise it if"
+                " many clients share the address, or find out which client opens them",
             )
 
     def _tell_silent(self, place: Place) -> None:
@@ -249,14 +249,14 @@ class ConnectionRoom:
                 "event=connections-silent address=%r ended=%d detail=%r",
                 *(place.address, self._ended[ConnectionEnd.HEAD]),
                 f"a request was not sent within {self._limits.head_s:g} s of opening a connection"
-                " (--head-timeout-ms); the address is that of the last one",
+                " (--head-timeout-ms); the address belongs to the last one",
             )
 
     def samples(self) -> Iterator[Sample]:
         """Yield what is so now, and what has been counted."""
         yield gauge("http_connections", "Connections of clients.", self._count)
         yield gauge("http_connections_max", "Connections that clients may have.", self._limits.count_max)
-        text = "Connections on which only probes are answered, by what has no room."
+        text = "Connections on which only probes are answered, by the bound that was reached."
         for refused in ConnectionRefusal:
             labels = {"reason": refused.value}
             name = "holdfast_http_connections_refused_total"

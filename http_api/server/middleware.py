@@ -26,7 +26,7 @@ _RETRY_MS: Final = 1_000
 _NO_ROOM: Final = {
     ConnectionRefusal.FULL: "this node has as many connections as its limit of open files allows:"
     " ask another one",
-    ConnectionRefusal.ADDRESS: "your address has as many connections as one may have:"
+    ConnectionRefusal.ADDRESS: "your address has reached its bound on connections:"
     " close some, or ask another node",
 }
 

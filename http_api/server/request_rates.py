@@ -37,7 +37,7 @@ class TooManyRequests(ProblemError):
     def __init__(self, per_second: int, retry_after_ms: int) -> None:
         super().__init__(
             "quota-exceeded",
-            f"this node takes {per_second} requests a second of one caller: come back later, or ask another",
+            f"this node accepts {per_second} requests a second from one caller: try later, or ask another",
             retry_after_ms=retry_after_ms,
             facts={"limit": per_second},
         )

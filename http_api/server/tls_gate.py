@@ -28,10 +28,10 @@ that has unread ones would take the answer back."""
 _LINES_A_MINUTE: Final = 1
 _ADVICE: Final = {
     "client-certificate": "the client shows no certificate that one of --tls-client-ca has signed",
-    "client-revoked": "the certificate of the client is revoked (--tls-revoked): whatever it asks is refused",
+    "client-revoked": "the certificate of the client is revoked (--tls-revoked): all its calls are refused",
     "node-certificate": "the client does not trust this node's certificate: does it know the authority that"
     " has signed it, and call this node by a name or address that is in the certificate?",
-    "protocol": "the client speaks no TLS 1.3, or something else",
+    "protocol": "the client does not speak TLS 1.3",
     "plain-http": "the client speaks HTTP without TLS: its URL has to begin with https://",
 }
 """What is told of a failed handshake, by reason. What strangers do besides is counted, and not told."""

@@ -70,7 +70,7 @@ _PARAMETERS: dict[str, JsonObject] = {
     "session_name": {
         "in": "query",
         "schema": {"type": "string"},
-        "description": "The public name of a session: only what it has. Goes with no other condition.",
+        "description": "The public name of a session: only what it has; no other condition.",
     },
     "held_longer_than_ms": {
         "in": "query",
@@ -85,15 +85,15 @@ _PARAMETERS: dict[str, JsonObject] = {
     "since": {
         "in": "query",
         "schema": {"type": "string"},
-        "description": "The id of an event, or a revision: go on behind it. Without it, from now on.",
+        "description": "The id of an event, or a revision: continue after it; by default from now.",
     },
     "behind": {
         "in": "query",
         "schema": {"type": "integer", "minimum": 0, "maximum": limits.TOKEN_MAX},
-        "description": "The number of a record: what came behind it, the oldest first.",
+        "description": "The number of a record: only later ones, oldest first.",
     },
-    "after": {"in": "query", "schema": {"type": "string"}, "description": "Go on behind a page: its `next`."},
-    "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if no body names it."},
+    "after": {"in": "query", "schema": {"type": "string"}, "description": "The `next` of the page before."},
+    "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if not in the body."},
     "limit": {
         "in": "query",
         "schema": {"type": "integer", "minimum": 1, "maximum": limits.LIST_LIMIT_MAX},
@@ -102,14 +102,14 @@ _PARAMETERS: dict[str, JsonObject] = {
         "name": wire.HEADER_TIMEOUT_MS,
         "in": "header",
         "schema": {"type": "integer", "minimum": wire.TIMEOUT_MS_MIN, "maximum": wire.TIMEOUT_MS_MAX},
-        "description": "Answer within this time, waits in queues apart.",
+        "description": "Answer within this time, not counting waits in queues.",
     },
     "request-id": {
         "name": wire.HEADER_REQUEST_ID,
         "in": "header",
         "schema": {"type": "string"},
-        "description": f"An id for logs; the answer carries it. In the place of one that is longer than"
-        f" {wire.HEADER_REQUEST_ID_CHARS_MAX} characters, or not visible ASCII, the node makes its own.",
+        "description": f"An id for logs; the answer has it, too. If it has more than"
+        f" {wire.HEADER_REQUEST_ID_CHARS_MAX} characters, or any but visible ASCII, the node makes another.",
     },
 }
 

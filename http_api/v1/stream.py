@@ -345,7 +345,7 @@ class _Stream(Reply):
     def _begin(self, message: Commands[Command]) -> None:
         """Send the commands of a message on their way. Raises _Closed."""
         if not self._session_id:
-            raise _Closed(INVALID, "this stream has no session whose commands could have numbers")
+            raise _Closed(INVALID, "this stream has no session, so it takes calls only")
         self._unanswered += _size(message)
         if self._unanswered > COMMANDS_COUNT_MAX:
             raise _Closed(FLOW_CONTROL, f"more than {COMMANDS_COUNT_MAX} numbers without an answer")

@@ -45,7 +45,7 @@ class CallCounts:
     def take(self, caller: str) -> None:
         """Count a call. Raises ProblemError if there are too many."""
         if self._total >= CALLS_OF_NODE_MAX or self._of_callers[caller] >= CALLS_OF_NODE_MAX // CALLER_SHARE:
-            raise _too_many("this node has as many calls on streams as it can: ask another one")
+            raise _too_many("this node has reached its bound on calls of streams: ask another one")
         self._total += 1
         self._of_callers[caller] += 1
 
@@ -126,7 +126,7 @@ def _call_of(path: str) -> WaitingCall[Any]:
         return BY_PATH[path]
     except KeyError:
         raise ProblemError(
-            "not-found", "there is no such call on a stream; it takes those that may wait, see docs/stream.md"
+            "not-found", "this path cannot be called on a stream; docs/stream.md lists those that can"
         ) from None
 
 

@@ -74,7 +74,7 @@ def watch_handlers() -> tuple[Handler, Handler]:
         if not await gateway.read_own(
             lambda machine: machine.lives(session_id), session_id, nothing=False, timeout_s=call.timeout_s
         ):
-            raise ProblemError("session-expired", "the session has expired or never was")
+            raise ProblemError("session-expired", "the session has expired or never existed")
         node, fed, position, caller = await begin(gateway, call)
         return SessionStream(node, fed, OfSession(session_id), position, caller)
 
@@ -96,7 +96,7 @@ def watch_handlers() -> tuple[Handler, Handler]:
             node.events.check(position)
         except EventsCompacted as gone:
             raise _compacted(
-                f"the events behind {cursors.of_position(position)} are not all there any more", gone.oldest
+                f"the events behind {cursors.of_position(position)} are no longer all there", gone.oldest
             ) from None
         return node, feeds, position, caller
 
@@ -341,7 +341,7 @@ class SessionStream(EventStream):
     def _check(self, gateway: Gateway) -> None:
         gateway.check_session_watch()
         if not self._node.machine.is_of(self._lease_id, gateway.principal.name):
-            raise ProblemError("session-expired", "the session has expired or never was")
+            raise ProblemError("session-expired", "the session has expired or never existed")
 
     def _write(self, text: bytes) -> None:
         self._is_end_told = self._is_end_told or _END.search(text) is not None

@@ -149,7 +149,7 @@ class CompareRequest(Request, kw_only=True):
         given = [name for name in _COMPARED if getattr(self, name) is not UNSET]
         if self.hold_id is not UNSET:
             if self.key is not UNSET or given or self.relation is not Relation.EQUAL:
-                raise invalid("compare: with hold_id there may only be a token")
+                raise invalid("compare: hold_id can be combined only with token")
             token = 0 if self.token is UNSET else self.token
             check_between("token", token, 0, limits.TOKEN_MAX)
             return HoldCompare(self.hold_id, token)

@@ -77,7 +77,7 @@ class Write(Request, kw_only=True):
         if len(self.request_id) < REQUEST_ID_CHARS_MIN:
             raise invalid(
                 f"request_id: {len(self.request_id)} characters; must be {REQUEST_ID_CHARS_MIN} to"
-                f" {limits.ID_CHARS_MAX}, chosen at random: whoever uses the same one gets the same outcome"
+                f" {limits.ID_CHARS_MAX}, chosen at random: requests with the same id get the same outcome"
                 f' (example: "{_REQUEST_ID_EXAMPLE}")'
             )
         check(limits.check_id("request_id", self.request_id))
@@ -100,7 +100,7 @@ class WaitingRequest(Write, kw_only=True):
         if self.poll_ms is not UNSET:
             check(limits.check_range("poll_ms", self.poll_ms, limits.WAIT_MS_MAX))
             if self.request_id is UNSET:
-                raise invalid("poll_ms: needs a request_id, by which the request is asked again")
+                raise invalid("poll_ms: needs a request_id, with which the client asks again")
         return self.wait_ms
 
 

@@ -138,7 +138,7 @@ class AcquireRequest(AcquiringAs, kw_only=True):
         uncommon = self.uncommon()
         if_held = None if self.if_held is UNSET else self.if_held
         if if_held and not command.session_id:
-            raise invalid("if_held: needs a session_id; leases of their own are never one another's")
+            raise invalid("if_held: needs a session_id: without one, no two requests count as one client")
         if uncommon:
             return commands.AcquireAs(**msgspec.structs.asdict(command), if_held=if_held, **uncommon)
         if if_held is None:
@@ -344,7 +344,7 @@ class WithdrawRequest(Request, kw_only=True):
             if (text := getattr(self, field)) is not UNSET
         ]
         if len(given) > 1 and {field for field, _ in given} != {"session_id", "owner"}:
-            raise invalid("hold_id: goes with neither session_id nor owner")
+            raise invalid("hold_id: cannot be combined with session_id or owner")
         for field, text in given:
             check(limits.check_text(field, text, limits.OWNER_BYTES_MAX))
         return next((text for _, text in given), "")

@@ -103,7 +103,7 @@ def numbered(message: Commands[said.Command], session_id: SessionId, epoch: int)
         raise invalid(f"acked: {len(message.acked)} ranges; at most {limits.STREAM_RANGES_MAX} are allowed")
     for first, last in message.acked:
         if not 1 <= first <= last <= limits.TOKEN_MAX:
-            raise invalid(f"acked: {first} to {last}; a range is its first and its last number")
+            raise invalid(f"acked: {first} to {last}; a range is [first, last]")
     commands = _of_log(message.commands, session_id)
     return Numbered(count, session_id, epoch, message.first, message.acked, commands)
 

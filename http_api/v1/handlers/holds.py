@@ -24,7 +24,7 @@ _CONDITIONS: Final = {"owner", "label", "held_longer_than_ms", "no_deadline", "p
 _UNCONDITIONAL: Final = {"prefix", "after", "limit", "consistency"}
 """What may stand in the query of a listing of all there is, the first two empty."""
 
-_ENDED: Final = "nobody waits with this number: it was granted or has given up, or never was"
+_ENDED: Final = "no request waits with this number: it was granted, was given up, or never existed"
 
 
 async def list_holds(gateway: Gateway, call: Call) -> Reply:
@@ -36,7 +36,7 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
     whose, name = schema.whose(call), schema.session_name_in_query(call)
     if name is not None:
         if call.query_values.keys() & _CONDITIONS:
-            raise invalid("session_name: goes with no other condition")
+            raise invalid("session_name: cannot be combined with other conditions")
         return await reads.answer(
             gateway,
             call,
@@ -94,7 +94,7 @@ def _seen(gateway: Gateway, page: views.HoldPageJson, *, tells_hidden: bool) -> 
 
 def _of_session(found: Holdings | None) -> views.HoldPageJson:
     if found is None:
-        raise ProblemError("session-expired", "the session has expired or never was")
+        raise ProblemError("session-expired", "the session has expired or never existed")
     return views.holds_of(found)
 
 
@@ -113,7 +113,5 @@ async def get_ticket(gateway: Gateway, call: Call) -> Reply:
 def _ticket_shown(gateway: Gateway, found: TicketView | None) -> views.TicketStatusJson:
     # The number is public: nobody shall find out by it who waits for what they may not read.
     if found is None or not all(gateway.rights.covers(Right.READ, name) for name in found.names):
-        raise ProblemError(
-            "ticket-ended", "nobody waits with this number: granted, given up, or never given out"
-        )
+        raise ProblemError("ticket-ended", _ENDED)
     return views.ticket_status_of(found)

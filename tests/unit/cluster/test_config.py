@@ -224,7 +224,7 @@ def test_wrong_values_are_named(arguments: list[str], environ: dict[str, str], m
             "requests_per_second: 1000001 (key requests_per_second in {path}): must be 0",
         ),
         ("heartbeat_ms = 1", "heartbeat_ms: 1 (key heartbeat_ms in {path}): must be 10 to"),
-        ("node_id", "config: '{path}': is no TOML file"),
+        ("node_id", "config: '{path}': is not a TOML file"),
     ],
 )
 def test_wrong_files_are_named(tmp_path: Path, text: str, message: str) -> None:

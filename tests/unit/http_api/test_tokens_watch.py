@@ -86,7 +86,7 @@ async def test_a_wrong_file_leaves_the_old_in_force(
         watch.look()
     assert known(authentication, OLD)
     assert caplog.text.count("event=tokens-not-read") == 1
-    assert "the principals stay who they were" in caplog.text
+    assert "the present principals stay in force" in caplog.text
     assert refused(authentication) == 1
     watch.look(is_asked=True)
     assert caplog.text.count("event=tokens-not-read") == 2
@@ -150,8 +150,8 @@ async def test_lines_that_do_nothing_are_told_of(path: Path, caplog: pytest.LogC
     """Those whose time is over, by name; and certificates where nobody is asked for one."""
     path.write_bytes(token_line("a", OLD, "read until=2020-01-01") + b"b cert:x read\n")
     watching(path, has_client_certificates=False)
-    assert "the time of a is over: remove the lines" in caplog.text
-    assert "lines with cert: prove nobody without --tls-client-ca" in caplog.text
+    assert "a expired (until=): remove the lines" in caplog.text
+    assert "lines with cert: have no effect without --tls-client-ca" in caplog.text
 
 
 async def test_a_task_looks_by_itself_and_when_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

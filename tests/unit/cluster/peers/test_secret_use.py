@@ -135,7 +135,7 @@ async def test_a_secret_that_is_taken_back_at_once_ends_its_links(caplog: pytest
         await connected(a, b)
         b.use_secrets(DONE)
         await until(lambda: ("down", "b") in a_host.log)
-        assert "the secret that it was proven with is not accepted any more" in caplog.text
+        assert "its secret is no longer accepted" in caplog.text
         await until(lambda: b.cuts.counts[Cut.SECRET] > 0)
         a.use_secrets(DONE)
         await connected(a, b)
@@ -160,7 +160,7 @@ async def test_a_secret_file_is_read_again_when_it_has_changed(
         await until(lambda: used == [BEGUN])
         path.write_bytes(b"")
         await until(lambda: "event=secret-not-read" in caplog.text)
-        assert "reason='the file is empty; the secret stays what it was'" in caplog.text
+        assert "reason='the file is empty; the present secret stays in use'" in caplog.text
         path.unlink()
         await until(lambda: "cannot be read" in caplog.text)
         replacement = tmp_path / "new"

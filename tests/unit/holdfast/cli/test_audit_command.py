@@ -112,13 +112,13 @@ def _added(rows: Rows) -> Rows:
         (_changed, ["line 3: record 3 was changed: its hash is that of another content"]),
         (_added, ["line 3: record 3 was changed: its hash is that of another content"]),
         (lambda rows: [rows[1], rows[0], *rows[2:]], [
-            "line 2: record 1 stands behind record 2", "line 3: record 2 is missing",
+            "line 2: record 1 comes after record 2", "line 3: record 2 is missing",
         ]),
         (lambda rows: [*rows[:3], {"event": "granted"}, *rows[3:]], [
-            "line 4: behind record 3: a record without number, chain, previous and hash",
+            "line 4: after record 3: a record without number, chain, previous and hash",
         ]),
         (lambda rows: [*rows[:3], _bare(rows[3]) | {"chain": 1}, *rows[4:]], [
-            "line 4: behind record 3: a record without number, chain, previous and hash",
+            "line 4: after record 3: a record without number, chain, previous and hash",
             "line 5: record 4 is missing",
         ]),
         (lambda rows: [*rows[:3], _bare(rows[3]) | {"owner": "bob"}, *rows[4:]], [
@@ -145,10 +145,10 @@ def _added(rows: Rows) -> Rows:
             "line 3: record 3 is of a chain that begins anew with record 3",
         ]),
         (lambda rows: [rows[0], _sealed(rows[1], number=-2)], [
-            "line 2: behind record 1: a record without number, chain, previous and hash",
+            "line 2: after record 1: a record without number, chain, previous and hash",
         ]),
         (lambda rows: [rows[0], _sealed(rows[1], chain=-1)], [
-            "line 2: behind record 1: a record without number, chain, previous and hash",
+            "line 2: after record 1: a record without number, chain, previous and hash",
         ]),
     ],
 )  # fmt: skip

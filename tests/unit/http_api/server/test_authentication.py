@@ -58,9 +58,9 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         ("Bearer", "must be given once"),
         ("Bearer short", "must be given once"),
         (f"Bearer {'x' * 257}", "must be given once"),
-        (f"Bearer {GOOD[:-1]}", "nobody has this token"),
-        (f"Bearer {GOOD}g", "nobody has this token"),
-        (f"Bearer {GOOD.upper()}", "nobody has this token"),
+        (f"Bearer {GOOD[:-1]}", "no principal has this token"),
+        (f"Bearer {GOOD}g", "no principal has this token"),
+        (f"Bearer {GOOD.upper()}", "no principal has this token"),
         (f"Bearer {GOOD[:-1]}é", "must be given once"),
     ],
 )

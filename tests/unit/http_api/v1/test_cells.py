@@ -226,7 +226,7 @@ LONG = "x" * 513
             "POST",
             wire.CELLS_TRANSACT,
             {COMPARE: [{"hold_id": "h", "relation": "<"}]},
-            "compare: with hold_id there may only be a token",
+            "compare: hold_id can be combined only with token",
         ),
         (
             "POST",

@@ -242,7 +242,7 @@ async def test_a_refusal_names_the_right_and_the_prefix() -> None:
         got = await served.call("POST", wire.LOCK_ACQUIRE, acquire, headers=headers)
         assert got.body["detail"] == "this needs the right acquire for 'other/a'"
         got = await served.call("POST", wire.LOCK_ACQUIRE, acquire, headers=bearer(TOKENS["reader"]))
-        assert got.body["detail"] == "this needs the right acquire, which the caller has nowhere"
+        assert got.body["detail"] == "this needs the right acquire, which the caller has for no name"
         got = await served.call("GET", wire.SESSIONS, headers=bearer(TOKENS["reader"]))
         assert got.body["detail"] == "this needs the right read for everything"
 

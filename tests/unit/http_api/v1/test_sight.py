@@ -201,7 +201,7 @@ async def test_a_refusal_names_only_holders_that_may_be_read() -> None:
         got = await post(served, wire.LOCK_ACQUIRE, ME, name="b/c/1", ttl_ms=60_000)
         assert got.body["code"] == "lock-held"
         assert (got.body["holders"], got.body["hidden"]) == ([], 1)
-        assert got.body["detail"] == "held, by whom the caller may not read"
+        assert got.body["detail"] == "held by a holder that the caller may not see"
         assert "boss" not in str(got.body)
         got = await post(served, wire.LOCK_ACQUIRE, ALL, name="b/c/1", ttl_ms=60_000)
         assert got.body["detail"] == "held by boss"
