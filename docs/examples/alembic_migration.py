@@ -25,7 +25,7 @@ PROCESSES_COUNT = 3
 
 
 def run_migrations(client: holdfast.SyncClient, database: sa.Engine, **options: Any) -> None:
-    """Do under the lock what Alembic was started for; the second one finds that it is done.
+    """Run Alembic's command under the lock; the second process finds that it is done.
 
     To be called by env.py; the options are those of `context.configure`. Raises CommandError.
     """

@@ -26,15 +26,15 @@ logger = logging.getLogger(__name__)
 class LeaderScheduler(beat.Scheduler):
     """Sends only under a lock, and writes down each run before it sends it.
 
-    Its schedule is `beat_schedule`. It keeps no file: when what ran last is in cells.
+    Its schedule is `beat_schedule`. It keeps no file: the times of the last runs are in cells.
     """
 
     name: tuple[str, ...] = ("celery", "beat", "shop")
-    """Of the lock, and of the cells. Each app has one of its own: only one of all with this name sends."""
+    """The lock, and the prefix of its cells. Give each app its own: only one beat with this name sends."""
     lease_s = 10.0
     """Seconds after which another one sends if the leader has died."""
     look_s = 1.0
-    """So often the others look whether the lock is free."""
+    """Seconds after which the others look again whether the lock is free."""
     _hold: holdfast.SyncHold | None = None
 
     @functools.cached_property
@@ -93,7 +93,7 @@ class LeaderScheduler(beat.Scheduler):
 
 
 def last_run(entry: beat.ScheduleEntry) -> datetime:
-    """Return when a task was found to be due last, or since when Celery knows it."""
+    """Return the time of a task's last run, or the time since which Celery knows it."""
     assert entry.last_run_at is not None
     return entry.last_run_at
 

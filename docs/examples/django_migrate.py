@@ -28,12 +28,12 @@ PROCESSES_COUNT = 3
 
 
 class Command(migrate.Command):
-    """`migrate` with all its options, under a lock; the second one finds that nothing is left to do."""
+    """`migrate` with all its options, under a lock; the second process finds nothing left to do."""
 
-    help = "Migrates as `migrate` does, unless another machine is at it: then waits for that first."
+    help = "Migrates as `migrate` does, but waits while another machine migrates."
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Check and migrate under the lock, and not connect to the database before. Raises CommandError."""
+        """Check and migrate under the lock; do not connect to the database before. Raises CommandError."""
         lock = (*LOCK, options["database"])
         try:
             with holdfast.SyncClient(timeout=ANSWER_S) as client:

@@ -52,7 +52,7 @@ def cached(
             if found is not None and age_s < fresh_s:
                 return found  # somebody else was faster
             value = compute()
-            hold.ensure_valid()  # after a pause, what another one has stored may be newer
+            hold.ensure_valid()  # after a pause, another process may have stored a newer value
             store.set(key, value, px=KEEP_S * 1000)
             return value
     except (holdfast.LockTimeout, holdfast.LeaseLost):
@@ -60,7 +60,7 @@ def cached(
 
 
 def look(store: redis.Redis, key: str) -> tuple[str | None, float]:
-    """Return what is there, and its age by the clock of Redis: no other clock counts."""
+    """Return the stored value, and its age by the clock of Redis: no other clock counts."""
     value, left_ms = store.pipeline().get(key).pttl(key).execute()
     return value, KEEP_S - left_ms / 1000
 

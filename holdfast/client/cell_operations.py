@@ -173,7 +173,7 @@ def _transacted(
     done = decode(answer, _Transacted)
     operations = then if done.succeeded else otherwise
     if len(operations) != len(done.results):
-        raise OutcomeUnknown("the answer is not that of a Holdfast node: a result is missing")
+        raise OutcomeUnknown("the answer does not come from a Holdfast node: a result is missing")
     results = [_result(operation, part) for operation, part in zip(operations, done.results, strict=True)]
     return Transacted(done.succeeded, tuple(results))
 

@@ -198,5 +198,5 @@ def _event(block: Block) -> Event:
     try:
         event = msgspec.json.decode(block.data, type=Event)
     except msgspec.DecodeError as error:
-        raise OutcomeUnknown(f"the stream is not that of a Holdfast node: {error}") from error
+        raise OutcomeUnknown(f"the stream does not come from a Holdfast node: {error}") from error
     return msgspec.structs.replace(event, id=block.id)

@@ -148,4 +148,4 @@ def decode(answer: TimedAnswer, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.DecodeError as error:
-        raise OutcomeUnknown(f"the answer is not that of a Holdfast node: {error}") from error
+        raise OutcomeUnknown(f"the answer does not come from a Holdfast node: {error}") from error

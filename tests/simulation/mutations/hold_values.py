@@ -87,7 +87,7 @@ _begin = Holds.begin
 HOLD_VALUES: Final = (
     Mutation(
         name="value-that-begins-alike",
-        sentence="A hold is ended by a text with which its value only begins.",
+        sentence="A hold is ended by a beginning of its value.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(values, "hold_with", _begins_alike),
         surroundings=_MARKED,
@@ -122,7 +122,7 @@ HOLD_VALUES: Final = (
     ),
     Mutation(
         name="value-lost-in-the-queue",
-        sentence="A hold that was waited for has not got its value.",
+        sentence="A hold that was granted after a wait has no value.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(holds, "hold_of", _without_value),
         surroundings=_MARKED,
@@ -136,7 +136,7 @@ HOLD_VALUES: Final = (
     ),
     Mutation(
         name="endless-hold-says-it-is-over",
-        sentence="Whoever holds something without a deadline is told that no time is left.",
+        sentence="The holder of a hold without a deadline is told that no time is left.",
         found_by=("reply", "read-view", "model-state", "model-events"),
         apply=replaced(views, "remaining_ms", _count_down),
         surroundings=_MARKED,

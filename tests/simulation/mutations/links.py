@@ -14,7 +14,7 @@ def _equal_always(_one: bytes, _other: bytes) -> bool:
 LINKS: Final = (
     Mutation(
         name="seals-not-checked",
-        sentence="What comes over a link is believed, whoever has put it there.",
+        sentence="Frames of a link are believed without a check of their seal.",
         found_by=(
             "raft-replay",
             "peer-fault",

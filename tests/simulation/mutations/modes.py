@@ -37,14 +37,14 @@ MODES: Final = (
     ),
     Mutation(
         name="modes-taken-for-ordered",
-        sentence="A protected read becomes a concurrent write at once, whoever else reads.",
+        sentence="A protected read becomes a concurrent write at once, although others read.",
         found_by=("holds-exclude", "delay-kept", "exclusion"),
         apply=replaced(lockstate.conversions, "is_down", _is_weaker),
         surroundings=_CONVERTING,
     ),
     Mutation(
         name="concurrent-write-keeps-token",
-        sentence="Only what becomes exclusive draws a token, not what may write beside others.",
+        sentence="Only a conversion to exclusive draws a token, not one to concurrent-write.",
         found_by=("token-drawn", "model-state", "model-events", "reply"),
         apply=replaced(lockstate.holds, "DRAWING", _BECOMES_EXCLUSIVE),
         surroundings=_CONVERTING,

@@ -76,7 +76,7 @@ OVERRIDES: Final = (
     ),
     Mutation(
         name="lifted-delay-serves-nobody",
-        sentence="Who waits for a delay that is lifted goes on waiting.",
+        sentence="A waiter goes on waiting after the delay was lifted.",
         found_by=("model-events", "model-state", "reply"),
         apply=replaced(Kinds, "lift_delay", _lift_and_serve_nobody),
         surroundings=_OPERATED,

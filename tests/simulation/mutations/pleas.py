@@ -66,7 +66,7 @@ _check_limit = semaphores._check_limit
 PLEAS: Final = (
     Mutation(
         name="revocation-postpones-another",
-        sentence="Who asks for a hold again gives its holder more time.",
+        sentence="A second revocation gives the holder more time.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Pleas, "_ask", _ask_anew),
         surroundings=_ASKED,
@@ -87,14 +87,14 @@ PLEAS: Final = (
     ),
     Mutation(
         name="left-for-another-reason",
-        sentence="A wait that ends is told to have ended for another reason.",
+        sentence="A wait ends with the wrong reason.",
         found_by=("model-events",),
         apply=replaced(Effects, "tell_left", _tell_no_reason),
         surroundings=_ASKED,
     ),
     Mutation(
         name="grant-of-another-ticket",
-        sentence="A grant names another wait than the one that it ends.",
+        sentence="A grant names the wrong wait.",
         found_by=("queue-told", "model-events"),
         apply=replaced(Effects, "tell_left", _forget_the_ticket),
         surroundings=_ASKED,

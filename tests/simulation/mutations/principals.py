@@ -67,7 +67,7 @@ def _count_no_wait_there(namespaces: Namespaces, ticket: Ticket, hold: Hold | No
 PRINCIPALS: Final = (
     Mutation(
         name="what-is-anothers-is-used",
-        sentence="Whoever knows the id of a session or a hold may use it, whosever it is.",
+        sentence="The id of a session or a hold may be used by every principal.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(OnBehalfOf, "_refuse_foreign", _nothing_is_foreign),
         surroundings=_MANY,
@@ -95,21 +95,21 @@ PRINCIPALS: Final = (
     ),
     Mutation(
         name="quota-forgets-waits",
-        sentence="Who waits for more than its quota gets it in the end.",
+        sentence="A waiter gets more than its quota allows in the end.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Principals, "count_ticket", _count_no_wait),
         surroundings=_MANY,
     ),
     Mutation(
         name="namespace-forgets-waits",
-        sentence="Who waits in a namespace for more than its quota gets it in the end.",
+        sentence="A waiter gets more than the quota of a namespace allows in the end.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Namespaces, "count_ticket", _count_no_wait_there),
         surroundings=_MANY,
     ),
     Mutation(
         name="cells-of-others-cost-nothing",
-        sentence="Who makes a cell of somebody else larger has nothing of it on its account.",
+        sentence="Enlarging a cell of another principal counts for nobody.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Principals, "share_of_write", _share_of_own),
         surroundings=Surroundings(minutes=2, client_settings={"cells_share": 0.5, "vocabulary_share": 0.5}),

@@ -48,14 +48,14 @@ def _at_the_end(queue: dict[HoldId, Ticket], ticket: Ticket) -> None:
 PRIORITIES: Final = (
     Mutation(
         name="priority-never-ages",
-        sentence="However long somebody waits, who has a higher priority goes first.",
+        sentence="A higher priority goes first, however long others have waited.",
         found_by=("first-come", "model-events", "model-state", "reply", "read-view", "deadlock-real"),
         apply=_never_aged,
         surroundings=_VARIED,
     ),
     Mutation(
         name="priority-lost-in-snapshot",
-        sentence="A node that restarts puts all who wait in the order of their arrival.",
+        sentence="A node that restarts puts all waiters in the order of their arrival.",
         found_by=("first-come", "model-events", "model-state", "reply", "read-view", "equal-digest"),
         apply=replaced(lockstate.loading, "ranked", _as_it_was_stored),
         surroundings=_RESTARTS,
@@ -69,7 +69,7 @@ PRIORITIES: Final = (
     ),
     Mutation(
         name="newcomer-passes-everybody",
-        sentence="A newcomer gets what no hold is in the way of, also past those who come before it.",
+        sentence="A newcomer is granted if no hold is in the way, even past earlier waiters.",
         found_by=("first-come", "model-events", "model-state", "reply"),
         apply=replaced(lockstate.locks, "can_go", can_overtake),
         surroundings=_VARIED,

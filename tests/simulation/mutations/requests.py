@@ -107,7 +107,7 @@ _LOADED: Final = Limits(20_000, 1 << 20, 20_000, 4_096, 0, 6, 24)
 REQUESTS: Final = (
     Mutation(
         name="rest-of-batch-lost",
-        sentence="What of a batch does not fit into an entry is forgotten.",
+        sentence="Commands of a batch that do not fit into an entry are forgotten.",
         found_by=("in-turn", "liveness", "outcome-known"),
         apply=replaced(Batcher, "next_entry", _next_entry_without_rest),
         surroundings=Surroundings(
@@ -116,14 +116,14 @@ REQUESTS: Final = (
     ),
     Mutation(
         name="origin-overtaken",
-        sentence="What does not fit into an entry is passed by what its own node sent behind it.",
+        sentence="Commands that do not fit into an entry are overtaken by later ones of their node.",
         found_by=("in-turn", "liveness", "outcome-known"),
         apply=replaced(Batcher, "_next_batches", _next_batches_past_what_does_not_fit),
         surroundings=Surroundings(settings={"limits": _LOADED, "crowd": CROWDS[-3]}),
     ),
     Mutation(
         name="turn-never-comes",
-        sentence="Who waits for room for what asks much of the nodes does not hear when there is some.",
+        sentence="A heavy command that waits for room does not hear when there is some.",
         found_by=("in-turn", "liveness", "outcome-known"),
         apply=replaced(Outbox, "_let_go", _nobody_goes),
         surroundings=Surroundings(settings={"limits": Limits(20_000, 1 << 20, 20_000, 4_096, 0, 6, 1)}),

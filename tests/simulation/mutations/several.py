@@ -87,14 +87,14 @@ SEVERAL: Final = (
     ),
     Mutation(
         name="nobody-follows-several",
-        sentence="Who stands behind a ticket of several kinds is not looked at when that goes.",
+        sentence="Waiters behind a ticket of several kinds are not looked at when it is granted.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Holds, "_let_several_through", _leave_those_behind),
         surroundings=_ASKED,
     ),
     Mutation(
         name="permits-of-several-free-nobody",
-        sentence="The permits of a hold of several kinds come back, and nobody that waits gets them.",
+        sentence="The permits of a hold of several kinds come back, and no waiter gets them.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(State, "_remove_permits", _keep_permits),
         surroundings=_ASKED,

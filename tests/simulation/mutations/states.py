@@ -284,7 +284,7 @@ STATES: Final = (
     ),
     Mutation(
         name="expiry-budget-loses-one",
-        sentence="Of what one entry may not end any more, the first lives a minute longer.",
+        sentence="The first hold that one entry could not end lives a minute longer.",
         found_by=("model-events", "model-state", "reply", "read-view", "lease-late"),
         apply=replaced(Sessions, "expire_due", _expire_due_but_one),
         surroundings=_EXPIRING,

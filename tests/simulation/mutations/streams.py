@@ -70,7 +70,7 @@ _LAGGING: Final = Surroundings(
 STREAMS: Final = (
     Mutation(
         name="replaced-connection-heard",
-        sentence="What comes late of a connection of a stream is applied after another one took its place.",
+        sentence="A late message of a replaced connection of a stream is applied.",
         found_by=("model-state", "model-events", "reply", "stream-epoch", "stream-once"),
         apply=replaced(Frames, "apply", _apply_of_any_connection),
         surroundings=_STREAMS,

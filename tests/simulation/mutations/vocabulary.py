@@ -216,7 +216,7 @@ def _leak_twice(limiter: Gcra, at_ms: int, limit: int, cost: int) -> int:
 VOCABULARY: Final = (
     Mutation(
         name="conversion-ignores-holders",
-        sentence="A hold gets another mode whoever else has the lock.",
+        sentence="A hold gets another mode although others hold the lock.",
         found_by=("holds-exclude", "delay-kept", "exclusion"),
         apply=replaced(lockstate.conversions, "can_go", _always),
         surroundings=_VARIED,
@@ -230,7 +230,7 @@ VOCABULARY: Final = (
     ),
     Mutation(
         name="addition-ignores-holders",
-        sentence="A hold gets more locks whoever has them.",
+        sentence="A hold gets more locks although others hold them.",
         found_by=("holds-exclude", "delay-kept", "exclusion"),
         apply=replaced(lockstate.additions, "is_free", _always),
         surroundings=_VARIED,
@@ -244,7 +244,7 @@ VOCABULARY: Final = (
     ),
     Mutation(
         name="addition-overtakes",
-        sentence="Who waits for more locks for a hold stands ahead of all others, as a conversion does.",
+        sentence="A waiting addition to a hold goes ahead of all others, as a conversion does.",
         found_by=("first-come", "model-state", "model-events", "reply"),
         apply=replaced(Addition, "is_addition", new=False),
         surroundings=_VARIED,
@@ -272,7 +272,7 @@ VOCABULARY: Final = (
     ),
     Mutation(
         name="waits-of-lost-nodes-left",
-        sentence="Nobody ends the waits whose connections were kept by a node that is gone.",
+        sentence="The waits of a lost node do not end.",
         found_by=("wait-left",),
         apply=replaced(AbandonedWaits, "look", _look_away),
         surroundings=Surroundings(
@@ -295,14 +295,14 @@ VOCABULARY: Final = (
     ),
     Mutation(
         name="waiter-for-subtree-ignores-descendants",
-        sentence="Who waits for a subtree is let through although somebody holds a name in it.",
+        sentence="A waiter for a subtree is granted although somebody holds a name in it.",
         found_by=("reply", "holds-exclude", "delay-kept", "exclusion", "model-state", "model-events"),
         apply=replaced(ClaimTable, "held_on", _held_but_for_intents),
         surroundings=_VARIED,
     ),
     Mutation(
         name="several-unchecked",
-        sentence="Of several locks the last is granted whoever has it.",
+        sentence="The last of several locks is granted although others hold it.",
         found_by=("holds-exclude", "delay-kept", "exclusion", "model-state"),
         apply=replaced(lockstate.locks, "is_free", _is_free_but_for_the_last),
         surroundings=_VARIED,

@@ -128,7 +128,11 @@ def test_what_is_no_address(text: str) -> None:
     ("arguments", "environ", "message"),
     [
         (["--http", "nonsense"], {}, "http: 'nonsense' (flag --http): must be HOST:PORT"),
-        ([], {"HOLDFAST_PEER": "::1:7"}, "peer: '::1:7' (variable HOLDFAST_PEER): an IPv6 address stands in"),
+        (
+            [],
+            {"HOLDFAST_PEER": "::1:7"},
+            "peer: '::1:7' (variable HOLDFAST_PEER): an IPv6 address needs brackets",
+        ),
         (["--http", "a..b:1"], {}, "http: 'a..b:1' (flag --http): must be HOST:PORT with the name"),
         (["--peers", f"n1={'a' * 64}:1"], {}, "must be HOST:PORT with the name or address of a host"),
         (["--peer", "a\0b:1"], {}, "must be HOST:PORT with the name or address of a host"),

@@ -36,7 +36,7 @@ def test_clients_of_everywhere_are_refused(tmp_path: Path) -> None:
     """By name of the setting, with both ways out, before the data directory is touched."""
     data = tmp_path / "data"
     line = _refused("--data-dir", str(data), "--http", EVERYWHERE)
-    assert re.match(r"holdfast-node: http: 0\.0\.0\.0:[1-9]\d*: others than this machine can reach", line)
+    assert re.match(r"holdfast-node: http: 0\.0\.0\.0:[1-9]\d*: other machines can reach", line)
     assert "--tokens or --tls-client-ca" in line
     assert "--insecure-http" in line
     assert not data.exists()

@@ -58,7 +58,7 @@ def test_a_node_takes_as_many_requests_as_it_is_told(tmp_path: Path) -> None:
         impatient = holdfast.SyncClient(url, token=GOOD, timeout=0.5, stream=False)
         with impatient as client, holdfast.SyncClient(url, token=OTHER) as other:
             client.acquire("jobs/1", renew=False)
-            with pytest.raises(holdfast.Unavailable, match="takes 1 requests a second"):
+            with pytest.raises(holdfast.Unavailable, match="accepts 1 requests a second"):
                 client.acquire("jobs/2")
             with other.acquire("jobs/3") as hold:
                 assert hold.is_valid

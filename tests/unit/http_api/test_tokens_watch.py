@@ -131,7 +131,7 @@ def test_only_a_file_is_read(tmp_path: Path) -> None:
     [
         (0o600, ""),
         (0o640, ""),
-        (0o644, "other users can read who may do what"),
+        (0o644, "other users can read the rights of all principals"),
         (0o620, "other users can write it, and so give themselves any right"),
         (0o666, "other users can write it"),
     ],

@@ -176,7 +176,7 @@ async def test_no_more_handshakes_are_made_than_a_node_can_bear(
                 else:
                     assert await stranger.rest() == b""
         assert links.cuts.counts == {Cut.CROWD: 5}
-        assert "more TLS handshakes are asked for" in caplog.text
+        assert "too many TLS handshakes" in caplog.text
         async with node("a", addresses, tls=tls_of(certificates, "a")) as (a_links, _):
             await until(lambda: links.cuts.counts[Cut.CROWD] > 5)
             assert not a_links.is_up("b")

@@ -558,7 +558,7 @@ async def test_an_answer_of_something_else_is_exit_code_122(
     """What does not look like a page of a node ends the command with a sentence."""
     async with ScriptedNode(answer(**body)) as node:
         code, out, err = await Line(node.url, capsys)("list", "-o", "jsonl")
-        assert (code, out, "not that of a Holdfast node" in err) == (122, "", True)
+        assert (code, out, "not come from a Holdfast node" in err) == (122, "", True)
 
 
 async def test_closed_streams_are_not_taken_for_something_else() -> None:

@@ -163,7 +163,7 @@ async def test_a_token_ends_at_its_time() -> None:
         assert got.status == 200
         await until(lambda: time.time() >= until_s)
         got = await served.call("GET", wire.CLUSTER, headers=bearer(GOOD))
-        assert (got.status, got.body["detail"]) == (401, "the time of 'worker' is over")
+        assert (got.status, got.body["detail"]) == (401, "'worker' has expired (until=)")
         text = await metrics(served)
         assert text == ""
 
