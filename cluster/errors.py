@@ -13,6 +13,7 @@ ClusterError
 StartupError                         the node refuses to start; the message says what to do
  +-- ConfigError                     a wrong flag, variable or file entry
  +-- DataDirError                    a data directory that is in use, damaged or somebody else's
+ |    +-- DataDirUnknown             one that another release wrote
  +-- IdentityRefused                 a peer knows this node id with another data directory, or as removed
 NodeFailed                           this node broke and must stop: disk, damage, or a bug of ours
  +-- StateDiverged                   its state is not that of the majority
@@ -105,6 +106,12 @@ class DataDirError(StartupError):
     """The data directory is in use, damaged, or belongs to another node."""
 
     exit_code = 3
+
+
+class DataDirUnknown(DataDirError):
+    """Another release wrote the data directory, in a way that this one does not read. It was not touched."""
+
+    exit_code = 2
 
 
 class IdentityRefused(StartupError):

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cluster.errors import DataDirError, IdentityRefused, NodeFailed
+from cluster.errors import DataDirError, DataDirUnknown, IdentityRefused, NodeFailed
 from cluster.storage.cluster_record import CLUSTER_NAME, ClusterRecord
 from cluster.storage.files import Files, replace_file
 from cluster.storage.recovery import list_segments, recover
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 """The format of the JSON files in the directory."""
+DIRECTORY_FORMAT: Final = 1
+"""The format of the directory as a whole, with what stands in its journal and its snapshots."""
 LOCK_NAME: Final = "lock"
 IDENTITY_NAME: Final = "identity.json"
 PEERS_NAME: Final = "peers.json"
@@ -56,6 +58,7 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disk_id: str
     joins: bool = False
     group: int = GROUP
+    directory_format: int = DIRECTORY_FORMAT
 
 
 class _Peers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +78,12 @@ class _Checked(msgspec.Struct, frozen=True):
 
 class _Format(msgspec.Struct, frozen=True):
     format: int
+
+
+class _DirectoryFormat(msgspec.Struct, frozen=True):
+    """What is looked at first. What was written before release 1.0.0 does not say it."""
+
+    directory_format: int = 0
 
 
 class _Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,6 +129,7 @@ class DataDir:
         """
         files = files or Files()
         try:
+            _check_known(path, files)
             _create_directory(path, files)
             lock_fd = _take_lock(path, files)
         except OSError as error:
@@ -208,6 +218,25 @@ class DataDir:
         self._is_sound = False
         replace_file(self._files, self.path / name, content)
         self._is_sound = True
+
+
+def _check_known(path: Path, files: Files) -> None:
+    """Refuse a directory that another release wrote, before anything is changed. Raises DataDirUnknown."""
+    file = path / IDENTITY_NAME
+    if not files.exists(file):
+        return
+    try:
+        checked = msgspec.json.decode(files.read(file), type=_Checked)
+        found = msgspec.json.decode(checked.content, type=_DirectoryFormat).directory_format
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return  # it is damaged, as whoever reads it says
+    if found != DIRECTORY_FORMAT:
+        written = f"has format {found}" if found else "was written before release 1.0.0"
+        message = (
+            f"{path}: the data directory {written}, and this release reads format {DIRECTORY_FORMAT} alone:"
+            " use the release that wrote it, or give this node an empty directory"
+        )
+        raise DataDirUnknown(message)
 
 
 def _create_directory(path: Path, files: Files) -> None:

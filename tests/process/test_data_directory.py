@@ -20,6 +20,7 @@ from tests.process.nodes import (
     until,
     urls,
 )
+from tests.unit.cluster.storage.test_data_directory import BEFORE_1_0_0
 
 pytestmark = pytest.mark.process
 
@@ -51,6 +52,20 @@ async def test_second_process(cluster: LocalCluster, tmp_path: Path) -> None:
     assert f"in use by the process with pid {cluster.node('n1').pid}" in log.read_text()
     async with http_to(cluster) as http:
         assert (await http.acquire("n1", "second-process")).status == 200
+
+
+async def test_a_directory_from_before_the_first_release(cluster: LocalCluster, tmp_path: Path) -> None:
+    """A node on it ends with exit code 2 and one sentence, and changes nothing."""
+    data_dir, log = tmp_path / "old", tmp_path / "log"
+    data_dir.mkdir()
+    (data_dir / "identity.json").write_bytes(BEFORE_1_0_0)
+    command = [*node_command(cluster, "n1", http="127.0.0.1:0"), "--data-dir", str(data_dir)]
+    with running(command, log) as child:
+        assert await asyncio.to_thread(child.wait, DEADLINE_S) == 2
+    (line,) = log.read_text().splitlines()
+    assert f"{data_dir}: the data directory was written before release 1.0.0" in line
+    assert [file.name for file in data_dir.iterdir()] == ["identity.json"]
+    assert (data_dir / "identity.json").read_bytes() == BEFORE_1_0_0
 
 
 @pytest.mark.parametrize("damage", ["garbage", "zeros"])

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from cluster.errors import DataDirError
+from cluster.errors import DataDirError, DataDirUnknown
 from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
 from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
@@ -32,6 +32,34 @@ def test_a_new_directory_is_private_and_gets_a_random_disk_id(tmp_path: Path) ->
     assert int(one.disk_id, 16) != int(two.disk_id, 16)
     one.close()
     two.close()
+
+
+BEFORE_1_0_0 = (
+    b'{"content":{"format":1,"node_id":"n1","disk_id":"c0d8160395d4b6a447046736207efb68"},"crc32":1919800479}'
+)
+"""The identity that a version before 1.0.0 has written."""
+LATER = b'{"content":{"format":2,"owner":"n1","directory_format":2},"crc32":0}'
+"""One that a later release might write."""
+
+
+@pytest.mark.parametrize(
+    ("identity", "said"), [(BEFORE_1_0_0, "was written before release 1.0.0"), (LATER, "has format 2")]
+)
+def test_what_another_release_wrote_is_refused_and_stays_as_it_is(
+    identity: bytes, said: str, tmp_path: Path
+) -> None:
+    """In one sentence, with the exit code of a wrong setting; not even the lock file is made."""
+    (tmp_path / "identity.json").write_bytes(identity)
+    (tmp_path / "journal-0000000000000001.log").write_bytes(b"whatever it is")
+    with pytest.raises(
+        DataDirUnknown, match=f"{said}, and this release reads format 1 alone: use"
+    ) as refused:
+        DataDir.open(tmp_path, "n1")
+    assert refused.value.exit_code == 2
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {
+        "identity.json": identity,
+        "journal-0000000000000001.log": b"whatever it is",
+    }
 
 
 def test_the_identity_and_the_known_peers_survive(tmp_path: Path) -> None:
@@ -189,7 +217,7 @@ def test_no_flipped_bit_passes_for_another_disk(tmp_path: Path, name: str) -> No
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     """A file of a later release is not guessed at."""
     DataDir.open(tmp_path, "node-a").close()
-    content = b'{"format": 2, "node_id": "node-a", "disk_id": "00"}'
+    content = b'{"format": 2, "node_id": "node-a", "disk_id": "00", "directory_format": 1}'
     checked = b'{"content": %s, "crc32": %d}' % (content, zlib.crc32(content))
     (tmp_path / "identity.json").write_bytes(checked)
     with pytest.raises(DataDirError, match="format 2"):
@@ -200,7 +228,7 @@ def test_a_directory_of_another_group_is_refused(tmp_path: Path) -> None:
     """Each Raft group has directories of its own."""
     DataDir.open(tmp_path, "node-a").close()
     assert b'"group":0' in (tmp_path / "identity.json").read_bytes()
-    content = b'{"format": 1, "node_id": "node-a", "disk_id": "00", "group": 7}'
+    content = b'{"format": 1, "node_id": "node-a", "disk_id": "00", "group": 7, "directory_format": 1}'
     checked = b'{"content": %s, "crc32": %d}' % (content, zlib.crc32(content))
     (tmp_path / "identity.json").write_bytes(checked)
     with pytest.raises(DataDirError, match="belongs to Raft group 7, not to group 0"):
