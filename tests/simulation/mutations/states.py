@@ -7,7 +7,7 @@ from unittest import mock
 
 import cluster.commands.clock
 import lockstate.holds
-from lockstate import limits, queues
+from lockstate import limits, machine, queues
 from lockstate.claim_table import Freed
 from lockstate.claims import Claims
 from lockstate.commands import Batch, Cancel, Command, Renew, Undecodable
@@ -88,7 +88,7 @@ def _apply_without_request(machine: LockMachine, command: Command, _seq: int) ->
     return machine._apply(command, None)
 
 
-def _is_never_tried_again(_machine: LockMachine, _result: Result) -> bool:
+def _is_never_tried_again(_result: Result) -> bool:
     return False
 
 
@@ -217,7 +217,7 @@ STATES: Final = (
         name="refusals-remembered",
         sentence="A request that was refused is refused again without a look.",
         found_by=("model-events", "model-state", "read-view", "one-outcome", "reply"),
-        apply=replaced(LockMachine, "_is_to_be_tried_again", _is_never_tried_again),
+        apply=replaced(machine, "_is_to_be_tried_again", _is_never_tried_again),
         surroundings=_FAILOVERS,
         seeds_max=20,
     ),
