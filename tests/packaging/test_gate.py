@@ -249,7 +249,7 @@ def test_every_step_has_to_pass(tmp_path: Path, step: str | None) -> None:
 
 
 def test_steps_that_may_be_left_out_are_named(tmp_path: Path) -> None:
-    """The gate passes without them when its time is over, and without no others. The rows end in any order."""
+    """The gate passes without them when its time is over, and without no others. Rows end in any order."""
     over = GATE.replace("minutes=65\n", "minutes=-1\n")
     code, said = run_gate(tmp_path, over, chaos=1, bench=1)
     assert code == 0, said
