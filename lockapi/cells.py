@@ -12,7 +12,7 @@ from lockapi.answers import WriteAnswer
 from lockapi.problems import ProblemError
 from lockapi.views import ReadAnswer
 from lockstate import results
-from lockstate.cell_operations import CellDelete, CellGet, CellOperation, CellPut
+from lockstate.cell_operations import CellOperation, DeleteOperation, GetOperation, PutOperation
 from lockstate.commands import TransactCells
 
 Unset = msgspec.UnsetType
@@ -163,16 +163,16 @@ def _done(
 ) -> OperationDoneJson:
     key = operation.key.decode()
     match operation, part:
-        case CellPut(), results.CellWritten():
+        case PutOperation(), results.CellWritten():
             return OperationDoneJson(
                 put=key,
                 create_revision=part.create_revision,
                 mod_revision=part.mod_revision,
                 version=part.version,
             )
-        case CellDelete(), results.CellsDeleted():
+        case DeleteOperation(), results.CellsDeleted():
             return OperationDoneJson(delete=key, deleted=bool(part.count))
-        case CellGet(), results.CellRead():
+        case GetOperation(), results.CellRead():
             return OperationDoneJson(get=key, cell=None if part.cell is None else _cell(part.cell))
     raise AssertionError(f"{part!r} is not a result of {operation!r}")
 

@@ -12,7 +12,7 @@ from holdfast import wire
 from holdfast.token_lines import Right
 from lockapi.problems import ProblemError
 from lockapi.rights import Rights
-from lockstate.cell_operations import CellGet, CellOperation, HoldCompare
+from lockstate.cell_operations import CellOperation, GetOperation, HoldCompare
 from lockstate.commands import (
     Acquire,
     AcquireAs,
@@ -332,7 +332,7 @@ def _each(rights: Rights, frame: Numbered) -> None:
 
 
 def _of_operation(operation: CellOperation) -> Right:
-    return Right.READ if isinstance(operation, CellGet) else Right.ACQUIRE
+    return Right.READ if isinstance(operation, GetOperation) else Right.ACQUIRE
 
 
 _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {

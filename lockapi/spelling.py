@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lockapi.problems import ProblemError
-from lockstate.cell_operations import CellPut
+from lockstate.cell_operations import PutOperation
 from lockstate.commands import (
     Acquire,
     AcquireAs,
@@ -100,7 +100,7 @@ def _all(field: str, names: Iterable[str]) -> None:
 
 def _transact(command: TransactCells) -> None:
     for operation in (*command.then, *command.otherwise):
-        if isinstance(operation, CellPut):
+        if isinstance(operation, PutOperation):
             check_key(operation.key)
 
 

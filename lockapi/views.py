@@ -500,7 +500,7 @@ def session_of(view: SessionView) -> SessionJson:
     )
 
 
-def session_page_of(found: tuple[list[results.SessionRow], str | None]) -> SessionPageJson:
+def session_page_of(found: tuple[list[results.SessionSummary], str | None]) -> SessionPageJson:
     """Return a page of sessions as a JSON object."""
     return SessionPageJson(
         tuple([SessionRowJson(*msgspec.structs.astuple(row)) for row in found[0]]), found[1]
@@ -525,7 +525,7 @@ def quota_of(quota: Quota | None) -> QuotaJson | None:
     return None if quota is None else QuotaJson(**msgspec.structs.asdict(quota))
 
 
-def namespace_page_of(found: tuple[list[results.NamespaceRow], str | None]) -> NamespacePageJson:
+def namespace_page_of(found: tuple[list[results.NamespaceSummary], str | None]) -> NamespacePageJson:
     """Return a page of namespaces as a JSON object."""
     rows = [
         NamespaceRowJson(
@@ -594,7 +594,7 @@ def election_of(view: ElectionView) -> ElectionJson:
     return ElectionJson(view.name, leader_of(view.leader, view.value), waiters_of(view.queue))
 
 
-def semaphore_page_of(found: tuple[list[results.SemaphoreRow], str | None]) -> SemaphorePageJson:
+def semaphore_page_of(found: tuple[list[results.SemaphoreSummary], str | None]) -> SemaphorePageJson:
     """Return a page of semaphores as a JSON object."""
     rows = [
         SemaphoreRowJson(
@@ -610,7 +610,7 @@ def semaphore_page_of(found: tuple[list[results.SemaphoreRow], str | None]) -> S
     return SemaphorePageJson(tuple(rows), found[1])
 
 
-def election_page_of(found: tuple[list[results.ElectionRow], str | None]) -> ElectionPageJson:
+def election_page_of(found: tuple[list[results.ElectionSummary], str | None]) -> ElectionPageJson:
     """Return a page of elections as a JSON object."""
     rows = [ElectionRowJson(row.name, leader_of(row.leader, row.value), row.queue_length) for row in found[0]]
     return ElectionPageJson(tuple(rows), found[1])

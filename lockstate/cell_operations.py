@@ -53,7 +53,7 @@ class HoldCompare(_Part, frozen=True, tag=2):
     token: int = 0
 
 
-class CellPut(_Part, frozen=True, tag=1):
+class PutOperation(_Part, frozen=True, tag=1):
     """Write a cell, which lives with a session, for `ttl_ms`, or until it is deleted: at most one of them."""
 
     key: bytes
@@ -62,17 +62,17 @@ class CellPut(_Part, frozen=True, tag=1):
     ttl_ms: int = 0
 
 
-class CellDelete(_Part, frozen=True, tag=2):
+class DeleteOperation(_Part, frozen=True, tag=2):
     """Delete a cell, if it is there."""
 
     key: bytes
 
 
-class CellGet(_Part, frozen=True, tag=3):
+class GetOperation(_Part, frozen=True, tag=3):
     """Read a cell as it is at this place of the transaction."""
 
     key: bytes
 
 
 Compare = CellCompare | HoldCompare
-CellOperation = CellPut | CellDelete | CellGet
+CellOperation = PutOperation | DeleteOperation | GetOperation

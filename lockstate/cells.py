@@ -8,7 +8,7 @@ same. (The revision of the state counts entries, and many commands share an entr
 from collections.abc import Iterator
 from typing import Final
 
-from lockstate.cell_operations import CellPut
+from lockstate.cell_operations import PutOperation
 from lockstate.commands import PutCell
 from lockstate.deadlines import Deadlines, Lease
 from lockstate.ids import SessionId
@@ -35,7 +35,7 @@ class Cell(Lease, eq=False, gc=False, array_like=True):
     session_id: SessionId
 
 
-def size_of(cell: Cell | PutCell | CellPut) -> int:
+def size_of(cell: Cell | PutCell | PutOperation) -> int:
     """Return the bytes of the key and the value of a cell, or of what is to be written."""
     return len(cell.key) + len(cell.value)
 
@@ -76,7 +76,7 @@ class CellTable:
         """Return the cells that live with a session, by key in no particular order."""
         return self._of_sessions.get(session_id, NOTHING)
 
-    def write(self, put: PutCell | CellPut, order: int, now_ms: int) -> Cell:
+    def write(self, put: PutCell | PutOperation, order: int, now_ms: int) -> Cell:
         """Write a cell at the present revision. `order` is its creation number if it gets a lease, else 0."""
         cell = self._cells.get(put.key)
         if cell is None:

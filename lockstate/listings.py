@@ -18,17 +18,17 @@ from lockstate.owners import order_in, own_id, session_name, shown_owner
 from lockstate.rate_algorithms import Limiter
 from lockstate.records import Claimant, Hold, Session, Ticket
 from lockstate.results import (
-    ElectionRow,
+    ElectionSummary,
     EventKind,
     HighestToken,
     Holdings,
     HoldKind,
     HoldView,
-    NamespaceRow,
+    NamespaceSummary,
     PrincipalRow,
     RateRowView,
-    SemaphoreRow,
-    SessionRow,
+    SemaphoreSummary,
+    SessionSummary,
     TicketView,
     WaiterView,
 )
@@ -102,14 +102,14 @@ def _start(prefix: str, after: str) -> tuple[str, bool]:
 # -- one kind of thing ---------------------------------------------------------------------------------------
 
 
-def semaphores(state: State, prefix: str, after: str, limit: int) -> Page[SemaphoreRow]:
+def semaphores(state: State, prefix: str, after: str, limit: int) -> Page[SemaphoreSummary]:
     """Return a page of semaphores by name, each with the first of its holders."""
     start, inclusive = _start(prefix, after)
     found = state.semaphores_in_order.after(start, inclusive=inclusive)
     below = takewhile(lambda semaphore: semaphore.name.startswith(prefix), found)
     return _page(
         ((semaphore.name, semaphore) for semaphore in below),
-        lambda semaphore: SemaphoreRow(
+        lambda semaphore: SemaphoreSummary(
             semaphore.name,
             semaphore.limit,
             available(semaphore),
@@ -128,19 +128,19 @@ def semaphores(state: State, prefix: str, after: str, limit: int) -> Page[Semaph
     )
 
 
-def elections(state: State, prefix: str, after: str, limit: int) -> Page[ElectionRow]:
+def elections(state: State, prefix: str, after: str, limit: int) -> Page[ElectionSummary]:
     """Return a page of elections that have a leader or candidates, by name."""
     start, inclusive = _start(prefix, after)
     found = state.names.after(record_name(_ELECTION, start), inclusive=inclusive)
     full_prefix = record_name(_ELECTION, prefix)
     below = takewhile(lambda name: name.startswith(full_prefix), found)
 
-    def row(name: str) -> ElectionRow:
+    def row(name: str) -> ElectionSummary:
         lock, shown = state.locks[name], shown_name(name)
         leader = lock.holder
         if leader is None:
-            return ElectionRow(shown, None, "", lock.queue_length)
-        return ElectionRow(shown, hold_view(state, leader, shown), leader.value, lock.queue_length)
+            return ElectionSummary(shown, None, "", lock.queue_length)
+        return ElectionSummary(shown, hold_view(state, leader, shown), leader.value, lock.queue_length)
 
     return _page(((shown_name(name), name) for name in below), row, limit)
 
@@ -184,10 +184,10 @@ def fences(state: State, prefix: str, after: str, limit: int) -> Page[HighestTok
     )
 
 
-def sessions(state: State, whose: Whose, after: str, limit: int) -> Page[SessionRow]:
+def sessions(state: State, whose: Whose, after: str, limit: int) -> Page[SessionSummary]:
     """Return a page of sessions, the oldest first. The place of one is its public name."""
 
-    def row(session: Session) -> SessionRow | None:
+    def row(session: Session) -> SessionSummary | None:
         if (whose.owner and session.owner != whose.owner) or not whose.is_of(session):
             return None
         return session_row(state, session)
@@ -209,13 +209,13 @@ def principals(state: State, after: str, limit: int) -> Page[PrincipalRow]:
     return rows, rows[-1].principal if len(first) > limit else None
 
 
-def namespaces(state: State, prefix: str, after: str, limit: int) -> Page[NamespaceRow]:
+def namespaces(state: State, prefix: str, after: str, limit: int) -> Page[NamespaceSummary]:
     """Return a page of namespaces by prefix, of those whose own prefix begins with `prefix`."""
     table = state.namespaces
     limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
     found = heapq.nsmallest(limit + 1, [one for one in table.rows if one > after and one.startswith(prefix)])
     rows = [
-        NamespaceRow(one, table.rows[one].settings, **msgspec.structs.asdict(table.usage[one]))
+        NamespaceSummary(one, table.rows[one].settings, **msgspec.structs.asdict(table.usage[one]))
         for one in found[:limit]
     ]
     return rows, rows[-1].name if len(found) > limit else None
@@ -226,9 +226,9 @@ def is_session_name(text: str) -> bool:
     return order_in(text) > 0
 
 
-def session_row(state: State, session: Session) -> SessionRow:
+def session_row(state: State, session: Session) -> SessionSummary:
     """Return what anybody may know of a session."""
-    return SessionRow(
+    return SessionSummary(
         session_name(session),
         session.owner,
         session.labels,

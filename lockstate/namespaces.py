@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from lockstate import marks
-from lockstate.cell_operations import CellPut
+from lockstate.cell_operations import PutOperation
 from lockstate.cells import Cell, size_of
 from lockstate.commands import NamespaceSettings, PutCell
 from lockstate.extras import Extras
@@ -223,7 +223,7 @@ class Namespaces:
         checks = [self._check(each, "bytes", growth) for each in self._saying(hold, change)]
         return next(filter(None, checks), None)
 
-    def check_cells(self, writes: Iterable[tuple[Cell | None, PutCell | CellPut]]) -> Refused | None:
+    def check_cells(self, writes: Iterable[tuple[Cell | None, PutCell | PutOperation]]) -> Refused | None:
         """Refuse writes, each of a cell that there is or of a new one, if a namespace has no room for all."""
         cells: dict[str, int] = {}
         sizes: dict[str, int] = {}

@@ -152,7 +152,7 @@ class ElectionView(_Value, frozen=True):
     queue: tuple[WaiterView, ...] = ()
 
 
-class SemaphoreRow(_Value, frozen=True):
+class SemaphoreSummary(_Value, frozen=True):
     """A semaphore in a listing, with the first of its holders."""
 
     name: str
@@ -163,7 +163,7 @@ class SemaphoreRow(_Value, frozen=True):
     queue_length: int
 
 
-class ElectionRow(_Value, frozen=True):
+class ElectionSummary(_Value, frozen=True):
     """An election in a listing."""
 
     name: str
@@ -207,7 +207,7 @@ class SessionView(_Value, frozen=True):
     session_name: str = ""
 
 
-class SessionRow(_Value, frozen=True):
+class SessionSummary(_Value, frozen=True):
     """A session in a listing: nothing in it gives a right."""
 
     session_name: str
@@ -232,7 +232,7 @@ class PrincipalRow(_Value, frozen=True):
     bytes: int
 
 
-class NamespaceRow(_Value, frozen=True):
+class NamespaceSummary(_Value, frozen=True):
     """A namespace with what is in it, of what it counts."""
 
     name: str

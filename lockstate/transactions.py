@@ -13,13 +13,13 @@ import msgspec
 from lockstate import budget, limits
 from lockstate.cell_operations import (
     CellCompare,
-    CellDelete,
     CellField,
-    CellGet,
     CellOperation,
-    CellPut,
     Compare,
+    DeleteOperation,
+    GetOperation,
     HoldCompare,
+    PutOperation,
     Relation,
 )
 from lockstate.cells import Cell, size_of
@@ -46,7 +46,7 @@ _VALUE: Final = CellField.VALUE
 _EQUAL, _NOT_EQUAL, _LESS = Relation.EQUAL, Relation.NOT_EQUAL, Relation.LESS
 
 
-def check_put(command: PutCell | CellPut) -> Refused | None:
+def check_put(command: PutCell | PutOperation) -> Refused | None:
     """Return what is wrong with a write, whatever the state, or None."""
     if (
         0 < len(command.key) <= limits.CELL_KEY_BYTES_MAX
@@ -89,10 +89,12 @@ def _check_compare(compare: Compare) -> Refused | None:
 def _check_branch(field: str, operations: Iterable[CellOperation]) -> Refused | None:
     changed: set[bytes] = set()
     for operation in operations:
-        refused = check_put(operation) if isinstance(operation, CellPut) else limits.check_key(operation.key)
+        refused = (
+            check_put(operation) if isinstance(operation, PutOperation) else limits.check_key(operation.key)
+        )
         if refused is not None:
             return refused
-        if not isinstance(operation, CellGet):
+        if not isinstance(operation, GetOperation):
             if operation.key in changed:
                 return invalid(f"{field}: a key is written or deleted twice")
             changed.add(operation.key)
@@ -144,11 +146,11 @@ class Transactions:
             return refused
         succeeded = all(self._is_true(compare) for compare in command.compares)
         operations = command.then if succeeded else command.otherwise
-        puts = [operation for operation in operations if isinstance(operation, CellPut)]
+        puts = [operation for operation in operations if isinstance(operation, PutOperation)]
         refused = self._check_room(puts)
         if refused is not None:
             return refused
-        if puts or any(isinstance(part, CellDelete) and part.key in self._cells for part in operations):
+        if puts or any(isinstance(part, DeleteOperation) and part.key in self._cells for part in operations):
             self._cells.revision += 1
         results = tuple([self._do(operation) for operation in operations])
         return Transacted(succeeded, self._cells.revision, results)
@@ -157,7 +159,7 @@ class Transactions:
         """Return the first outcome of a transaction, with what it read as it is now."""
         operations = command.then if first.succeeded else command.otherwise
         results = [
-            self._read(operation.key) if isinstance(operation, CellGet) else result
+            self._read(operation.key) if isinstance(operation, GetOperation) else result
             for operation, result in zip(operations, first.results, strict=True)
         ]
         return msgspec.structs.replace(first, results=tuple(results))
@@ -199,7 +201,7 @@ class Transactions:
 
     # -- operations -----------------------------------------------------------------------------------------
 
-    def _check_room(self, puts: Sequence[PutCell | CellPut]) -> Refused | None:
+    def _check_room(self, puts: Sequence[PutCell | PutOperation]) -> Refused | None:
         """Refuse writes for which there is no room, or whose session is over."""
         state, cells = self._state, self._cells
         new_count = growth_bytes = 0
@@ -237,7 +239,7 @@ class Transactions:
                 return _overloaded(f"a session may have {limits.SESSION_CELLS_MAX} cells")
         return None
 
-    def _check_quota(self, puts: Sequence[PutCell | CellPut]) -> Refused | None:
+    def _check_quota(self, puts: Sequence[PutCell | PutOperation]) -> Refused | None:
         """Refuse writes for which the quota of who asks has no room."""
         principals = self._state.principals
         shares = [principals.share_of_write(put.key, self._size_at(put.key), size_of(put)) for put in puts]
@@ -250,9 +252,9 @@ class Transactions:
         return None if cell is None else size_of(cell)
 
     def _do(self, operation: CellOperation) -> CellWritten | CellsDeleted | CellRead:
-        if isinstance(operation, CellPut):
+        if isinstance(operation, PutOperation):
             return self._write(operation)
-        if isinstance(operation, CellGet):
+        if isinstance(operation, GetOperation):
             return self._read(operation.key)
         cell = self._cells.get(operation.key)
         if cell is None:
@@ -260,7 +262,7 @@ class Transactions:
         self._remove(cell, CellEventKind.DELETED)
         return CellsDeleted(1, self._cells.revision)
 
-    def _write(self, put: PutCell | CellPut) -> CellWritten:
+    def _write(self, put: PutCell | PutOperation) -> CellWritten:
         """Write at the present revision of the table."""
         state = self._state
         if state.principals.asking or state.principals.cells:

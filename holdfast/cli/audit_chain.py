@@ -18,13 +18,13 @@ Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
-class Numbered(msgspec.Struct):
+class NumberedRecord(msgspec.Struct):
     """What a record has that is not linked yet."""
 
     number: Number
 
 
-class Record(Numbered):
+class Record(NumberedRecord):
     """What ties a record to the one before."""
 
     chain: Number
@@ -59,8 +59,8 @@ class ChainCheck:
         """Yield what is wrong with a record, or between the one before and this one."""
         ties = {field: value for field, value in row.items() if field in _TIES}
         try:
-            kind = Numbered if ties.keys() == {"number"} else Record
-            record: Numbered = msgspec.convert(ties, kind)
+            kind = NumberedRecord if ties.keys() == {"number"} else Record
+            record: NumberedRecord = msgspec.convert(ties, kind)
         except msgspec.ValidationError:
             place = f"record {self.last_number}" if self.count else "the beginning"
             yield f"after {place}: a record without number, chain, previous and hash"

@@ -22,7 +22,7 @@ HOOK_DIVISOR: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class CommandEnding:
     """How a command is ended when its lock is lost: within how many seconds, and what is run before.
 
     `on_lost` is a line for the shell; empty: nothing is run.

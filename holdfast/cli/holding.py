@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.cli import guardian
-from holdfast.cli.ending import Ending
+from holdfast.cli.ending import CommandEnding
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, add_conflict_exit_code, count, duration_ms, wait_s
 from holdfast.cli.printing import field, length_of, print_one, table
@@ -293,7 +293,7 @@ async def _under(client: Inspector, lock: Acquirable[Any], kind: str, arguments:
     """Run the command while it is held: a lock, a permit, or leadership. Raises ValueError."""
     if not hasattr(os, "killpg"):
         raise ValueError("run and elect end commands by their process group, which this system does not have")
-    ending = Ending(grace_s=arguments.grace / 1000, on_lost=arguments.on_lost or "")
+    ending = CommandEnding(grace_s=arguments.grace / 1000, on_lost=arguments.on_lost or "")
     await ending.check()
     waiting = Waiting(client, kind, arguments.name, is_verbose=arguments.verbose)
     variable = "HOLDFAST_ELECTION" if kind == "election" else "HOLDFAST_LOCK"

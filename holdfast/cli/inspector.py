@@ -44,7 +44,7 @@ ITEMS: Final[Mapping[str, str]] = {
 """What can be looked at by its name: the path."""
 
 
-class Page:
+class InspectedPage:
     """Where a listing is: `next` is the cursor for more, None at the end."""
 
     def __init__(self, after: str = "") -> None:
@@ -74,11 +74,16 @@ class Inspector(Client):
         return await self._transport.call(raw)
 
     async def rows(
-        self, kind: str, query: Mapping[str, str], *, limit: int | None = None, page: Page | None = None
+        self,
+        kind: str,
+        query: Mapping[str, str],
+        *,
+        limit: int | None = None,
+        page: InspectedPage | None = None,
     ) -> AsyncGenerator[Row]:
         """Yield what there is of a kind, up to `limit`; then `page` says where it goes on."""
         path, field = _PAGES[kind]
-        page = page or Page()
+        page = page or InspectedPage()
         left = limit
         while page.next is not None and left != 0:
             size = PAGE if left is None else min(left, PAGE)

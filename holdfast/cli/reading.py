@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast import wire
 from holdfast.cli import tables
-from holdfast.cli.inspector import ITEMS, LISTINGS, Inspector, Page
+from holdfast.cli.inspector import ITEMS, LISTINGS, InspectedPage, Inspector
 from holdfast.cli.parsing import CommandParser, count, duration_ms
 from holdfast.cli.printing import (
     TABLE,
@@ -99,7 +99,7 @@ async def _sessions(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _page(client: Inspector, kind: str, query: Mapping[str, str], arguments: argparse.Namespace) -> int:
     query = {**query, "consistency": wire.STALE if arguments.stale else ""}
-    page = Page(arguments.after)
+    page = InspectedPage(arguments.after)
     rows = [row async for row in client.rows(kind, query, limit=arguments.limit, page=page)]
     print_rows(rows, tables.LISTED[kind], arguments.output)
     if page.next is not None:

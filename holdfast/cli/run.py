@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.cli import exit_codes, guardian
-from holdfast.cli.ending import Ending, Hook, end, signal_group
+from holdfast.cli.ending import CommandEnding, Hook, end, signal_group
 from holdfast.cli.terminal import Foreground
 from holdfast.cli.waiting import Waiting
 from holdfast.client.acquiring import Acquirable
@@ -21,7 +21,7 @@ _log = logging.getLogger("holdfast")
 
 
 async def run_under_lock(
-    lock: Acquirable[Any], argv: Sequence[str], ending: Ending, waiting: Waiting, *, name_variable: str
+    lock: Acquirable[Any], argv: Sequence[str], ending: CommandEnding, waiting: Waiting, *, name_variable: str
 ) -> int:
     """Run `argv` while the lock is held and return its exit code. Raises what `lock` raises, and OSError.
 
@@ -42,7 +42,7 @@ async def run_under_lock(
 async def _run_with(
     hold: Hold,
     argv: Sequence[str],
-    ending: Ending,
+    ending: CommandEnding,
     guard: asyncio.subprocess.Process,
     name_variable: str,
 ) -> int:
@@ -66,7 +66,7 @@ async def _run_with(
             raise
 
 
-async def _report_loss(hold: Hold, guard: asyncio.subprocess.Process, ending: Ending) -> None:
+async def _report_loss(hold: Hold, guard: asyncio.subprocess.Process, ending: CommandEnding) -> None:
     """Say that the lock is lost, if it is: to people, and to the guardian, for its grace."""
     if not hold.lost.is_set():
         return
@@ -81,7 +81,7 @@ async def _report_loss(hold: Hold, guard: asyncio.subprocess.Process, ending: En
 
 
 def _hook(
-    ending: Ending, hold: Hold, process: asyncio.subprocess.Process, environment: Mapping[str, str]
+    ending: CommandEnding, hold: Hold, process: asyncio.subprocess.Process, environment: Mapping[str, str]
 ) -> Hook | None:
     """Return what is to be run: nothing if nobody asked, nothing was lost, or the command has ended."""
     if not ending.on_lost or not hold.lost.is_set() or process.returncode is not None:

@@ -15,7 +15,7 @@ from holdfast.operations import hold_operations, primitive_operations
 from holdfast.operations.hold_operations import Grant, Opened
 from holdfast.operations.operation import Operation
 from holdfast.operations.terms import WORDS_OF_ACQUIRE, Owner, Terms, Wait, check_owner, refuse_unknown
-from holdfast.operations.wanted import Wanted
+from holdfast.operations.wanted import HoldRequest
 from holdfast.transport.blocks import Acquired, Block, Blocks, Entered, Keyed
 from holdfast.transport.transport import Transport
 from holdfast.values.durations import to_ms
@@ -40,7 +40,9 @@ T = TypeVar("T")
 _log = logging.getLogger("holdfast")
 
 
-async def grant(transport: Transport, operation: Callable[[Wanted], Operation[Grant]], terms: Terms) -> Grant:
+async def grant(
+    transport: Transport, operation: Callable[[HoldRequest], Operation[Grant]], terms: Terms
+) -> Grant:
     """Ask until it is granted or the time is up. Raises LockTimeout, and whatever refuses it."""
     if terms.session is not None:
         terms.session.refuse_forked()
@@ -178,7 +180,7 @@ class Acquirable(Generic[H]):
         return self._terms.session
 
     @abstractmethod
-    def _operation(self, wanted: Wanted) -> Operation[Grant]:
+    def _operation(self, wanted: HoldRequest) -> Operation[Grant]:
         """Return the request."""
 
     @abstractmethod
@@ -408,7 +410,7 @@ class Lock(Acquirable[Hold]):
         reads = [hold_operations.get_lock(name, is_stale=False) for name in self._names]
         return any([(await self._transport.call(read)).holders for read in reads])
 
-    def _operation(self, wanted: Wanted) -> Operation[Grant]:
+    def _operation(self, wanted: HoldRequest) -> Operation[Grant]:
         return hold_operations.acquire(self._names, mode=self.mode, scope=self._scope, wanted=wanted)
 
     def _hold(self, granted: Grant, session: Session | None) -> Hold:
@@ -446,7 +448,7 @@ class Semaphore(Acquirable[Hold]):
         info = await self._transport.call(primitive_operations.get_semaphore(name, is_stale=False))
         return info.limit > 0 and info.available < self._permits
 
-    def _operation(self, wanted: Wanted) -> Operation[Grant]:
+    def _operation(self, wanted: HoldRequest) -> Operation[Grant]:
         (name,) = self._names
         return primitive_operations.acquire_permits(
             name, limit=self._limit, permits=self._permits, is_strict=self._is_strict, wanted=wanted

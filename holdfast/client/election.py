@@ -11,7 +11,7 @@ from holdfast.operations import primitive_operations
 from holdfast.operations.hold_operations import Grant, open_session
 from holdfast.operations.operation import Operation
 from holdfast.operations.terms import Terms
-from holdfast.operations.wanted import Wanted
+from holdfast.operations.wanted import HoldRequest
 from holdfast.transport.transport import Transport
 from holdfast.values.answers import ElectionInfo, Leader
 from holdfast.values.durations import to_ms
@@ -44,7 +44,7 @@ class Election(Acquirable[Leadership]):
         """A session that leads already is told so when it campaigns again."""
         return ("election", *self._names)
 
-    def _operation(self, wanted: Wanted) -> Operation[Grant]:
+    def _operation(self, wanted: HoldRequest) -> Operation[Grant]:
         return primitive_operations.campaign(self._names[0], self._value, wanted)
 
     def _hold(self, granted: Grant, session: Session | None) -> Leadership:

@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any, Final, TypeAlias
 
 from holdfast.client import pushed
-from holdfast.client.keeping import Kept
+from holdfast.client.keeping import KeptAlive
 from holdfast.client.watch import SessionWatch, Watch
 from holdfast.operations import hold_operations, primitive_operations
 from holdfast.operations.hold_operations import Grant, Opened
@@ -36,7 +36,7 @@ def claim_of_locks(names: Iterable[str]) -> Claim:
     return ("lock", *sorted(set(names)))
 
 
-class Session(Kept):
+class Session(KeptAlive):
     """An open session; what it holds lives with it. `session_id` is a secret: who knows it may use it.
 
     As a context it closes at the end of the block, and cancels the block when it is lost.
@@ -152,7 +152,7 @@ class Session(Kept):
         return await self.let_go(None)
 
 
-class Hold(Kept):
+class Hold(KeptAlive):
     """One grant: a lock, several locks, permits of a semaphore. `token` is for the resource it protects.
 
     `hold_id` is a secret: who knows it may release. As a context it is released at the end of the block, and

@@ -54,7 +54,7 @@ QUOTA_EXCEEDED: Final = "quota-exceeded"
 """The code of such a refusal."""
 
 
-class Kept(OfOneProcess, Leased):
+class KeptAlive(OfOneProcess, Leased):
     """A right that can be renewed in the background, and guards the body of an `async with`.
 
     When it is lost, the body is cancelled and the `async with` raises LeaseLost. `lost` is set as soon as it
@@ -109,7 +109,7 @@ class Kept(OfOneProcess, Leased):
         ends_at_s = math.inf if max_hold_s is None else now_s + max_hold_s
         delay_s = max(0.0, min(_renew_at_s(self.lease), ends_at_s) - now_s)
 
-        def begin(kept: Kept) -> None:
+        def begin(kept: KeptAlive) -> None:
             """Go on in a task: it is the first time that there is something to do."""
             this = weakref.ref(kept)
             kept._renewing = task = asyncio.create_task(_renew_until_over(this, ends_at_s, _alive(tied_to)))
@@ -123,7 +123,7 @@ class Kept(OfOneProcess, Leased):
 
     def end_with_lease(self) -> None:
         """Renew it not at all: end it, and tell its loss, when its lease is over."""
-        self._call_after(self.lease.remaining_s(self.clock.now_s()), Kept._look_at_lease)
+        self._call_after(self.lease.remaining_s(self.clock.now_s()), KeptAlive._look_at_lease)
 
     def _look_at_lease(self) -> None:
         if self.lease.remaining_s(self.clock.now_s()) > 0:  # its user has renewed it
@@ -135,7 +135,7 @@ class Kept(OfOneProcess, Leased):
         """End it after so long, though something else keeps it alive."""
         self._call_after(max_hold_s, lambda kept: kept.end(MAX_HOLD))
 
-    def _call_after(self, delay_s: float, call: "Callable[[Kept], object]") -> None:
+    def _call_after(self, delay_s: float, call: "Callable[[KeptAlive], object]") -> None:
         """Call this with it after so long, unless it has ended or was collected before."""
         this = weakref.ref(self)
 
@@ -145,7 +145,7 @@ class Kept(OfOneProcess, Leased):
                 kept.forget_hearer(cancel)
                 call(kept)
 
-        def cancel(_: Kept) -> None:
+        def cancel(_: KeptAlive) -> None:
             timer.cancel()
 
         timer = self.clock.call_later(delay_s, fire)
@@ -309,7 +309,7 @@ def _renew_at_s(lease: Lease) -> float:
 class _Guard:
     """Cancels the task that runs a body when what the body relies on is lost."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: KeptAlive) -> None:
         body = asyncio.current_task()
         assert body is not None
         self._kept = kept
@@ -318,7 +318,7 @@ class _Guard:
         self._has_cancelled = False
         kept.when_ended(self._cancel_body)
 
-    def _cancel_body(self, kept: Kept) -> None:
+    def _cancel_body(self, kept: KeptAlive) -> None:
         if kept.reason != RELEASED and not self._body.done():
             self._has_cancelled = True
             self._body.cancel()
@@ -350,7 +350,7 @@ class _Guard:
 
 
 async def _renew_until_over(
-    this: "weakref.ref[Kept]", ends_at_s: float, is_alive: Callable[[], bool]
+    this: "weakref.ref[KeptAlive]", ends_at_s: float, is_alive: Callable[[], bool]
 ) -> None:
     """Renew it again and again, as long as somebody refers to it. While this sleeps, it does not."""
     while (kept := this()) is not None and not kept.has_ended:
@@ -369,7 +369,7 @@ async def _renew_until_over(
         del kept
 
 
-def _renewed_no_longer(kept: Kept | None, task: "asyncio.Task[None]") -> None:
+def _renewed_no_longer(kept: KeptAlive | None, task: "asyncio.Task[None]") -> None:
     """End it, whatever broke the task: without renewals it cannot be relied on."""
     cause = None if task.cancelled() else task.exception()
     if kept is not None and not kept.has_ended:

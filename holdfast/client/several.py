@@ -12,7 +12,7 @@ from holdfast.operations import hold_operations, primitive_operations
 from holdfast.operations.hold_operations import Grant
 from holdfast.operations.operation import Operation, TimedAnswer, decode, write
 from holdfast.operations.terms import Terms
-from holdfast.operations.wanted import Wanted
+from holdfast.operations.wanted import HoldRequest
 from holdfast.transport.transport import Transport
 from holdfast.values import answers
 from holdfast.values.durations import Seconds, to_ms
@@ -101,7 +101,7 @@ class Together(Acquirable[Hold]):
         shown = [(await self._transport.call(read), wanted) for read, wanted in permits]
         return any(info.limit > 0 and info.available < wanted for info, wanted in shown)
 
-    def _operation(self, wanted: Wanted) -> Operation[Grant]:
+    def _operation(self, wanted: HoldRequest) -> Operation[Grant]:
         return write(
             wire.ACQUIRE,
             self._fields | wanted.fields(),

@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Block(msgspec.Struct, frozen=True):
+class SseBlock(msgspec.Struct, frozen=True):
     """What stood between two empty lines. Without data it only says where the stream is: `id`."""
 
     id: str
@@ -25,7 +25,7 @@ class Parser:
         self._id = last_id
         self._saw_id = False
 
-    def feed(self, piece: bytes) -> list[Block]:
+    def feed(self, piece: bytes) -> list[SseBlock]:
         """Return the blocks that end within this piece."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         blocks = []
@@ -35,7 +35,7 @@ class Parser:
                 blocks.append(block)
         return blocks
 
-    def _take(self, line: str) -> Block | None:
+    def _take(self, line: str) -> SseBlock | None:
         """Take one line; return the block that it ends."""
         if not line:
             return self._end()
@@ -51,8 +51,8 @@ class Parser:
                 self._data.append(value)
         return None
 
-    def _end(self) -> Block | None:
+    def _end(self) -> SseBlock | None:
         self.last_id = self._id
-        block = Block(self._id, self._event, "\n".join(self._data)) if self._data or self._saw_id else None
+        block = SseBlock(self._id, self._event, "\n".join(self._data)) if self._data or self._saw_id else None
         self._event, self._data, self._saw_id = "", [], False
         return block

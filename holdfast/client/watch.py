@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from holdfast import wire
-from holdfast.client.sse import Block, Parser
+from holdfast.client.sse import Parser, SseBlock
 from holdfast.operations import exchange
 from holdfast.operations.sending import NoAnswer, NoTrust
 from holdfast.transport.transport import UNAUTHENTICATED, Transport
@@ -42,7 +42,7 @@ class Watch:
         self._node = transport.node
         self._parser = Parser()
         self._stream: AsyncGenerator[tuple[int, bytes]] | None = None
-        self._blocks: list[Block] = []
+        self._blocks: list[SseBlock] = []
         self._failed_since_s: float | None = None
         self._failures = 0
         self._untrusted: set[int] = set()
@@ -193,7 +193,7 @@ class SessionWatch(Watch):
         return event
 
 
-def _event(block: Block) -> Event:
+def _event(block: SseBlock) -> Event:
     """Return the event of a block."""
     try:
         event = msgspec.json.decode(block.data, type=Event)

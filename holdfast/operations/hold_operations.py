@@ -9,7 +9,7 @@ import msgspec
 from holdfast import wire
 from holdfast.operations import stream_forms
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
-from holdfast.operations.wanted import Wanted
+from holdfast.operations.wanted import HoldRequest
 from holdfast.values import answers
 from holdfast.values.lease import Lease
 from holdfast.values.words import HoldKind
@@ -37,7 +37,7 @@ class Opened(msgspec.Struct, frozen=True):
 # -- locks ------------------------------------------------------------------------------------------------
 
 
-def acquire(names: Sequence[str], *, mode: str, scope: str, wanted: Wanted) -> Operation[Grant]:
+def acquire(names: Sequence[str], *, mode: str, scope: str, wanted: HoldRequest) -> Operation[Grant]:
     """Acquire a lock, or several, all or none, in one mode and scope."""
     held = tuple(names)
     return write(

@@ -6,7 +6,7 @@ from holdfast import wire
 from holdfast.operations import stream_forms, stream_more_forms
 from holdfast.operations.hold_operations import Grant, grant_of, release
 from holdfast.operations.operation import Operation, ask, decode, new_request_id, write
-from holdfast.operations.wanted import Wanted
+from holdfast.operations.wanted import HoldRequest
 from holdfast.values import answers
 from holdfast.values.words import HoldKind
 
@@ -14,7 +14,7 @@ from holdfast.values.words import HoldKind
 
 
 def acquire_permits(
-    name: str, *, limit: int | None, permits: int, is_strict: bool, wanted: Wanted
+    name: str, *, limit: int | None, permits: int, is_strict: bool, wanted: HoldRequest
 ) -> Operation[Grant]:
     """Acquire permits of a semaphore."""
     asked = {"name": name, "limit": limit, "permits": permits, "strict": is_strict or None}
@@ -117,7 +117,7 @@ def advance(resource: str, token: int) -> Operation[int]:
 # -- elections --------------------------------------------------------------------------------------------
 
 
-def campaign(name: str, value: str, wanted: Wanted) -> Operation[Grant]:
+def campaign(name: str, value: str, wanted: HoldRequest) -> Operation[Grant]:
     """Stand in an election, for a session; the answer comes when it is won."""
     asked = {key: field for key, field in wanted.fields().items() if key not in _NOT_OF_CAMPAIGNS}
     return write(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from holdfast.operations.operation import NumberedForm, Operation
 from holdfast.operations.stream_refusals import accepted
-from holdfast.operations.wanted import DEFAULT_PRIORITY, Wanted
+from holdfast.operations.wanted import DEFAULT_PRIORITY, HoldRequest
 from holdfast.values.answers import Granted, Renewed, Revocation
 from holdfast.values.words import HoldKind, Mode, Scope
 from holdfast.wire import commands, results
@@ -26,7 +26,7 @@ def acquire(
     *,
     mode: str,
     scope: str,
-    wanted: Wanted,
+    wanted: HoldRequest,
     read: Callable[[Result, float], T],
     release: Callable[[str], Operation[Any]],
 ) -> NumberedForm[T] | None:
@@ -63,7 +63,7 @@ def acquire_permits(
     limit: int | None,
     permits: int,
     is_strict: bool,
-    wanted: Wanted,
+    wanted: HoldRequest,
     read: Callable[[Result, float], T],
     release: Callable[[str], Operation[Any]],
 ) -> NumberedForm[T] | None:
@@ -88,7 +88,7 @@ def acquire_permits(
     return NumberedForm(command=command, read=read, prevent=lambda: release(hold_id), wanted=name)
 
 
-def _is_allowed_everywhere(wanted: Wanted) -> bool:
+def _is_allowed_everywhere(wanted: HoldRequest) -> bool:
     return not (wanted.has_no_deadline or wanted.is_counted) and wanted.priority == DEFAULT_PRIORITY
 
 
@@ -97,7 +97,7 @@ def given(number: int | None) -> int:
     return 0 if number is None else number or -1
 
 
-def _ttl_ms(wanted: Wanted) -> int:
+def _ttl_ms(wanted: HoldRequest) -> int:
     """Return the ttl. Without any lease the hold would live by the session of the stream: never."""
     return 0 if wanted.session_id and wanted.ttl_ms is None else wanted.ttl_ms or -1
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
-from holdfast.operations.wanted import DEFAULT_PRIORITY, Wanted
+from holdfast.operations.wanted import DEFAULT_PRIORITY, HoldRequest
 from holdfast.values.durations import Seconds, to_ms, to_s
 from holdfast.values.words import Mode, Scope
 
@@ -165,9 +165,9 @@ class Terms:
     max_hold_s: float | None = None
     on_lost: Callable[[Any], object] | None = None
 
-    def wanted(self, wait_ms: int | None) -> Wanted:
+    def wanted(self, wait_ms: int | None) -> HoldRequest:
         """Return what one request says of them."""
-        return Wanted(
+        return HoldRequest(
             owner=self.owner,
             ttl_ms=self.ttl_ms,
             session_id="" if self.session is None else self.session.session_id,

@@ -9,7 +9,7 @@ DEFAULT_PRIORITY = 5
 """The priority of a request that does not say one: it is not sent."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class HoldRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What every request for something to hold may say: one of `ttl_ms`, `session_id` and no deadline.
 
     `wait_ms` None waits as long as the cluster allows. One that `is_counted` needs one more release each time

@@ -38,7 +38,7 @@ def is_switched_off(environment: Mapping[str, str]) -> bool:
     raise ValueError(f"{NO_STREAM_VARIABLE}: {value!r} is neither 1 (no streams) nor 0")
 
 
-class Streams:
+class ClientStreams:
     """The stream of one client: at most one, of the loop that runs and of this process."""
 
     def __init__(self, user: StreamUser) -> None:
@@ -105,7 +105,7 @@ class Streams:
         self._link = None
 
 
-_all: "weakref.WeakSet[Streams]" = weakref.WeakSet()
+_all: "weakref.WeakSet[ClientStreams]" = weakref.WeakSet()
 _of_parents: list[StreamLink] = []
 """Kept, so that a child does not collect connections that it shares with its parent."""
 

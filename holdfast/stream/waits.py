@@ -90,7 +90,7 @@ class Order:
                 future.set_result(None)
 
 
-class Waits:
+class SharedWaits:
     """The waits of one client: of the loop that runs and of this process."""
 
     def __init__(self, user: LinkUser, *, has_links: bool) -> None:
@@ -155,7 +155,7 @@ class Waits:
         self._link, self.order, self.count = None, Order(), 0
 
 
-_all: "weakref.WeakSet[Waits]" = weakref.WeakSet()
+_all: "weakref.WeakSet[SharedWaits]" = weakref.WeakSet()
 _of_parents: list[WaitLink] = []
 """Kept, so that a child does not collect connections that it shares with its parent."""
 

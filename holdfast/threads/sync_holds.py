@@ -15,7 +15,7 @@ from holdfast.client import portal
 from holdfast.client.acquiring import Acquirable, Openable, SessionContext, raise_losses
 from holdfast.client.election import Election
 from holdfast.client.hold import Hold, Leadership, Session
-from holdfast.client.keeping import Kept
+from holdfast.client.keeping import KeptAlive
 from holdfast.client.portal import Call, Ending
 from holdfast.client.sync_watch import SyncWatch
 from holdfast.operations.terms import WORDS_OF_ACQUIRE, Terms, Wait, refuse_unknown
@@ -28,7 +28,7 @@ from holdfast.values.names import Name
 from holdfast.values.process import OfOneProcess
 from holdfast.values.words import HoldState, Mode, Reason, Scope
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=KeptAlive)
 H = TypeVar("H", bound=Hold)
 S = TypeVar("S", bound="SyncHold")
 T = TypeVar("T", bound="SyncSession")
@@ -464,7 +464,7 @@ def _tell_loss(hold: S, on_lost: Callable[[S], object]) -> None:
     """Call `on_lost` in a thread of its own when the hold is lost: it may wait, and call the client."""
     this = weakref.ref(hold)
 
-    def hear(ended: Kept) -> None:
+    def hear(ended: KeptAlive) -> None:
         found = this()
         if found is not None and ended.reason != RELEASED:
             portal.start_thread(on_lost, found, name="holdfast-on-lost")

@@ -15,7 +15,7 @@ from holdfast.operations.exchange import Answered, Attempt, Exchange, Retry
 from holdfast.operations.operation import Operation
 from holdfast.operations.sending import NoAnswer, NoTrust, Sending
 from holdfast.stream.wait_link import LinkLost, WaitLink
-from holdfast.stream.waits import Turn, Waits
+from holdfast.stream.waits import SharedWaits, Turn
 from holdfast.values.clock import REAL, Clock
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Carrier(Protocol):
     nodes: tuple[str, ...]
     node: int
     clock: Clock
-    waits: Waits
+    waits: SharedWaits
 
     async def attempt(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         """Make one attempt. Raises NoAnswer."""

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
-A = TypeVar("A", bound="Held")
+A = TypeVar("A", bound="HeldByBlock")
 
 _log = logging.getLogger("holdfast")
 
@@ -189,7 +189,7 @@ class Blocks(Generic[T]):
             self._entered.remove(block)
 
 
-class Held(Protocol):
+class HeldByBlock(Protocol):
     """A hold, as far as the object is concerned that acquired it."""
 
     @property

@@ -14,8 +14,8 @@ from holdfast.operations.sending import Sending
 from holdfast.operations.stream_refusals import NotTaken
 from holdfast.stream.stream_calls import Asking, InDoubt
 from holdfast.stream.stream_link import StreamLink
-from holdfast.stream.streams import Streams
-from holdfast.stream.waits import Turn, Waits
+from holdfast.stream.streams import ClientStreams
+from holdfast.stream.waits import SharedWaits, Turn
 from holdfast.transport.access import Access
 from holdfast.transport.attempts import Attempts
 from holdfast.transport.blocks import Entered
@@ -48,7 +48,7 @@ UNDO_S_MAX: Final = 10.0
 _DOUBT: Final = "the session of the stream ended before its answer came"
 
 
-class Released(Protocol):
+class Releasable(Protocol):
     """What a client keeps alive, and lets go of when it is closed."""
 
     @property
@@ -96,10 +96,10 @@ class Transport(OfOneProcess):
         self._connections = connections
         self.is_closed = False
         self._finishing: set[asyncio.Task[Any]] = set()
-        self.kept: weakref.WeakSet[Released] = weakref.WeakSet()
+        self.kept: weakref.WeakSet[Releasable] = weakref.WeakSet()
         self.entered = Entered()
-        self.streams = Streams(self) if has_streams else None
-        self.waits = Waits(self, has_links=has_streams and clock is REAL)
+        self.streams = ClientStreams(self) if has_streams else None
+        self.waits = SharedWaits(self, has_links=has_streams and clock is REAL)
 
     @property
     def connections(self) -> "Connections":
@@ -383,7 +383,7 @@ class Transport(OfOneProcess):
         return self.connections.stream(self.nodes[node] + path, headers, silence_s)
 
 
-async def _give_up(kept: Sequence[Released]) -> None:
+async def _give_up(kept: Sequence[Releasable]) -> None:
     """Let go of all of them at the same time."""
     await asyncio.gather(*(item.give_up() for item in kept))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lab.loads.machine_feed import Feed, Load
-from lockstate.cell_operations import CellCompare, CellField, CellGet, CellPut, Relation
+from lockstate.cell_operations import CellCompare, CellField, GetOperation, PutOperation, Relation
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
@@ -174,7 +174,7 @@ def _key(number: int) -> bytes:
 def _put_and_get(feed: Feed) -> tuple[Command, ...]:
     number = feed.next_number()
     key = _key(number)
-    return PutCell(key, b"v%d" % number), TransactCells((), (CellGet(key),))
+    return PutCell(key, b"v%d" % number), TransactCells((), (GetOperation(key),))
 
 
 def _put_after_compares(feed: Feed) -> tuple[Command, ...]:
@@ -184,7 +184,7 @@ def _put_after_compares(feed: Feed) -> tuple[Command, ...]:
         CellCompare(key, CellField.VERSION, Relation.GREATER),
         CellCompare(_key(number + 1), CellField.VALUE, Relation.NOT_EQUAL, value=b""),
     )
-    return (TransactCells(compares, (CellPut(key, b"v%d" % number),)),)
+    return (TransactCells(compares, (PutOperation(key, b"v%d" % number),)),)
 
 
 class QueueLoad(Load):

@@ -22,13 +22,13 @@ from lockapi.requests.fields import (
 from lockstate import limits, transactions
 from lockstate.cell_operations import (
     CellCompare,
-    CellDelete,
     CellField,
-    CellGet,
     CellOperation,
-    CellPut,
     Compare,
+    DeleteOperation,
+    GetOperation,
     HoldCompare,
+    PutOperation,
     Relation,
 )
 from lockstate.commands import DeleteCells, PutCell, TransactCells
@@ -55,7 +55,7 @@ def _value(text: str | Maybe, encoded: str | Maybe) -> bytes:
         raise invalid("value_base64: is not Base64") from None
 
 
-def _put(key: str, value: bytes, session_id: SessionId | Maybe, ttl_ms: int | Maybe) -> CellPut:
+def _put(key: str, value: bytes, session_id: SessionId | Maybe, ttl_ms: int | Maybe) -> PutOperation:
     """Return the write of a cell. Raises ProblemError."""
     if session_id is UNSET:
         session_id = NO_SESSION
@@ -65,7 +65,7 @@ def _put(key: str, value: bytes, session_id: SessionId | Maybe, ttl_ms: int | Ma
         ttl_ms = 0
     else:
         check(limits.check_ttl(ttl_ms))
-    return CellPut(key.encode(), value, session_id, ttl_ms)
+    return PutOperation(key.encode(), value, session_id, ttl_ms)
 
 
 class _Conditional(Write, kw_only=True):
@@ -106,7 +106,7 @@ class PutCellRequest(_Conditional, kw_only=True):
         check(transactions.check_put(put))
         compares = self.compares(put.key)
         if compares:
-            return TransactCells(compares, (put,), (CellGet(put.key),), self.checked_id())
+            return TransactCells(compares, (put,), (GetOperation(put.key),), self.checked_id())
         return PutCell(put.key, put.value, put.session_id, put.ttl_ms, self.checked_id())
 
 
@@ -119,7 +119,9 @@ class DeleteCellRequest(_Conditional, kw_only=True):
         check(limits.check_key(key_bytes))
         compares = self.compares(key_bytes)
         if compares:
-            return TransactCells(compares, (CellDelete(key_bytes),), (CellGet(key_bytes),), self.checked_id())
+            return TransactCells(
+                compares, (DeleteOperation(key_bytes),), (GetOperation(key_bytes),), self.checked_id()
+            )
         return DeleteCells(key_bytes, request_id=self.checked_id())
 
 
@@ -193,9 +195,9 @@ class OperationRequest(Request, kw_only=True):
         if any(x is not UNSET for x in (self.value, self.value_base64, self.session_id, self.ttl_ms)):
             raise invalid("operation: only put takes value, value_base64, session_id and ttl_ms")
         if self.delete_key is not UNSET:
-            return CellDelete(self.delete_key.encode())
+            return DeleteOperation(self.delete_key.encode())
         assert self.get_key is not UNSET
-        return CellGet(self.get_key.encode())
+        return GetOperation(self.get_key.encode())
 
 
 class TransactRequest(Write, kw_only=True):

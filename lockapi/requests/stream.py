@@ -265,11 +265,13 @@ def _compare(asked: said.Compare) -> cell_operations.Compare:
 def _operation(asked: said.CellOperation) -> cell_operations.CellOperation:
     match asked:
         case said.StreamCellPut():
-            return cell_operations.CellPut(asked.key, asked.value, SessionId(asked.session_id), asked.ttl_ms)
+            return cell_operations.PutOperation(
+                asked.key, asked.value, SessionId(asked.session_id), asked.ttl_ms
+            )
         case said.StreamCellDelete():
-            return cell_operations.CellDelete(asked.key)
+            return cell_operations.DeleteOperation(asked.key)
         case said.StreamCellGet():
-            return cell_operations.CellGet(asked.key)
+            return cell_operations.GetOperation(asked.key)
 
 
 def _end_wait(asked: said.StreamEndWait, _: SessionId, _ids: Iterator[str]) -> EndWait:

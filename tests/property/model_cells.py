@@ -5,12 +5,12 @@ from operator import attrgetter, eq, gt, lt, ne
 from lockstate import limits
 from lockstate.cell_operations import (
     CellCompare,
-    CellDelete,
     CellField,
-    CellGet,
     CellOperation,
-    CellPut,
+    DeleteOperation,
+    GetOperation,
     HoldCompare,
+    PutOperation,
     Relation,
 )
 from lockstate.commands import DeleteCells, PutCell, TransactCells
@@ -33,7 +33,7 @@ from tests.property.model_records import Cell, ModelState
 
 BAD = Refused(Reason.INVALID_REQUEST, "")
 RELATIONS = {Relation.EQUAL: eq, Relation.NOT_EQUAL: ne, Relation.LESS: lt, Relation.GREATER: gt}
-CHANGES = (PutCell, CellPut, CellDelete)
+CHANGES = (PutCell, PutOperation, DeleteOperation)
 
 
 def refuse_bad_cells(command: PutCell | DeleteCells | TransactCells) -> list[Refused | None]:
@@ -63,7 +63,7 @@ def refuse_bad_cells(command: PutCell | DeleteCells | TransactCells) -> list[Ref
 
 def _check_operation(operation: PutCell | CellOperation) -> list[Refused | None]:
     checks: list[Refused | None] = [None if 0 < len(operation.key) <= limits.CELL_KEY_BYTES_MAX else BAD]
-    if isinstance(operation, PutCell | CellPut):
+    if isinstance(operation, PutCell | PutOperation):
         checks.append(BAD if len(operation.value) > limits.CELL_VALUE_BYTES_MAX else None)
         checks.append(BAD if operation.session_id and operation.ttl_ms else None)
         checks.append(limits.check_ttl(operation.ttl_ms) if operation.ttl_ms else None)
@@ -97,7 +97,7 @@ def read_again(state: ModelState, command: TransactCells, first: Transacted) -> 
     """Return the outcome of a repeated transaction: what it read is what is there now."""
     branch = command.then if first.succeeded else command.otherwise
     results = [
-        _read(state, operation.key) if isinstance(operation, CellGet) else result
+        _read(state, operation.key) if isinstance(operation, GetOperation) else result
         for operation, result in zip(branch, first.results, strict=True)
     ]
     return Transacted(first.succeeded, first.revision, tuple(results))
@@ -152,7 +152,7 @@ def _change(
     state: ModelState, operations: list[PutCell | CellOperation]
 ) -> Refused | list[CellWritten | CellsDeleted | CellRead]:
     """Do all operations, or none of them."""
-    puts = [operation for operation in operations if isinstance(operation, PutCell | CellPut)]
+    puts = [operation for operation in operations if isinstance(operation, PutCell | PutOperation)]
     for put in puts:
         session = state.session(put.session_id)
         if put.session_id and (session is None or is_foreign(state, session)):
@@ -165,12 +165,12 @@ def _change(
         too_many = refuse_cells(state, puts)
     if too_many is not None:
         return too_many
-    is_change = puts or any(isinstance(part, CellDelete) and state.cell(part.key) for part in operations)
+    is_change = puts or any(isinstance(part, DeleteOperation) and state.cell(part.key) for part in operations)
     state.cells_revision += bool(is_change)
     return [_do(state, operation) for operation in operations]
 
 
-def _share(state: ModelState, put: PutCell | CellPut) -> tuple[int, int]:
+def _share(state: ModelState, put: PutCell | PutOperation) -> tuple[int, int]:
     """Return how many cells and bytes more are of who writes."""
     cell, has = state.cell(put.key), len(put.key) + len(put.value)
     if cell is None or (cell.principal != state.principal and len(put.value) > len(cell.value)):
@@ -180,9 +180,9 @@ def _share(state: ModelState, put: PutCell | CellPut) -> tuple[int, int]:
 
 def _do(state: ModelState, operation: PutCell | CellOperation) -> CellWritten | CellsDeleted | CellRead:
     cell = state.cell(operation.key)
-    if isinstance(operation, CellGet):
+    if isinstance(operation, GetOperation):
         return _read(state, operation.key)
-    if isinstance(operation, CellDelete):
+    if isinstance(operation, DeleteOperation):
         if cell is not None:
             _end(state, cell, CellEventKind.DELETED)
         return CellsDeleted(int(cell is not None), state.cells_revision)

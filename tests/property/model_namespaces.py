@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate import limits
-from lockstate.cell_operations import CellPut
+from lockstate.cell_operations import PutOperation
 from lockstate.commands import (
     PRIORITY_DEFAULT,
     AcquireAs,
@@ -15,8 +15,8 @@ from lockstate.commands import (
 )
 from lockstate.results import (
     HoldKind,
-    NamespaceRow,
     NamespaceSet,
+    NamespaceSummary,
     Reason,
     Refused,
     RefusedInNamespace,
@@ -129,10 +129,10 @@ def _is_among(thing: object, things: Iterable[object]) -> bool:
     return any(one is thing for one in things)
 
 
-def rows(state: ModelState) -> list[NamespaceRow]:
+def rows(state: ModelState) -> list[NamespaceSummary]:
     """Return all namespaces by prefix."""
     return [
-        NamespaceRow(prefix, namespace.settings, **used_in(state, prefix))
+        NamespaceSummary(prefix, namespace.settings, **used_in(state, prefix))
         for prefix, namespace in sorted(state.namespaces.items())
     ]
 
@@ -167,7 +167,7 @@ def refuse_texts_in(state: ModelState, hold: Hold, note: str, value: str) -> Ref
     return _first(_refuse(state, prefix, "bytes", growth) for prefix in has)
 
 
-def refuse_cells(state: ModelState, puts: list[PutCell | CellPut]) -> Refused | None:
+def refuse_cells(state: ModelState, puts: list[PutCell | PutOperation]) -> Refused | None:
     """Return the refusal of cells that are new, or become larger."""
     more: dict[str, tuple[int, int]] = {}
     for put in puts:

@@ -24,7 +24,7 @@ from lockstate.results import (
     RevocationView,
     RevokedView,
     SemaphoreView,
-    SessionRow,
+    SessionSummary,
     SessionView,
     TicketView,
     WaiterView,
@@ -248,10 +248,10 @@ def holdings(state: ModelState, owner: str, label: tuple[str, str] | None, longe
     return Holdings(holds, tickets)
 
 
-def session_rows(state: ModelState) -> list[SessionRow]:
+def session_rows(state: ModelState) -> list[SessionSummary]:
     """Return all sessions as anybody may see them, the oldest first."""
     return [
-        SessionRow(
+        SessionSummary(
             name_of(session),
             session.owner,
             session.labels,

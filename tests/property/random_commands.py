@@ -12,13 +12,13 @@ import msgspec
 from lockstate import limits
 from lockstate.cell_operations import (
     CellCompare,
-    CellDelete,
     CellField,
-    CellGet,
     CellOperation,
-    CellPut,
     Compare,
+    DeleteOperation,
+    GetOperation,
     HoldCompare,
+    PutOperation,
     Relation,
 )
 from lockstate.commands import (
@@ -376,9 +376,9 @@ def put_cell(rng: Random) -> Command:
     return PutCell(put.key, put.value, put.session_id, put.ttl_ms, rng.choice(REQUEST_IDS))
 
 
-def _put(rng: Random, key: bytes) -> CellPut:
+def _put(rng: Random, key: bytes) -> PutOperation:
     session_id, ttl_ms = lease(rng) if rng.randrange(2) else (NO_SESSION, 0)
-    return CellPut(key, rng.choice([b"", b"v1", b"v2"]), session_id, ttl_ms)
+    return PutOperation(key, rng.choice([b"", b"v1", b"v2"]), session_id, ttl_ms)
 
 
 def transaction(rng: Random, state: ModelState) -> Command:
@@ -401,8 +401,10 @@ def _compare(rng: Random, state: ModelState) -> Compare:
 
 def _branch(rng: Random) -> tuple[CellOperation, ...]:
     keys = rng.sample(KEYS, k=rng.randint(0, 3))
-    changes: list[CellOperation] = [_put(rng, key) if rng.randrange(3) else CellDelete(key) for key in keys]
-    reads: list[CellOperation] = [CellGet(rng.choice(KEYS)) for _ in range(rng.randint(0, 2))]
+    changes: list[CellOperation] = [
+        _put(rng, key) if rng.randrange(3) else DeleteOperation(key) for key in keys
+    ]
+    reads: list[CellOperation] = [GetOperation(rng.choice(KEYS)) for _ in range(rng.randint(0, 2))]
     return tuple(rng.sample(changes + reads, k=len(changes + reads)))
 
 
@@ -599,12 +601,12 @@ BAD_COMMANDS: Final[list[Command]] = [
     PutCell(b"c", b"", SessionId("s-missing")),
     DeleteCells(b""),
     DeleteCells(b"c" * 513, is_prefix=True),
-    TransactCells((HoldCompare(NO_HOLD),), (CellPut(b"c", b""),)),
-    TransactCells((CellCompare(b"", CellField.VALUE),), (CellPut(b"c", b""),)),
-    TransactCells((), (CellPut(b"c", b""), CellDelete(b"c"))),
-    TransactCells((), (), (CellPut(b"c", b""), CellPut(b"", b""))),
-    TransactCells((), (CellGet(b"c"),) * 65),
-    TransactCells((), (CellPut(b"c", b""), CellPut(b"c/a", b"", SessionId("s-missing")))),
+    TransactCells((HoldCompare(NO_HOLD),), (PutOperation(b"c", b""),)),
+    TransactCells((CellCompare(b"", CellField.VALUE),), (PutOperation(b"c", b""),)),
+    TransactCells((), (PutOperation(b"c", b""), DeleteOperation(b"c"))),
+    TransactCells((), (), (PutOperation(b"c", b""), PutOperation(b"", b""))),
+    TransactCells((), (GetOperation(b"c"),) * 65),
+    TransactCells((), (PutOperation(b"c", b""), PutOperation(b"c/a", b"", SessionId("s-missing")))),
     ForceRelease("/", "because"),
     ForceRelease("e", "because", -1),
     ForceEnd("e", "because", 0, "", HoldKind.LOCK, -1),

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from lockstate import codec, invariants, snapshot
 from lockstate.cell_operations import (
     CellCompare,
-    CellDelete,
     CellField,
-    CellGet,
     CellOperation,
-    CellPut,
     Compare,
+    DeleteOperation,
+    GetOperation,
     HoldCompare,
+    PutOperation,
     Relation,
 )
 from lockstate.commands import (
@@ -71,7 +71,7 @@ for _wanted in (Wanted, WantedPermits, WantedRate):
     _BY_TYPE[tuple[_wanted, ...]] = st.lists(structs(_wanted), max_size=3).map(tuple)  # type: ignore[valid-type]
 for union, parts in (
     (Compare, (CellCompare, HoldCompare)),
-    (CellOperation, (CellPut, CellDelete, CellGet)),
+    (CellOperation, (PutOperation, DeleteOperation, GetOperation)),
 ):
     of_any = st.one_of([structs(part) for part in parts])
     _BY_TYPE[tuple[union, ...]] = st.lists(of_any, max_size=3).map(tuple)  # type: ignore[valid-type]

@@ -38,7 +38,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstate.cell_operations import CellCompare, CellField, CellGet, CellPut, Compare, HoldCompare
+from lockstate.cell_operations import CellCompare, CellField, Compare, GetOperation, HoldCompare, PutOperation
 from lockstate.commands import (
     PRIORITY_DEFAULT,
     Acquire,
@@ -349,7 +349,7 @@ def _of_cells(client: Client, verb: str, line: Line) -> Command:
     key, value, *condition = line.words
     for_session = client.has_session and "ttl" not in line.options
     session_id = client.session_id if for_session else NO_SESSION
-    put = CellPut(key.encode(), value.encode(), session_id, line.ms("ttl"))
+    put = PutOperation(key.encode(), value.encode(), session_id, line.ms("ttl"))
     match condition:
         case []:
             return PutCell(put.key, put.value, put.session_id, put.ttl_ms, line.request_id)
@@ -359,7 +359,7 @@ def _of_cells(client: Client, verb: str, line: Line) -> Command:
             compare = HoldCompare(client.holds[name])
         case _:
             raise ValueError(f"no such condition: {condition}")
-    return TransactCells((compare,), (put,), (CellGet(put.key),), line.request_id)
+    return TransactCells((compare,), (put,), (GetOperation(put.key),), line.request_id)
 
 
 def _open(client: Client, line: Line) -> OpenSession:

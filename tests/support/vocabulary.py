@@ -15,11 +15,11 @@ import msgspec
 
 from lockstate.cell_operations import (
     CellCompare,
-    CellDelete,
     CellField,
-    CellGet,
-    CellPut,
+    DeleteOperation,
+    GetOperation,
     HoldCompare,
+    PutOperation,
     Relation,
 )
 from lockstate.commands import (
@@ -119,8 +119,8 @@ _HOLD_IDS, _TICKET_IDS = ("hold_id", "attempt_id"), ("ticket_id", "attempt_id")
 _PARTY = ("session_id", "owner")
 _TRANSACTION = TransactCells(
     (CellCompare(b"c", CellField.VALUE, Relation.LESS, 3, b"v"), HoldCompare(_HOLD, 7)),
-    (CellPut(b"c", b"v", _SESSION, 0), CellDelete(b"d"), CellGet(b"e")),
-    (CellGet(b"c"),),
+    (PutOperation(b"c", b"v", _SESSION, 0), DeleteOperation(b"d"), GetOperation(b"e")),
+    (GetOperation(b"c"),),
     "r",
 )
 _SEVERAL = (Wanted("a", Mode.UPDATE, Scope.SUBTREE), Wanted("b"))

@@ -3,7 +3,14 @@
 from random import Random
 from typing import Final, Protocol
 
-from lockstate.cell_operations import CellCompare, CellDelete, CellField, CellGet, CellPut, HoldCompare
+from lockstate.cell_operations import (
+    CellCompare,
+    CellField,
+    DeleteOperation,
+    GetOperation,
+    HoldCompare,
+    PutOperation,
+)
 from lockstate.commands import Command, DeleteCells, PutCell, TransactCells
 from lockstate.ids import NO_SESSION, SessionId
 from lockstate.results import CellRead, Transacted
@@ -55,7 +62,7 @@ class CellActs:
     async def _ask(self, command: Command) -> None:
         await self._actor.caller.insist(command)
 
-    def _put(self, key: bytes) -> CellPut:
+    def _put(self, key: bytes) -> PutOperation:
         random, sessions = self._actor.random, list(self._actor.holdings.sessions)
         session_id: SessionId = NO_SESSION
         ttl_ms, dice = 0, random.random()
@@ -63,19 +70,19 @@ class CellActs:
             session_id = random.choice(sessions)
         elif dice < 0.6:
             ttl_ms = self._actor.commands.pick_ttl()
-        return CellPut(key, b"%d" % random.randint(1, 99), session_id, ttl_ms)
+        return PutOperation(key, b"%d" % random.randint(1, 99), session_id, ttl_ms)
 
     async def _count(self) -> None:
         """Add one, unless somebody else was faster."""
         caller = self._actor.caller
-        _, seen = await caller.insist(TransactCells((), (CellGet(COUNTER),), (), self._request_id()))
+        _, seen = await caller.insist(TransactCells((), (GetOperation(COUNTER),), (), self._request_id()))
         if not isinstance(seen, Transacted) or not isinstance(seen.results[0], CellRead):
             return
         cell = seen.results[0].cell
         number, revision = (int(cell.value), cell.mod_revision) if cell is not None else (0, 0)
         compare = CellCompare(COUNTER, CellField.MOD_REVISION, number=revision)
-        put = CellPut(COUNTER, b"%d" % (number + 1))
-        await self._ask(TransactCells((compare,), (put, CellGet(COUNTER)), (), self._request_id()))
+        put = PutOperation(COUNTER, b"%d" % (number + 1))
+        await self._ask(TransactCells((compare,), (put, GetOperation(COUNTER)), (), self._request_id()))
 
     async def _write_guarded(self, key: bytes) -> None:
         """Write only while a hold is there; another client's is never taken for it."""
@@ -86,5 +93,7 @@ class CellActs:
             one = random.choice(held)
             compares = (HoldCompare(one.hold_id, random.choice((0, one.token))),)
         await self._ask(
-            TransactCells(compares, (self._put(key), CellGet(key)), (CellDelete(key),), self._request_id())
+            TransactCells(
+                compares, (self._put(key), GetOperation(key)), (DeleteOperation(key),), self._request_id()
+            )
         )

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from lockstate.cell_operations import CellGet, CellPut
+from lockstate.cell_operations import GetOperation, PutOperation
 from lockstate.commands import (
     Convert,
     DeleteCells,
@@ -101,7 +101,7 @@ class StreamWishes:
         if dice < 0.5:
             return PutCell(key, value, session_id)
         if dice < 0.8:
-            return TransactCells((), (CellPut(key, value), CellGet(key)), ())
+            return TransactCells((), (PutOperation(key, value), GetOperation(key)), ())
         return DeleteCells(key, random.random() < 0.3)
 
     def told(self, wish: Wish, asked_us: int, result: Result) -> None:

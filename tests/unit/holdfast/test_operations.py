@@ -13,12 +13,12 @@ from holdfast.client import cell_operations
 from holdfast.client.listings import pages
 from holdfast.operations import cluster_operations, hold_operations, override_operations, primitive_operations
 from holdfast.operations.operation import Operation, TimedAnswer
-from holdfast.operations.wanted import Wanted
+from holdfast.operations.wanted import HoldRequest
 from holdfast.values.answers import Taken
 from holdfast.values.lease import Lease
 from tests.support import http_contract
 
-FULL = Wanted(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")
+FULL = HoldRequest(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")
 """All that a request may say, more than any one may."""
 
 
@@ -40,7 +40,7 @@ def test_a_name_is_one_part_of_the_path(name: str) -> None:
 
 def test_requests_say_only_what_was_asked() -> None:
     """Fields that were not given are left to the node."""
-    request = hold_operations.acquire(("a",), mode="exclusive", scope="node", wanted=Wanted(ttl_ms=500))
+    request = hold_operations.acquire(("a",), mode="exclusive", scope="node", wanted=HoldRequest(ttl_ms=500))
     assert set(msgspec.json.decode(request.body)) == {"name", "ttl_ms", "request_id"}
     for path, built in (
         (wire.LOCK_ACQUIRE, request),
@@ -95,7 +95,7 @@ def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_fro
     granted = TimedAnswer(
         b'{"hold_id":"h","token":7,"name":"a","mode":"shared","expires_in_ms":500}', 1.0, 3.0
     )
-    acquire = hold_operations.acquire(("a",), mode="shared", scope="node", wanted=Wanted(ttl_ms=500))
+    acquire = hold_operations.acquire(("a",), mode="shared", scope="node", wanted=HoldRequest(ttl_ms=500))
     hold = acquire.read(granted)
     assert (hold.hold_id, hold.token, hold.mode, hold.lease) == ("h", 7, "shared", Lease(1.0, 500))
     renewed = TimedAnswer(b'{"token":7,"expires_in_ms":500,"revision":9}', 1.0, 3.0)

@@ -2,13 +2,13 @@
 
 from lockstate.cell_operations import (
     CellCompare,
-    CellDelete,
     CellField,
-    CellGet,
     CellOperation,
-    CellPut,
     Compare,
+    DeleteOperation,
+    GetOperation,
     HoldCompare,
+    PutOperation,
     Relation,
 )
 from lockstate.commands import DeleteCells, Entry, PutCell, TransactCells
@@ -84,19 +84,19 @@ class CellDriver(MachineDriver):
         return {view.key.decode(): view.value.decode() for view in views}
 
 
-def put_part(key: str, value: str = "", session_id: str = "", ttl_ms: int = 0) -> CellPut:
+def put_part(key: str, value: str = "", session_id: str = "", ttl_ms: int = 0) -> PutOperation:
     """Return the part of a transaction that writes a cell."""
-    return CellPut(key.encode(), value.encode(), SessionId(session_id), ttl_ms)
+    return PutOperation(key.encode(), value.encode(), SessionId(session_id), ttl_ms)
 
 
-def delete_part(key: str) -> CellDelete:
+def delete_part(key: str) -> DeleteOperation:
     """Return the part of a transaction that deletes a cell."""
-    return CellDelete(key.encode())
+    return DeleteOperation(key.encode())
 
 
-def get_part(key: str) -> CellGet:
+def get_part(key: str) -> GetOperation:
     """Return the part of a transaction that reads a cell."""
-    return CellGet(key.encode())
+    return GetOperation(key.encode())
 
 
 def value_is(key: str, value: str, relation: Relation = Relation.EQUAL) -> CellCompare:

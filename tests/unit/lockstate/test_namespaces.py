@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from lockstate import fingerprint, limits, listings, snapshot
-from lockstate.cell_operations import CellDelete, CellPut
+from lockstate.cell_operations import DeleteOperation, PutOperation
 from lockstate.commands import (
     Acquire,
     AcquireSeveral,
@@ -30,8 +30,8 @@ from lockstate.results import (
     CellWritten,
     FenceAdvanced,
     Granted,
-    NamespaceRow,
     NamespaceSet,
+    NamespaceSummary,
     Proclaimed,
     Queued,
     Reason,
@@ -257,9 +257,9 @@ def test_a_quota_of_cells() -> None:
     assert refusal(driver.run(PutCell(b"jobs/3", b""))) == ("jobs", "cells", {"limit": 2, "used": 2})
     driver.pass_to(101)
     assert used(driver) == (0, 0, 1, 0)
-    two = (CellPut(b"jobs/3", b""), CellPut(b"jobs/4", b""))
+    two = (PutOperation(b"jobs/3", b""), PutOperation(b"jobs/4", b""))
     assert refusal(driver.run(TransactCells((), two), 101))[2] == {"limit": 2, "used": 1}
-    one = (CellDelete(b"jobs"), CellPut(b"jobs/3", b""))
+    one = (DeleteOperation(b"jobs"), PutOperation(b"jobs/3", b""))
     expect(Transacted, driver.run(TransactCells((), one), 101))
     driver.open("s1", at_ms=101)
     expect(CellWritten, driver.run(PutCell(b"jobs/5", b"", SessionId("s1")), 101))
@@ -282,7 +282,7 @@ def test_a_quota_of_bytes_counts_cells() -> None:
     expect(CellWritten, driver.run(PutCell(b"jobs/old", b"123456789")))
     expect(CellWritten, driver.run(PutCell(b"jobs2", b"123456789")))
     assert bytes_of(driver) == 8
-    larger = driver.run(TransactCells((), (CellPut(b"jobs/1", b"1234"), CellPut(b"jobs", b""))))
+    larger = driver.run(TransactCells((), (PutOperation(b"jobs/1", b"1234"), PutOperation(b"jobs", b""))))
     assert refusal(larger) == ("jobs", "bytes", {"limit": 10, "used": 8})
     assert "no room for 6 more" in expect(RefusedInNamespace, larger).detail
     expect(CellWritten, driver.run(PutCell(b"jobs/1", b"1234")))
@@ -476,7 +476,7 @@ def test_pages_of_namespaces() -> None:
         space(driver, prefix, waits=3)
     driver.granted("a/c/1")
     state = driver.machine.state
-    first = NamespaceRow("a", NamespaceSettings(waits=3), 1, 0, 0, 0, 0)
+    first = NamespaceSummary("a", NamespaceSettings(waits=3), 1, 0, 0, 0, 0)
     assert listings.namespaces(state, "", "", 1) == ([first], "a")
     rows, following = listings.namespaces(state, "a", "a", 9)
     assert ([row.name for row in rows], following) == (["a/c", "ab"], None)

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from lockstate import fingerprint, limits, snapshot
-from lockstate.cell_operations import CellGet, CellPut, HoldCompare
+from lockstate.cell_operations import GetOperation, HoldCompare, PutOperation
 from lockstate.commands import (
     Acquire,
     AcquireAs,
@@ -109,8 +109,8 @@ OF_THE_SESSION: list[OfSomebody] = [
     Acquire("c", EXCLUSIVE, HoldId("x"), AttemptId("x"), S1),
     Campaign("e2", S1, "", HoldId("x"), AttemptId("x")),
     PutCell(b"k", b"v", S1),
-    TransactCells((), (CellPut(b"k", b"v", S1),)),
-    TransactCells((HoldCompare(HoldId("no")),), (), (CellPut(b"k", b"v", S1),)),
+    TransactCells((), (PutOperation(b"k", b"v", S1),)),
+    TransactCells((HoldCompare(HoldId("no")),), (), (PutOperation(b"k", b"v", S1),)),
     ResumeStream(S1),
 ]
 OF_A_HOLD: list[OfSomebody] = [
@@ -190,7 +190,7 @@ def test_of_several_holds_with_a_value_one_ends_its_own() -> None:
 
 def test_a_transaction_does_not_see_the_hold_of_another(driver: Driver) -> None:
     """A compare with a hold that is not one's own is false."""
-    asks = TransactCells((HoldCompare(H1),), (CellGet(b"k"),))
+    asks = TransactCells((HoldCompare(H1),), (GetOperation(b"k"),))
     assert expect(Transacted, driver.by("ann", asks)).succeeded
     assert not expect(Transacted, driver.by("bob", asks)).succeeded
     assert expect(Transacted, driver.run(asks)).succeeded

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstate import snapshot
-from lockstate.cell_operations import CellDelete, CellPut
+from lockstate.cell_operations import DeleteOperation, PutOperation
 from lockstate.commands import (
     Acquire,
     AcquireAs,
@@ -97,14 +97,14 @@ def test_a_transaction_is_counted_as_a_whole() -> None:
     driver = Driver()
     quota(driver, cells=2, bytes=100)
     expect(CellWritten, put(driver, "a"))
-    two = TransactCells((), (CellPut(b"b", b""), CellPut(b"c", b""), CellDelete(b"a")))
+    two = TransactCells((), (PutOperation(b"b", b""), PutOperation(b"c", b""), DeleteOperation(b"a")))
     refused = expect(Refused, driver.by("ann", two))
     assert (refused.facts, refused.detail) == (
         {"limit": 2, "used": 1},
         "the quota of 2 cells has room for 1 more, not for 2",
     )
     assert usage(driver) == (1, 0, 2)
-    expect(Transacted, driver.by("ann", TransactCells((), (CellPut(b"b", b""), CellDelete(b"a")))))
+    expect(Transacted, driver.by("ann", TransactCells((), (PutOperation(b"b", b""), DeleteOperation(b"a")))))
     assert usage(driver) == (1, 0, 1)
 
 

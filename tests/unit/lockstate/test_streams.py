@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lockstate import budget, limits, snapshot
-from lockstate.cell_operations import CellGet, CellPut
+from lockstate.cell_operations import GetOperation, PutOperation
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
@@ -293,9 +293,9 @@ def test_what_was_acknowledged_is_forgotten(driver: StreamDriver) -> None:
 
 def test_a_number_is_not_given_twice(driver: StreamDriver) -> None:
     """What another command with the same number asks for is not done, whatever it is."""
-    read = CellGet(b"c")
-    driver.done(1, TransactCells((), (CellPut(b"c", b"v"), read)), lock("a", "h1"))
-    (transacted,) = driver.done(1, TransactCells((), (CellPut(b"c", b"v"), read)))
+    read = GetOperation(b"c")
+    driver.done(1, TransactCells((), (PutOperation(b"c", b"v"), read)), lock("a", "h1"))
+    (transacted,) = driver.done(1, TransactCells((), (PutOperation(b"c", b"v"), read)))
     assert isinstance(transacted, Transacted)
     assert isinstance(transacted.results[0], CellWritten)
     assert transacted.results[0].version == 1

@@ -211,7 +211,7 @@ async def test_a_hook_that_cannot_be_started_is_reported(
     await ending.Hook("true", {}).run(0)
     assert "--on-lost could not be started" in caplog.text
     with pytest.raises(ValueError, match="needs /no/such/shell"):
-        await ending.Ending(on_lost="true").check()
+        await ending.CommandEnding(on_lost="true").check()
 
 
 @pytest.mark.parametrize(
