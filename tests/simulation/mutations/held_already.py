@@ -9,7 +9,7 @@ from lockstate.commands import Acquire, AcquireIf, IfHeld
 from lockstate.holds import Holds
 from lockstate.owners import wish_of
 from lockstate.records import NOTHING, Hold, RequestKey
-from lockstate.results import EventKind, Granted, Refused, ReleasedOnce, Result
+from lockstate.results import EventKind, Granted, HoldKind, Refused, ReleasedOnce, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _TREE: Final = ("a", "a/b", "a/b/c", "a/d", "e")
@@ -49,7 +49,7 @@ def _release_once_and_for_all(holds: Holds, hold: Hold) -> Result:
 
 def _share_permits(holds: Holds, hold: Hold, claims: Claims) -> None:
     """Let those of a session that wait for permits share them."""
-    wish = wish_of(hold)
+    wish = wish_of(hold) if hold.kind is HoldKind.SEMAPHORE else None
     for ticket in list(holds.state.wishes.get(wish, NOTHING).values()) if wish else ():
         holds.state.remove_ticket(ticket, claims)
         holds.effects.settle(ticket, holds.granted(hold))

@@ -3,12 +3,13 @@
 from typing import Final
 
 from lockstate import semaphores
+from lockstate.claims import Claims
 from lockstate.commands import AcquirePermits, PutOff, Revoke
 from lockstate.effects import Effects
+from lockstate.holds import Holds
 from lockstate.pleas import Pleas
 from lockstate.records import Hold, Plea, Semaphore, Ticket
-from lockstate.results import Left, Refused, Result
-from lockstate.state import Permits
+from lockstate.results import Granted, Left, Refused, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
@@ -48,11 +49,12 @@ def _tell_no_reason(effects: Effects, ticket: Ticket, why: Left) -> None:
 _tell_left = Effects.tell_left
 
 
-def _forget_the_ticket(effects: Effects, ticket: Ticket, why: Left, permits: Permits | None = None) -> None:
+def _begin_for_another(holds: Holds, hold: Hold, claims: Claims, waited_ms: int, ticket: int = 0) -> Granted:
     """Give the wait that ends the number of the newest one."""
-    order, ticket.order = ticket.order, effects.state.next_order - 1
-    _tell_left(effects, ticket, why, permits)
-    ticket.order = order
+    return _begin(holds, hold, claims, waited_ms, ticket and holds.state.next_order - 1)
+
+
+_begin = Holds.begin
 
 
 def _any_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | None:
@@ -96,7 +98,7 @@ PLEAS: Final = (
         name="grant-of-another-ticket",
         sentence="A grant names the wrong wait.",
         found_by=("queue-told", "model-events"),
-        apply=replaced(Effects, "tell_left", _forget_the_ticket),
+        apply=replaced(Holds, "begin", _begin_for_another),
         surroundings=_ASKED,
     ),
     Mutation(
