@@ -13,7 +13,7 @@ failure here is final: the node stops; it never retries what broke and never ans
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final, ParamSpec, Protocol
+from typing import Final, NamedTuple, ParamSpec
 
 from cluster.consensus.log_digest import Difference
 from cluster.consensus.messages import Message
@@ -21,6 +21,7 @@ from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault
 from cluster.peers.link import FrameKind
+from cluster.peers.links import PeerLinks
 from cluster.storage.journal import Journal, Sync
 from cluster.storage.sync_runner import SyncRunner
 
@@ -31,58 +32,37 @@ P = ParamSpec("P")
 _UNKNOWN_FAILURE: Final = NodeFailed("this node broke, and the memory to say how was missing")
 
 
-class Owner(Protocol):
-    """The clients' side of a group: what is proposed, and what becomes of it."""
+class LoopWork(NamedTuple):
+    """What is done around the log: what is proposed, and what becomes of it."""
 
-    @property
-    def takes_part(self) -> bool:
-        """Whether this node may tick at all: in a new cluster all nodes must have met."""
-
-    def has_entry(self) -> bool:
-        """Whether there is anything to propose."""
-
-    def entries(self) -> Iterator[bytes]:
-        """Yield the entries to propose, each stamped when it is asked for."""
-
-    def restore(self, state: object) -> None:
-        """Replace the state machine by a decoded state."""
-
-    def apply(self, index: int, entry: bytes) -> None:
-        """Apply one committed command. Must not raise for anything that it says."""
-
-    def encode_state(self) -> bytes:
-        """Return the state machine as bytes; called in a forked child."""
-
-    def snapshot_begun(self) -> None:
-        """Tell the peers that this node writes a snapshot now."""
-
-    def parted(self, peer_id: str, difference: Difference) -> None:
-        """Find out who is right: a leader's history differs from this node's log."""
-
-    def role_changed(self) -> None:
-        """Take over, or let go: leader, term or own role changed."""
-
-    def members_changed(self) -> None:
-        """Adjust the links: another member list counts, or one is committed."""
-
-    def ticked(self) -> None:
-        """Go on with what waits for the log: handovers, changes of members."""
-
-    def time_passed(self) -> None:
-        """Look at clocks and deadlines. Called by the timer, before its tick."""
-
-    def failed(self) -> None:
-        """End what clients wait for: this node stops."""
-
-
-class FrameSender(Protocol):
-    """The connections with the peers."""
-
-    def send(self, peer_id: str, kind: FrameKind, body: object) -> bool:
-        """Send a frame if the peer is connected."""
-
-    def flush(self) -> None:
-        """Hand what was sent to the network now."""
+    has_entry: Callable[[], bool]
+    """Whether there is anything to propose."""
+    entries: Callable[[], Iterator[bytes]]
+    """Yields the entries to propose, each stamped when it is asked for."""
+    restore: Callable[[object], None]
+    """Replaces the state machine by a decoded state."""
+    apply: Callable[[int, bytes], None]
+    """Applies one committed command. Must not raise for anything that it says."""
+    encode_state: Callable[[], bytes]
+    """Returns the state machine as bytes; called in a forked child."""
+    parted: Callable[[str, Difference], None]
+    """Finds out who is right: a leader's history differs from this node's log."""
+    role_changed: Callable[[], None]
+    """Takes over, or lets go: leader, term or own role changed."""
+    members_changed: Callable[[], None]
+    """Adjusts the links: another member list counts, or one is committed."""
+    greet: Callable[[str], None]
+    """Tells a peer that can be reached who speaks."""
+    lost: Callable[[str], None]
+    """Drops what a peer forwarded whose connection has ended."""
+    ticked: Callable[[], None]
+    """Goes on with what waits for the log: handovers, changes of members."""
+    look: Callable[[], None]
+    """Looks at clocks and deadlines. Called by the timer, before its tick."""
+    takes_part: Callable[[], bool]
+    """Whether this node may tick at all: its cluster must be founded."""
+    failed: Callable[[], None]
+    """Ends what clients wait for: this node stops."""
 
 
 class Loop:
@@ -92,10 +72,11 @@ class Loop:
         self,
         replica: Replica,
         journal: Journal,
-        links: FrameSender,
-        owner: Owner,
+        links: PeerLinks,
+        work: LoopWork,
         *,
         period_s: float,
+        on_sync_begun: Callable[[], None],
         on_sync: Callable[[float], None],
         syncs: SyncRunner,
     ) -> None:
@@ -104,12 +85,12 @@ class Loop:
         self._replica = replica
         self._journal = journal
         self._links = links
-        self._owner = owner
+        self._work = work
         self._period_s = period_s
+        self._on_sync_begun = on_sync_begun
         self._on_sync = on_sync
         self._loop = asyncio.get_running_loop()
         self._syncs = syncs
-        self.on_sync_begun: Callable[[], None] = _nothing
         self._promises: list[tuple[str, Message]] = []
         self._present_sync: Sync | None = None
         self._present_promises: list[tuple[str, Message]] = []
@@ -146,7 +127,7 @@ class Loop:
                 raise
         else:
             if ready.difference is not None:
-                self.run(self._owner.parted, peer_id, ready.difference)
+                self.run(self._work.parted, peer_id, ready.difference)
             self.run(self.act, ready)
 
     def peer_up(self, peer_id: str) -> None:
@@ -156,9 +137,11 @@ class Loop:
     def _peer_up(self, peer_id: str) -> None:
         if self._replica.peer_up(peer_id):
             self.request_tick()
+        self._work.greet(peer_id)
 
     def peer_down(self, peer_id: str, *, is_replaced: bool = False) -> None:
         """Record that the connection with a peer has ended; promises to it are dropped."""
+        self._work.lost(peer_id)
         self._promises = [promise for promise in self._promises if promise[0] != peer_id]
         self._present_promises = [promise for promise in self._present_promises if promise[0] != peer_id]
         self.run(self._replica.peer_down, peer_id, is_replaced=is_replaced)
@@ -198,7 +181,7 @@ class Loop:
             logger.critical("event=node-failed error=%r", str(failure), exc_info=error)
         finally:
             self.failure.set_result(failure)
-            self._owner.failed()
+            self._work.failed()
 
     @property
     def has_failed(self) -> bool:
@@ -209,20 +192,21 @@ class Loop:
 
     def act(self, ready: Ready) -> None:
         """Do what a message or a tick led to, in the order that `Ready` states."""
-        owner = self._owner
+        work = self._work
         if ready.restored is not None:
-            owner.restore(ready.restored)
+            work.restore(ready.restored)
         if ready.is_role_changed:
-            owner.role_changed()
+            work.role_changed()
         if ready.messages:
             self._send_all(ready)
         for index, entry in ready.committed:
-            owner.apply(index, entry)
+            work.apply(index, entry)
         if ready.are_members_changed:
-            owner.members_changed()
+            work.members_changed()
         if ready.snapshot is not None:
-            self._replica.write_snapshot(ready.snapshot, owner.encode_state)
-            owner.snapshot_begun()
+            self._replica.write_snapshot(ready.snapshot, work.encode_state)
+            # At once: a peer that is about to write as well waits.
+            self._links.ping()
         self._promises += ready.promises
         if ready.needs_sync:
             self.request_sync()
@@ -242,12 +226,12 @@ class Loop:
 
     def _tick(self) -> None:
         self._tick_is_due = False
-        replica, owner = self._replica, self._owner
-        self.act(replica.tick(has_entry=owner.has_entry()))
+        replica, work = self._replica, self._work
+        self.act(replica.tick(has_entry=work.has_entry()))
         # An entry is stamped by the state behind all that is committed, and for the present role.
-        if owner.has_entry() or replica.has_members_to_propose:
-            self.act(replica.propose(owner.entries()))
-        owner.ticked()
+        if work.has_entry() or replica.has_members_to_propose:
+            self.act(replica.propose(work.entries()))
+        work.ticked()
         if self._news_timer is None and replica.role.is_leader:
             self._await_news()
 
@@ -273,7 +257,7 @@ class Loop:
             self._release(promises)
             return
         self._present_sync, self._present_promises = sync, promises
-        self.on_sync_begun()
+        self._on_sync_begun()
         self._syncs.start(sync, self._on_synced)
 
     def _on_synced(self) -> None:
@@ -301,10 +285,6 @@ class Loop:
         self._timer = self._loop.call_later(self._period_s, self.start)
 
     def _on_timer(self) -> None:
-        self._owner.time_passed()
-        if self._owner.takes_part:
+        self._work.look()
+        if self._work.takes_part():
             self._tick()
-
-
-def _nothing() -> None:
-    """Do nothing."""

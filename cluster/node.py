@@ -1,4 +1,4 @@
-"""One process: whose directory, which links, and its group; how a node starts and stops; operators' calls.
+"""One process: whose directory, which links, and its parts; how a node starts and stops; operators' calls.
 
 Faces see a node through `lockapi/node.py`: commands and reads in, outcomes out.
 """
@@ -12,13 +12,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from cluster import exposure
+from cluster.assembly import Parts
 from cluster.commands.outbox import Answer
 from cluster.config import Address, NodeConfig, check_member, format_peers
-from cluster.consensus.beginning import Configured, beginning_of, contradiction, listed_members
+from cluster.consensus.beginning import Configured, contradiction, listed_members
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members
 from cluster.errors import ConfigError, DataDirError, NoLeader, OutcomeUnknown, TransferFailed
-from cluster.group import Group
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.obstacles import obstacles
@@ -28,7 +28,6 @@ from cluster.peers import peer_tls_watch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls_watch import PeerTlsWatch
-from cluster.peers.peering import Peering
 from cluster.peers.secret_watch import SecretWatch
 from cluster.storage.data_directory import DataDir
 from cluster.storage.disk_work import DiskWork, WorkThread
@@ -80,7 +79,7 @@ class Node:
         self._given_syncs = syncs
         self._given_work = work
         self._shutdown = asyncio.Event()
-        self._group: Group | None = None
+        self._parts: Parts | None = None
         self._secret_watch: SecretWatch | None = None
         self.peer_tls_watch: PeerTlsWatch | None = None
         """What keeps the TLS between this node and its peers, if there is any. Set by `start`."""
@@ -96,12 +95,17 @@ class Node:
         self.peer_tls_watch = peer_tls_watch.watch_of(config)
         self._datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join, files=self._files)
         try:
-            group = self._recover()
-            peering = Peering(self._datadir, config.node_id, config.advertise_http, group)
-            links = self._linked(group, peering)
+            self._open_log()
             self._syncs = self._given_syncs or runner_for(asyncio.get_running_loop(), self._files)
-            group.connect(links, peering, self._syncs)
-            self._store.woken = group.loop.request_tick
+            parts = Parts(
+                config,
+                self._datadir,
+                self._journal,
+                self._store,
+                self._unlinked(),
+                syncs=self._syncs,
+                peer_tls_watch=self.peer_tls_watch,
+            )
         except snapshot.SnapshotError as error:
             self._datadir.close()
             raise DataDirError(
@@ -114,28 +118,23 @@ class Node:
         except BaseException:
             self._datadir.close()
             raise
-        self._group = group
+        self._parts = parts
         if config.secret_file is not None:
-            self._secret_watch = SecretWatch(config.secret_file, config.secrets, group.links.use_secrets)
+            self._secret_watch = SecretWatch(config.secret_file, config.secrets, parts.links.use_secrets)
         try:
-            await self._take_part(group)
+            await self._take_part(parts)
         except BaseException:
-            await self._close(group)
+            await self._close(parts)
             raise
 
-    def _linked(self, group: Group, peering: Peering) -> PeerLinks:
-        """Return the links of this node, with TLS if it has that."""
+    def _unlinked(self) -> PeerLinks:
+        """Return the links of this node, to nobody yet, with TLS if it has that."""
         config, watch = self.config, self.peer_tls_watch
         tls = watch.tls if watch is not None else None
-        links = PeerLinks(config.node_id, config.secrets, {}, peering, configured=config.peers, tls=tls)
-        if watch is not None:
-            watch.plain_count = links.plain_count
-            watch.tls.revoked = links.end_revoked
-        group.peer_tls_watch = watch
-        return links
+        return PeerLinks(config.node_id, config.secrets, {}, configured=config.peers, tls=tls)
 
-    def _recover(self) -> Group:
-        """Read log and state back. Raises StartupError, SnapshotError."""
+    def _open_log(self) -> None:
+        """Open journal and snapshots. Raises StartupError."""
         config = self.config
         self._work = self._given_work or WorkThread(asyncio.get_running_loop().call_soon_threadsafe)
         self._store = SnapshotStore(config.data_dir, self._files, self._child, self._work)
@@ -150,29 +149,28 @@ class Node:
                 " from a copy made after the node's last stop (an older one is unsafe), or replace this node"
                 " with a new one (new id, empty directory)"
             )
-        return Group(config, journal, self._store, beginning_of(record, joins=joins))
 
-    async def _take_part(self, group: Group) -> None:
+    async def _take_part(self, parts: Parts) -> None:
         """Listen, dial, and begin to tick. Raises StartupError."""
-        self._check_configuration(group)
+        self._check_configuration(parts)
         self._journal.sync()
         if self.config.takes_peers:
-            self._check_certificate(group)
-            await group.links.start(self._listen_address(group), self._allow_peers)
+            self._check_certificate(parts)
+            await parts.links.start(self._listen_address(parts), self._allow_peers)
             for watch in (self._secret_watch, self.peer_tls_watch):
                 if watch is not None:
                     watch.start()
-        if not group.peering.is_established:
-            logger.info("event=first-start waiting_for=%s", ",".join(group.peering.missing()) or "-")
-        elif self.config.node_id not in group.replica.membership.latest.nodes:
+        if not parts.peering.is_established:
+            logger.info("event=first-start waiting_for=%s", ",".join(parts.peering.missing()) or "-")
+        elif self.config.node_id not in parts.replica.membership.latest.nodes:
             logger.info("event=joining detail=%r", "waits to be added: see `holdfast cluster add`")
-        self._compare_members(group)
-        group.start()
+        self._compare_members(parts)
+        parts.start()
 
-    def _check_configuration(self, group: Group) -> None:
+    def _check_configuration(self, parts: Parts) -> None:
         """Refuse a configuration of another cluster than that in the data directory. Raises ConfigError."""
         config, record, datadir = self.config, self._datadir.cluster, self._datadir
-        membership = group.replica.membership
+        membership = parts.replica.membership
         if record.cluster_id and membership.latest.cluster_id not in ("", record.cluster_id):
             raise DataDirError(
                 f"{config.data_dir}: the log is that of cluster {membership.latest.cluster_id}, and the"
@@ -190,17 +188,17 @@ class Node:
         if wrong:
             raise ConfigError(wrong)
 
-    def _check_certificate(self, group: Group) -> None:
+    def _check_certificate(self, parts: Parts) -> None:
         """Refuse a certificate for peers that is of another cluster. Raises ConfigError."""
         if self.peer_tls_watch is not None:
             joins = self._datadir.identity.joins
             self.peer_tls_watch.belong(
-                lambda: group.peering.cluster_id, is_founding=not joins and group.is_log_empty()
+                lambda: parts.peering.cluster_id, is_founding=not joins and parts.replica.is_log_empty
             )
 
-    def _listen_address(self, group: Group) -> Address:
+    def _listen_address(self, parts: Parts) -> Address:
         """Return where to listen for peers: if the configuration does not say it, where they look for us."""
-        own = group.replica.membership.latest.nodes.get(self.config.node_id)
+        own = parts.replica.membership.latest.nodes.get(self.config.node_id)
         if self.config.is_peer_given or own is None:
             return self.config.peer
         return Address.parse(own.peer)
@@ -214,9 +212,9 @@ class Node:
             bound, has_tls=has_tls, is_allowed=self.config.insecure_peers
         )
 
-    def _compare_members(self, group: Group) -> None:
+    def _compare_members(self, parts: Parts) -> None:
         """Say so when the members are no longer those of the configuration: the list in the log counts."""
-        membership = group.replica.membership
+        membership = parts.replica.membership
         listed = {node_id: member.peer for node_id, member in membership.latest.nodes.items()}
         configured = {node_id: str(address) for node_id, address in self.config.peers.items()}
         is_given = configured and not self._datadir.identity.joins
@@ -231,12 +229,12 @@ class Node:
     def begin_shutdown(self) -> None:
         """Refuse new work; waits in queues and watches end here. What was sent may still finish."""
         self._shut_down()
-        self.group.waiters.fail_all(_left())
-        self.group.events.end()
+        self.parts.waiters.fail_all(_left())
+        self.parts.events.end()
 
     def _shut_down(self) -> None:
         self._shutdown.set()
-        self.group.is_shutting_down = True
+        self.parts.shut_down()
 
     async def wait_shutdown(self) -> None:
         """Return once this node begins to shut down."""
@@ -244,25 +242,25 @@ class Node:
 
     async def hand_over(self) -> None:
         """Make another node lead, if this one does and any can: before clients have to notice anything."""
-        await self.group.handovers.hand_over()
+        await self.parts.handovers.hand_over()
 
     async def stop(self) -> None:
         """Hand leadership over if leading, finish what is in flight, sync, close. Idempotent.
 
         Raises NodeFailed if the disk fails at the last write. What broke earlier is in `failure`.
         """
-        group = self._group
-        if group is None:
+        parts = self._parts
+        if parts is None:
             return
         self._shut_down()
-        group.events.end()
-        if not group.loop.has_failed:
+        parts.events.end()
+        if not parts.loop.has_failed:
             await self.hand_over()
-            group.waiters.fail_all(_left())
-            await group.outbox.drain(DRAIN_S)
-        await self._close(group)
+            parts.waiters.fail_all(_left())
+            await parts.outbox.drain(DRAIN_S)
+        await self._close(parts)
 
-    async def _close(self, group: Group) -> None:
+    async def _close(self, parts: Parts) -> None:
         """Sync and close everything. Idempotent."""
         if self._is_stopped:
             return
@@ -274,12 +272,12 @@ class Node:
             stack.callback(self._journal.close)
             stack.callback(self._store.close)
             stack.callback(self._work.close)
-            stack.callback(group.replica.close)
-            group.stop()
+            stack.callback(parts.replica.close)
+            parts.stop()
             for watch in (self._secret_watch, self.peer_tls_watch):
                 if watch is not None:
                     await watch.stop()
-            await group.links.stop()
+            await parts.links.stop()
 
     @property
     def has_secret_file(self) -> bool:
@@ -295,44 +293,44 @@ class Node:
 
     async def wait_failed(self) -> BaseException:
         """Return the failure once this node broke. It must be stopped then."""
-        return await asyncio.shield(self.group.loop.failure)
+        return await asyncio.shield(self.parts.loop.failure)
 
     @property
     def failure(self) -> BaseException | None:
         """Return what broke this node, None if nothing did: also while it was stopping."""
-        group = self._group
-        return group.loop.failure.result() if group is not None and group.loop.failure.done() else None
+        parts = self._parts
+        return parts.loop.failure.result() if parts is not None and parts.loop.failure.done() else None
 
     @property
     def has_failed(self) -> bool:
         """Whether this node broke: its state may be half-way between two revisions."""
-        return self._group is not None and self._group.loop.has_failed
+        return self._parts is not None and self._parts.loop.has_failed
 
     def broke(self, error: BaseException) -> None:
         """Stop taking part: something broke outside of the group's own work."""
-        if self._group is not None:
-            self._group.loop.fail(error)
+        if self._parts is not None:
+            self._parts.loop.fail(error)
 
     @property
-    def group(self) -> Group:
-        """Return the group of a started node."""
-        assert self._group is not None, "the node has not been started"
-        return self._group
+    def parts(self) -> Parts:
+        """Return the parts of a started node."""
+        assert self._parts is not None, "the node has not been started"
+        return self._parts
 
     @property
     def machine(self) -> LockMachine:
         """Return this node's state, which may be stale. To be read only."""
-        return self.group.machine
+        return self.parts.machine
 
     @property
     def events(self) -> EventLog:
         """Return what happened lately, as this node applied it."""
-        return self.group.events
+        return self.parts.events
 
     @property
     def metrics(self) -> NodeMetrics:
         """Return this node's counters."""
-        return self.group.metrics
+        return self.parts.metrics
 
     @property
     def is_shutting_down(self) -> bool:
@@ -343,88 +341,90 @@ class Node:
 
     def submit(self, command: Command, timeout_s: float, principal: str = "") -> Coroutine[Any, Any, Answer]:
         """Replicate one command, of a principal if there is one; return its result and revision."""
-        return self.group.requests.submit(command, timeout_s, principal)
+        return self.parts.requests.submit(command, timeout_s, principal)
 
     def begin(self, command: Command, timeout_s: float, principal: str = "") -> "asyncio.Future[Answer]":
         """Replicate one command that does not wait in a queue; return the future of its answer."""
-        return self.group.requests.begin(command, timeout_s, principal)
+        return self.parts.requests.begin(command, timeout_s, principal)
 
     def abandon(self, command: Command, begun: object, principal: str = "") -> None:
         """Leave what was begun for a client that went away."""
         assert isinstance(begun, asyncio.Future), "that is what `begin` returned"
-        self.group.requests.abandon(command, begun, principal)
+        self.parts.requests.abandon(command, begun, principal)
 
     def acquire(
         self, command: MayWait, timeout_s: float, principal: str = "", poll_s: float | None = None
     ) -> Coroutine[Any, Any, Answer]:
         """Replicate a request that may wait in a queue, and wait there, or for `poll_s`."""
-        return self.group.requests.acquire(command, timeout_s, principal, poll_s)
+        return self.parts.requests.acquire(command, timeout_s, principal, poll_s)
 
     def withdraw(
         self, scope: str, request_id: str, timeout_s: float, principal: str = ""
     ) -> Coroutine[Any, Any, bool]:
         """Take back a request that waits, or what it was granted; return whether there was anything."""
-        return self.group.requests.withdraw(scope, request_id, timeout_s, principal)
+        return self.parts.requests.withdraw(scope, request_id, timeout_s, principal)
 
     def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> Coroutine[Any, Any, T]:
         """Answer from a state at least as new as every answer given before this call, anywhere."""
-        return self.group.requests.read(query, timeout_s)
+        return self.parts.requests.read(query, timeout_s)
 
     # -- cluster --------------------------------------------------------------------------------------------
 
     def status(self) -> ClusterStatus:
         """Return the cluster as this node sees it."""
-        group = self.group
-        leader_id = group.leader_id()
+        parts = self.parts
+        leader_id = parts.leadership.leader_id()
         lag_ms = self._lag_ms()
-        members = set(group.replica.membership.latest.nodes) | {self.config.node_id}
+        members = set(parts.replica.membership.latest.nodes) | {self.config.node_id}
         return ClusterStatus(
             node_id=self.config.node_id,
             leader=leader_id,
-            term=group.replica.role.term,
-            revision=group.machine.revision,
+            term=parts.replica.role.term,
+            revision=parts.machine.revision,
             lag_ms=lag_ms,
             ready=self._is_ready(leader_id, lag_ms),
             nodes=tuple(self._peer_status(node_id, leader_id) for node_id in sorted(members)),
-            obstacles=obstacles(group, now_s=asyncio.get_running_loop().time(), monotonic_s=time.monotonic()),
-            digest=f"{group.machine.fingerprint:016x}",
+            obstacles=obstacles(parts, now_s=asyncio.get_running_loop().time(), monotonic_s=time.monotonic()),
+            digest=f"{parts.machine.fingerprint:016x}",
         )
 
     def troubles(self) -> tuple[str, ...]:
         """Return what is wrong with this node although it runs, in sentences."""
-        group = self.group
+        parts = self.parts
         now_s = asyncio.get_running_loop().time()
-        found = troubles(group.replica.engine, group.clocks, group.divergence, group.disk, now_s)
+        found = troubles(parts.replica.engine, parts.clocks, parts.divergence, parts.disk, now_s)
         return tuple(trouble.detail for trouble in found)
 
     @property
     def is_ready(self) -> bool:
         """Whether this node counts, serves, and has heard from a leader lately."""
-        return self._is_ready(self.group.leader_id(), self._lag_ms())
+        return self._is_ready(self.parts.leadership.leader_id(), self._lag_ms())
 
     @property
     def is_voter(self) -> bool:
         """Whether this node is one of those of which a majority decides."""
-        return self.config.node_id in self.group.replica.membership.voters
+        return self.config.node_id in self.parts.replica.membership.voters
 
     def _is_ready(self, leader_id: str | None, lag_ms: int | None) -> bool:
-        is_broken = self.is_shutting_down or self.has_failed or self.group.divergence.is_in_doubt
+        is_broken = self.is_shutting_down or self.has_failed or self.parts.divergence.is_in_doubt
         is_led = leader_id is not None and lag_ms is not None and lag_ms < READY_LAG_MS_MAX
         return not is_broken and self.is_voter and is_led
 
     def _lag_ms(self) -> int | None:
         """Return for how long this node has heard from no leader, None if it never has since it started."""
-        lag_s = self.group.replica.prevote.lag_s
+        lag_s = self.parts.replica.prevote.lag_s
         return None if math.isinf(lag_s) else int(lag_s * 1000)
 
     def _peer_status(self, node_id: str, leader_id: str | None) -> PeerStatus:
-        group = self.group
-        member = group.replica.membership.latest.nodes.get(node_id)
+        parts = self.parts
+        member = parts.replica.membership.latest.nodes.get(node_id)
         peer = member.peer if member is not None else str(self.config.peer)
         if node_id == self.config.node_id:
-            return PeerStatus(node_id, self.config.advertise_http, peer, group.role(), group.machine.revision)
-        ping, http = group.peering.pings.get(node_id), group.peering.http.get(node_id, "")
-        if ping is None or not group.links.is_up(node_id):
+            return PeerStatus(
+                node_id, self.config.advertise_http, peer, parts.peering.role(), parts.machine.revision
+            )
+        ping, http = parts.peering.pings.get(node_id), parts.peering.http.get(node_id, "")
+        if ping is None or not parts.links.is_up(node_id):
             return PeerStatus(node_id, http, peer, "unreachable", ping.revision if ping else 0)
         told = "follower" if ping.state == "leader" else ping.state
         if member is not None and not member.is_voter:
@@ -437,10 +437,10 @@ class Node:
 
         Raises NoLeader, TransferFailed.
         """
-        group = self.group
-        if to is not None and to not in group.replica.membership.voters:
+        parts = self.parts
+        if to is not None and to not in parts.replica.membership.voters:
             raise TransferFailed(f"no node that may lead is called {to!r}")
-        leader_id = group.leader_id()
+        leader_id = parts.leadership.leader_id()
         if leader_id is None:
             raise NoLeader("no leader can be reached")
         if to is None:
@@ -449,24 +449,24 @@ class Node:
             raise TransferFailed("no other node is connected to the leader")
         if to == leader_id:
             return leader_id
-        if not group.replica.role.is_leader:
-            group.links.send(leader_id, FrameKind.TRANSFER, to)
-        elif group.handovers.begin(to) is None:
+        if not parts.replica.role.is_leader:
+            parts.links.send(leader_id, FrameKind.TRANSFER, to)
+        elif parts.handovers.begin(to) is None:
             raise TransferFailed(f"{to} is not connected to the leader")
         try:
             async with asyncio.timeout(timeout_s):
-                while group.leader_id() != to:
-                    await group.leadership.wait()
+                while parts.leadership.leader_id() != to:
+                    await parts.leadership.changed.wait()
         except TimeoutError:
-            raise TransferFailed(f"{to} did not take over; {group.leader_id()} leads") from None
+            raise TransferFailed(f"{to} did not take over; {parts.leadership.leader_id()} leads") from None
         return to
 
     def _successor(self, leader_id: str) -> str | None:
         """Return who shall lead next. Only the leader knows who has most; others offer themselves."""
-        group = self.group
-        if group.replica.role.is_leader:
-            return group.handovers.successor()
-        candidates = group.replica.membership.voters & (group.links.up() | {self.config.node_id}) - {
+        parts = self.parts
+        if parts.replica.role.is_leader:
+            return parts.handovers.successor()
+        candidates = parts.replica.membership.voters & (parts.links.up() | {self.config.node_id}) - {
             leader_id
         }
         return self.config.node_id if self.config.node_id in candidates else min(candidates, default=None)
@@ -477,8 +477,8 @@ class Node:
         Raises NoLeader, ShuttingDown, MemberChangeRefused, OutcomeUnknown, and ConfigError for what is not an
         id or an address.
         """
-        self.group.requests.check_open()
-        return await self.group.changes.change(node_id, str(check_member(node_id, peer)), timeout_s)
+        self.parts.requests.check_open()
+        return await self.parts.changes.change(node_id, str(check_member(node_id, peer)), timeout_s)
 
     async def move_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
         """Make the others reach a node at `peer` from now on; return the committed list.
@@ -486,17 +486,17 @@ class Node:
         It keeps its id, its data directory and its vote. Raises NoLeader, ShuttingDown, MemberChangeRefused,
         OutcomeUnknown, and ConfigError for what is not an id or an address.
         """
-        self.group.requests.check_open()
+        self.parts.requests.check_open()
         peer = str(check_member(node_id, peer))
-        return await self.group.changes.change(node_id, peer, timeout_s, is_move=True)
+        return await self.parts.changes.change(node_id, peer, timeout_s, is_move=True)
 
     async def remove_member(self, node_id: str, timeout_s: float) -> Members:
         """Remove a node, which hands leadership over first if it leads; return the committed list.
 
         Raises NoLeader, ShuttingDown, MemberChangeRefused, OutcomeUnknown.
         """
-        self.group.requests.check_open()
-        return await self.group.changes.change(node_id, "", timeout_s)
+        self.parts.requests.check_open()
+        return await self.parts.changes.change(node_id, "", timeout_s)
 
 
 def _left() -> OutcomeUnknown:

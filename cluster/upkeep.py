@@ -1,32 +1,36 @@
-"""What a node looks at whenever its timer fires: what no message and no command would tell it.
+"""What a node does besides its log: looks by its timer, and what follows from another role or member.
 
 Silence, passing time and a slow disk are found only by looking. What has its own rules is a part that looks
 for itself; here they have their order.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from cluster.commands.clock import ClusterClock
-from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.outbox import Outbox
 from cluster.commands.waiters import Waiters
-from cluster.config import Address, NodeConfig
+from cluster.config import NodeConfig
 from cluster.consensus.compaction import LogRoom
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.handover import Handovers
+from cluster.consensus.member_changes import MemberChanges
 from cluster.consensus.replica import Replica
 from cluster.errors import WaitCutOff
-from cluster.loop import Loop
 from cluster.observing.audit_log import AuditLog
+from cluster.observing.endless_log import EndlessLog
 from cluster.observing.quorum_watch import QuorumWatch
-from cluster.peers.disk_watch import DiskWatch
+from cluster.outgoing import Outgoing
+from cluster.peers import objections
 from cluster.peers.fitness import Fitness
+from cluster.peers.leadership import Leadership
+from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 from cluster.peers.refusal_watch import RefusalWatch
 from cluster.rare_proposals import RareProposals
+from lockstate.machine import LockMachine
 
 _LEADERLESS_ELECTIONS: Final = 1.5
 """Election timeouts without a leader after which waits end here. A leader counts as lost after one timeout of
@@ -37,62 +41,52 @@ QUORUM_LOOK_S: Final = 0.25
 logger = logging.getLogger(__name__)
 
 
-class LookedAt(Protocol):
-    """The parts of a node that are looked at."""
-
-    replica: Replica
-    loop: Loop
-    links: PeerLinks
-    peering: Peering
-    handovers: Handovers
-    clocks: ClockWatch
-    disk: DiskWatch
-    outbox: Outbox
-    waiters: Waiters
-    divergence: Divergence
-
-    def leader_id(self) -> str | None:
-        """Return who leads, if it can be reached."""
-
-    def log_room(self) -> LogRoom:
-        """Return what this node may still put into its log."""
-
-    def peer_addresses(self) -> Mapping[str, Address]:
-        """Return where the others listen."""
-
-    def request_flush(self) -> None:
-        """Send what the outbox holds."""
-
-
 class Upkeep:
     """One node's looks around: `look` is called by the timer, before its tick. One thread."""
 
     def __init__(
         self,
-        node: LookedAt,
         config: NodeConfig,
+        replica: Replica,
+        links: PeerLinks,
+        peering: Peering,
+        *,
+        leadership: Leadership,
+        outbox: Outbox,
+        waiters: Waiters,
+        machine: Callable[[], LockMachine],
+        outgoing: Outgoing,
+        handovers: Handovers,
+        changes: MemberChanges,
+        rare: RareProposals,
+        refusals: RefusalWatch,
+        divergence: Divergence,
+        fitness: Fitness,
         clock: ClusterClock,
         audit_log: AuditLog,
-        *,
-        refusals: RefusalWatch,
-        rare: RareProposals,
+        endless_log: EndlessLog,
+        request_tick: Callable[[], None],
         now_s: Callable[[], float],
     ) -> None:
         """`now_s` is the time of the event loop."""
-        self._node = node
+        self._replica = replica
+        self._links = links
+        self._peering = peering
+        self._leadership = leadership
+        self._outbox = outbox
+        self._waiters = waiters
+        self._machine = machine
+        self._outgoing = outgoing
+        self._handovers = handovers
+        self._changes = changes
+        self._rare = rare
+        self._refusals = refusals
+        self._divergence = divergence
+        self._fitness = fitness
         self._clock = clock
         self._audit_log = audit_log
-        self._fitness = Fitness(
-            node.replica,
-            node.handovers,
-            node.links,
-            node.peering,
-            clocks=node.clocks,
-            disk=node.disk,
-            now_s=now_s,
-        )
-        self._refusals = refusals
-        self._rare = rare
+        self._endless_log = endless_log
+        self._request_tick = request_tick
         self._now_s = now_s
         self._quorum = QuorumWatch(config.node_id, 2 * config.election_ms_max / 1000)
         self._next_quorum_look_s = 0.0
@@ -100,30 +94,60 @@ class Upkeep:
         self._leader_seen: str | None = None
         self._leaderless_since_s: float | None = None
         self._log_room_seen = LogRoom.ANYTHING
+        self.on_look: Callable[[], None] = lambda: None
+        """Called whenever this node has looked at the clock, at who leads and at deadlines."""
+
+    def ticked(self) -> None:
+        """Go on with a handover, with changes of the members, and with an advance of the rules."""
+        self._handovers.step()
+        self._changes.step()
+        if self._rare.rules_advance.step(self._machine().rules):
+            self._request_tick()
+
+    def role_changed(self) -> None:
+        """Go on under another leader, term or role: send again what is pending."""
+        self._handovers.step()
+        self._changes.step()
+        self._rare.role_changed()
+        self._outgoing.resend()
+        self._leadership.tell()
+
+    def members_changed(self) -> None:
+        """Keep links to exactly those who belong to the cluster; tell who was removed."""
+        membership = self._replica.membership
+        gone = self._peering.set_members(membership.committed, membership.latest)
+        # A change that a removed node asked for: it hears of that first.
+        self._changes.step()
+        for peer_id in gone & self._links.up():
+            self._links.send(peer_id, FrameKind.REFUSED, objections.removed(peer_id))
+        self._links.set_peers(self._peering.addresses())
+        self._leadership.tell()
 
     def look(self) -> None:
         """Look at the clock, at who leads, at deadlines of commands, at peers and at the log."""
-        node = self._node
-        if node.replica.role.is_leader:
+        if self._replica.role.is_leader:
             self._clock.now_ms()
         self._fitness.look()
-        node.divergence.look()
-        leader_id = node.leader_id()
+        self._divergence.look()
+        leader_id = self._leadership.leader_id()
         if leader_id is None and self._leader_seen is not None:
             # Nothing else happens then.
             logger.warning("event=leader-lost leader=%s", self._leader_seen)
         self._leader_seen = leader_id
         self._end_waits_cut_off(leader_id)
-        node.outbox.give_up_due()
-        if leader_id is not None and node.outbox.unsent:
+        outbox = self._outbox
+        outbox.give_up_due()
+        if leader_id is not None and outbox.unsent:
             # A leader that had been silent has spoken, or it is the turn of what waited for what is given up.
-            node.request_flush()
+            self._outgoing.request_flush()
         self._refusals.look()
         self._look_at_quorum()
         self._look_at_room()
         self._audit_log.look()
         if self._rare.step():
-            node.loop.request_tick()
+            self._request_tick()
+        self._endless_log.look(self._machine(), is_leader=self._replica.role.is_leader)
+        self.on_look()
 
     def _end_waits_cut_off(self, leader_id: str | None) -> None:
         """Tell who waits in queues that nothing is heard of them here: the lock may be theirs by now."""
@@ -133,7 +157,7 @@ class Upkeep:
         elif self._leaderless_since_s is None:
             self._leaderless_since_s = now_s
         elif now_s - self._leaderless_since_s >= self._leaderless_s_max:
-            self._node.waiters.fail_all(
+            self._waiters.fail_all(
                 WaitCutOff("this node has lost its leader; repeat with the same request_id on another node")
             )
 
@@ -143,22 +167,21 @@ class Upkeep:
         if now_s < self._next_quorum_look_s:
             return
         self._next_quorum_look_s = now_s + QUORUM_LOOK_S
-        node = self._node
-        voters = node.replica.membership.voters
-        reached = [peer_id for peer_id in voters if node.links.is_alive(peer_id)]
-        self._quorum.look(voters, reached, node.peer_addresses, now_s)
+        voters = self._replica.membership.voters
+        reached = [peer_id for peer_id in voters if self._links.is_alive(peer_id)]
+        self._quorum.look(voters, reached, self._peering.addresses, now_s)
 
     def _look_at_room(self) -> None:
         """Tell everybody at once when the log of this node has less room, or more."""
-        node = self._node
-        room = node.log_room()
+        engine = self._replica.engine
+        room = engine.log_room
         if room is self._log_room_seen:
             return
         self._log_room_seen = room
         logger.warning(
             "event=log-room room=%s entries=%d bytes=%d",
             room.name.lower().replace("_", "-"),
-            len(node.replica.log),
-            node.replica.engine.journal.bytes_count,
+            len(self._replica.log),
+            engine.journal.bytes_count,
         )
-        node.links.ping()
+        self._links.ping()

@@ -280,7 +280,7 @@ def _tell_readiness(node: Node, config: NodeConfig, http: Address, warnings: Seq
         insecure_log.look()
 
     look()
-    node.group.on_look = look
+    node.parts.upkeep.on_look = look
 
 
 if __name__ == "__main__":

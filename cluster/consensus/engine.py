@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from cluster.consensus import compaction, library, pinned_log
 from cluster.consensus.compaction import Compaction, LogRoom
-from cluster.consensus.library import Library
+from cluster.consensus.library import Library, RaftConfig
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.log_digest import MEMBERS_MARK
 from cluster.consensus.messages import Message
@@ -36,30 +36,6 @@ _COMMAND: Final = b"\x00"
 """The library's mark of a command."""
 _MEMBERS: Final = MEMBERS_MARK
 """Our mark of a member list. The library, which has lower marks for entries of its own, does not know it."""
-
-
-class RaftConfig(Protocol):
-    """What Raft needs of the node's configuration."""
-
-    @property
-    def node_id(self) -> str:
-        """This node's name."""
-
-    @property
-    def heartbeat_ms(self) -> int:
-        """How often a leader is heard of."""
-
-    @property
-    def election_ms_min(self) -> int:
-        """How long followers are patient, at least."""
-
-    @property
-    def election_ms_max(self) -> int:
-        """How long followers are patient, at most."""
-
-    @property
-    def compact_entries(self) -> int:
-        """How many entries the log takes before it is compacted."""
 
 
 class Snapshots(library.SnapshotChunks, Protocol):
@@ -118,7 +94,7 @@ class Engine:
         self.is_leader = self.is_candidate = self.is_takeover_asked = False
         self.leader_id: str | None = None
         self.commit_index = self.applied_index = 0
-        self.library = Library(self, config.node_id, config)
+        self.library = Library(self, config)
         self.now_s: Final = self.library.now_s
         """The clock by which everything here goes: monotonic, in seconds."""
         self._compaction = Compaction(

@@ -132,8 +132,12 @@ class LibraryOwner(Protocol):
         """Let the log begin behind the snapshot that was received."""
 
 
-class Settings(Protocol):
-    """The times and bounds of the library, in its own units."""
+class RaftConfig(Protocol):
+    """What Raft needs of the node's configuration."""
+
+    @property
+    def node_id(self) -> str:
+        """This node's name."""
 
     @property
     def heartbeat_ms(self) -> int:
@@ -146,6 +150,10 @@ class Settings(Protocol):
     @property
     def election_ms_max(self) -> int:
         """How long followers are patient, at most."""
+
+    @property
+    def compact_entries(self) -> int:
+        """How many entries the log takes before it is compacted."""
 
 
 class _Peer(str, LibraryNode):  # type: ignore[misc]
@@ -222,7 +230,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
     _SyncObj__readonlyNodes: set[LibraryNode]
     _SyncObj__transferInProgress: bool
 
-    def __init__(self, owner: LibraryOwner, node_id: str, settings: Settings) -> None:
+    def __init__(self, owner: LibraryOwner, config: RaftConfig) -> None:
         self._owner = owner
         self._journal = journal = owner.journal
         self.now_s: Final[Callable[[], float]] = syncobj.monotonicTime
@@ -230,8 +238,8 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         self._peers = _Peers()
         self._receivers: list[_Peer] = []
         """Who gets the log, the voters among them and the learners, in the order of their ids."""
-        self._heartbeat_s: Final = settings.heartbeat_ms / 1000
-        self._fallback_s: Final = settings.election_ms_max / 1000
+        self._heartbeat_s: Final = config.heartbeat_ms / 1000
+        self._fallback_s: Final = config.election_ms_max / 1000
         self._next_heartbeat_s = self._next_tidy_s = 0.0
         self._may_wait: set[_Peer] = set()
         """For whom nobody waits, by what they said last."""
@@ -246,9 +254,9 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         conf = SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=False,
-            raftMinTimeout=settings.election_ms_min / 1000,
-            raftMaxTimeout=settings.election_ms_max / 1000,
-            connectionTimeout=settings.election_ms_max / 1000,
+            raftMinTimeout=config.election_ms_min / 1000,
+            raftMaxTimeout=config.election_ms_max / 1000,
+            connectionTimeout=config.election_ms_max / 1000,
             dynamicMembershipChange=False,
         )
         # The library looks these up by name while it is constructed.
@@ -261,7 +269,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         try:
             for name, value in ours.items():
                 setattr(syncobj, name, value)
-            super().__init__(self._peers[node_id], [], conf, transport=transport)
+            super().__init__(self._peers[config.node_id], [], conf, transport=transport)
         finally:
             for name, value in originals.items():
                 setattr(syncobj, name, value)

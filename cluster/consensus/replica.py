@@ -16,7 +16,8 @@ import msgspec
 
 from cluster.consensus import bounds, guards, member_list
 from cluster.consensus.admission import Gate, TwoLeadersError
-from cluster.consensus.engine import FOUNDED_INDEX, FOUNDED_TERM, Engine, RaftConfig
+from cluster.consensus.engine import FOUNDED_INDEX, FOUNDED_TERM, Engine
+from cluster.consensus.library import RaftConfig
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members, MembersUnreadable
 from cluster.consensus.membership import Membership
@@ -131,6 +132,11 @@ class Replica:
         """Stand at once if nobody else could lead."""
         if self.membership.is_alone:
             self.engine.election_deadline_s = 0.0
+
+    @property
+    def is_log_empty(self) -> bool:
+        """Whether the log holds nothing that came from anybody."""
+        return self.log.last_index <= 1
 
     def close(self) -> None:
         """Stop; the journal and the snapshot store stay the host's."""

@@ -6,10 +6,11 @@ here they meet the engine and the store.
 
 import logging
 from collections.abc import Callable, Collection, Generator
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from cluster.consensus import guards
 from cluster.consensus.engine import Engine
+from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import Chunk, Message, SnapshotPosition
 from cluster.consensus.pinned_log import PinnedLog
 from cluster.consensus.ready import SnapshotDue
@@ -25,14 +26,6 @@ CHUNK_BYTES: Final = 256 * 1024
 logger = logging.getLogger(__name__)
 
 
-class LogWithBeginning(guards.LogView, Protocol):
-    """What a transfer may know of a node's log."""
-
-    @property
-    def first_index(self) -> int:
-        """Return the index of the oldest entry."""
-
-
 class SnapshotTransfer:
     """Writes, sends and receives snapshots for one replica.
 
@@ -44,7 +37,7 @@ class SnapshotTransfer:
         self,
         store: SnapshotStore,
         engine: Engine,
-        log: LogWithBeginning,
+        log: EngineJournal,
         *,
         last: LogEntry | None,
         decode: DecodeState | None = None,

@@ -1,46 +1,18 @@
 """What a node can be asked to measure about itself at this moment."""
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
-from cluster.commands.clock_watch import ClockWatch
-from cluster.commands.outbox import Outbox
-from cluster.commands.waiters import Waiters
-from cluster.consensus.divergence import Divergence
-from cluster.consensus.replica import Replica
 from cluster.observing import live_memory
-from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample, gauge
+from cluster.observing.observed import Observed
 from cluster.peers.cuts import Cut
-from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls import PeerTlsMode
-from cluster.peers.peer_tls_watch import PeerTlsWatch
-from cluster.peers.peering import Peering
-from lockstate.machine import LockMachine
 
 _CLOCK_RATE: Final = "How much faster a peer's clock runs than this node's; this node's own, than the median."
 
 
-class Measured(Protocol):
-    """The parts of a node that are measured."""
-
-    machine: LockMachine
-    replica: Replica
-    links: PeerLinks
-    peering: Peering
-    outbox: Outbox
-    waiters: Waiters
-    clocks: ClockWatch
-    node_id: str
-    events: EventLog
-    divergence: Divergence
-    peer_tls_watch: PeerTlsWatch | None
-
-    def leader_id(self) -> str | None:
-        """Return who leads, if it can be reached."""
-
-
-def gauges(node: Measured) -> list[Sample]:
+def gauges(node: Observed) -> list[Sample]:
     """Return the present values."""
     replica, machine = node.replica, node.machine
     return [
@@ -90,7 +62,11 @@ def gauges(node: Measured) -> list[Sample]:
         gauge("members", "Nodes of the cluster.", len(replica.membership.voters), state="voter"),
         gauge("members", "Nodes of the cluster.", len(replica.membership.latest.learners), state="joining"),
         gauge("is_leader", "Whether this node leads.", replica.role.is_leader),
-        gauge("has_leader", "Whether this node knows a leader it can reach.", node.leader_id() is not None),
+        gauge(
+            "has_leader",
+            "Whether this node knows a leader it can reach.",
+            node.leadership.leader_id() is not None,
+        ),
         gauge("term", "Raft term.", replica.role.term),
         gauge("revision", "Entries applied.", machine.revision),
         gauge("log_entries", "Entries in the log.", len(replica.log)),
@@ -143,7 +119,7 @@ def gauges(node: Measured) -> list[Sample]:
     ]
 
 
-def _peer_tls(node: Measured) -> Iterator[Sample]:
+def _peer_tls(node: Observed) -> Iterator[Sample]:
     """Yield how far this node has gone to links with TLS, and when the certificates for it end."""
     watch = node.peer_tls_watch
     if watch is None:
@@ -161,7 +137,7 @@ def _peer_tls(node: Measured) -> Iterator[Sample]:
     yield gauge("peer_tls_files_refused", text, watch.is_refused)
 
 
-def _clocks(node: Measured) -> Iterator[Sample]:
+def _clocks(node: Observed) -> Iterator[Sample]:
     """Yield the rates of clocks, and the largest error of one."""
     rates = list(node.clocks.rates())
     yield gauge("clock_rate_ppm", _CLOCK_RATE, node.clocks.ppm, node=node.node_id)

@@ -6,20 +6,15 @@ the founding or an election waits for; what is wrong with its disk, its log, its
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from cluster.commands.clock_watch import ClockWatch
-from cluster.consensus.divergence import Divergence
 from cluster.consensus.member_list import has_majority
-from cluster.consensus.replica import Replica
+from cluster.observing.observed import Observed
 from cluster.observing.troubles import Trouble, troubles
 from cluster.peers.absences import Absence
-from cluster.peers.disk_watch import DiskWatch
-from cluster.peers.links import PeerLinks
 from cluster.peers.objections_met import Met
-from cluster.peers.peering import Peering
 
 NO_LEADER_S: Final = 1.0
 """The time, in seconds, without a leader from which on that is told: an election takes less."""
@@ -39,38 +34,20 @@ class Obstacle(msgspec.Struct, frozen=True):
     advice: str
 
 
-class Observed(Protocol):
-    """The parts of a node that are looked at."""
-
-    node_id: str
-    replica: Replica
-    links: PeerLinks
-    peering: Peering
-    clocks: ClockWatch
-    divergence: Divergence
-    disk: DiskWatch
-
-    def leader_id(self) -> str | None:
-        """Return who leads, if it can be reached."""
-
-    def uptime_s(self) -> float:
-        """Return for how long this node has run."""
-
-
 def obstacles(node: Observed, *, now_s: float, monotonic_s: float) -> tuple[Obstacle, ...]:
     """Return what a node meets, the gravest first, none if all is well.
 
     `now_s` is the time of the event loop, `monotonic_s` that of the process: two clocks only in tests.
     """
     peering, membership = node.peering, node.replica.membership
-    absences, uptime_s = node.links.absences.all(), node.uptime_s()
+    absences, uptime_s = node.links.absences.all(), now_s - node.started_s
     found: list[Obstacle] = []
     if not peering.is_established:
         found += of_founding(peering.missing(), peering.founding_waits(), uptime_s)
     elif node.node_id not in membership.voters:
         is_member = node.node_id in membership.latest.nodes
         found.append(of_joining(node.node_id, uptime_s, is_member=is_member))
-    elif node.leader_id() is None:
+    elif node.leadership.leader_id() is None:
         lag_s = min(node.replica.prevote.lag_s, uptime_s)
         found += of_no_leader(node.node_id, membership.voters, absences, now_s, lag_s)
     objections = peering.objections_met.standing()

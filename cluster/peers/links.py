@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -27,6 +27,7 @@ from cluster.peers.handshake import HandshakeState, Objection, Particulars
 from cluster.peers.handshake_budget import HandshakeBudget
 from cluster.peers.link import FrameKind, Link
 from cluster.peers.peer_tls import PeerTls
+from cluster.peers.peering import Peering
 from cluster.peers.resolving import Resolver
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 from cluster.peers.strangers import Strangers, origin_of
@@ -62,40 +63,6 @@ MISSED_COUNT_MAX: Final = 3
 logger = logging.getLogger(__name__)
 
 
-class LinksHost(Protocol):
-    """What the links ask of their node."""
-
-    def particulars(self, peer_id: str) -> Particulars:
-        """Return what this node tells a peer about itself."""
-
-    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
-        """Return why a peer that knows the secret is not let in, None if it is (and is remembered).
-
-        `is_known` tells whether this node has it among its peers.
-        """
-
-    def peer_up(self, peer_id: str) -> None:
-        """Record that a peer can be reached."""
-
-    def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
-        """Record that the connection with a peer has ended, and what was on its way may be lost.
-
-        `is_replaced` if there is another one already: `peer_up` follows at once.
-        """
-
-    def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
-        """Take a frame from a peer. Raises msgspec.DecodeError when it makes no sense."""
-
-    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
-        """Record that a peer does not let this node in; `is_dialed` if this node had dialed it."""
-
-    def ping(self) -> Any:
-        """Return what this node tells its peers of its state."""
-
-    def broke(self, error: BaseException) -> None:
-        """Stop the node: the links are not kept any more."""
-
-
 class PeerLinks:
     """All links of one node. `peers` maps the others' ids to their addresses."""
 
@@ -104,7 +71,6 @@ class PeerLinks:
         node_id: str,
         secrets: Secrets,
         peers: Mapping[str, Address],
-        host: LinksHost,
         *,
         configured: Mapping[str, Address] | None = None,
         tls: PeerTls | None = None,
@@ -120,7 +86,8 @@ class PeerLinks:
         self._configured = dict(configured or {})
         self._tries: Counter[str] = Counter()
         self._resolver = Resolver()
-        self._host = host
+        self.host: Peering
+        """Decides who is let in, and takes what peers send. Set before anything else happens."""
         self.absences = Absences(asyncio.get_running_loop().time)
         self.cuts = Cuts(asyncio.get_running_loop().time, self.absences.failed)
         self._open: dict[str, Link] = {}
@@ -251,7 +218,7 @@ class PeerLinks:
         """Stop the node if one of these tasks broke: a node that does not dial or ping any more is lost."""
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._is_closing:
-            self._host.broke(error)
+            self.host.broke(error)
 
     async def stop(self) -> None:
         """Send what waits, close everything."""
@@ -277,7 +244,7 @@ class PeerLinks:
 
     def ping(self) -> None:
         """Tell all connected peers how this node is."""
-        ping = self._host.ping()
+        ping = self.host.ping()
         for link in self._open.values():
             link.send(FrameKind.PING, ping)
 
@@ -312,7 +279,7 @@ class PeerLinks:
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""
-        return self._host.particulars(peer_id)
+        return self.host.particulars(peer_id)
 
     def certificate_fault(self, shown: Shown | None, peer_id: str) -> tuple[Cut, str] | None:
         """Return why what was shown is not the certificate of a peer, None if it may be; None: no TLS."""
@@ -329,12 +296,12 @@ class PeerLinks:
         """Return why a peer that knows the secret is not let in, None if it is."""
         if theirs.group != GROUP:
             return objections.other_group(peer_id, theirs=theirs.group, ours=GROUP)
-        return self._host.objection(peer_id, theirs, is_known=peer_id in self._peers)
+        return self.host.objection(peer_id, theirs, is_known=peer_id in self._peers)
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Pass a refusal on."""
         if not self._is_closing:
-            self._host.refused(peer_id, objection, is_dialed=is_dialed)
+            self.host.refused(peer_id, objection, is_dialed=is_dialed)
 
     def begun(self, link: Link) -> None:
         """Remember a connection until its end. One that a stranger made may cost another stranger's place."""
@@ -360,7 +327,7 @@ class PeerLinks:
         self._proven[link.peer_id] = link.host
         old = self._open.pop(link.peer_id, None)
         if old is not None:
-            self._host.peer_down(link.peer_id, is_replaced=True)
+            self.host.peer_down(link.peer_id, is_replaced=True)
             # Who dialed ends the old one when it has the new one, too; sooner, it would be without either.
             reason = "replaced by a new connection"
             if link.is_dialer:
@@ -375,9 +342,9 @@ class PeerLinks:
         if self.tls is not None:
             self.tls.count(is_secured=link.shown is not None)
         link.tell_secrets()
-        link.send(FrameKind.PING, self._host.ping())
+        link.send(FrameKind.PING, self.host.ping())
         logger.info("event=link-opened peer=%s", link.peer_id)
-        self._host.peer_up(link.peer_id)
+        self.host.peer_up(link.peer_id)
 
     def closed(self, link: Link) -> None:
         """Forget `link`; report its peer down if it was the one in use."""
@@ -390,12 +357,12 @@ class PeerLinks:
             if link.peer_id in self._peers:
                 self.absences.left(link.peer_id)
             if not self._is_closing:
-                self._host.peer_down(link.peer_id, is_replaced=False)
+                self.host.peer_down(link.peer_id, is_replaced=False)
 
     def received(self, link: Link, kind: int, body: msgspec.Raw) -> None:
         """Hand on a frame of the link in use; drop those of one that was replaced."""
         if not self._is_closing and self._open.get(link.peer_id) is link:
-            self._host.frame(link.peer_id, kind, body)
+            self.host.frame(link.peer_id, kind, body)
 
     # -- dialing and watching -------------------------------------------------------------------------------
 

@@ -9,13 +9,14 @@ joins later brings its disk id into the member list before it counts; until then
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.forwarded import Forwarded, fault_in
+from cluster.config import Address
 from cluster.consensus import messages
 from cluster.consensus.claims import Claims
 from cluster.consensus.divergence import Divergence
@@ -23,6 +24,7 @@ from cluster.consensus.founding import News
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm
+from cluster.consensus.replica import Replica
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault
 from cluster.peers import first_start, objections
 from cluster.peers.duplicates import Runs
@@ -32,6 +34,7 @@ from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.objections_met import ObjectionsMet
 from cluster.storage.data_directory import DataDir
+from lockstate.machine import LockMachine
 from lockstate.versions import rules_newest
 
 logger = logging.getLogger(__name__)
@@ -76,51 +79,8 @@ _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
 """What is in a frame, by its kind. Raft's messages have a decoder of their own."""
 
 
-class PeeringHost(Protocol):
-    """What peering asks of the node it speaks for."""
-
-    def role(self) -> str:
-        """Return leader, candidate or follower."""
-
-    def revision(self) -> int:
-        """Return how many entries this node has applied."""
-
-    def rules(self) -> int:
-        """Return the version of the rules that this node's state follows."""
-
-    def state_bytes_max(self) -> int:
-        """Return how much memory for the state this node can bear."""
-
-    def log_room(self) -> int:
-        """Return what this node may still put into its log."""
-
-    def sync_ms(self) -> int:
-        """Return how long syncs take on this node's disk."""
-
-    def is_writing_snapshot(self) -> bool:
-        """Whether this node writes a snapshot."""
-
-    def peer_up(self, peer_id: str) -> None:
-        """Record that a peer can be reached."""
-
-    def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
-        """Record that the connection with a peer has ended; `is_replaced` if there is another one already."""
-
-    def is_log_empty(self) -> bool:
-        """Whether the log of this node holds nothing that came from anybody."""
-
-    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
-        """Record that a peer, proven to be one, does not let this node in."""
-
-    def let_in(self, peer_id: str) -> None:
-        """Record that a peer lets this node in."""
-
-    def broke(self, error: BaseException) -> None:
-        """Stop: the disk failed."""
-
-
 class Handlers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who takes what peers send; each gets the peer's id and the decoded content."""
+    """Who takes what peers send, with the peer's id and the decoded content, and what becomes of peers."""
 
     raft: Callable[[str, Message], None]
     forwarded: Callable[[Forwarded], None]
@@ -131,22 +91,53 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     """An operator of the peer asks for a change of the members."""
     change_decided: Callable[[Verdict], None]
     """The leader answers a change that this node asked for."""
+    peer_up: Callable[[str], None]
+    """A peer can be reached."""
+    peer_down: "Callable[..., None]"
+    """The connection with a peer has ended; `is_replaced` if there is another one already."""
+    refused: "Callable[..., None]"
+    """A peer, proven to be one, does not let this node in (Objection, `is_dialed`)."""
+    let_in: Callable[[str], None]
+    """A peer lets this node in."""
+    broke: Callable[[BaseException], None]
+    """The disk failed: the node must stop."""
 
 
 class Peering:
     """Speaks for this node on its links (links.LinksHost)."""
 
-    def __init__(self, datadir: DataDir, node_id: str, advertise_http: str, host: PeeringHost) -> None:
+    def __init__(
+        self,
+        datadir: DataDir,
+        node_id: str,
+        advertise_http: str,
+        replica: Replica,
+        *,
+        machine: Callable[[], LockMachine],
+        sync_ms: Callable[[], int],
+        state_bytes_max: int,
+        is_alive: Callable[[str], bool],
+        clocks: ClockWatch | None = None,
+        divergence: Divergence | None = None,
+    ) -> None:
+        """`is_alive` tells whether a peer is connected and has been heard of just now.
+
+        `sync_ms` returns how long syncs take here, `state_bytes_max` is how much memory for the state this
+        node can bear, `clocks` measures the peers' clocks, `divergence` compares this node with them.
+        """
         self._datadir = datadir
         self._node_id = node_id
         self._advertise_http = advertise_http
-        self._host = host
-        self.handlers: Handlers | None = None
+        self._replica = replica
+        self._machine = machine
+        self._sync_ms = sync_ms
+        self._state_bytes_max = state_bytes_max
+        self.is_alive = is_alive
+        self.clocks = clocks
+        self.divergence = divergence
+        self._configured: dict[str, Address] = {}
+        self.handlers: Handlers
         """Set before the first connection."""
-        self.clocks: ClockWatch | None = None
-        """Who measures the peers' clocks. Set before the first connection."""
-        self.divergence: Divergence | None = None
-        """Who compares this node with its peers. Set before the first connection."""
         self.first_start: FirstStart | None = None
         """The founding of this node's cluster. Set before the first connection."""
         self._committed = Members()
@@ -160,8 +151,6 @@ class Peering:
         self._run_id: Final = secrets.token_hex(RUN_ID_BYTES)
         self.runs = Runs()
         self.objections_met = ObjectionsMet()
-        self.is_alive: Callable[[str], bool] = lambda _: False
-        """Whether a peer is connected and has been heard of just now. Set before the first connection."""
         self.is_established = False
         self.rules_newest = rules_newest()
         """The newest rules that this node tells others it knows."""
@@ -196,9 +185,32 @@ class Peering:
         self.runs.keep(self._met.keys() | committed.nodes.keys())
         return gone
 
-    def found(self, configured: Mapping[str, str], means: first_start.FoundingMeans, *, joins: bool) -> None:
+    def found(
+        self, configured: Mapping[str, Address], means: first_start.FoundingMeans, *, joins: bool
+    ) -> None:
         """Take part in the founding by the `configured` nodes, unless this node `joins` a cluster."""
-        self.first_start = FirstStart(self._datadir, configured, means, joins=joins)
+        self._configured = dict(configured)
+        founders = {node_id: str(address) for node_id, address in configured.items()}
+        self.first_start = FirstStart(self._datadir, founders, means, joins=joins)
+
+    def addresses(self) -> dict[str, Address]:
+        """Return where the others listen. Who is being removed is linked until that is committed."""
+        listed = self._committed.nodes | self._latest.nodes
+        peers = {node_id: Address.parse(member.peer) for node_id, member in listed.items()}
+        peers = peers or dict(self._configured)
+        peers.pop(self._node_id, None)
+        return peers
+
+    def role(self) -> str:
+        """Return leader, candidate, follower; starting while the cluster is not founded; joining."""
+        if not self.is_established:
+            return "starting"
+        if self._node_id not in self._replica.membership.voters:
+            return "joining"
+        role = self._replica.role
+        if role.is_leader:
+            return "leader"
+        return "candidate" if role.is_candidate else "follower"
 
     @property
     def _is_founding(self) -> bool:
@@ -249,7 +261,7 @@ class Peering:
 
     def broke(self, error: BaseException) -> None:
         """Stop the node: its links are not kept any more."""
-        self._host.broke(error)
+        self.handlers.broke(error)
 
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Return why a peer that knows the secret is not let in (entry_check), None if it is.
@@ -295,7 +307,7 @@ class Peering:
             " node (see 'A node lost its disk' in docs/operating.md)"
         )
         self.remember_refusal(reason)
-        self._host.broke(IdentityRefused(reason))
+        self.handlers.broke(IdentityRefused(reason))
 
     def _speaks_already(self, peer_id: str, theirs: Particulars) -> bool:
         """Whether another process is connected in the name of this peer."""
@@ -305,7 +317,7 @@ class Peering:
     def _broke(self, error: Exception) -> NodeFailed:
         """Stop this node: its data directory could not be written, for whatever reason."""
         failure = NodeFailed(f"the data directory cannot be written: {error!r}")
-        self._host.broke(failure)
+        self.handlers.broke(failure)
         return failure
 
     def remember_refusal(self, reason: str) -> None:
@@ -324,7 +336,7 @@ class Peering:
             committed=self._committed,
             latest=self._latest,
             remembered=self._datadir.known,
-            rules=self._host.rules(),
+            rules=self._machine().rules,
         )
 
     @property
@@ -376,7 +388,7 @@ class Peering:
     def peer_up(self, peer_id: str) -> None:
         """Pass on that a peer can be reached."""
         self._up.add(peer_id)
-        self._host.peer_up(peer_id)
+        self.handlers.peer_up(peer_id)
         theirs = self._met.get(peer_id)
         if self.first_start is not None and theirs is not None:
             self.first_start.peer_up(peer_id, theirs.disk_id)
@@ -391,25 +403,25 @@ class Peering:
             self.divergence.lost(peer_id)
         if self.first_start is not None:
             self.first_start.peer_down(peer_id)
-        self._host.peer_down(peer_id, is_replaced=is_replaced)
+        self.handlers.peer_down(peer_id, is_replaced=is_replaced)
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Pass on that a peer does not let this node in."""
         self.objections_met.met(peer_id, objection, is_ours=False)
-        self._host.refused(peer_id, objection, is_dialed=is_dialed)
+        self.handlers.refused(peer_id, objection, is_dialed=is_dialed)
 
     def ping(self) -> Ping:
         """Return what the peers shall know."""
         return Ping(
-            self._host.revision(),
-            self._host.role(),
-            int(self._host.log_room()),
+            self._machine().revision,
+            self.role(),
+            int(self._replica.engine.log_room),
             self.clocks.said() if self.clocks is not None else None,
             self.cluster_id,
             self.divergence.claims() if self.divergence is not None else None,
-            self._host.state_bytes_max(),
-            self._host.sync_ms(),
-            self._host.is_writing_snapshot(),
+            self._state_bytes_max,
+            self._sync_ms(),
+            self._replica.is_writing_snapshot,
         )
 
     def do_others_write(self) -> bool:
@@ -419,7 +431,6 @@ class Peering:
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Decode a frame and hand it on. Raises msgspec.DecodeError, PeerFault."""
         handlers = self.handlers
-        assert handlers is not None, "a frame before the node was put together"
         if peer_id in self._foreign:
             raise msgspec.ValidationError(f"node {peer_id} belongs to another cluster")
         if peer_id in self._limited and kind not in (FrameKind.RAFT, FrameKind.PING):
@@ -474,7 +485,7 @@ class Peering:
     @property
     def _is_blank(self) -> bool:
         """Whether this node is to join and belongs to no cluster yet."""
-        return not (self.cluster_id or self._latest.nodes) and self._host.is_log_empty()
+        return not (self.cluster_id or self._latest.nodes) and self._replica.is_log_empty
 
     def _rare(self, peer_id: str, content: Ping | Change | Verdict | News | str, handlers: Handlers) -> None:
         """Hand on what is not part of a request."""
@@ -498,5 +509,5 @@ class Peering:
         if peer_id in self._met:
             self._judge(peer_id)
         self.objections_met.gone(peer_id)
-        self._host.let_in(peer_id)
+        self.handlers.let_in(peer_id)
         self._compare(peer_id, ping.claims)

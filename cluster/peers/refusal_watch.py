@@ -4,11 +4,9 @@ The rules are in `stop_rules`; here they are given what this node knows.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
-from cluster.config import Address, NodeConfig
-from cluster.consensus.beginning import Beginning
+from cluster.config import NodeConfig
 from cluster.consensus.replica import Replica
 from cluster.errors import IdentityRefused
 from cluster.peers.handshake import Objection
@@ -20,35 +18,29 @@ from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Objections, Stop
 logger = logging.getLogger(__name__)
 
 
-class MayBeRefused(Protocol):
-    """The parts of a node that count."""
-
-    node_id: str
-    beginning: Beginning
-    replica: Replica
-    links: PeerLinks
-    peering: Peering
-
-    def uptime_s(self) -> float:
-        """Return for how long this node has run."""
-
-    def is_log_empty(self) -> bool:
-        """Whether the log holds nothing that came from anybody."""
-
-    def peer_addresses(self) -> Mapping[str, Address]:
-        """Return where the others listen."""
-
-    def broke(self, error: BaseException) -> None:
-        """Stop."""
-
-
 class RefusalWatch:
     """Collects what peers say against one node, and stops it for that. One thread."""
 
-    def __init__(self, node: MayBeRefused, config: NodeConfig, now_s: Callable[[], float]) -> None:
-        self._node = node
+    def __init__(
+        self,
+        config: NodeConfig,
+        replica: Replica,
+        links: PeerLinks,
+        peering: Peering,
+        *,
+        joins: bool,
+        broke: Callable[[BaseException], None],
+        now_s: Callable[[], float],
+    ) -> None:
+        """Watch for a node that `joins` a cluster, or was founded with it; `broke` stops it."""
         self._config = config
+        self._replica = replica
+        self._links = links
+        self._peering = peering
+        self._joins = joins
+        self._broke = broke
         self._now_s = now_s
+        self._started_s = now_s()
         self._refusals = Objections()
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
@@ -68,20 +60,20 @@ class RefusalWatch:
         """Stop, if it is sure that this node must not take part. Called by a timer."""
         if not len(self._refusals):
             return
-        node = self._node
-        self._refusals.keep(node.peer_addresses(), self._now_s())
+        replica, peering, now_s = self._replica, self._peering, self._now_s()
+        self._refusals.keep(peering.addresses(), now_s)
         patience_s = SILENT_ELECTIONS_COUNT * self._config.election_ms_max / 1000
-        silence_s = min(node.replica.prevote.leader_silence_s, node.uptime_s())
+        silence_s = min(replica.prevote.leader_silence_s, now_s - self._started_s)
         verdict = self._refusals.verdict(
-            node_id=node.node_id,
+            node_id=self._config.node_id,
             is_leader_heard=silence_s < patience_s,
-            let_in_by=node.peering.pings.keys() & node.links.up(),
-            is_joining_empty=node.beginning.joins and node.is_log_empty(),
-            voters=node.replica.membership.voters or self._config.peers.keys(),
-            leader_id=node.replica.role.leader_id,
+            let_in_by=peering.pings.keys() & self._links.up(),
+            is_joining_empty=self._joins and replica.is_log_empty,
+            voters=replica.membership.voters or self._config.peers.keys(),
+            leader_id=replica.role.leader_id,
         )
         if verdict.stop is Stop.NO:
             return
         if verdict.stop is Stop.STOP_AND_REMEMBER:
-            node.peering.remember_refusal(verdict.reason)
-        node.broke(IdentityRefused(verdict.reason))
+            peering.remember_refusal(verdict.reason)
+        self._broke(IdentityRefused(verdict.reason))

@@ -93,7 +93,7 @@ async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
         figures |= await write_under_load(node, child, config)
         figures |= _machine_figures(node)
         written = SnapshotStore(config.data_dir).load()
-        figures["restart_entries"] = node.group.replica.log.last_index - (written.last[1] if written else 1)
+        figures["restart_entries"] = node.parts.replica.log.last_index - (written.last[1] if written else 1)
     return figures
 
 
@@ -115,7 +115,7 @@ async def write_under_load(
         meter.take()
         assert not child.is_running, "a snapshot that was not asked for would hide the pause of the fork"
         forks = child.forks_count
-        node.group.replica.engine.force_compaction()
+        node.parts.replica.engine.force_compaction()
         # Not "is running": the child of a small node may have ended before this loop looks.
         await until(lambda: child.forks_count > forks)
         began_s = time.monotonic()

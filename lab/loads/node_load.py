@@ -51,7 +51,7 @@ async def leading_node(config: NodeConfig) -> AsyncIterator[tuple[Node, Child]]:
     node = Node(config, child=child)
     try:
         await node.start()
-        await until(lambda: node.group.replica.role.is_leader)
+        await until(lambda: node.parts.replica.role.is_leader)
         calm_collector()
         yield node, child
     finally:

@@ -5,19 +5,22 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from cluster.consensus import member_list
 from cluster.consensus.founding import News
+from cluster.consensus.replica import Replica, Role
 from cluster.peers import handshake
 from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars, Proof, Refusal
 from cluster.peers.link import FrameKind
 from cluster.peers.peering import Handlers, Peering
 from cluster.peers.secret_use import SecretsSaid
 from cluster.storage.data_directory import DataDir
+from lockstate.machine import LockMachine
 
 STORED = Path(__file__).with_name("stored")
 SECRET = b"the secret of a stored cluster"
@@ -59,6 +62,11 @@ def test_a_handshake_is_understood_and_repeated(release: str) -> None:
 class Listener:
     """A node that writes down what its peers say."""
 
+    engine = SimpleNamespace(log_room=0)
+    membership = SimpleNamespace(voters={"n9"})
+    role = Role(None, 0, is_leader=False, is_candidate=False)
+    is_log_empty = True
+
     def __init__(self) -> None:
         self.heard: list[tuple[Any, ...]] = []
 
@@ -78,14 +86,17 @@ def test_frames_reach_the_node(release: str, name: str, tmp_path: Path) -> None:
     kind, _, body = FRAME.decode(stored_bytes(release, "frames")[name])
     assert FrameKind(kind).name == name.split(" ", maxsplit=1)[0]
     datadir, listener = DataDir.open(tmp_path / "n9", "n9"), Listener()
-    peering = Peering(datadir, "n9", "http://n9", listener)
-    peering.handlers = Handlers(
-        raft=listener.raft,
-        forwarded=listener.forwarded,
-        transfer_asked=listener.transfer_asked,
-        change_asked=listener.change_asked,
-        change_decided=listener.change_decided,
+    peering = Peering(
+        datadir,
+        "n9",
+        "http://n9",
+        cast("Replica", listener),
+        machine=lambda: cast("LockMachine", listener),
+        sync_ms=lambda: 0,
+        state_bytes_max=0,
+        is_alive=lambda _: True,
     )
+    peering.handlers = Handlers(**{name: getattr(listener, name) for name in Handlers.__struct_fields__})
     peering.is_established = True
     sender = "n1"
     if kind == FrameKind.FORWARD:

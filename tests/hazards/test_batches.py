@@ -78,9 +78,9 @@ def keep_alive(cluster: Cluster, *node_ids: str) -> "list[asyncio.Future[Answer]
     """Have clients of these nodes keep sessions alive; whether there are any is not asked."""
     begun = []
     for node_id in node_ids:
-        group = cluster.nodes[node_id].group
-        begun.append(group.outbox.submit(codec.encode_command(KeepAlive(SessionId("s"))), 3600).future)
-        group.request_flush()
+        parts = cluster.nodes[node_id].parts
+        begun.append(parts.outbox.submit(codec.encode_command(KeepAlive(SessionId("s"))), 3600).future)
+        parts.outgoing.request_flush()
     return begun
 
 
@@ -92,13 +92,13 @@ def test_keepalives_wait_for_company(tmp_path: Path, monkeypatch: pytest.MonkeyP
     cluster.elect(leader)
     clients.ask(cluster["a"])
     cluster.settle()
-    group = cluster.nodes[leader].group
-    metrics = group.metrics
+    parts = cluster.nodes[leader].parts
+    metrics = parts.metrics
     proposed = metrics.entries_proposed
     begun = keep_alive(cluster, *"aabbcc")
     cluster.settle()
     assert not any(future.done() for future in begun)
-    assert group._patience._timer is not None, "nobody may come"
+    assert parts.group._patience._timer is not None, "nobody may come"
     answer = clients.ask(cluster["b"])
     cluster.settle()
     assert all(future.done() for future in [answer, *begun])

@@ -86,14 +86,14 @@ def test_a_node_without_a_majority_serves_nothing(
     cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
     cluster.elect("a")
     cluster.network.held |= cut
-    core = cluster["a"].group
+    core = cluster["a"].parts
     answers, reads = [], []
     for _ in range(ELECTION_MS_MAX // STEP_MS + 2):
         answers.append(clients.ask(cluster["a"]))
         reads.append(core.outbox.read(lambda machine: machine.revision, 3600))
         cluster.run_ms(STEP_MS)
-    assert core.role() != "leader"
-    assert core.leader_id() != "a"
+    assert core.peering.role() != "leader"
+    assert core.leadership.leader_id() != "a"
     assert not [future for future in (*answers, *reads) if future.done()]
     cluster.network.held.clear()
     cluster.run_ms(5000)
@@ -107,14 +107,14 @@ def test_every_change_of_leadership_is_logged_and_counted(
     caplog.set_level(logging.INFO)
     cluster = whole_cluster(tmp_path, monkeypatch)
     cluster.elect("a")
-    before = {node_id: cluster[node_id].group.metrics.leadership_changes for node_id in "abc"}
+    before = {node_id: cluster[node_id].parts.metrics.leadership_changes for node_id in "abc"}
     caplog.clear()
     cluster.network.held |= CUT_OFF
     cluster.run_ms(4000)
     leader_id = cluster.leader_of("bc")
     term = cluster[leader_id or ""].term
     for node_id in "abc":
-        assert cluster[node_id].group.metrics.leadership_changes > before[node_id]
+        assert cluster[node_id].parts.metrics.leadership_changes > before[node_id]
     assert f"event=leadership leader={leader_id} term={term} is_leader=True" in caplog.text
     assert f"event=leadership leader={leader_id} term={term} is_leader=False" in caplog.text
 

@@ -90,8 +90,8 @@ def test_a_replaced_leader_answers_no_read(tmp_path: Path, monkeypatch: pytest.M
     reads = []
     clients = Clients()
     for _ in range(60):
-        reads.append(cluster["a"].group.outbox.read(tokens, 3600))
-        cluster["a"].group.request_flush()
+        reads.append(cluster["a"].parts.outbox.read(tokens, 3600))
+        cluster["a"].parts.outgoing.request_flush()
         cluster.run_ms(50)
     leader = cluster[cluster.leader_of("bc") or ""]
     taken = clients.ask(leader)

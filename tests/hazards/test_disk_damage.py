@@ -271,8 +271,8 @@ def test_a_node_that_lost_its_disk_is_not_let_in(tmp_path: Path, monkeypatch: py
     cluster = whole_cluster(tmp_path, monkeypatch)
 
     def objections_to_b(others: str) -> list[object]:
-        b = cluster["b"].group.peering
-        nodes = {node_id: cluster[node_id].group.peering for node_id in others}
+        b = cluster["b"].parts.peering
+        nodes = {node_id: cluster[node_id].parts.peering for node_id in others}
         return [
             peering.objection("b", b.particulars(node_id), is_known=True)
             for node_id, peering in nodes.items()

@@ -31,12 +31,12 @@ def new_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node_ids: str =
 def take_clock(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all nodes go by the virtual clock when they compare each other."""
     for node in cluster.nodes.values():
-        monkeypatch.setattr(node.group.divergence, "_now_s", lambda: cluster.clock.now_s)
+        monkeypatch.setattr(node.parts.divergence, "_now_s", lambda: cluster.clock.now_s)
 
 
 def failure_of(cluster: Cluster, node_id: str) -> BaseException | None:
     """Return why a node has stopped, None if it has not."""
-    failure = cluster[node_id].group.loop.failure
+    failure = cluster[node_id].parts.loop.failure
     return failure.result() if failure.done() else None
 
 
@@ -46,7 +46,7 @@ def run_s(cluster: Cluster, seconds: int) -> None:
         cluster.run_ms(1_000)
         for node_id, node in cluster.nodes.items():
             if failure_of(cluster, node_id) is None:
-                node.loop.call(node.group.links.ping)
+                node.loop.call(node.parts.links.ping)
             else:
                 # Its process ends.
                 cluster.isolate(node_id)
@@ -98,7 +98,7 @@ def test_a_forgotten_expiry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     # 700 s later the lock is over, everywhere but there.
     late = COMMAND[1:] + codec.encode_entry(cluster["a"].machine.now_ms + 700_000, [])
     leader = cluster["a"]
-    leader.loop.call(leader.group.loop.run, lambda: leader.group.replica.engine.append(late))
+    leader.loop.call(leader.parts.loop.run, lambda: leader.parts.replica.engine.append(late))
     run_s(cluster, STOPS_WITHIN_S)
     assert isinstance(failure_of(cluster, "b"), StateDiverged)
     assert [failure_of(cluster, node_id) for node_id in "ac"] == [None, None]
@@ -118,15 +118,15 @@ def test_of_two_nodes_that_differ_none_serves_until_the_third_decides(
     asks(cluster, clients, "a", "b")
     run_s(cluster, STOPS_WITHIN_S)
     for node_id in "ab":
-        group = cluster[node_id].group
+        parts = cluster[node_id].parts
         assert failure_of(cluster, node_id) is None
-        assert group.divergence.is_in_doubt
+        assert parts.divergence.is_in_doubt
         with pytest.raises(NoLeader, match="no majority says which"):
-            group._check_room(Acquire)
+            parts.outgoing.check_room(Acquire)
         assert any(
             "no requests are taken" in trouble.detail
             for trouble in troubles(
-                group.replica.engine, group.clocks, group.divergence, group.disk, cluster.clock.now_s
+                parts.replica.engine, parts.clocks, parts.divergence, parts.disk, cluster.clock.now_s
             )
         )
     cluster.heal()
@@ -134,7 +134,7 @@ def test_of_two_nodes_that_differ_none_serves_until_the_third_decides(
     assert isinstance(failure_of(cluster, "b"), StateDiverged)
     assert [failure_of(cluster, node_id) for node_id in "ac"] == [None, None]
     try:
-        cluster["a"].group._check_room(Acquire)
+        cluster["a"].parts.outgoing.check_room(Acquire)
     except ClusterError as error:
         pytest.fail(f"the doubt is over: {error}")
     asks(cluster, clients, "a", "c")
@@ -152,7 +152,7 @@ def test_a_damaged_state_is_never_written(tmp_path: Path, monkeypatch: pytest.Mo
     run_s(cluster, STOPS_WITHIN_S)
     assert failure_of(cluster, "c") is None, "nobody has touched the record"
     for node_id in "abc":
-        cluster[node_id].group.replica.engine.force_compaction()
+        cluster[node_id].parts.replica.engine.force_compaction()
     run_s(cluster, 2)
     assert isinstance(failure_of(cluster, "c"), StateDamaged)
     assert [failure_of(cluster, node_id) for node_id in "ab"] == [None, None]

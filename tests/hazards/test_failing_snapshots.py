@@ -35,7 +35,7 @@ def fail_snapshots(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Counter
 
     for node_id in cluster.ids:
         node = cluster[node_id]
-        replica = node.group.replica if hasattr(node, "group") else node.replica
+        replica = node.parts.replica if hasattr(node, "parts") else node.replica
         child = replica._transfer._store._child
         monkeypatch.setattr(child, "start", failing(node_id, child))
     return forks
@@ -82,7 +82,7 @@ def ask(cluster: Cluster, node_id: str, command: Acquire | Release) -> "asyncio.
     node = cluster[node_id]
 
     def begin() -> "asyncio.Task[Answer]":
-        return asyncio.get_running_loop().create_task(node.group.requests.submit(command, 60.0))
+        return asyncio.get_running_loop().create_task(node.parts.requests.submit(command, 60.0))
 
     task: asyncio.Task[Answer] = node.loop.call(begin)
     cluster.settle()
@@ -106,7 +106,7 @@ def test_a_leader_that_cannot_compact_takes_only_what_frees_and_then_nothing(
         fail_snapshots(cluster, failing)
         cluster.elect("a")
         clients = Clients()
-        while cluster["a"].group.log_room() is compaction.LogRoom.ANYTHING:
+        while cluster["a"].parts.replica.engine.log_room is compaction.LogRoom.ANYTHING:
             clients.ask(cluster["a"])
             cluster.run_ms(50)
         assert len(journal) == 2 * (100 + 20) + 1
@@ -118,7 +118,7 @@ def test_a_leader_that_cannot_compact_takes_only_what_frees_and_then_nothing(
             taken = ask(cluster, node_id, Release(held.pop()))
             cluster.run_ms(500)
             assert isinstance(taken.result().result, Released), node_id
-        while cluster["a"].group.log_room() is compaction.LogRoom.WHAT_FREES:
+        while cluster["a"].parts.replica.engine.log_room is compaction.LogRoom.WHAT_FREES:
             taken = ask(cluster, "b", Release(held.pop()))
             cluster.run_ms(50)
         cluster.run_ms(2000)

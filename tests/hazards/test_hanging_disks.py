@@ -141,11 +141,11 @@ def test_a_leader_with_a_slow_disk_hands_over_and_does_not_get_it_back(
     cluster.elect("a")
     cluster.run_ms(1_000)
     for node_id in "abc":
-        group = cluster[node_id].group
-        group.disk._average_s = 0.2 if node_id == "a" else 0.001
-        cluster[node_id].loop.call(group.links.ping)
+        parts = cluster[node_id].parts
+        parts.disk._average_s = 0.2 if node_id == "a" else 0.001
+        cluster[node_id].loop.call(parts.links.ping)
     cluster.run_until(lambda: cluster.leader_of("abc") in ("b", "c"), 5_000)
     leader, term = cluster.leader_of("abc") or "", cluster["b"].term
-    cluster["a"].group.disk._average_s = 0.2
+    cluster["a"].parts.disk._average_s = 0.2
     cluster.run_ms(10_000)
     assert (cluster.leader_of("abc"), cluster[leader].term) == (leader, term)

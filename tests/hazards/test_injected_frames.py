@@ -134,7 +134,7 @@ def acquire(name: str) -> Acquire:
 def attacks(nodes: dict[str, Node]) -> Iterable[tuple[bool, bytes]]:
     """Yield what somebody on the path adds, and whether to what n1 says to n2, which leads."""
     term = nodes["n2"].status().term
-    outbox = nodes["n1"].group.outbox
+    outbox = nodes["n1"].parts.outbox
     stolen = codec.encode_command(ForceRelease("prize", "somebody on the path"))
     for seq in (1, 2, 3, 1000):
         yield True, frame(FrameKind.FORWARD, Forwarded(term, outbox.origin, [seq], [stolen]))
@@ -167,16 +167,16 @@ async def test_what_somebody_on_the_path_adds_is_taken_by_nobody(
                 assert is_held(node, "hold-of-prize")
                 assert node.failure is None
                 assert node.status().term < term + 20
-                assert sorted(node.group.replica.membership.latest.nodes) == ["n1", "n2", "n3"]
+                assert sorted(node.parts.replica.membership.latest.nodes) == ["n1", "n2", "n3"]
 
 
 async def attack(nodes: dict[str, Node], relay: Relay, *, to_leader: bool, data: bytes) -> None:
     """Add bytes to the link between n1 and n2, and wait until there is a new one."""
-    links = nodes["n2" if to_leader else "n1"].group.links
+    links = nodes["n2" if to_leader else "n1"].parts.links
     forged_count, connections_count = links.cuts.counts[Cut.FORGED], relay.connections_count
     relay.add(to_target=to_leader, data=data)
     await until(lambda: relay.connections_count > connections_count)
-    await until(lambda: nodes["n1"].group.links.is_up("n2") and nodes["n2"].group.links.is_up("n1"))
+    await until(lambda: nodes["n1"].parts.links.is_up("n2") and nodes["n2"].parts.links.is_up("n1"))
     assert links.cuts.counts[Cut.FORGED] == forged_count + 1
 
 

@@ -54,10 +54,10 @@ def test_a_node_that_is_older_than_the_log_stops(tmp_path: Path, monkeypatch: py
     """H19: our node applies nothing of a newer format and nothing behind it, stops, and says what to do."""
     cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
     cluster.elect("a")
-    cluster["a"].group.replica.engine.append(msgspec.msgpack.encode((codec.FORMAT_NEWEST + 1, 0, [])))
+    cluster["a"].parts.replica.engine.append(msgspec.msgpack.encode((codec.FORMAT_NEWEST + 1, 0, [])))
     answers = [clients.ask(cluster["a"]) for _ in range(2)]
     cluster.run_ms(2000)
-    failed = [cluster[node_id].group.loop.failure for node_id in "abc"]
+    failed = [cluster[node_id].parts.loop.failure for node_id in "abc"]
     failures = [future.result() for future in failed if future.done()]
     assert len(failures) >= 2, "those who heard that the entry is committed"
     assert all(isinstance(failure, NodeFailed) for failure in failures)
@@ -78,15 +78,15 @@ def test_a_node_that_is_older_than_a_snapshot_stops(tmp_path: Path, monkeypatch:
     while cluster["a"].machine.revision < before + 100:
         clients.ask(cluster["a"])
         cluster.run_ms(50)
-    cluster["a"].group.replica.engine.force_compaction()
+    cluster["a"].parts.replica.engine.force_compaction()
     cluster.run_until((tmp_path / "a" / "snapshot").exists)
     # From here on this is an older release, which does not know what the others wrote.
     monkeypatch.setattr(snapshot, "FORMAT_NEWEST", 0)
     cluster.connect("a", "c")
-    cluster.run_until(cluster["c"].group.loop.failure.done)
-    failure = cluster["c"].group.loop.failure.result()
+    cluster.run_until(cluster["c"].parts.loop.failure.done)
+    failure = cluster["c"].parts.loop.failure.result()
     assert isinstance(failure, NodeFailed)
     assert str(failure).startswith("the snapshot has format 1, which this release does not know")
     assert cluster["c"].machine.revision == before
     assert not (tmp_path / "c" / "snapshot").exists()
-    assert not cluster["a"].group.loop.failure.done()
+    assert not cluster["a"].parts.loop.failure.done()

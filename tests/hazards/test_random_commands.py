@@ -46,7 +46,7 @@ class CommandChaos(Chaos):
 
     def hand_over(self, leader: Any, successor: str) -> None:
         """Hand over as an operator does."""
-        handover = leader.loop.call(leader.group.handovers.begin, successor)
+        handover = leader.loop.call(leader.parts.handovers.begin, successor)
         if handover is not None:
             self.handovers.append(handover)
 
@@ -81,8 +81,8 @@ def test_every_command_is_applied_once_or_its_outcome_is_unknown(
     state = cluster["a"].machine
     for node_id in IDS:
         node = cluster[node_id]
-        assert not node.group.loop.failure.done(), node.group.loop.failure.result()
-        assert len(node.group.outbox) == 0, "a command waits for ever"
+        assert not node.parts.loop.failure.done(), node.parts.loop.failure.result()
+        assert len(node.parts.outbox) == 0, "a command waits for ever"
         assert snapshot.encode(node.machine) == snapshot.encode(state)
     outcomes = {"granted": 0, "unknown": 0}
     for hold_id, pending, node in clients.asked:
@@ -125,8 +125,8 @@ async def lone_node(directory: Path) -> Node:
     node = Node(lone_config(directory))
     await node.start()
     async with asyncio.timeout(20):
-        while not node.group.replica.may_propose:
-            node.group.loop._on_timer()
+        while not node.parts.replica.may_propose:
+            node.parts.loop._on_timer()
             await asyncio.sleep(0)
     return node
 
@@ -138,40 +138,40 @@ async def test_commands_for_another_leadership_are_not_taken(tmp_path: Path) -> 
     look like repetitions.
     """
     node = await lone_node(tmp_path)
-    group = node.group
+    parts = node.parts
     command = codec.encode_command(
         Acquire("name", Mode.EXCLUSIVE, HoldId("hold"), AttemptId("attempt"), ttl_ms=TTL_MS)
     )
-    for term in (group.replica.role.term - 1, group.replica.role.term + 1):
-        group.forwarded(Forwarded(term, "other", [6], [command]))
-    assert not group.has_entry()
-    group.forwarded(Forwarded(group.replica.role.term, "other", [1], [command]))
+    for term in (parts.replica.role.term - 1, parts.replica.role.term + 1):
+        parts.group.forwarded(Forwarded(term, "other", [6], [command]))
+    assert not parts.group.has_entry()
+    parts.group.forwarded(Forwarded(parts.replica.role.term, "other", [1], [command]))
     async with asyncio.timeout(20):
-        while group.machine.applied_seq("other") == 0:  # noqa: ASYNC110 - the node works on this loop
+        while parts.machine.applied_seq("other") == 0:  # noqa: ASYNC110 - the node works on this loop
             await asyncio.sleep(0)
-    assert group.machine.attempt(HoldId("hold")) is not None
+    assert parts.machine.attempt(HoldId("hold")) is not None
     await node.stop()
 
 
 async def test_an_apply_that_raises_stops_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H8: the node fails for good, its clients get an honest answer, and it takes no more."""
     node = await lone_node(tmp_path)
-    group = node.group
+    parts = node.parts
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(LockMachine, "apply", broken)
     command = Acquire("name", Mode.EXCLUSIVE, HoldId("hold"), AttemptId("attempt"), ttl_ms=TTL_MS)
-    pending = group.outbox.submit(codec.encode_command(command), 60)
-    group.request_flush()
+    pending = parts.outbox.submit(codec.encode_command(command), 60)
+    parts.outgoing.request_flush()
     async with asyncio.timeout(20):
-        failure = await asyncio.shield(group.loop.failure)
+        failure = await asyncio.shield(parts.loop.failure)
         with pytest.raises(OutcomeUnknown):
             await pending.future
     assert isinstance(failure, NodeFailed)
     with pytest.raises(ClusterError):
-        group.outbox.submit(b"", 60)
+        parts.outbox.submit(b"", 60)
     await node.stop()
 
 
@@ -179,7 +179,7 @@ async def test_a_slow_heartbeat_does_not_slow_cluster_time_down(tmp_path: Path) 
     """A leader with nothing to do looks at its clock often enough to count all of the time that passes."""
     node = Node(lone_config(tmp_path, heartbeat_ms=10_000))
     await node.start()
-    timer = node.group.loop._timer
+    timer = node.parts.loop._timer
     assert timer is not None
     assert timer.when() - asyncio.get_running_loop().time() <= STALL_COUNTED_MS_MAX / 1000
     await node.stop()

@@ -29,7 +29,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 def tell_all(cluster: Cluster) -> None:
     """Let every node tell how it is, as it does once a second."""
     for node in cluster.nodes.values():
-        node.loop.call(node.group.links.ping)
+        node.loop.call(node.parts.links.ping)
     cluster.run_ms(1000)
 
 
@@ -78,7 +78,7 @@ def ask(cluster: Cluster, clients: Clients) -> object:
 def release(cluster: Cluster, hold_id: str) -> None:
     """Give a hold back."""
     node = leader(cluster)
-    pending = node.loop.call(node.group.requests._submit, Release(HoldId(hold_id)), 60.0, "")
+    pending = node.loop.call(node.parts.requests._submit, Release(HoldId(hold_id)), 60.0, "")
     cluster.run_ms(2000)
     assert isinstance(pending.future.result().result, Released)
 

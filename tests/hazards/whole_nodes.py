@@ -16,11 +16,10 @@ import msgspec
 import pysyncobj.syncobj as library
 import pytest
 
+from cluster.assembly import Parts
 from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
-from cluster.consensus.beginning import beginning_of
 from cluster.consensus.library_words import EngineJournal
-from cluster.group import Group
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
@@ -46,7 +45,7 @@ class Links:
     def __init__(self, node_id: str, network: Network) -> None:
         self._node_id = node_id
         self._network = network
-        self.peering: Peering
+        self.host: Peering
 
     def send(self, peer_id: str, kind: FrameKind, body: Any) -> bool:
         """Send a frame, if there is a connection."""
@@ -81,14 +80,14 @@ class Links:
     def ping(self) -> None:
         """Tell everybody how the node is. It does not happen by itself, as it does once a second in truth."""
         for peer_id in sorted(self.up()):
-            self.send(peer_id, FrameKind.PING, self.peering.ping())
+            self.send(peer_id, FrameKind.PING, self.host.ping())
 
     async def stop(self) -> None:
         """Do nothing."""
 
 
 class WholeNode:
-    """A group as the cluster drives it."""
+    """The parts of a node, as the cluster drives them."""
 
     def __init__(
         self, config: NodeConfig, network: Network, loop: HandDrivenLoop, disks: Mapping[str, str]
@@ -103,54 +102,51 @@ class WholeNode:
         self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
         self.journal = EngineJournal.open(config.data_dir, files=files)
         store = SnapshotStore(config.data_dir, files, cast("Child", InlineChild()))
-        beginning = beginning_of(store_founding(self._datadir, config.founders, disks), joins=False)
-        self.group = Group(config, self.journal, store, beginning)
-        peering = Peering(self._datadir, config.node_id, config.advertise_http, self.group)
+        store_founding(self._datadir, config.founders, disks)
         links = Links(config.node_id, network)
-        links.peering = peering
-        self.group.connect(cast("PeerLinks", links), peering)
+        self.parts = Parts(config, self._datadir, self.journal, store, cast("PeerLinks", links))
         self.journal.sync()
 
     @property
     def is_leader(self) -> bool:
         """Whether it leads, as far as it knows."""
-        return self.group.replica.role.is_leader
+        return self.parts.replica.role.is_leader
 
     @property
     def leader_id(self) -> str | None:
         """Whom it follows, or itself."""
-        return self.group.replica.role.leader_id
+        return self.parts.replica.role.leader_id
 
     @property
     def term(self) -> int:
         """Its term."""
-        return self.group.replica.role.term
+        return self.parts.replica.role.term
 
     @property
     def machine(self) -> LockMachine:
         """Its state."""
-        return self.group.machine
+        return self.parts.machine
 
     def be_patient(self) -> None:
         """Start no election soon."""
-        engine = self.group.replica.engine
+        engine = self.parts.replica.engine
         engine.election_deadline_s = engine.now_s() + 5
 
     def connect(self, peer_id: str) -> None:
         """Record a connection."""
-        self.loop.call(self.group.peer_up, peer_id)
+        self.loop.call(self.parts.loop.peer_up, peer_id)
 
     def disconnect(self, peer_id: str, *, is_replaced: bool = False) -> None:
         """Record its end."""
-        self.loop.call(self.group.peer_down, peer_id, is_replaced=is_replaced)
+        self.loop.call(self.parts.loop.peer_down, peer_id, is_replaced=is_replaced)
 
     def take(self, peer_id: str, message: dict[str, Any]) -> None:
         """Take a frame."""
-        self.loop.call(self.group.peering.frame, peer_id, message["kind"], msgspec.Raw(message["body"]))
+        self.loop.call(self.parts.peering.frame, peer_id, message["kind"], msgspec.Raw(message["body"]))
 
     def timer(self) -> None:
         """Do what the node's timer does."""
-        self.loop.call(self.group.loop.run, self.group.loop._on_timer)
+        self.loop.call(self.parts.loop.run, self.parts.loop._on_timer)
 
     def work(self) -> bool:
         """Do what all nodes have put off."""
@@ -159,8 +155,8 @@ class WholeNode:
 
     def crash(self) -> None:
         """Let go of the disk without writing anything."""
-        self.loop.call(self.group.loop.stop)
-        self.group._alarms.stop()
+        self.loop.call(self.parts.loop.stop)
+        self.parts.group._alarms.stop()
         os.close(self.journal._fd)
         self._datadir.close()
 
@@ -186,8 +182,8 @@ class Clients:
             owner=OwnerName("client"),
             request_id=request_id,
         )
-        pending = node.group.outbox.submit(codec.encode_command(command), 3600)
-        node.group.request_flush()
+        pending = node.parts.outbox.submit(codec.encode_command(command), 3600)
+        node.parts.outgoing.request_flush()
         self.asked.append((hold_id, pending, node))
         return pending.future
 

@@ -50,7 +50,7 @@ ROOMS = {
     ),
     "cluster/commands": Room(
         ("cluster.errors", "lockstate"),
-        "commands are counted and timed here; sending and logging them is the business of cluster/group.py",
+        "commands are counted and timed here; cluster/outgoing.py sends them, cluster/group.py logs them",
     ),
     "cluster/consensus": Room(
         ("cluster.config", "cluster.config_sources", "cluster.errors", "cluster.storage", "lockstate"),
@@ -61,7 +61,7 @@ ROOMS = {
             "cluster.commands", "cluster.config", "cluster.config_secrets", "cluster.consensus",
             "cluster.errors", "cluster.file_watch", "cluster.storage", "cluster.tls", "lockstate",
         ),
-        "links carry frames; what they mean is told by the callables that cluster/group.py gives them",
+        "links carry frames; what they mean is told by the callables that cluster/assembly.py gives them",
     ),
     "cluster/observing": Room(
         ("cluster.commands", "cluster.consensus", "cluster.peers", "lockstate"),

@@ -13,19 +13,19 @@ from unittest import mock
 
 import msgspec
 
+import cluster.assembly
 import cluster.commands.batcher
 import cluster.commands.loads
 import cluster.commands.outbox
 import cluster.config
 import cluster.consensus.snapshot_transfer
-import cluster.group
 import cluster.node
 import cluster.storage.journal
 import lockstate.limits
 from cluster.peers.link import Link
 from cluster.storage.segment_writer import Sizes
 from tests.simulation.plan import Plan
-from tests.simulation.world.machine import watched_group, watched_loop
+from tests.simulation.world.machine import watched_loop, watched_parts
 from tests.simulation.world.patches import simulated
 from tests.simulation.world.world import US, World
 
@@ -79,8 +79,8 @@ def run(
         patch(simulated(world, world.random))
         stack.callback(world.close)
         patch(mock.patch.object(Link, "__hash__", _numbered()))
-        patch(mock.patch.object(cluster.node, "Group", watched_group(world.facts)))
-        patch(mock.patch.object(cluster.group, "Loop", watched_loop(world.facts)))
+        patch(mock.patch.object(cluster.node, "Parts", watched_parts(world.facts)))
+        patch(mock.patch.object(cluster.assembly, "Loop", watched_loop(world.facts)))
         patch(mock.patch.object(cluster.consensus.snapshot_transfer, "CHUNK_BYTES", plan.chunk_bytes))
         sizes = functools.partial(Sizes, plan.segment_bytes, plan.prepared_bytes)
         patch(mock.patch.object(cluster.storage.journal, "Sizes", sizes))

@@ -44,15 +44,15 @@ class WatchedWorld(World):
         """Let a little time pass, and look who leads."""
         super().run_slice()
         now_s = self.scheduler.now_us / US
-        groups = {node_id: machine.group for node_id, machine in self.machines.items()}
-        running = {node_id: group for node_id, group in groups.items() if group is not None}
-        leaders = [node_id for node_id, group in running.items() if group.replica.role.is_leader]
-        self.ever_off |= {node_id for node_id, group in running.items() if group.clocks.is_off}
+        groups = {node_id: machine.parts for node_id, machine in self.machines.items()}
+        running = {node_id: parts for node_id, parts in groups.items() if parts is not None}
+        leaders = [node_id for node_id, parts in running.items() if parts.replica.role.is_leader]
+        self.ever_off |= {node_id for node_id, parts in running.items() if parts.clocks.is_off}
         if len(leaders) == 1 and (not self.led or self.led[-1][1] != leaders[0]):
             self.led.append((now_s, leaders[0]))
             self.elected_off += running[leaders[0]].clocks.is_off
-        for node_id, group in running.items():
-            self.errors_ppm |= {(node_id, peer_id): rate.error_ppm for peer_id, rate in group.clocks.rates()}
+        for node_id, parts in running.items():
+            self.errors_ppm |= {(node_id, peer_id): rate.error_ppm for peer_id, rate in parts.clocks.rates()}
         if not self.culprit and now_s >= STEADY_S and leaders and self.drift_ppm:
             self.culprit = leaders[0]
             self.set_rate(self.culprit, self.drift_ppm)

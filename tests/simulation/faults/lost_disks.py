@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
+from cluster.assembly import Parts
 from cluster.errors import IdentityRefused
-from cluster.group import Group
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.faults.basic_faults import OPERATIONS_MAX, US, BasicFaults, Fault, Undo
 from tests.simulation.world.disk import Disk
@@ -96,11 +96,11 @@ class LostDiskFaults:
         """
         if len(machine.config.peers) < FOUNDERS_MIN:
             return False
-        others = [other.group for other in self._world.machines.values() if other is not machine]
-        return all(group is not None and _knows_disk(group, machine.node_id) for group in others)
+        others = [other.parts for other in self._world.machines.values() if other is not machine]
+        return all(parts is not None and _knows_disk(parts, machine.node_id) for parts in others)
 
 
-def _knows_disk(group: Group, node_id: str) -> bool:
+def _knows_disk(parts: Parts, node_id: str) -> bool:
     """Whether a node remembers the disk of another, or has it in the member list of its log."""
-    is_listed = bool(group.replica.membership.latest.disk_id(node_id))
-    return is_listed or node_id in group.peering._datadir.known
+    is_listed = bool(parts.replica.membership.latest.disk_id(node_id))
+    return is_listed or node_id in parts.peering._datadir.known

@@ -140,8 +140,8 @@ class MemberFaults:
     def committed(self) -> Members:
         """Return the newest committed list that anybody has known. A node that joins knows none at first."""
         for machine in self._world.machines.values():
-            group = machine.group
-            known = group.replica.membership.committed if group is not None else Members()
+            parts = machine.parts
+            known = parts.replica.membership.committed if parts is not None else Members()
             if known.nodes and known.version >= self._known.version:
                 self._known = known
         return self._known

@@ -277,8 +277,8 @@ class Chaos:
 
     def _runs(self) -> set[str]:
         """Return the origins of all node processes that run now."""
-        groups = [machine.group for machine in self._world.machines.values()]
-        return {group.outbox.origin for group in groups if group is not None}
+        groups = [machine.parts for machine in self._world.machines.values()]
+        return {parts.outbox.origin for parts in groups if parts is not None}
 
     def _end_quiet(self, healthy_from_us: int, runs: set[str]) -> None:
         world = self._world
@@ -326,5 +326,5 @@ def _look_at(future: "asyncio.Future[Any]") -> None:
 
 
 def _revision(machine: Machine) -> int:
-    group = machine.group
-    return group.machine.revision if group is not None else -1
+    parts = machine.parts
+    return parts.machine.revision if parts is not None else -1

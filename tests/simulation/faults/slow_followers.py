@@ -62,17 +62,17 @@ class SlowFollowerFaults:
             self._network.repair(*pair)
 
     def _leads(self, node_id: str) -> bool:
-        group = self._machines[node_id].group
-        return group is not None and group.replica.role.is_leader
+        parts = self._machines[node_id].parts
+        return parts is not None and parts.replica.role.is_leader
 
     def _is_behind(self, node_id: str) -> bool:
         """Whether a leader would have to send this node a snapshot."""
-        group = self._machines[node_id].group
+        parts = self._machines[node_id].parts
         leaders = [
             leader
             for other, machine in self._machines.items()
-            if other != node_id and self._leads(other) and (leader := machine.group) is not None
+            if other != node_id and self._leads(other) and (leader := machine.parts) is not None
         ]
-        return group is not None and any(
-            leader.journal.first_index > group.journal.last_index + 1 for leader in leaders
+        return parts is not None and any(
+            leader.journal.first_index > parts.journal.last_index + 1 for leader in leaders
         )

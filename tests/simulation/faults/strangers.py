@@ -154,15 +154,15 @@ class StrangerFaults:
         world = self._world
         if not self._is_alone() or world.network.hostile is not None or world.watch.rules_old:
             return False
-        groups = {node_id: machine.group for node_id, machine in world.machines.items()}
+        groups = {node_id: machine.parts for node_id, machine in world.machines.items()}
         stalls = [
             machine.process.loop.stall_after_looks for machine in world.machines.values() if machine.process
         ]
         return not any(stalls) and all(
-            group is not None
-            and group.peering.is_established
-            and group.peering._up >= groups.keys() - {node_id}
-            for node_id, group in groups.items()
+            parts is not None
+            and parts.peering.is_established
+            and parts.peering._up >= groups.keys() - {node_id}
+            for node_id, parts in groups.items()
         )
 
     # -- other clusters -------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ class StrangerFaults:
         if not self._is_sound(machine) or self._world.watch.rules_old:
             return None
         if len(self._world.machines) == 1:
-            is_known = machine.group is not None and machine.group.peering.is_established
+            is_known = machine.parts is not None and machine.parts.peering.is_established
         else:
             is_known = self._disks.is_known(machine)
         return machine if is_known else None

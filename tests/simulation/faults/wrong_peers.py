@@ -9,10 +9,10 @@ from collections.abc import Collection
 from random import Random
 from typing import Final, Protocol
 
+from cluster.assembly import Parts
 from cluster.config import Address, NodeConfig
 from cluster.consensus.member_list import Members
 from cluster.errors import ConfigError
-from cluster.group import Group
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.faults.basic_faults import BasicFaults, Fault, Undo
 from tests.simulation.plan import Plan
@@ -86,22 +86,22 @@ class WrongPeersFaults:
 
         One that joins learns only then whom they contradict.
         """
-        group = machine.group
-        if group is None or not is_harmless(machine):
+        parts = machine.parts
+        if parts is None or not is_harmless(machine):
             return False
-        membership = group.replica.membership
+        membership = parts.replica.membership
         lists = (membership.latest, membership.committed)
         return not any(self._contradicts(machine.config.peers, members) for members in lists)
 
     def _any_wrong(self, machine: Machine, right: NodeConfig) -> Peers | None:
         """Return other peers than the right ones, as far as there are any."""
-        group, node_id = machine.group, machine.node_id
+        parts, node_id = machine.parts, machine.node_id
         peers = dict(right.peers)
         others = sorted(peers.keys() - {node_id})
         wrong: list[Peers] = []
         if len(peers) < PEERS_MAX:
             wrong.append({**peers, UNKNOWN: Address(UNKNOWN, 7800)})
-        if group is not None and _has_part(group) and not right.join:
+        if parts is not None and _has_part(parts) and not right.join:
             # Before that, such a node would rightly be a cluster of its own.
             wrong += [{}, {node_id: right.peer}]
         if others:
@@ -116,10 +116,10 @@ class WrongPeersFaults:
 
     def _is_contradicting(self, machine: Machine, peers: Collection[str]) -> bool:
         """Whether a node must not start with these peers, by what its log says when it is killed."""
-        group = machine.group
-        if group is None or machine.config.join or not _has_part(group):
+        parts = machine.parts
+        if parts is None or machine.config.join or not _has_part(parts):
             return False
-        membership = group.replica.membership
+        membership = parts.replica.membership
         lists = (membership.latest, membership.committed)
         return all(self._contradicts(peers, members) for members in lists)
 
@@ -130,9 +130,9 @@ class WrongPeersFaults:
         return bool(ids) and ids != self._founders and not present <= ids <= known
 
 
-def _has_part(group: Group) -> bool:
+def _has_part(parts: Parts) -> bool:
     """Whether the disk of a node says who belongs to its cluster."""
-    return group.peering.is_established and bool(group.peering._datadir.cluster_id)
+    return parts.peering.is_established and bool(parts.peering._datadir.cluster_id)
 
 
 def is_harmless(machine: Machine) -> bool:
@@ -140,5 +140,5 @@ def is_harmless(machine: Machine) -> bool:
 
     One that was founded without a log may start once, and not again.
     """
-    group = machine.group
-    return group is not None and group.peering.is_established and group.replica.membership.is_listed
+    parts = machine.parts
+    return parts is not None and parts.peering.is_established and parts.replica.membership.is_listed

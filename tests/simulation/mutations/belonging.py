@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-import cluster.group
+import cluster.assembly
 import cluster.node
 import cluster.peers.peering
 from cluster.config import NodeConfig
@@ -149,7 +149,7 @@ BELONGING: Final = (
         found_by=("peers-refused", "raft-replay", "one-leader-per-term", "elected-by-majority"),
         apply=together(
             replaced(cluster.node, "contradiction", _contradicts_never),
-            replaced(cluster.group, "Replica", _begin_as_configured),
+            replaced(cluster.assembly, "Replica", _begin_as_configured),
             replaced(Membership, "follow", _follow_but_the_first),
         ),
         surroundings=_WRONG_PEERS,

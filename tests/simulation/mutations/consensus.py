@@ -86,7 +86,7 @@ def _always_news(_log: LogView, _index: int, _term: int) -> bool:
 async def _read_at_once(node: Node, query: Any, timeout_s: float) -> Any:
     """Answer from the state of this node, however old it is."""
     del timeout_s
-    node.group.requests.check_open()
+    node.parts.requests.check_open()
     return query(node.machine)
 
 

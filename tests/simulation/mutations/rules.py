@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Final
 
-from cluster import group
+from cluster import assembly
 from cluster.rare_proposals import RareProposals
 from lockstate import snapshot
 from lockstate.machine import LockMachine
@@ -42,7 +42,7 @@ RULES: Final = (
         name="rules-lost-in-snapshot",
         sentence="A node that gets a snapshot follows the first rules, whatever the snapshot says.",
         found_by=("equal-digest",),
-        apply=replaced(group, "decode_state", _decode_without_rules),
+        apply=replaced(assembly, "decode_state", _decode_without_rules),
         surroundings=Surroundings(
             minutes=2.0,
             rates={"isolate": 8.0},

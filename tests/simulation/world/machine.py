@@ -8,20 +8,15 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
+from cluster.assembly import Parts
 from cluster.config import NodeConfig
-from cluster.consensus.beginning import Beginning
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import Message
 from cluster.errors import NodeFailed, PeerFault, StartupError
-from cluster.group import Group
-from cluster.loop import Loop
+from cluster.loop import Loop, LoopWork
 from cluster.node import Node
-from cluster.peers.links import PeerLinks
-from cluster.peers.peering import Peering
 from cluster.storage.disk_work import WorkInPlace
 from cluster.storage.journal import Sync
-from cluster.storage.snapshot_store import SnapshotStore
-from cluster.storage.sync_runner import SyncRunner
 from tests.simulation.checks.liveness import Vitals
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
@@ -48,19 +43,19 @@ class Facts(Protocol):
     def rules_known(self, node_id: str) -> int:
         """Return the newest rules that a node's release knows."""
 
-    def made(self, node_id: str, group: Group) -> None:
+    def made(self, node_id: str, parts: Parts) -> None:
         """A node has recovered from its disk."""
 
-    def applied(self, node_id: str, group: Group, index: int, entry: bytes) -> None:
+    def applied(self, node_id: str, parts: Parts, index: int, entry: bytes) -> None:
         """A node has applied a committed entry."""
 
-    def restored(self, node_id: str, group: Group) -> None:
+    def restored(self, node_id: str, parts: Parts) -> None:
         """A node has taken over a snapshot."""
 
     def connected(self, node_id: str, peer_id: str) -> None:
         """A node and a peer have let each other in."""
 
-    def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
+    def sent(self, node_id: str, parts: Parts, target: str, message: Message) -> None:
         """A node sends a Raft message."""
 
     def received(self, node_id: str, source: str, message: Message) -> None:
@@ -69,13 +64,13 @@ class Facts(Protocol):
     def faulted(self, node_id: str, source: str, reason: str) -> None:
         """A node holds what a peer said for a fault of that peer."""
 
-    def members_changed(self, node_id: str, group: Group) -> None:
+    def members_changed(self, node_id: str, parts: Parts) -> None:
         """Another member list counts for a node, or one is committed."""
 
-    def stored(self, node_id: str, group: Group, term: int, voted_for: str | None) -> None:
+    def stored(self, node_id: str, parts: Parts, term: int, voted_for: str | None) -> None:
         """A node's journal was synced, with this term and vote."""
 
-    def led(self, node_id: str, group: Group) -> None:
+    def led(self, node_id: str, parts: Parts) -> None:
         """A node has seen a change of leadership."""
 
     def forked(self, node_id: str) -> None:
@@ -97,89 +92,70 @@ class Facts(Protocol):
         """Nobody caught an exception."""
 
 
-class WatchedGroup(Group):
-    """The group of a node, which tells what it does."""
+class WatchedParts(Parts):
+    """The parts of a node, which tell what they do."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        journal: EngineJournal,
-        store: SnapshotStore,
-        beginning: Beginning,
-        *,
-        facts: Facts,
-    ) -> None:
+    def __init__(self, *args: Any, facts: Facts, **kwargs: Any) -> None:
         self._facts = facts
-        self._is_made = False
-        super().__init__(config, journal, store, beginning)
-        self._is_made = True
+        super().__init__(*args, **kwargs)
+        node_id, journal, loop = self.node_id, self.journal, self.loop
+        assert isinstance(loop, WatchedLoop)
+        loop.parts = self
         end_sync = journal.end_sync
 
         def watched_end(sync: Sync) -> None:
             end_sync(sync)
             if sync.block is not None:
-                facts.stored(self.node_id, self, sync.block.term, sync.block.voted_for)
+                facts.stored(node_id, self, sync.block.term, sync.block.voted_for)
 
         journal.end_sync = watched_end  # type: ignore[method-assign]
         _tell_moments(journal)
-        facts.made(self.node_id, self)
+        self.peering.rules_newest = facts.rules_known(node_id)
+        facts.made(node_id, self)
 
-    def connect(self, links: PeerLinks, peering: Peering, syncs: SyncRunner | None = None) -> None:
-        """Connect, as a node of the release that is installed on its machine."""
-        peering.rules_newest = self._facts.rules_known(self.node_id)
-        super().connect(links, peering, syncs)
+    def _loop_work(self) -> LoopWork:
+        """Return what the loop does around the log, and tells."""
+        node_id, facts, work = self.node_id, self._facts, super()._loop_work()
+        return work._replace(
+            apply=_then(work.apply, lambda index, entry: facts.applied(node_id, self, index, entry)),
+            restore=_then(work.restore, lambda _: facts.restored(node_id, self)),
+            members_changed=_then(work.members_changed, lambda: facts.members_changed(node_id, self)),
+            role_changed=_then(work.role_changed, lambda: facts.led(node_id, self)),
+            greet=_then(work.greet, lambda peer_id: facts.connected(node_id, peer_id)),
+        )
 
-    def apply(self, index: int, entry: bytes) -> None:
-        """Apply, and tell."""
-        super().apply(index, entry)
-        self._facts.applied(self.node_id, self, index, entry)
 
-    def restore(self, state: object) -> None:
-        """Restore, and tell; at the start, `made` tells."""
-        super().restore(state)
-        if self._is_made:
-            self._facts.restored(self.node_id, self)
+def _then(work: Callable[..., None], tell: Callable[..., None]) -> Callable[..., None]:
+    """Return what does a piece of work, and tells."""
 
-    def members_changed(self) -> None:
-        """Adjust the links, and tell."""
-        super().members_changed()
-        self._facts.members_changed(self.node_id, self)
+    def watched(*args: Any) -> None:
+        work(*args)
+        tell(*args)
 
-    def peer_up(self, peer_id: str) -> None:
-        """Count it as reached, and tell."""
-        super().peer_up(peer_id)
-        self._facts.connected(self.node_id, peer_id)
-
-    def role_changed(self) -> None:
-        """Take over or let go, and tell."""
-        super().role_changed()
-        self._facts.led(self.node_id, self)
+    return watched
 
 
 class WatchedLoop(Loop):
     """The loop of a node, which tells which messages come and go."""
 
+    parts: Parts
+
     def __init__(self, *args: Any, facts: Facts, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._facts = facts
 
-    @property
-    def _group(self) -> Group:
-        assert isinstance(self._owner, Group)
-        return self._owner
-
     def send(self, peer_id: str, message: Message) -> None:
         """Tell, and send."""
-        self._facts.sent(self._group.node_id, self._group, peer_id, message)
+        self._facts.sent(self.parts.node_id, self.parts, peer_id, message)
         super().send(peer_id, message)
 
     def receive(self, peer_id: str, message: Message) -> None:
         """Tell, and take it."""
-        self._facts.received(self._group.node_id, peer_id, message)
+        self._facts.received(self.parts.node_id, peer_id, message)
         try:
             super().receive(peer_id, message)
         except PeerFault as fault:
-            self._facts.faulted(self._group.node_id, peer_id, str(fault))
+            self._facts.faulted(self.parts.node_id, peer_id, str(fault))
             raise
 
 
@@ -380,10 +356,10 @@ class Machine:
 
     def vitals(self) -> Vitals | None:
         """Return what the node shows; None while it does not run, or stands still."""
-        process, group = self.process, self.group
-        if process is None or group is None or not process.is_serving or process.loop.is_held:
+        process, parts = self.process, self.parts
+        if process is None or parts is None or not process.is_serving or process.loop.is_held:
             return None
-        role, child = group.replica.role, process.child
+        role, child = parts.replica.role, process.child
         names = [path.name for path in self.disk.names]
         now_us = self.scheduler.now_us
         segments = len([name for name in names if name.startswith("journal-")])
@@ -391,9 +367,9 @@ class Machine:
             node_id=self.node_id,
             leader_id=role.leader_id,
             is_leader=role.is_leader,
-            voters=group.replica.membership.voters,
-            log_entries=len(group.journal),
-            log_bytes=group.journal.bytes_count,
+            voters=parts.replica.membership.voters,
+            log_entries=len(parts.journal),
+            log_bytes=parts.journal.bytes_count,
             segments=segments,
             files=len(names) - segments,
             stood_us=process.loop.stood_us,
@@ -402,10 +378,10 @@ class Machine:
         )
 
     @property
-    def group(self) -> Group | None:
-        """Return the group of a node that has started."""
+    def parts(self) -> Parts | None:
+        """Return the parts of a node that has started."""
         process = self.process
-        return process.node._group if process is not None else None
+        return process.node._parts if process is not None else None
 
 
 def _tell_moments(journal: EngineJournal) -> None:
@@ -427,9 +403,9 @@ def _tell_moments(journal: EngineJournal) -> None:
     journal.set_vote = watched_vote  # type: ignore[method-assign]
 
 
-def watched_group(facts: Callable[[], Facts]) -> Callable[..., Group]:
-    """Return what stands in the place of `Group` while a world runs; `facts` are those of who runs now."""
-    return lambda *args: WatchedGroup(*args, facts=facts())
+def watched_parts(facts: Callable[[], Facts]) -> Callable[..., Parts]:
+    """Return what stands in the place of `Parts` while a world runs; `facts` are those of who runs now."""
+    return lambda *args, **kwargs: WatchedParts(*args, facts=facts(), **kwargs)
 
 
 def watched_loop(facts: Callable[[], Facts]) -> Callable[..., Loop]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from cluster.assembly import Parts
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, VoteRequest
-from cluster.group import Group
 from cluster.observing.event_log import AnyEvent, Position
 from lockstate.versions import RULES_FIRST
 from tests.simulation.checks.all_checkers import Checkers
@@ -52,73 +52,73 @@ class NodeObserver:
         """Return the newest rules that a node's release knows."""
         return self.rules_old.get(node_id, self.rules_newest)
 
-    def made(self, node_id: str, group: Group) -> None:
+    def made(self, node_id: str, parts: Parts) -> None:
         """Record what a node read from its disk."""
-        journal, machine = group.journal, group.machine
+        journal, machine = parts.journal, parts.machine
         term, voted_for = journal.term, journal.voted_for
         self.add(node_id, "recovered", term, voted_for, journal.first_index, journal.last_index)
         self._checkers.recovered(node_id, term, voted_for, journal)
-        self.raft.recovered(node_id, group)
+        self.raft.recovered(node_id, parts)
         if machine.revision:
-            self._checkers.restored(node_id, group.replica.engine.applied_index, machine)
+            self._checkers.restored(node_id, parts.replica.engine.applied_index, machine)
 
-    def applied(self, node_id: str, group: Group, index: int, entry: bytes) -> None:
+    def applied(self, node_id: str, parts: Parts, index: int, entry: bytes) -> None:
         """Record an applied entry."""
-        term = group.replica.log.term_at(index) or 0
+        term = parts.replica.log.term_at(index) or 0
         digest = hashlib.blake2b(entry, digest_size=6).hexdigest()
-        self.add(node_id, "applied", index, term, group.machine.revision, digest)
+        self.add(node_id, "applied", index, term, parts.machine.revision, digest)
         self.raft.applied(node_id, index, term, entry)
-        self.counts["entries"] = max(self.counts["entries"], group.machine.revision)
-        voters = _voters(group.replica.membership.latest)
-        if group.replica.role.is_leader:
+        self.counts["entries"] = max(self.counts["entries"], parts.machine.revision)
+        voters = _voters(parts.replica.membership.latest)
+        if parts.replica.role.is_leader:
             self._checkers.members(voters)
-            self._matched(node_id, group)
-        if group.machine.rules > self._checkers.rules.newest:
+            self._matched(node_id, parts)
+        if parts.machine.rules > self._checkers.rules.newest:
             self.counts["rules-advances"] += 1
             known = {voter: self.rules_known(voter) for voter in voters}
-            self._checkers.rules.follow(node_id, group.machine.rules, known)
-        self._checkers.applied(node_id, index, term, entry, group.machine, self._events(group))
+            self._checkers.rules.follow(node_id, parts.machine.rules, known)
+        self._checkers.applied(node_id, index, term, entry, parts.machine, self._events(parts))
 
-    def _events(self, group: Group) -> tuple[AnyEvent, ...]:
+    def _events(self, parts: Parts) -> tuple[AnyEvent, ...]:
         """Return what the newest entry told everybody."""
-        blocks = group.events.read(Position(group.machine.revision), 1)
+        blocks = parts.events.read(Position(parts.machine.revision), 1)
         return blocks[0] if blocks else ()
 
-    def _matched(self, node_id: str, group: Group) -> None:
+    def _matched(self, node_id: str, parts: Parts) -> None:
         """Record what a leader believes of the others."""
-        replica = group.replica
+        replica = parts.replica
         for peer_id in sorted(replica.membership.latest.nodes.keys() - {node_id}):
             self._checkers.matched(node_id, replica.role.term, peer_id, replica.engine.match_index(peer_id))
 
-    def restored(self, node_id: str, group: Group) -> None:
+    def restored(self, node_id: str, parts: Parts) -> None:
         """Record a snapshot that was taken over."""
-        self.add(node_id, "restored", group.machine.revision)
+        self.add(node_id, "restored", parts.machine.revision)
         self.counts["snapshots-installed"] += 1
-        self.raft.restored(node_id, group)
-        self._checkers.restored(node_id, 0, group.machine)
+        self.raft.restored(node_id, parts)
+        self._checkers.restored(node_id, 0, parts.machine)
 
     def connected(self, node_id: str, peer_id: str) -> None:
         """Nodes of the cluster may be connected."""
 
-    def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
+    def sent(self, node_id: str, parts: Parts, target: str, message: Message) -> None:
         """Record a Raft message."""
         told = _as_told(message)
         place = told.get("prevLogIdx", told.get("next_node_idx", told.get("last_log_index", "-")))
         entries = (message.entries or ()) if isinstance(message, AppendEntries) else ()
         self.add(node_id, "sent", target, told["type"], message.term, place, len(entries))
         self._checkers.sent(node_id, target, told)
-        self._checkers.belonging.speaks(node_id, group.peering._datadir.disk_id)
+        self._checkers.belonging.speaks(node_id, parts.peering._datadir.disk_id)
         self.raft.sent(node_id, target, told, entries)
-        self._election(node_id, group, target, message, told)
+        self._election(node_id, parts, target, message, told)
 
     def _election(
-        self, node_id: str, group: Group, target: str, message: Message, told: dict[str, Any]
+        self, node_id: str, parts: Parts, target: str, message: Message, told: dict[str, Any]
     ) -> None:
         """Record a step of an election."""
-        replica, prevote, elections = group.replica, group.replica.prevote, self._checkers.elections
+        replica, prevote, elections = parts.replica, parts.replica.prevote, self._checkers.elections
         silence_ms = prevote.leader_silence_s * 1000
         # Whom a node took for punctual may be deposed first. Which leader that is, the node must know itself.
-        patience_ms = min(2.5 * group._config.heartbeat_ms, group._config.election_ms_min)
+        patience_ms = min(2.5 * parts._config.heartbeat_ms, parts._config.election_ms_min)
         hears_leader = not prevote._is_leader_cut_off and silence_ms < patience_ms
         elections.sent(node_id, target, told, hears_leader=replica.engine.is_leader or hears_leader)
         if isinstance(message, VoteRequest) and not message.transfer and replica.engine.is_candidate:
@@ -131,17 +131,17 @@ class NodeObserver:
         self._checkers.liveness.heard(node_id, source, self._now_us())
         self._checkers.elections.received(node_id, source, told)
 
-    def members_changed(self, node_id: str, group: Group) -> None:
+    def members_changed(self, node_id: str, parts: Parts) -> None:
         """Record a member list that a leader has just appended, or of another change."""
-        replica = group.replica
+        replica = parts.replica
         self.add(node_id, "members", replica.membership.latest, replica.membership.committed)
-        self.raft.counted(node_id, group)
+        self.raft.counted(node_id, parts)
         latest = replica.membership.latest
         self._checkers.belonging.listed(
             node_id, latest.cluster_id, [member.disk_id for member in latest.nodes.values()]
         )
         lists = replica.membership._lists
-        if not replica.role.is_leader or not lists._lists or lists._lists[-1][0] != group.journal.last_index:
+        if not replica.role.is_leader or not lists._lists or lists._lists[-1][0] != parts.journal.last_index:
             return
         index, term, members = lists._lists[-1]
         index_before, _, before = lists._lists[-2] if len(lists._lists) > 1 else (0, 0, lists._base)
@@ -161,15 +161,15 @@ class NodeObserver:
                 )
             )
 
-    def stored(self, node_id: str, group: Group, term: int, voted_for: str | None) -> None:
+    def stored(self, node_id: str, parts: Parts, term: int, voted_for: str | None) -> None:
         """Record a sync, which has brought this term and vote to the disk: the node may have gone on."""
-        journal = group.journal
+        journal = parts.journal
         self._checkers.stored(node_id, term, voted_for)
         self.raft.stored(node_id, term, voted_for, journal.synced_index)
         if journal.synced_index:
             # Else a snapshot was installed meanwhile: the log before it is still on the disk, the new one is
             # yet to be synced.
-            self._checkers.synced(node_id, journal.synced_index, group.replica.engine.term)
+            self._checkers.synced(node_id, journal.synced_index, parts.replica.engine.term)
         # A node that is alone leads and commits in one tick, before anybody is told of its role.
         if voted_for == node_id and len(journal) and journal[-1][2] == term:
             self._checkers.acknowledged(node_id, journal.synced_index)
@@ -186,17 +186,17 @@ class NodeObserver:
         if places[1] is not None:
             self._checkers.snapshot_files.placed(node_id, places[0], places[1])
 
-    def led(self, node_id: str, group: Group) -> None:
+    def led(self, node_id: str, parts: Parts) -> None:
         """Record which node leads."""
-        replica = group.replica
+        replica = parts.replica
         self.add(node_id, "follows", replica.role.leader_id, replica.role.term, replica.role.is_leader)
-        self.raft.counted(node_id, group)
+        self.raft.counted(node_id, parts)
         self._checkers.follows(node_id, replica.role.term)
         if replica.role.is_leader:
             if self.leader[1] < replica.role.term:
                 self.counts["leader-changes"] += 1
                 self.leader = (node_id, replica.role.term)
-            self._checkers.leads(node_id, replica.role.term, group.journal)
+            self._checkers.leads(node_id, replica.role.term, parts.journal)
             self._checkers.elections.leads(node_id, replica.role.term, _voters(replica.membership.latest))
 
     def record_stored(self, node_id: str, identity: bytes, record: bytes) -> None:

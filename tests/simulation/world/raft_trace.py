@@ -10,10 +10,10 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from cluster.assembly import Parts
 from cluster.consensus import member_list
 from cluster.consensus.engine import Engine
 from cluster.consensus.member_list import Members
-from cluster.group import Group
 from cluster.storage.journal import Journal
 from tests.simulation.checks.logs import LogEntry, digest
 
@@ -36,9 +36,9 @@ class RaftTrace:
 
     # -- journals -------------------------------------------------------------------------------------------
 
-    def recovered(self, node_id: str, group: Group) -> None:
+    def recovered(self, node_id: str, parts: Parts) -> None:
         """Record what a node read from its disk, and follow its journal from now on."""
-        journal, replica = group.journal, group.replica
+        journal, replica = parts.journal, parts.replica
         self.add(
             "recovers",
             node_id,
@@ -49,29 +49,29 @@ class RaftTrace:
             replica.engine.applied_index,
             replica.engine.commit_index,
         )
-        self._counted(node_id, group)
+        self._counted(node_id, parts)
         _Tap(node_id, journal, self)
 
     def stored(self, node_id: str, term: int, voted_for: str | None, synced_index: int) -> None:
         """Record a sync."""
         self.add("syncs", node_id, term, voted_for, synced_index)
 
-    def restored(self, node_id: str, group: Group) -> None:
+    def restored(self, node_id: str, parts: Parts) -> None:
         """Record that a snapshot was taken over."""
-        replica = group.replica
+        replica = parts.replica
         self.add("restores", node_id, replica.engine.applied_index, _voters(replica.membership._lists._base))
-        self._counted(node_id, group)
+        self._counted(node_id, parts)
 
     def applied(self, node_id: str, index: int, term: int, entry: bytes) -> None:
         """Record that a committed entry was applied."""
         self.add("applies", node_id, index, term, digest(entry))
 
-    def counted(self, node_id: str, group: Group) -> None:
+    def counted(self, node_id: str, parts: Parts) -> None:
         """Record who counts for a majority now, as the Raft library sees it."""
-        self._counted(node_id, group)
+        self._counted(node_id, parts)
 
-    def _counted(self, node_id: str, group: Group) -> None:
-        self.add("counts", node_id, group.replica.engine.library.voter_ids)
+    def _counted(self, node_id: str, parts: Parts) -> None:
+        self.add("counts", node_id, parts.replica.engine.library.voter_ids)
 
     # -- the wire -------------------------------------------------------------------------------------------
 

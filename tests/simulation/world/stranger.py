@@ -7,8 +7,8 @@ checks the cluster. It must hear nothing of the cluster's log, and end only as i
 from collections.abc import Callable
 from typing import Any
 
+from cluster.assembly import Parts
 from cluster.consensus.messages import Message
-from cluster.group import Group
 from lockstate.versions import RULES_FIRST
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Process
@@ -35,14 +35,14 @@ class StrangerFacts:
         """Return the first rules: it is of this release."""
         return RULES_FIRST
 
-    def made(self, node_id: str, group: Group) -> None:  # noqa: ARG002 - as the others
+    def made(self, node_id: str, parts: Parts) -> None:  # noqa: ARG002 - as the others
         """Record that it has recovered."""
-        self._watch.add(self.name, "recovered", group.journal.term, group.journal.last_index)
+        self._watch.add(self.name, "recovered", parts.journal.term, parts.journal.last_index)
 
-    def applied(self, node_id: str, group: Group, index: int, entry: bytes) -> None:
+    def applied(self, node_id: str, parts: Parts, index: int, entry: bytes) -> None:
         """What it applies is nobody's business."""
 
-    def restored(self, node_id: str, group: Group) -> None:  # noqa: ARG002 - as the others
+    def restored(self, node_id: str, parts: Parts) -> None:  # noqa: ARG002 - as the others
         """Object to a snapshot: it comes from the cluster."""
         self._watch.fail("stranger-heard", f"{self.name} is sent a snapshot")
 
@@ -50,7 +50,7 @@ class StrangerFacts:
         """Object to a node that lets it in."""
         self._watch.fail("stranger-let-in", f"{self.name} is let in by {peer_id}")
 
-    def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
+    def sent(self, node_id: str, parts: Parts, target: str, message: Message) -> None:
         """It may say what it likes: nobody shall take it."""
 
     def received(self, node_id: str, source: str, message: Message) -> None:  # noqa: ARG002 - as the others
@@ -61,15 +61,15 @@ class StrangerFacts:
     def faulted(self, node_id: str, source: str, reason: str) -> None:
         """It hears nothing, so there is nothing to find a fault with."""
 
-    def members_changed(self, node_id: str, group: Group) -> None:
+    def members_changed(self, node_id: str, parts: Parts) -> None:
         """Its members are its own."""
 
-    def stored(self, node_id: str, group: Group, term: int, voted_for: str | None) -> None:
+    def stored(self, node_id: str, parts: Parts, term: int, voted_for: str | None) -> None:
         """Its disk is its own."""
 
-    def led(self, node_id: str, group: Group) -> None:  # noqa: ARG002 - as the others
+    def led(self, node_id: str, parts: Parts) -> None:  # noqa: ARG002 - as the others
         """Record its role."""
-        self._watch.add(self.name, "follows", group.replica.role.term, group.replica.role.is_leader)
+        self._watch.add(self.name, "follows", parts.replica.role.term, parts.replica.role.is_leader)
 
     def forked(self, node_id: str) -> None:
         """Its snapshots are its own."""

@@ -14,13 +14,13 @@ from unittest import mock
 import msgspec
 import pytest
 
-import cluster.group
+import cluster.assembly
 import cluster.node
 from cluster.peers.link import Link
 from cluster.storage.data_directory import DataDir
 from tests.simulation.plan import make_plan
 from tests.simulation.world.disk import Disk
-from tests.simulation.world.machine import Machine, watched_group, watched_loop
+from tests.simulation.world.machine import Machine, watched_loop, watched_parts
 from tests.simulation.world.patches import simulated
 from tests.simulation.world.world import ROOT, US, World
 
@@ -69,13 +69,13 @@ class FirstStart:
         return {
             node_id
             for node_id, machine in self.machines.items()
-            if machine.group is not None and machine.group.replica.role.is_leader
+            if machine.parts is not None and machine.parts.replica.role.is_leader
         }
 
 
 def _takes_part(machine: Machine) -> bool:
-    group = machine.group
-    return group is not None and group.peering.is_established
+    parts = machine.parts
+    return parts is not None and parts.peering.is_established
 
 
 def _method(spy: Callable[..., None], stores: Callable[..., None]) -> Callable[..., None]:
@@ -98,8 +98,8 @@ def first_start(seed: int = 1) -> Iterator[FirstStart]:
         stack.enter_context(simulated(world, world.random))
         stack.callback(world.close)
         stack.enter_context(mock.patch.object(Link, "__hash__", _numbers()))
-        stack.enter_context(mock.patch.object(cluster.node, "Group", watched_group(world.facts)))
-        stack.enter_context(mock.patch.object(cluster.group, "Loop", watched_loop(world.facts)))
+        stack.enter_context(mock.patch.object(cluster.node, "Parts", watched_parts(world.facts)))
+        stack.enter_context(mock.patch.object(cluster.assembly, "Loop", watched_loop(world.facts)))
         # Nodes that are refused end by themselves.
         stack.enter_context(mock.patch.object(world.watch, "ended", _ignore))
         world.watch.on_end = _ignore
@@ -147,7 +147,7 @@ def test_a_lost_disk_is_recognised_by_every_survivor(*, is_killed: bool) -> None
         world.run(20)
         assert "n3" not in world.established(), "a node with an empty disk takes part"
         assert world.leaders() <= {"n2"}
-        assert world.machines["n1"].group is not None, "the disk of n1 is what it was"
+        assert world.machines["n1"].parts is not None, "the disk of n1 is what it was"
 
 
 @functools.cache
@@ -210,6 +210,6 @@ def test_reboots_only_delay_the_first_start(seed: int) -> None:
         world.run(10)
         assert world.established() == set(NODE_IDS)
         assert len(world.leaders()) == 1
-        ids = {machine.group.peering.cluster_id for machine in world.machines.values() if machine.group}
+        ids = {machine.parts.peering.cluster_id for machine in world.machines.values() if machine.parts}
         assert len(ids) == 1
         assert ids != {""}

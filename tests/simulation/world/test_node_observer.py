@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from cluster.group import Group
+from cluster.assembly import Parts
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, objects
 from tests.simulation.world.node_observer import NodeObserver
 from tests.simulation.world.raft_trace import RaftTrace
@@ -16,14 +16,14 @@ class _Journal(list[tuple[bytes, int, int]]):
     synced_index = 0
 
 
-def _group(term: int, synced_index: int, *log: tuple[int, int]) -> Group:
+def _group(term: int, synced_index: int, *log: tuple[int, int]) -> Parts:
     """Return what the observer looks at of a node: its term, and a log of indexes and terms."""
     journal = _Journal([(b"", index, of_term) for index, of_term in log])
     journal.synced_index = synced_index
-    group: Any = SimpleNamespace(
+    parts: Any = SimpleNamespace(
         journal=journal, replica=SimpleNamespace(engine=SimpleNamespace(term=term, applied_index=0))
     )
-    return cast("Group", group)
+    return cast("Parts", parts)
 
 
 def _observer(cluster: ScriptedCluster) -> NodeObserver:

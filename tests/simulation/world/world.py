@@ -296,9 +296,9 @@ class World:
     def run_slice(self) -> None:
         """Let a little time pass, and compare all logs."""
         self.scheduler.run_until(self.scheduler.now_us + SLICE_US)
-        groups = {node_id: machine.group for node_id, machine in self.machines.items()}
+        groups = {node_id: machine.parts for node_id, machine in self.machines.items()}
         self.checkers.compare_logs(
-            {node_id: group.journal for node_id, group in groups.items() if group is not None}
+            {node_id: parts.journal for node_id, parts in groups.items() if parts is not None}
         )
         self.checkers.liveness.look(self.vitals(), self.chaos.serving(), self.scheduler.now_us)
 
@@ -308,9 +308,9 @@ class World:
 
     def _finish(self) -> None:
         machines = {
-            node_id: machine.group.machine
+            node_id: machine.parts.machine
             for node_id, machine in self.machines.items()
-            if machine.group is not None
+            if machine.parts is not None
         }
         self.checkers.finish(machines)
 

@@ -6,14 +6,12 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+from cluster.assembly import Parts
 from cluster.config import Address, load
-from cluster.consensus.beginning import beginning_of
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import AppendEntries
-from cluster.group import Group
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
-from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec
@@ -77,20 +75,20 @@ class Links:
 class Node:
     """A group, its links, and what a test does to it."""
 
-    def __init__(self, group: Group, links: Links) -> None:
-        self.group = group
+    def __init__(self, parts: Parts, links: Links) -> None:
+        self.parts = parts
         self.links = links
 
     def connect(self, *peer_ids: str) -> None:
         """Let peers be reachable."""
         for peer_id in peer_ids:
             self.links.connected.add(peer_id)
-            self.group.peer_up(peer_id)
+            self.parts.loop.peer_up(peer_id)
 
     def disconnect(self, peer_id: str) -> None:
         """Let a connection break."""
         self.links.connected.discard(peer_id)
-        self.group.peer_down(peer_id)
+        self.parts.loop.peer_down(peer_id)
 
     def hear(
         self, leader_id: str, *, term: int = 1, commands: tuple[Command, ...] = (), origin: str = ""
@@ -101,7 +99,7 @@ class Node:
 
         The entry is the only one behind what is committed here, and committed at once.
         """
-        log = self.group.replica.log
+        log = self.parts.replica.log
         entries = []
         index, last_term = log.last_index, log.term_at(log.last_index)
         assert last_term is not None
@@ -117,7 +115,7 @@ class Node:
             previous_index=index,
             previous_term=last_term,
         )
-        self.group.loop.receive(leader_id, message)
+        self.parts.loop.receive(leader_id, message)
 
 
 @asynccontextmanager
@@ -132,15 +130,14 @@ async def made(directory: Path, *flags: str, is_new: bool = False) -> AsyncItera
     links = Links()
     if not (is_new or config.join or datadir.cluster_id):
         store_founding(datadir, config.founders, {config.node_id: datadir.disk_id})
-    group = Group(config, journal, store, beginning_of(datadir.cluster, joins=config.join))
-    group.connect(cast("PeerLinks", links), Peering(datadir, config.node_id, "http://here", group))
+    parts = Parts(config, datadir, journal, store, cast("PeerLinks", links))
     journal.sync()
     try:
-        yield Node(group, links)
+        yield Node(parts, links)
     finally:
         # Each of them, even if one before it fails.
         with ExitStack() as stack:
-            for close in (datadir.close, journal.close, store.close, group.replica.close, group.stop):
+            for close in (datadir.close, journal.close, store.close, parts.replica.close, parts.stop):
                 stack.callback(close)
 
 
@@ -148,10 +145,9 @@ async def made(directory: Path, *flags: str, is_new: bool = False) -> AsyncItera
 async def leading_alone(directory: Path) -> AsyncIterator[Node]:
     """Run a group of one node, which leads, and has nothing to do."""
     async with made(directory, *ALONE) as node:
-        group = node.group
-        group.loop.start()
-        await until(lambda: group.replica.may_propose)
-        replica = group.replica
+        node.parts.loop.start()
+        replica = node.parts.replica
+        await until(lambda: replica.may_propose)
         await until(lambda: bool(replica.membership.committed.cluster_id) and replica.may_change_members)
         yield node
 

@@ -22,6 +22,7 @@ from tests.unit.cluster.one_group import ALONE, DEADLINE_S, Node, made, until
 
 CODE = (
     "cluster/group.py",
+    "cluster/outgoing.py",
     "cluster/upkeep.py",
     "cluster/rare_proposals.py",
     "cluster/loop.py",
@@ -82,7 +83,7 @@ class Told:
 
 
 async def _asked(node: Node, command: Command) -> Answer:
-    requests = node.group.requests
+    requests = node.parts.requests
     if isinstance(command, Acquire):
         return await requests.acquire(command, DEADLINE_S)
     return await requests.submit(command, DEADLINE_S)
@@ -120,7 +121,7 @@ async def live(node: Node, told: Told) -> None:
 
 async def _read(node: Node, told: Told) -> None:
     with contextlib.suppress(ClusterError):
-        seen = await node.group.requests.read(lambda machine: set(machine.state.sessions), DEADLINE_S)
+        seen = await node.parts.requests.read(lambda machine: set(machine.state.sessions), DEADLINE_S)
         assert told.opened <= seen
 
 
@@ -128,8 +129,8 @@ async def _read(node: Node, told: Told) -> None:
 async def begun(directory: Path) -> AsyncIterator[Node]:
     """Run a group of one node that leads."""
     async with made(directory, *ALONE) as node:
-        node.group.loop.start()
-        await until(lambda: node.group.replica.may_propose and node.group.machine.revision)
+        node.parts.loop.start()
+        await until(lambda: node.parts.replica.may_propose)
         yield node
 
 
@@ -145,10 +146,10 @@ async def struck(
             async with begun(directory) as node:
                 with contextlib.suppress(error), raised_at_line(number, CODE, error) as planted:
                     await live(node, told)
-                has_failed = not node.group.is_open
+                has_failed = not node.parts.is_open
                 if not has_failed:
                     # It was raised where a client called, and that client was told.
-                    node.group.loop.fail(NodeFailed("the test ends it"))
+                    node.parts.loop.fail(NodeFailed("the test ends it"))
                 done, pending = await asyncio.wait(told.tasks, timeout=DEADLINE_S)
                 assert not pending, f"{planted.where}: a client waits for a node that stopped"
                 for task in done:
@@ -180,5 +181,5 @@ async def test_a_node_tells_nothing_untrue_when_memory_runs_out(
         planted, has_failed = await struck(directory, number, error, told)
         failed += has_failed and bool(planted.where)
         async with begun(directory) as node:
-            told.check(node.group.machine)
+            told.check(node.parts.machine)
     assert failed > LIVES_COUNT / 2

@@ -12,8 +12,9 @@ from cluster.consensus.messages import AppendEntries, Message, NewerTerm, Vote
 from cluster.consensus.ready import Ready, SnapshotDue
 from cluster.consensus.replica import Replica, Role
 from cluster.errors import IdentityRefused, LogDiverged, NodeFailed, PeerContradicts
-from cluster.loop import Loop
+from cluster.loop import Loop, LoopWork
 from cluster.peers.link import FrameKind
+from cluster.peers.links import PeerLinks
 from cluster.storage.journal import Journal
 from cluster.storage.sync_runner import InPlace
 
@@ -56,7 +57,7 @@ class _Node:
         self.to_propose: list[bytes] = []
         self.has_members_to_propose = False
         self.role = Role("n1", 1, is_leader=True, is_candidate=False)
-        self.takes_part = True
+        self.has_part = True
         self.wants_tick_with_peer = False
         self.sync_times: list[float] = []
         self.syncs = InPlace()
@@ -65,9 +66,10 @@ class _Node:
         self.loop = Loop(
             cast("Replica", self),
             cast("Journal", self),
-            self,
-            self,
+            cast("PeerLinks", self),
+            LoopWork(*(getattr(self, name) for name in LoopWork._fields)),
             period_s=period_s,
+            on_sync_begun=lambda: None,
             on_sync=self.sync_times.append,
             syncs=self.syncs,
         )
@@ -126,7 +128,10 @@ class _Node:
     def flush(self) -> None:
         self._note("flush")
 
-    # -- the owner
+    def ping(self) -> None:
+        """Tell nobody."""
+
+    # -- the group
 
     def has_entry(self) -> bool:
         return bool(self.to_propose)
@@ -141,8 +146,11 @@ class _Node:
     def apply(self, index: int, entry: bytes) -> None:
         self._note("apply", index, entry)
 
-    def snapshot_begun(self) -> None:
-        """Tell nobody."""
+    def lost(self, _peer_id: str) -> None:
+        """Nothing was forwarded."""
+
+    def greet(self, _peer_id: str) -> None:
+        """Tell it nothing."""
 
     def encode_state(self) -> bytes:
         return b"the state"
@@ -159,8 +167,11 @@ class _Node:
     def ticked(self) -> None:
         self._note("ticked")
 
-    def time_passed(self) -> None:
+    def look(self) -> None:
         self._note("time")
+
+    def takes_part(self) -> bool:
+        return self.has_part
 
     def failed(self) -> None:
         self.log.append("failed")
@@ -228,12 +239,12 @@ async def test_another_history_is_told_before_anything_is_done() -> None:
     assert node.log == [*told, ("send", "n2", HEARTBEAT)]
 
 
-async def test_a_node_that_is_found_wrong_does_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_is_found_wrong_does_nothing_more() -> None:
     """It neither sends nor applies what the message led to besides."""
     ready = Ready(difference=Difference(5, 1, 17, 18), messages=[("n2", HEARTBEAT)], committed=[(4, b"four")])
     node = _Node(ready)
     wrong = LogDiverged("wrong")
-    monkeypatch.setattr(node, "parted", lambda *_: node.loop.fail(wrong))
+    node.loop._work = node.loop._work._replace(parted=lambda *_: node.loop.fail(wrong))
     node.loop.receive("n2", HEARTBEAT)
     await quiet()
     assert node.loop.failure.result() is wrong
@@ -555,7 +566,7 @@ async def test_the_timer_ticks_at_once_and_again() -> None:
 async def test_a_node_that_takes_no_part_only_looks_at_the_time() -> None:
     """In a new cluster nobody ticks before all have met; what clients wait for still ends in time."""
     node = _Node()
-    node.takes_part = False
+    node.has_part = False
     node.loop.start()
     await quiet()
     assert node.log == ["time"]

@@ -3,13 +3,14 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from cluster.consensus.messages import Message, Vote
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
-from cluster.loop import Loop, Owner
+from cluster.loop import Loop, LoopWork
 from cluster.peers.link import FrameKind
+from cluster.peers.links import PeerLinks
 from cluster.storage.journal import Journal, Sync
 
 PROMISES = Vote(term=1)
@@ -21,6 +22,10 @@ class _Sync:
     def __init__(self) -> None:
         self.error: OSError | None = None
         self.took_s = 0.5
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing: it makes no difference to syncs."""
 
 
 class _Node:
@@ -38,9 +43,10 @@ class _Node:
         self.loop = Loop(
             cast("Replica", self),
             cast("Journal", self),
-            self,
-            cast("Owner", self),
+            cast("PeerLinks", self),
+            LoopWork(*[cast("Any", getattr(self, name, _nothing)) for name in LoopWork._fields]),
             period_s=3_600.0,
+            on_sync_begun=lambda: None,
             on_sync=lambda took_s: self.told.append(("took", took_s)),
             syncs=self,
         )
@@ -54,6 +60,9 @@ class _Node:
         assert not has_entry
         self.ticks += 1
         return Ready()
+
+    def ping(self) -> None:
+        """Tell nobody."""
 
     def peer_up(self, _peer_id: str) -> bool:
         """Nothing depends on it."""

@@ -83,7 +83,7 @@ async def test_who_leaves_before_the_answer_holds_nothing(tmp_path: Path, wait_m
         task.cancel()
         await until(lambda: node.machine.next_token == 2)
         await until(lambda: node.machine.lock("a").state == "free")
-        assert len(node.group.waiters) == 0
+        assert len(node.parts.waiters) == 0
 
 
 async def test_who_leaves_the_queue_is_gone_from_it(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_who_leaves_the_queue_is_gone_from_it(tmp_path: Path) -> None:
         await until(lambda: len(node.machine.lock("a").queue) == 1)
         task.cancel()
         await until(lambda: not node.machine.lock("a").queue)
-        assert len(node.group.waiters) == 0
+        assert len(node.parts.waiters) == 0
 
 
 async def test_the_later_attempt_leaves_and_the_earlier_one_waits_on(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ async def test_a_conversion_waits_under_its_ticket(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await hold_both(node)
         waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
-        await until(lambda: len(node.group.waiters) == 1)
-        assert node.group.waiters.hold_ids() == ["t1"]
+        await until(lambda: len(node.parts.waiters) == 1)
+        assert node.parts.waiters.hold_ids() == ["t1"]
         await node.submit(Release(HoldId("h2")), DEADLINE_S)
         answer = await asyncio.wait_for(waiting, DEADLINE_S)
         assert isinstance(answer.result, Granted)
@@ -149,11 +149,11 @@ async def test_who_leaves_a_waiting_conversion_keeps_its_hold(tmp_path: Path) ->
     async with running(tmp_path) as node:
         await hold_both(node)
         waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
-        await until(lambda: len(node.group.waiters) == 1)
+        await until(lambda: len(node.parts.waiters) == 1)
         waiting.cancel()
         await until(lambda: node.machine.attempt(HoldId("t1")) is None)
         assert [holder.mode for holder in node.machine.lock("a").holders] == [Mode.SHARED, Mode.SHARED]
-        assert len(node.group.waiters) == 0
+        assert len(node.parts.waiters) == 0
 
 
 async def test_a_conversion_that_came_through_is_not_undone(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_a_conversion_that_came_through_is_not_undone(tmp_path: Path) -> N
         converting.cancel()
         await until(lambda: node.machine.lock("a").holders[0].mode is Mode.EXCLUSIVE)
         await node.read(lambda machine: machine.revision, DEADLINE_S)
-        assert not node.group.requests._cancels
+        assert not node.parts.requests._cancels
         assert len(node.machine.lock("a").holders) == 1
 
 
@@ -200,11 +200,11 @@ async def test_permits_and_elections_are_waited_for_like_locks(
         first = await node.acquire(command("h1", "s1"), DEADLINE_S)
         assert isinstance(first.result, Granted)
         leaves = asyncio.create_task(node.acquire(command("h2", "s2"), DEADLINE_S))
-        await until(lambda: len(node.group.waiters) == 1)
+        await until(lambda: len(node.parts.waiters) == 1)
         leaves.cancel()
         await until(lambda: node.machine.attempt(HoldId("h2")) is None)
         stays = asyncio.create_task(node.acquire(command("h3", "s2"), DEADLINE_S))
-        await until(lambda: len(node.group.waiters) == 1)
+        await until(lambda: len(node.parts.waiters) == 1)
         await node.submit(Release(HoldId("h1")), DEADLINE_S)
         answer = await asyncio.wait_for(stays, DEADLINE_S)
         assert isinstance(answer.result, Granted)
@@ -216,14 +216,14 @@ async def test_a_snapshot_without_the_ticket_of_a_conversion_leaves_its_outcome_
     async with running(tmp_path) as node:
         await hold_both(node)
         waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
-        await until(lambda: len(node.group.waiters) == 1)
+        await until(lambda: len(node.parts.waiters) == 1)
         elsewhere = snapshot.decode(snapshot.encode(node.machine))
-        node.group.restore(elsewhere)
+        node.parts.group.restore(elsewhere)
         await asyncio.sleep(0)
         assert not waiting.done(), "it still waits there"
         empty = LockMachine()
         empty.state.revision = elsewhere.revision + 1
-        node.group.restore(empty)
+        node.parts.group.restore(empty)
         with pytest.raises(OutcomeUnknown):
             await asyncio.wait_for(waiting, DEADLINE_S)
         assert node.events.oldest == empty.revision
@@ -275,7 +275,7 @@ async def test_an_entry_of_another_version_stops_the_node(tmp_path: Path) -> Non
         revision = node.machine.revision
         entry = msgspec.msgpack.encode((codec.FORMAT_NEWEST + 1, 0, []))
         with pytest.raises(NodeFailed, match="upgrade this node"):
-            node.group.apply(0, entry)
+            node.parts.group.apply(0, entry)
         assert node.machine.revision == revision
 
 
@@ -347,7 +347,7 @@ async def test_a_cluster_of_one_takes_the_address_that_it_is_given_later(tmp_pat
         node = Node(load(["--data-dir", str(tmp_path), "--http", "127.0.0.1:0", *peers, *secret], {}))
         await node.start()
         try:
-            membership = node.group.replica.membership
+            membership = node.parts.replica.membership
             cluster_id = membership.latest.cluster_id
             await until(lambda: membership.committed.nodes["n1"].peer == listed)  # noqa: B023 - of this round
             assert membership.committed.cluster_id == cluster_id != ""

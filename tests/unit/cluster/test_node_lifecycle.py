@@ -42,8 +42,8 @@ async def test_a_node_can_be_started_again_after_its_start_failed(
     taken.close()
     await node.start()
     await node.stop()
-    assert node.group.loop._timer is not None
-    assert node.group.loop._timer.cancelled()
+    assert node.parts.loop._timer is not None
+    assert node.parts.loop._timer.cancelled()
     DataDir.open(tmp_path, "n1").close()
 
 

@@ -41,7 +41,7 @@ async def test_files_are_read_again(certificates: Certificates) -> None:
     try:
         watch = node.peer_tls_watch
         assert watch is not None
-        assert node.group.links.tls is watch.tls
+        assert node.parts.links.tls is watch.tls
         ready = watch.tls.ready
         certificates.peer("n1", days=60)
         watch.read_now()
@@ -61,7 +61,7 @@ async def test_off_has_no_tls(certificates: Certificates) -> None:
     await node.start()
     try:
         assert node.peer_tls_watch is None
-        assert node.group.links.tls is None
+        assert node.parts.links.tls is None
         assert not any("peer_tls" in name for name, *_ in node.metrics.samples())
     finally:
         await node.stop()
@@ -71,8 +71,8 @@ async def test_a_certificate_with_the_id_of_another_cluster_is_refused(certifica
     """As soon as the node belongs to one."""
     first = Node(config(certificates, "n1"))
     await first.start()
-    await until(lambda: first.group.peering.cluster_id)
-    cluster_id = first.group.peering.cluster_id
+    await until(lambda: first.parts.peering.cluster_id)
+    cluster_id = first.parts.peering.cluster_id
     await first.stop()
     again = config(certificates, "n1")
     certificates.peer("n1", "f" * 32)

@@ -39,7 +39,7 @@ async def test_the_secret_file_is_read_again(
     node = alone(tmp_path, "--secret-file", str(path))
     await node.start()
     try:
-        secrets = node.group.links.secrets
+        secrets = node.parts.links.secrets
         assert secrets.secrets == Secrets(OLD)
         path.write_bytes(b"current: " + NEW + b"\nprevious: " + OLD + b"\n")
         if is_asked:
@@ -55,7 +55,7 @@ async def test_a_secret_without_a_file_stays(tmp_path: Path, caplog: pytest.LogC
     await node.start()
     try:
         node.read_secret()
-        assert node.group.links.secrets.secrets == Secrets(OLD)
+        assert node.parts.links.secrets.secrets == Secrets(OLD)
     finally:
         await node.stop()
     assert "event=secret-not-read path=- reason='this node has no --secret-file'" in caplog.text

@@ -263,10 +263,10 @@ async def three_nodes(directory: Path) -> AsyncIterator[dict[str, Node]]:
                 running(directory / node_id, "--node-id", node_id, *first)
             )
             if node_id == "n1":
-                await until(lambda: nodes["n1"].group.replica.may_change_members)
+                await until(lambda: nodes["n1"].parts.replica.may_change_members)
             else:
                 await nodes["n1"].add_member(node_id, peer, DEADLINE_S)
-                await until(lambda: nodes["n1"].group.replica.membership.committed.voters == nodes.keys())
+                await until(lambda: nodes["n1"].parts.replica.membership.committed.voters == nodes.keys())
         yield nodes
 
 
@@ -293,14 +293,14 @@ async def test_a_member_is_moved_by_any_node(tmp_path: Path) -> None:
     """All know the address then, and the connections are those of before; repeating it changes nothing."""
     async with three_nodes(tmp_path) as nodes:
         peer = f"127.0.0.1:{free_port()}"
-        links = {node_id: nodes[node_id].group.links._open["n3"] for node_id in ("n1", "n2")}
+        links = {node_id: nodes[node_id].parts.links._open["n3"] for node_id in ("n1", "n2")}
         moved = await nodes["n2"].move_member("n3", peer, DEADLINE_S)
         assert moved.nodes["n3"].peer == peer
         assert moved.voters == {"n1", "n2", "n3"}
         assert await nodes["n1"].move_member("n3", peer, DEADLINE_S) == moved
-        await until(lambda: all(node.group.replica.membership.committed == moved for node in nodes.values()))
+        await until(lambda: all(node.parts.replica.membership.committed == moved for node in nodes.values()))
         for node_id, link in links.items():
-            assert nodes[node_id].group.links._open["n3"] is link
+            assert nodes[node_id].parts.links._open["n3"] is link
         with pytest.raises(MemberNotFound):
             await nodes["n1"].move_member("n9", peer, DEADLINE_S)
         with pytest.raises(MemberChangeRefused, match="is the address of n3"):
@@ -314,7 +314,7 @@ async def test_a_member_is_moved_by_any_node(tmp_path: Path) -> None:
 async def test_a_removed_leader_answers_before_it_ends(tmp_path: Path) -> None:
     """Asked to remove itself it hands over, passes the change on, returns the list, and ends as removed."""
     async with three_nodes(tmp_path) as nodes:
-        leader = nodes["n1"].group.leader_id() or ""
+        leader = nodes["n1"].parts.leadership.leader_id() or ""
         left = await nodes[leader].remove_member(leader, DEADLINE_S)
         assert set(left.nodes) == {"n1", "n2", "n3"} - {leader}
         async with asyncio.timeout(DEADLINE_S):
@@ -326,16 +326,16 @@ async def test_a_removed_leader_answers_before_it_ends(tmp_path: Path) -> None:
 async def test_a_joining_node_asks_for_the_leader_to_be_removed(tmp_path: Path) -> None:
     """A learner passes it on like any other follower, and is not made a successor."""
     async with three_nodes(tmp_path) as nodes:
-        leader = nodes["n1"].group.leader_id() or ""
+        leader = nodes["n1"].parts.leadership.leader_id() or ""
         peer = f"127.0.0.1:{free_port()}"
-        told = nodes["n2"].group.replica.membership.latest.nodes | {"n4": MemberRecord(peer, is_voter=False)}
+        told = nodes["n2"].parts.replica.membership.latest.nodes | {"n4": MemberRecord(peer, is_voter=False)}
         peers = ",".join(f"{node_id}={member.peer}" for node_id, member in told.items())
         async with running(tmp_path / "n4", "--node-id", "n4", "--join", "--peers", peers) as joining:
             # It never counts: the leader is kept from promoting.
             for node in nodes.values():
-                node.group.changes._promote = lambda: None  # type: ignore[method-assign]
+                node.parts.changes._promote = lambda: None  # type: ignore[method-assign]
             await nodes["n2"].add_member("n4", peer, DEADLINE_S)
-            await until(lambda: joining.group.leader_id() is not None)
+            await until(lambda: joining.parts.leadership.leader_id() is not None)
             assert not joining.status().ready, "its state may be far behind"
             left = await joining.remove_member(leader, DEADLINE_S)
             assert leader not in left.nodes
@@ -357,7 +357,7 @@ async def test_a_node_that_nobody_could_reach_takes_nobody(tmp_path: Path) -> No
     async with running(tmp_path, *flags) as node:
         with pytest.raises(MemberChangeRefused, match=r"n1 has the address 0\.0\.0\.0:"):
             await node.add_member("n2", "127.0.0.1:1", DEADLINE_S)
-        assert list(node.group.replica.membership.latest.nodes) == ["n1"]
+        assert list(node.parts.replica.membership.latest.nodes) == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -375,10 +375,10 @@ async def test_what_is_no_node_goes_to_no_leader(
 async def test_the_leader_checks_addresses_too(tmp_path: Path) -> None:
     """Another node may have another version, and pass on what this one does not understand."""
     async with running(tmp_path, "--peer", f"127.0.0.1:{free_port()}") as node:
-        await until(lambda: node.group.replica.may_change_members)
+        await until(lambda: node.parts.replica.may_change_members)
         verdicts: list[Verdict] = []
-        node.group.changes.asked("n2", Change(1, "n2", "nonsense"))
-        node.group.changes.decide(Change(1, "n2", "nonsense"), verdicts.append)
+        node.parts.changes.asked("n2", Change(1, "n2", "nonsense"))
+        node.parts.changes.decide(Change(1, "n2", "nonsense"), verdicts.append)
         assert [verdict.code for verdict in verdicts] == ["member-change-refused"]
 
 
@@ -399,13 +399,13 @@ async def test_members_that_differ_from_the_configuration_are_told(
     caplog.set_level(logging.INFO)
     own = f"127.0.0.1:{free_port()}"
     async with running(tmp_path, "--peers", f"n1={own}") as node:
-        await until(lambda: node.group.replica.may_change_members)
+        await until(lambda: node.parts.replica.may_change_members)
         await node.add_member("n2", "127.0.0.1:1", DEADLINE_S)
     assert "event=members-differ" not in caplog.text
     async with running(tmp_path, "--peers", f"n1={own}") as node:
-        assert node.group.replica.membership.latest.learners == {"n2"}
+        assert node.parts.replica.membership.latest.learners == {"n2"}
         assert f"event=members-differ members=n1={own},n2=127.0.0.1:1 configured=n1={own}" in caplog.text
-        await until(lambda: node.group.replica.may_change_members)
+        await until(lambda: node.parts.replica.may_change_members)
         await node.remove_member("n2", DEADLINE_S)
     caplog.clear()
     async with running(tmp_path, "--peers", f"n1={own}") as node:

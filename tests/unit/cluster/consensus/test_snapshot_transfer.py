@@ -11,6 +11,7 @@ import pytest
 
 from cluster.consensus import messages, snapshot_transfer
 from cluster.consensus.engine import Engine
+from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import Acknowledgement, Chunk, Message, SnapshotPosition
 from cluster.consensus.ready import SnapshotDue
 from cluster.consensus.snapshot_transfer import SnapshotTransfer
@@ -99,7 +100,9 @@ class End:
     def _made(self, snapshot: Snapshot | None) -> SnapshotTransfer:
         last = snapshot.last if snapshot is not None else None
         engine = cast("Engine", self.engine)
-        return SnapshotTransfer(self.store, engine, self.log, last=last, decode=self.decode)
+        return SnapshotTransfer(
+            self.store, engine, cast("EngineJournal", self.log), last=last, decode=self.decode
+        )
 
     def tick(self) -> None:
         """Do what the library asks in every tick."""

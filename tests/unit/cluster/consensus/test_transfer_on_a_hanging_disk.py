@@ -11,6 +11,7 @@ import pytest
 
 from cluster.consensus import snapshot_transfer
 from cluster.consensus.engine import Engine
+from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import SnapshotPosition
 from cluster.consensus.snapshot_transfer import SnapshotTransfer
 from cluster.errors import NodeFailed
@@ -86,7 +87,11 @@ class Follower:
         self.store.woken = self._wake
         self.engine, self.log = FakeEngine(), Log()
         self.transfer = SnapshotTransfer(
-            self.store, cast("Engine", self.engine), self.log, last=None, decode=decode_slowly
+            self.store,
+            cast("Engine", self.engine),
+            cast("EngineJournal", self.log),
+            last=None,
+            decode=decode_slowly,
         )
 
     def _wake(self) -> None:

@@ -7,7 +7,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -31,6 +31,7 @@ from cluster.peers.handshake import (
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls import PeerTls
+from cluster.peers.peering import Peering
 from cluster.peers.sealing import RECORD_BYTES_MAX, Opener, Sealer
 
 SECRET = b"the secret of this cluster"
@@ -112,7 +113,8 @@ async def node(
     """Run the links of a node."""
     host = Host(node_id)
     peers = {peer_id: address for peer_id, address in addresses.items() if peer_id != node_id}
-    links = PeerLinks(node_id, Secrets(secret), peers, host, tls=tls)
+    links = PeerLinks(node_id, Secrets(secret), peers, tls=tls)
+    links.host = cast("Peering", host)
     await links.start(addresses[node_id], anywhere)
     try:
         yield links, host
@@ -286,7 +288,8 @@ async def test_a_peer_is_looked_for_where_the_configuration_says_too(dialer: str
     """A wrong address in the list only takes time, whichever side dials; one told later ends no link."""
     b, wrong = free_address(), free_address()
     host = Host(dialer)
-    links = PeerLinks(dialer, Secrets(SECRET), {"b": wrong}, host, configured={"b": b})
+    links = PeerLinks(dialer, Secrets(SECRET), {"b": wrong}, configured={"b": b})
+    links.host = cast("Peering", host)
     async with node("b", {"b": b}) as (b_links, b_host):
         b_links.set_peers({dialer: wrong})
         await links.start(free_address(), anywhere)
@@ -305,7 +308,8 @@ async def test_an_address_that_is_taken_is_a_clear_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = Address("127.0.0.1", taken.getsockname()[1])
-        links = PeerLinks("a", Secrets(SECRET), {}, Host("a"))
+        links = PeerLinks("a", Secrets(SECRET), {})
+        links.host = cast("Peering", Host("a"))
         with pytest.raises(StartupError, match=str(address)):
             await links.start(address, anywhere)
         await links.stop()
@@ -323,7 +327,8 @@ async def test_nobody_is_let_in_before_the_address_is_allowed() -> None:
         raise StartupError("not here")
 
     host = Host("a")
-    links = PeerLinks("a", Secrets(SECRET), {"b": free_address()}, host)
+    links = PeerLinks("a", Secrets(SECRET), {"b": free_address()})
+    links.host = cast("Peering", host)
     with pytest.raises(StartupError, match="not here"):
         await links.start(Address("localhost", 0), refuse)
     assert {address.host for address in bound} <= {"127.0.0.1", "::1"}

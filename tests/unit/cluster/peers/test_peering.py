@@ -1,8 +1,10 @@
 """Whom a node lets in: members with their disks, and those who know more than it does."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.forwarded import COMMAND_BYTES_MAX, Forwarded
+from cluster.config import Address
 from cluster.consensus import member_list
 from cluster.consensus.claims import Claims
 from cluster.consensus.divergence import Divergence
@@ -19,12 +22,12 @@ from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.messages import (
     Acknowledgement,
     AppendEntries,
-    Message,
     NewerTerm,
     PreVoteGranted,
     Vote,
     VoteRequest,
 )
+from cluster.consensus.replica import Replica, Role
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault, StateDiverged
 from cluster.peers import first_start
 from cluster.peers.handshake import Objection, Particulars
@@ -34,6 +37,7 @@ from cluster.peers.peering import Handlers, Peering, Ping
 from cluster.storage.cluster_record import Founding
 from cluster.storage.data_directory import DataDir
 from lockstate import fingerprint
+from lockstate.machine import LockMachine
 from lockstate.versions import RULES_FIRST
 from tests.support.replica_parts import FullDisk
 
@@ -44,80 +48,55 @@ THREE = Members(
 
 
 class Host:
-    """A node that writes down what it is told."""
+    """A node that writes down what becomes of its peers, and what they send; also its replica and machine."""
 
     def __init__(self) -> None:
         self.log: list[tuple[object, ...]] = []
-        self.active_rules = 1
-        self.has_empty_log = True
-        self.writes = False
+        self.rules = 1
+        self.revision = 7
+        self.is_log_empty = True
+        self.is_writing_snapshot = False
+        self.role = Role(None, 1, is_leader=False, is_candidate=False)
+        self.membership = SimpleNamespace(voters={"n1", "n2", "n3"})
+        self.engine = SimpleNamespace(log_room=0)
 
-    def role(self) -> str:
-        """Follow."""
-        return "follower"
-
-    def revision(self) -> int:
-        """Be somewhere."""
-        return 7
-
-    def state_bytes_max(self) -> int:
-        """Say nothing of it."""
-        return 0
-
-    def sync_ms(self) -> int:
-        """Return that syncs take no time."""
-        return 0
-
-    def is_writing_snapshot(self) -> bool:
-        """Return what the test wants."""
-        return self.writes
-
-    def log_room(self) -> int:
-        """Return that there is room for anything."""
-        return 0
-
-    def rules(self) -> int:
-        """Return the active rules."""
-        return self.active_rules
-
-    def peer_up(self, peer_id: str) -> None:
-        """Note."""
-        self.log.append(("up", peer_id))
+    def note(self, what: str) -> Callable[..., None]:
+        """Return what writes down that something was called."""
+        return lambda *args, **kwargs: self.log.append((what, *args, *kwargs.values()))
 
     def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
         """Note."""
         self.log.append(("replaced" if is_replaced else "down", peer_id))
 
-    def broke(self, error: BaseException) -> None:
-        """Note."""
-        self.log.append(("broke", str(error)))
+    def handlers(self) -> Handlers:
+        """Return what writes down everything."""
+        return Handlers(
+            raft=self.note("raft"),
+            forwarded=self.note("forwarded"),
+            transfer_asked=self.note("transfer"),
+            change_asked=self.note("change"),
+            change_decided=self.note("verdict"),
+            peer_up=self.note("up"),
+            peer_down=self.peer_down,
+            refused=self.note("refused"),
+            let_in=self.note("let-in"),
+            broke=lambda error: self.log.append(("broke", str(error))),
+        )
 
-    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
-        """Note."""
-        self.log.append(("refused", peer_id, objection, is_dialed))
-
-    def let_in(self, peer_id: str) -> None:
-        """Note."""
-        self.log.append(("let-in", peer_id))
-
-    def is_log_empty(self) -> bool:
-        """Return what the test wants."""
-        return self.has_empty_log
-
-
-def handlers(log: list[tuple[object, ...]]) -> Handlers:
-    """Return what writes down everything that peers send."""
-
-    def raft(peer_id: str, message: Message) -> None:
-        log.append(("raft", peer_id, message))
-
-    return Handlers(
-        raft=raft,
-        forwarded=lambda batch: log.append(("forwarded", batch)),
-        transfer_asked=lambda to: log.append(("transfer", to)),
-        change_asked=lambda peer_id, change: log.append(("change", peer_id, change)),
-        change_decided=lambda verdict: log.append(("verdict", verdict)),
-    )
+    def peering(self, datadir: DataDir, node_id: str = "n1") -> Peering:
+        """Return who this node is among its peers."""
+        peering = Peering(
+            datadir,
+            node_id,
+            f"http://{node_id}",
+            cast("Replica", self),
+            machine=lambda: cast("LockMachine", self),
+            sync_ms=lambda: 0,
+            state_bytes_max=0,
+            is_alive=lambda _: False,
+        )
+        peering.handlers = self.handlers()
+        return peering
 
 
 @pytest.fixture
@@ -130,9 +109,7 @@ def datadir(tmp_path: Path) -> Iterator[DataDir]:
 
 def make(datadir: DataDir, committed: Members = THREE, *, host: Host | None = None) -> Peering:
     """Return n1 among its peers, which writes down in the host's log what they send."""
-    host = host or Host()
-    peering = Peering(datadir, "n1", "http://n1", host)
-    peering.handlers = handlers(host.log)
+    peering = (host or Host()).peering(datadir)
     peering.set_members(committed)
     return peering
 
@@ -327,8 +304,7 @@ def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -
     """Durably, before the message is handed on; then nobody of another cluster is let in."""
     datadir = DataDir.open(tmp_path / "n4", "n4", joins=True)
     host = Host()
-    peering = Peering(datadir, "n4", "", host)
-    peering.handlers = handlers(host.log)
+    peering = host.peering(datadir, "n4")
     peering.set_members(Members())
     ours, others = (replace(disk(name, 4), cluster_id=name * 16) for name in ("aa", "bb"))
     assert peering.objection("n1", ours, is_known=True) is None
@@ -407,11 +383,10 @@ def test_a_second_process_is_not_let_in_beside_the_first(
 
 def founded_alone(datadir: DataDir, host: Host) -> Peering:
     """Return n1 as a cluster of its own, which it has just founded."""
-    peering = Peering(datadir, "n1", "http://n1", host)
-    peering.handlers = handlers(host.log)
+    peering = host.peering(datadir)
     founded: list[Founding] = []
     means = first_start.FoundingMeans(lambda *_: None, founded.append, lambda call, *args: call(*args))
-    peering.found({"n1": "h:1"}, means, joins=False)
+    peering.found({"n1": Address("h", 1)}, means, joins=False)
     assert peering.first_start is not None
     peering.first_start.begin()
     peering.set_members(member_list.founded(founded[0]))
@@ -502,7 +477,7 @@ def test_pings_tell_who_writes_a_snapshot(datadir: DataDir) -> None:
     host = Host()
     peering = make(datadir, host=host)
     told = [peering.ping().is_writing, peering.do_others_write()]
-    host.writes = True
+    host.is_writing_snapshot = True
     told += [peering.ping().is_writing, peering.do_others_write()]
     assert told == [False, False, True, False]
     others = []
@@ -644,7 +619,7 @@ def test_a_peer_that_does_not_know_the_active_rules_is_refused(datadir: DataDir)
     """It is told to be upgraded, which is not final, and its disk is not remembered."""
     host = Host()
     peering = make(datadir, host=host)
-    host.active_rules = 2
+    host.rules = 2
     objection = peering.objection("n2", disk("n2"), is_known=True)
     assert objection is not None
     assert objection.reason.startswith("node n2 knows rules 1 and the cluster follows rules 2: upgrade n2")

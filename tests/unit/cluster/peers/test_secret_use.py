@@ -5,6 +5,7 @@ import logging
 import os
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from cluster.peers.cuts import Cut
 from cluster.peers.handshake import HandshakeState, new_nonce
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
+from cluster.peers.peering import Peering
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 from cluster.peers.secret_watch import SecretWatch
 from tests.unit.cluster.peers.test_links import A, Host, anywhere, free_address, node, raw, until
@@ -118,7 +120,8 @@ async def test_nodes_at_different_steps_find_each_other(of_a: Secrets, of_b: Sec
     links = {}
     for node_id, secrets in (("a", of_a), ("b", of_b)):
         peers = {peer_id: address for peer_id, address in addresses.items() if peer_id != node_id}
-        links[node_id] = PeerLinks(node_id, secrets, peers, Host(node_id))
+        links[node_id] = PeerLinks(node_id, secrets, peers)
+        links[node_id].host = cast("Peering", Host(node_id))
         await links[node_id].start(addresses[node_id], anywhere)
     try:
         await connected(links["a"], links["b"])

@@ -62,7 +62,7 @@ async def streamed(
     await site.start()
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            await until(lambda: node.group.replica.may_propose)
+            await until(lambda: node.parts.replica.may_propose)
             yield Streamed(node, runner.addresses[0][1], authentication, trust)
     finally:
         node.begin_shutdown()

@@ -287,7 +287,7 @@ async def test_failures_of_the_cluster_are_told(tmp_path: Path, error: ClusterEr
         with pytest.MonkeyPatch.context() as patch:
             failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
-            patch.setattr(served.node.group.requests, "begin", lambda *_: failed)
+            patch.setattr(served.node.parts.requests, "begin", lambda *_: failed)
             client.ask(acquire("a"))
             assert (await client.answer(1))[2] == error.code
         if isinstance(error, OutcomeUnknown):
@@ -304,7 +304,7 @@ async def test_a_wait_out_of_sight_has_to_be_asked_for_again(tmp_path: Path) -> 
     async with streamed(tmp_path) as served, served.stream() as holder, served.stream() as waiter:
         await holder.acquire("a")
         assert (await waiter.acquire("a", 60_000))[0] == QUEUED
-        served.node.group.waiters.fail_all(WaitCutOff("lost"))
+        served.node.parts.waiters.fail_all(WaitCutOff("lost"))
         with pytest.raises(Closed) as closed:
             await waiter.answer(1)
         assert closed.value.code == stream.RESUME
@@ -429,7 +429,7 @@ async def test_a_connection_that_is_lost_leaves_nothing_behind(tmp_path: Path) -
             waiter.ask(acquire("a", 60_000), first=1)
             waiter.ask(acquire("a", 60_000), first=2)
             await waiter.drain()
-        waiters = served.node.group.waiters
+        waiters = served.node.parts.waiters
         await until(lambda: len(waiters) == 0)
         async with served.again(waiter) as again:
             again.ask(acquire("a", 60_000), acquire("a", 60_000), first=1)
@@ -451,7 +451,7 @@ async def _leave_as_it_ends(tmp_path: Path) -> None:
     async with streamed(tmp_path) as served, served.stream() as client:
         begun: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(served.node.group.requests, "begin", lambda *_: begun)
+            patch.setattr(served.node.parts.requests, "begin", lambda *_: begun)
             client.ask(acquire("a"))
             await until(lambda: begun._callbacks)
         talking = [task for task in asyncio.all_tasks() if "RequestHandler.start" in repr(task)]

@@ -87,7 +87,7 @@ async def test_calls_are_answered_as_over_http(tmp_path: Path, form: str) -> Non
 async def test_the_end_of_the_connection_keeps_the_places(tmp_path: Path) -> None:
     """Asked again on another connection they go on, in the old order whatever the new one."""
     async with streamed(tmp_path) as served:
-        machine, kept = served.node.machine, served.node.group.requests._kept
+        machine, kept = served.node.machine, served.node.parts.requests._kept
         async with unbound(served.stream()) as first:
             call(first, *[(number, wire.LOCK_ACQUIRE, lock(str(number))) for number in range(4)])
             await answer(first)

@@ -227,7 +227,7 @@ async def test_no_more_begins_than_the_window_has(tmp_path: Path) -> None:
 
     async with streamed(tmp_path) as served, served.stream() as client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(served.node.group.requests, "begin", begin)
+            patch.setattr(served.node.parts.requests, "begin", begin)
             client.send_bytes(b"".join(client.framed(put(number)) for number in range(1, 2001)))
             assert (await ended(client)).code == stream.FLOW_CONTROL
         assert len(begun) == 1024
@@ -245,7 +245,7 @@ async def test_a_mistake_of_the_node_ends_the_connection_and_is_logged(
 
     async with streamed(tmp_path) as served, served.stream() as client:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(served.node.group.requests, "begin", begin)
+            patch.setattr(served.node.parts.requests, "begin", begin)
             client.send_bytes(b"".join(client.framed(put(number)) for number in range(1, 11)))
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await client.answer(NEVER)
@@ -316,7 +316,7 @@ def heard_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def counted(served: Streamed, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the list of what is begun from now on."""
     begun: list[Any] = []
-    requests = served.node.group.requests
+    requests = served.node.parts.requests
     plain = requests.begin
 
     def begin(*given: Any) -> Any:

@@ -28,7 +28,7 @@ _WHOLE = {
 
 
 def _followed(served: Streamed) -> int:
-    return sum(map(len, served.node.group.waiters._futures.values()))
+    return sum(map(len, served.node.parts.waiters._futures.values()))
 
 
 async def test_a_wait_that_is_asked_for_again_and_again_is_followed_once(tmp_path: Path) -> None:
