@@ -25,15 +25,15 @@ from holdfast.operations.terms import (
     HoldTerms,
     LockTerms,
     Owner,
+    refuse_unknown,
     terms_of,
 )
 from holdfast.stream import streams
 from holdfast.transport import access as _access
-from holdfast.transport.tls import Tls, Trust, from_environment
+from holdfast.transport.tls import Trust, from_environment
 from holdfast.transport.transport import Transport
 from holdfast.values import answers
 from holdfast.values.durations import EXAMPLE_RATE, Seconds, parse_rate, to_ms, to_s
-from holdfast.values.metrics import Metrics
 from holdfast.values.names import Name, to_name
 from holdfast.values.process import OfOneProcess
 from holdfast.values.words import Algorithm, Mode, Scope
@@ -54,19 +54,7 @@ class Client(OfOneProcess, Reads):
     `wait` is always how long to wait in a queue, and `timeout` how long to try to reach a node.
     """
 
-    def __init__(
-        self,
-        nodes: str | Iterable[str] | None = None,
-        *,
-        timeout: Seconds = DEFAULT_TIMEOUT_S,
-        owner: str | None = None,
-        tls: Tls | None = None,
-        metrics: Metrics | None = None,
-        token: str | None = None,
-        token_file: str | os.PathLike[str] | None = None,
-        insecure_plain_token: bool = False,
-        stream: bool = True,
-    ) -> None:
+    def __init__(self, nodes: str | Iterable[str] | None = None, **options: Unpack[ClientOptions]) -> None:
         """Prepare for these nodes; nothing is sent yet. `owner` is shown to others as the holder.
 
         Nodes are URLs or HOST:PORT: a list, or one string with commas between them. The default is what the
@@ -79,23 +67,36 @@ class Client(OfOneProcess, Reads):
         only, unless `insecure_plain_token` (or HOLDFAST_INSECURE_PLAIN_TOKEN=1) says otherwise.
         Without `stream`, or with HOLDFAST_NO_STREAM=1, it speaks HTTP only, also when it is busy.
         Raises ValueError for what cannot be the URL of a node or a token, for files that cannot be used, and
-        for a variable that means neither yes nor no.
+        for a variable that means neither yes nor no; TypeError for a keyword that there is not.
         """
+        refuse_unknown(type(self).__name__, options, ClientOptions.__annotations__)
+        tls = options.get("tls")
         given = tls or from_environment(os.environ)
         urls = exchange.node_urls(nodes, os.environ, has_tls=given is not None)
         if tls is not None and (plain := exchange.only_plain(urls)):
             raise ValueError(f"{plain!r} is not the URL of a node that speaks TLS; write it like https://")
         trust = None if given is None else Trust(given)
-        access = _access.of(token, token_file, os.environ, is_plain_allowed=insecure_plain_token)
+        access = _access.of(
+            options.get("token"),
+            options.get("token_file"),
+            os.environ,
+            is_plain_allowed=options.get("insecure_plain_token", False),
+        )
         if access is not None:
             for url in urls:
                 access.check(url)
-        timeout_s = to_s(timeout, "timeout")
-        has_streams = stream and not streams.is_switched_off(os.environ)
+        has_streams = options.get("stream", True) and not streams.is_switched_off(os.environ)
         super().__init__(
-            Transport(urls, timeout_s, trust=trust, access=access, metrics=metrics, has_streams=has_streams)
+            Transport(
+                urls,
+                to_s(options.get("timeout", DEFAULT_TIMEOUT_S), "timeout"),
+                trust=trust,
+                access=access,
+                metrics=options.get("metrics"),
+                has_streams=has_streams,
+            )
         )
-        self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
+        self._owner = options.get("owner") or f"{socket.gethostname()}:{os.getpid()}"
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[ClientOptions]) -> Self:

@@ -36,6 +36,7 @@ from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
 
 _T = TypeVar("_T")
+R = TypeVar("R", bound="Reads")
 
 
 class Pong(msgspec.Struct, frozen=True):
@@ -252,7 +253,7 @@ def _holds_query(
     }
 
 
-class SyncReads(ForThreads[Reads]):
+class SyncReads(ForThreads[R]):
     """The calls of a client that only look, for threads. See `Reads`."""
 
     ping = waiting(Reads.ping)

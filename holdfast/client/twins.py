@@ -1,7 +1,8 @@
 """How the calls of tasks become calls of threads, so that no signature is written twice.
 
 A class for threads stands on its twin for tasks. `waiting(Twin.call)` has the parameters, the result and the
-docstring of that call, for type checkers and for `help`, and waits for it in the calling thread.
+docstring of that call, for type checkers and for `help`, and waits for it in the calling thread. `making` is
+for a call that is not awaited.
 """
 
 import functools
@@ -11,14 +12,16 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from holdfast.client.portal import Call
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
-class ForThreads(Generic[A]):
+class ForThreads(Generic[A_co]):
     """Base of what does in threads what its twin does in tasks."""
 
-    def __init__(self, twin: A) -> None:
+    def __init__(self, twin: A_co) -> None:
         self._twin = twin
 
 
@@ -32,3 +35,16 @@ def waiting(
 
     wait.__code__ = wait.__code__.replace(co_name=call.__name__)  # what tracebacks and warnings show
     return functools.wraps(call)(wait)
+
+
+def making(
+    call: Callable[Concatenate[A, P], T], kind: Callable[[T], S]
+) -> Callable[Concatenate[ForThreads[A], P], S]:
+    """Return the call for threads of a call that only makes something, on which a `kind` is to stand."""
+
+    def make(self: ForThreads[A], /, *args: P.args, **options: P.kwargs) -> S:
+        return kind(call(self._twin, *args, **options))
+
+    wrapped = functools.wraps(call)(make)
+    wrapped.__doc__ = (call.__doc__ or "").replace("`async with`", "`with`")
+    return wrapped

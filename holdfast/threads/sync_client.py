@@ -1,27 +1,25 @@
 """The client for threads: the same calls as `Client`, which it runs on the loop of `portal.py`."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Self, Unpack
 
 from holdfast.client import portal
 from holdfast.client.admin import SyncAdmin
 from holdfast.client.cells import SyncCells
 from holdfast.client.client import Client
 from holdfast.client.client_options import ClientOptions, urls_of
-from holdfast.client.portal import Call
 from holdfast.client.rates_and_fences import SyncFence, SyncRateLimiter
 from holdfast.client.reads import SyncReads
 from holdfast.client.several import WantedPermits, WantedRate
+from holdfast.client.twins import making, waiting
 from holdfast.operations.terms import (
     DEFAULT_SESSION_TTL_S,
-    DEFAULT_TIMEOUT_S,
     CampaignTerms,
     CommonTerms,
     HoldTerms,
     LockTerms,
-    Owner,
+    refuse_unknown,
 )
 from holdfast.threads.sync_holds import (
     SyncElection,
@@ -34,16 +32,13 @@ from holdfast.threads.sync_holds import (
     SyncTogether,
 )
 from holdfast.threads.sync_transaction import SyncTransactionContext
-from holdfast.transport.tls import Tls
-from holdfast.values import answers
 from holdfast.values.durations import Seconds
-from holdfast.values.metrics import Metrics
 from holdfast.values.names import Name
 from holdfast.values.process import OfOneProcess
-from holdfast.values.words import Algorithm, Mode, Scope
+from holdfast.values.words import Mode, Scope
 
 
-class SyncClient(OfOneProcess, SyncReads):
+class SyncClient(OfOneProcess, SyncReads[Client]):
     """Talks to a cluster from any number of threads. Names, arguments and errors are those of `Client`.
 
     What it holds is renewed by one thread in the background, which all clients of the process share. A call
@@ -51,33 +46,11 @@ class SyncClient(OfOneProcess, SyncReads):
     alive is released. In a forked child the client works on, and what the parent holds is not valid.
     """
 
-    def __init__(
-        self,
-        nodes: str | Iterable[str] | None = None,
-        *,
-        timeout: Seconds = DEFAULT_TIMEOUT_S,
-        owner: str | None = None,
-        tls: Tls | None = None,
-        metrics: Metrics | None = None,
-        token: str | None = None,
-        token_file: str | os.PathLike[str] | None = None,
-        insecure_plain_token: bool = False,
-        stream: bool = True,
-    ) -> None:
+    def __init__(self, nodes: str | Iterable[str] | None = None, **options: Unpack[ClientOptions]) -> None:
         """Prepare for these nodes; nothing is sent yet. See `Client`."""
-        self._client = Client(
-            nodes,
-            timeout=timeout,
-            owner=owner,
-            tls=tls,
-            metrics=metrics,
-            token=token,
-            token_file=token_file,
-            insecure_plain_token=insecure_plain_token,
-            stream=stream,
-        )
-        super().__init__(self._client)
-        portal.register(self._client._transport)  # noqa: SLF001 - of the twin
+        refuse_unknown(type(self).__name__, options, ClientOptions.__annotations__)
+        super().__init__(Client(nodes, **options))
+        portal.register(self._twin._transport)  # noqa: SLF001 - of the twin
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[ClientOptions]) -> Self:
@@ -98,7 +71,7 @@ class SyncClient(OfOneProcess, SyncReads):
 
     def close(self) -> None:
         """Let go of all that this client keeps alive, and close its connections. See `Client.close`."""
-        portal.close(self._client)
+        portal.close(self._twin)
 
     # -- what is acquired, kept and released ----------------------------------------------------------------
 
@@ -108,12 +81,12 @@ class SyncClient(OfOneProcess, SyncReads):
         `on_lost` is called in a thread of its own.
         """
         bare, on_lost = _bare(terms)
-        return SyncLock(self._client.lock(name, **bare), SyncHold, on_lost)
+        return SyncLock(self._twin.lock(name, **bare), SyncHold, on_lost)
 
     def locks(self, *names: Name, **terms: Unpack[LockTerms[SyncSession, SyncHold]]) -> SyncLock:
         """Return several locks as one: all or none, one hold, one token. See `lock`."""
         bare, on_lost = _bare(terms)
-        return SyncLock(self._client.locks(*names, **bare), SyncHold, on_lost)
+        return SyncLock(self._twin.locks(*names, **bare), SyncHold, on_lost)
 
     def acquire(self, name: Name, **terms: Unpack[LockTerms[SyncSession, SyncHold]]) -> SyncHold:
         """Acquire a lock: short for `lock(name, ...).acquire()`, which waits, and renews the hold.
@@ -133,7 +106,7 @@ class SyncClient(OfOneProcess, SyncReads):
     ) -> SyncSemaphore:
         """Return `permits` of a semaphore that has `limit` of them. See `Client.semaphore`."""
         bare, on_lost = _bare(terms)
-        semaphore = self._client.semaphore(name, limit, permits=permits, strict=strict, **bare)
+        semaphore = self._twin.semaphore(name, limit, permits=permits, strict=strict, **bare)
         return SyncSemaphore(semaphore, SyncHold, on_lost)
 
     def together(
@@ -147,7 +120,7 @@ class SyncClient(OfOneProcess, SyncReads):
     ) -> SyncTogether:
         """Return locks, permits and places of rate limits as one: all or none. See `Client.together`."""
         bare, on_lost = _bare(terms)
-        together = self._client.together(*locks, permits=permits, rates=rates, mode=mode, scope=scope, **bare)
+        together = self._twin.together(*locks, permits=permits, rates=rates, mode=mode, scope=scope, **bare)
         return SyncTogether(together, SyncHold, on_lost)
 
     def election(
@@ -160,88 +133,29 @@ class SyncClient(OfOneProcess, SyncReads):
     ) -> SyncElection:
         """Return an election: `with` campaigns and leads; `observe` says who leads. See `Client.election`."""
         bare, on_lost = _bare(terms)
-        return SyncElection(
-            self._client.election(name, value=value, ttl=ttl, **bare), SyncLeadership, on_lost
-        )
+        return SyncElection(self._twin.election(name, value=value, ttl=ttl, **bare), SyncLeadership, on_lost)
 
-    def session(
-        self,
-        *,
-        ttl: Seconds = DEFAULT_SESSION_TTL_S,
-        labels: Mapping[str, str] | None = None,
-        renew: bool = True,
-        tied_to: Owner | None = None,
-        push: bool = False,
-    ) -> SyncSessionContext:
-        """Return a session for `with`: kept alive while its body runs, then closed. See `Client.session`."""
-        return SyncSessionContext(
-            self._client.session(ttl=ttl, labels=labels, renew=renew, tied_to=tied_to, push=push)
-        )
-
-    def transaction(
-        self,
-        *,
-        wait: Seconds | None = None,
-        ttl: Seconds = DEFAULT_SESSION_TTL_S,
-        labels: Mapping[str, str] | None = None,
-        tied_to: Owner | None = None,
-    ) -> SyncTransactionContext:
-        """Return a transaction for `with`: it acquires as it goes, and releases everything at once."""
-        return SyncTransactionContext(
-            self._client.transaction(wait=wait, ttl=ttl, labels=labels, tied_to=tied_to)
-        )
-
-    def rate_limiter(
-        self,
-        name: Name,
-        limit: int | str,
-        per: Seconds | None = None,
-        *,
-        algorithm: Algorithm = "fixed-window",
-    ) -> SyncRateLimiter:
-        """Return a rate limit: `limit` in each `per` seconds (or `"100/minute"`), shared by all clients."""
-        return SyncRateLimiter(self._client.rate_limiter(name, limit, per, algorithm=algorithm))
-
-    def fence(self, resource: Name) -> SyncFence:
-        """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""
-        return SyncFence(self._client.fence(resource))
+    session = making(Client.session, SyncSessionContext)
+    transaction = making(Client.transaction, SyncTransactionContext)
+    rate_limiter = making(Client.rate_limiter, SyncRateLimiter)
+    fence = making(Client.fence, SyncFence)
 
     @property
     def cells(self) -> SyncCells:
         """The cells: small values that the cluster keeps beside the locks."""
-        return SyncCells(self._client.cells)
+        return SyncCells(self._twin.cells)
 
     @property
     def admin(self) -> SyncAdmin:
         """The calls of operators: about what others have, and about the cluster."""
-        return SyncAdmin(self._client.admin)
+        return SyncAdmin(self._twin.admin)
 
     # -- plain calls on holds: one request each -------------------------------------------------------------
 
-    def release(self, hold_id: str) -> None:
-        """Release a lock by its `hold_id`. Raises LeaseExpired when it was over before."""
-        Call(lambda: self._client.release(hold_id)).run()
-
-    def release_by_value(
-        self, name: Name, value: str, *, kind: Literal["lock", "semaphore"] = "lock"
-    ) -> None:
-        """Release the hold of a name if it has this value. See `Client.release_by_value`."""
-        Call(lambda: self._client.release_by_value(name, value, kind=kind)).run()
-
-    def renew_by_value(
-        self,
-        name: Name,
-        value: str,
-        *,
-        ttl: Seconds | None = None,
-        kind: Literal["lock", "semaphore"] = "lock",
-    ) -> float:
-        """Renew the hold of a name if it has this value. See `Client.renew_by_value`."""
-        return Call(lambda: self._client.renew_by_value(name, value, ttl=ttl, kind=kind)).run()
-
-    def resize_semaphore(self, name: Name, limit: int) -> answers.SemaphoreSize:
-        """Give a semaphore that is in use another limit. Takes nothing from anybody."""
-        return Call(lambda: self._client.resize_semaphore(name, limit)).run()
+    release = waiting(Client.release)
+    release_by_value = waiting(Client.release_by_value)
+    renew_by_value = waiting(Client.renew_by_value)
+    resize_semaphore = waiting(Client.resize_semaphore)
 
 
 def _bare(terms: Mapping[str, Any]) -> tuple[Any, Any]:

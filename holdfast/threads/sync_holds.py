@@ -18,15 +18,15 @@ from holdfast.client.hold import Hold, Leadership, Session
 from holdfast.client.keeping import KeptAlive
 from holdfast.client.portal import Call, Ending
 from holdfast.client.sync_watch import SyncWatch
+from holdfast.client.twins import ForThreads, waiting
 from holdfast.operations.terms import WORDS_OF_ACQUIRE, Terms, Wait, refuse_unknown
 from holdfast.transport.blocks import Acquired, Around, Block, Blocks, Entered
 from holdfast.values.answers import Leader, Revocation
 from holdfast.values.durations import Seconds
 from holdfast.values.errors import LeaseLost, LockHeld
 from holdfast.values.lease import RELEASED
-from holdfast.values.names import Name
 from holdfast.values.process import OfOneProcess
-from holdfast.values.words import HoldState, Mode, Reason, Scope
+from holdfast.values.words import HoldState, Reason
 
 K = TypeVar("K", bound=KeptAlive)
 H = TypeVar("H", bound=Hold)
@@ -34,7 +34,7 @@ S = TypeVar("S", bound="SyncHold")
 T = TypeVar("T", bound="SyncSession")
 
 
-class SyncKept(OfOneProcess, Generic[K]):
+class SyncKept(OfOneProcess, ForThreads[K]):
     """A right that is renewed in the background. As a context it ends with the block.
 
     `lost` is set as soon as it cannot be relied on, unless it was released. Any thread may use it, release
@@ -42,47 +42,47 @@ class SyncKept(OfOneProcess, Generic[K]):
     """
 
     def __init__(self, kept: K) -> None:
-        self._kept = kept
+        super().__init__(kept)
         self.lost = lost = threading.Event()
         kept.when_ended(lambda ended: lost.set() if ended.reason != RELEASED else None)
 
     @property
     def twin(self) -> K:
         """What it stands on, for the loop that keeps it."""
-        return self._kept
+        return self._twin
 
     @property
     def reason(self) -> Reason:
         """Why it cannot be relied on any longer; empty while it can. See `Hold.reason`."""
-        return self._kept.reason
+        return self._twin.reason
 
     @property
     def state(self) -> HoldState:
         """`held`, `at-risk` (its renewal is overdue) or `lost` (also when it was released)."""
-        return self._kept.state
+        return self._twin.state
 
     @property
     def remaining(self) -> float:
         """For how many seconds it can still be relied on, by our own clock; 0 when it cannot."""
-        return self._kept.remaining
+        return self._twin.remaining
 
     @property
     def is_valid(self) -> bool:
         """Whether it can still be relied on."""
-        return self._kept.is_valid
+        return self._twin.is_valid
 
     @property
     def has_ended(self) -> bool:
         """Whether something else than its time has ended it."""
-        return self._kept.has_ended
+        return self._twin.has_ended
 
     def ensure(self, seconds: Seconds = 0) -> None:
         """Raise LeaseLost unless it can be relied on for so long. Call it before each protected step."""
-        self._kept.ensure(seconds)
+        self._twin.ensure(seconds)
 
     def ensure_valid(self) -> None:
         """Raise LeaseLost when it cannot be relied on: `ensure(0)`."""
-        self._kept.ensure()
+        self._twin.ensure()
 
     def __enter__(self) -> Self:
         return self
@@ -102,12 +102,12 @@ class SyncHold(SyncKept[Hold]):
     _around: Around | None = None
 
     def __repr__(self) -> str:
-        return f"<Sync{repr(self._kept)[1:]}"
+        return f"<Sync{repr(self._twin)[1:]}"
 
     def __enter__(self) -> Self:
         if self._around is None:
-            self._around = Around(self._kept.entered)
-        self._around.enter(sys._getframe(1), self, self._kept)  # noqa: SLF001 - see blocks.py
+            self._around = Around(self._twin.entered)
+        self._around.enter(sys._getframe(1), self, self._twin)  # noqa: SLF001 - see blocks.py
         return self
 
     def __exit__(
@@ -122,66 +122,50 @@ class SyncHold(SyncKept[Hold]):
     @property
     def hold_id(self) -> str:
         """The secret that renews and releases it."""
-        return self._kept.hold_id
+        return self._twin.hold_id
 
     @property
     def token(self) -> int:
         """The fencing token."""
-        return self._kept.token
+        return self._twin.token
 
     @property
     def name(self) -> str:
         """The name of the lock; of several, all of them."""
-        return self._kept.name
+        return self._twin.name
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the locks."""
-        return self._kept.names
+        return self._twin.names
 
     @property
     def mode(self) -> str:
         """The mode of a lock."""
-        return self._kept.mode
+        return self._twin.mode
 
-    def renew(self, *, ttl: Seconds | None = None) -> None:
-        """Start its lease anew. Raises LeaseExpired when it is over. See `Hold.renew`."""
-        Call(lambda: self._kept.renew(ttl=ttl)).run()
+    renew = waiting(Hold.renew)
 
     @property
     def revocation(self) -> Revocation | None:
         """What others asked of it: to give it up, or it is forced; None if nothing. See `Hold.revocation`."""
-        return self._kept.revocation
+        return self._twin.revocation
 
-    def put_off(self) -> float:
-        """Say "not yet" to a revocation: return for how many seconds it is not forced. See `Hold.put_off`."""
-        return Call(self._kept.put_off).run()
+    put_off = waiting(Hold.put_off)
 
     def release(self) -> None:
         """Give it back. Raises LeaseExpired when it was over before."""
-        Ending(self._kept.release).run()
+        Ending(self._twin.release).run()
 
     def count(self, by: object = None) -> None:
         """Need one more release: who holds it has acquired it again."""
-        self._kept.count(by)
+        self._twin.count(by)
 
-    def convert(self, mode: Mode, *, wait: Seconds | None = None) -> None:
-        """Give a lock another mode, ahead of all that wait for it. See `Hold.convert`."""
-        Call(lambda: self._kept.convert(mode, wait=wait)).run()
+    convert = waiting(Hold.convert)
 
-    def add(
-        self,
-        *names: Name,
-        mode: Mode = "exclusive",
-        scope: Scope = "node",
-        wait: Seconds | None = None,
-    ) -> None:
-        """Add locks to it, all or none, without giving up what it has. See `Hold.add`."""
-        Call(lambda: self._kept.add(*names, mode=mode, scope=scope, wait=wait)).run()
+    add = waiting(Hold.add)
 
-    def drop(self, *names: Name) -> None:
-        """Release some of its locks, and keep the others under the same token. See `Hold.drop`."""
-        Call(lambda: self._kept.drop(*names)).run()
+    drop = waiting(Hold.drop)
 
 
 class SyncLeadership(SyncHold):
@@ -189,8 +173,8 @@ class SyncLeadership(SyncHold):
 
     def proclaim(self, value: str) -> None:
         """Tell everybody another value. Raises LeaseExpired when it leads no longer."""
-        assert isinstance(self._kept, Leadership)
-        leadership = self._kept
+        assert isinstance(self._twin, Leadership)
+        leadership = self._twin
         Call(lambda: leadership.proclaim(value)).run()
 
 
@@ -200,19 +184,17 @@ class SyncSession(SyncKept[Session]):
     @property
     def session_id(self) -> str:
         """The secret that keeps it alive."""
-        return self._kept.session_id
+        return self._twin.session_id
 
-    def keepalive(self, *, ttl: Seconds | None = None) -> None:
-        """Start its ttl anew, or from now on another one; not needed for a session that is kept alive."""
-        Call(lambda: self._kept.keepalive(ttl=ttl)).run()
+    keepalive = waiting(Session.keepalive)
 
     def watch(self, *, since: str | int | None = None) -> SyncWatch:
         """Return an iterator of what happens to what it holds and waits for. It ends with the session."""
-        return SyncWatch(self._kept.watch(since=since))
+        return SyncWatch(self._twin.watch(since=since))
 
     def close(self) -> tuple[str, ...]:
         """End it, release what it holds, and return the names of those locks."""
-        return Ending(self._kept.close).run() or ()
+        return Ending(self._twin.close).run() or ()
 
 
 class SyncOpenable(Generic[T]):

@@ -61,7 +61,7 @@ async def client_of(
         return
     with ThreadPoolExecutor(max_workers=1) as thread:
         bare = holdfast.SyncClient(nodes, **options)
-        await asyncio.to_thread(Call(lambda: take(bare._client, way)).run)
+        await asyncio.to_thread(Call(lambda: take(bare._twin, way)).run)
         threaded = cast("holdfast.Client", Threaded(bare, thread))
         async with threaded:
             yield threaded
@@ -85,7 +85,7 @@ async def take(client: holdfast.Client, way: str) -> None:
 
 def beneath(client: holdfast.Client) -> holdfast.Client:
     """Return the asyncio client that a client is, or stands on."""
-    return client.thing._client if isinstance(client, Threaded) else client
+    return client.thing._twin if isinstance(client, Threaded) else client
 
 
 def stream_of(client: holdfast.Client) -> StreamLink | None:

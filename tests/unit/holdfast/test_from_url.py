@@ -1,9 +1,11 @@
 """A client from one URL."""
 
+from typing import Any
+
 import pytest
 
 import holdfast
-from holdfast.client.client_options import ClientOptions, urls_of
+from holdfast.client.client_options import urls_of
 
 
 @pytest.mark.parametrize(
@@ -32,8 +34,10 @@ def test_a_url_with_anything_else_is_refused(
         kind.from_url(url)
 
 
-def test_the_options_are_those_of_a_client() -> None:
-    """Whatever a client takes, `from_url` takes."""
-    given = holdfast.Client.__init__.__annotations__.keys() - {"nodes", "return"}
-    assert ClientOptions.__annotations__.keys() == given
-    holdfast.Client.from_url("holdfast://127.0.0.1:1", timeout=1, owner="me", stream=False)
+@pytest.mark.parametrize("kind", [holdfast.Client, holdfast.SyncClient])
+def test_an_option_that_there_is_not_is_refused(kind: type[Any]) -> None:
+    """However the client is made; the error names the nearest one."""
+    with pytest.raises(TypeError, match=r"Client\(\) has no argument 'tokn': did you mean token="):
+        kind(["http://127.0.0.1:1"], tokn="x")
+    with pytest.raises(TypeError, match="has no argument 'owners': did you mean owner="):
+        kind.from_url("holdfast://127.0.0.1:1", owners="me")

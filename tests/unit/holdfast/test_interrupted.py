@@ -220,7 +220,7 @@ async def test_an_interrupt_at_any_line_leaves_nothing_held(way: str) -> None:
         loop = asyncio.get_running_loop()
         client = holdfast.SyncClient(url)
         await asyncio.to_thread(client.inspect, "a")  # the thread of the loop runs from here on
-        await asyncio.to_thread(portal.Call(lambda: take(client._client, way)).run)
+        await asyncio.to_thread(portal.Call(lambda: take(client._twin, way)).run)
 
         def enter(interrupter: Interrupter) -> None:
             lock = client.lock("a")

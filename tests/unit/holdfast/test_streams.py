@@ -114,7 +114,7 @@ async def test_a_stream_can_be_switched_off(
         else:
             await until(lambda: bool(served.node.machine.state.sessions))
     blocking = holdfast.SyncClient(url, stream=stream)
-    assert (blocking._client._transport.streams is None) == is_off
+    assert (blocking._twin._transport.streams is None) == is_off
 
 
 def test_a_switch_that_says_neither_yes_nor_no(monkeypatch: pytest.MonkeyPatch) -> None:
