@@ -81,7 +81,7 @@ def check_uncommon(command: Uncommon) -> Refused | None:
     if command.is_secret and not command.value:
         return invalid("value_secret: needs a value")
     if command.is_endless and (command.session_id or command.ttl_ms):
-        return invalid("no_deadline: give it in the place of session_id and ttl_ms")
+        return invalid("no_deadline: give it instead of session_id and ttl_ms")
     return check_value(command.value)
 
 

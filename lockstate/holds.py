@@ -100,8 +100,8 @@ from lockstate.state import Permits, State, claims_of_hold
 from lockstate.values import is_secret, texts_of, value_of
 from lockstate.wait_graph import Cycle
 
-SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never was")
-LEASE_EXPIRED: Final = Refused(Reason.LEASE_EXPIRED, "the hold has ended or never was")
+SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never existed")
+LEASE_EXPIRED: Final = Refused(Reason.LEASE_EXPIRED, "the hold has ended or never existed")
 _LOCK: Final = HoldKind.LOCK
 _SEMAPHORE: Final = HoldKind.SEMAPHORE
 _ELECTION: Final = HoldKind.ELECTION

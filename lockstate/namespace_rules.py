@@ -57,7 +57,7 @@ def check_settings(settings: NamespaceSettings) -> Refused | None:
     if lowest is not None and highest is not None and lowest > highest:
         return invalid(f"ttl_ms_min: {lowest}; must not be above ttl_ms_max, {highest}")
     if settings.if_held is IfHeld.COUNT:
-        return invalid("if_held: count: only who asks can say that, in each acquire; must be renew or refuse")
+        return invalid("if_held: count: only an acquire can say that; must be renew or refuse")
     delay_ms = settings.lock_delay_ms_min
     if delay_ms is not None:
         refused = limits.check_range("lock_delay_ms_min", delay_ms, limits.LOCK_DELAY_MS_MAX)

@@ -55,7 +55,7 @@ class Pleas:
         if plea is None:
             return Refused(Reason.NOT_REVOKED, "nobody has asked for this hold back")
         if plea.is_put_off:
-            return Refused(Reason.NOT_REVOKED, "the hold was put off before; that is possible once")
+            return Refused(Reason.NOT_REVOKED, "the hold was put off before; that is possible only once")
         state.ledger.change(plea)
         plea.is_put_off = True
         state.deadlines.move(plea, plea.expires_at_ms + plea.grace_ms)
@@ -98,7 +98,7 @@ class Pleas:
             (part.kind, part.name) for part in parts_of(self._state, ticket)
         ]:
             return None
-        return Refused(Reason.INVALID_REQUEST, "ticket: nobody waits for this with such a number")
+        return Refused(Reason.INVALID_REQUEST, "ticket: no waiter for this has that number")
 
 
 def _check(command: Revoke) -> Refused | None:

@@ -141,7 +141,7 @@ class RateLimits:
         if last is not None and at_ms - now_ms > wait_ms:
             one, limiter = last
             remaining = limiter.remaining(now_ms, one.limit)
-            detail = f"the rate limit {one.name!r} has no place for it in time"
+            detail = f"the rate limit {one.name!r} has no free place in time"
             facts = {"limit": one.limit, "remaining": remaining}
             return Refused(Reason.RATE_LIMITED, detail, (), 0, at_ms - now_ms - wait_ms, (), facts)
         refused = self._no_room_for(pairs) or (no_room if None in known else None)

@@ -24,9 +24,7 @@ from lockstate.results import HoldKind, Left, Queued, Reason, Refused, Resized, 
 from lockstate.values import is_secret, mark
 from lockstate.views import available
 
-NO_LIMIT: Final = Refused(
-    Reason.LIMIT_MISMATCH, "limit: nobody uses the semaphore yet; who comes first says how much there is"
-)
+NO_LIMIT: Final = Refused(Reason.LIMIT_MISMATCH, "limit: is required, because nobody uses the semaphore yet")
 
 
 class Semaphores:
@@ -139,7 +137,7 @@ class Semaphores:
         semaphore = state.semaphores.get(command.name)
         if semaphore is None:
             return Refused(
-                Reason.NOT_HOLDER, "nobody holds or wants a permit: the next to ask gives the limit"
+                Reason.NOT_HOLDER, "nobody holds a permit or waits for one: the next request sets the limit"
             )
         state.resize(semaphore, command.limit)
         freed: Freed = [permits_of(command.name)]
@@ -161,7 +159,7 @@ def _check_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | Non
         return refuse_limit(limit, command.permits)
     if command.limit == limit:
         return None
-    detail = f"the semaphore has a limit of {limit}: ask with that one, or resize it"
+    detail = f"the semaphore has a limit of {limit}: use that limit, or resize the semaphore"
     return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": limit})
 
 
@@ -171,7 +169,7 @@ def refuse_limit(limit: int, permits: int) -> Refused | None:
         return NO_LIMIT
     if permits <= limit:
         return None
-    detail = f"the semaphore has a limit of {limit}: ask for at most so many, or resize it"
+    detail = f"the semaphore has a limit of {limit}: ask for at most that many permits, or resize it"
     return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": limit})
 
 

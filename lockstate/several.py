@@ -158,13 +158,13 @@ def check_things(command: AcquireSeveral) -> Refused | None:
     """Return why these things cannot be asked for together, or None."""
     locks, permits, rates = command.locks, command.permits, command.rates
     if command.name:
-        return invalid("name: what is asked for is in locks, permits and rates")
+        return invalid("name: use locks, permits and rates instead")
     if not (permits or rates):
         return invalid("permits, rates: one of the two is required; locks alone are acquired as locks")
     if not (locks or permits):
         return invalid("locks, permits: one of the two is required; rates alone are taken as rates")
     if len(locks) + len(permits) + len(rates) == 1:
-        return invalid("permits: only one thing is asked for")
+        return invalid("permits: a request for several kinds needs two things at least")
     if locks and (refused := check_locks(command)) is not None:
         return refused
     return check_permits(permits) or check_rates(rates)

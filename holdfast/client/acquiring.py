@@ -65,10 +65,10 @@ async def grant(
 
 
 async def confirm(hold: Hold) -> None:
-    """Start the lease of a late grant anew: counted from before a long wait, it would be over by now.
+    """Restart the lease of a late grant: counted from before a long wait, it would be over by now.
 
-    One that cannot be started anew is released. Raises LeaseLost when it was lost before we heard of it, and
-    OutcomeUnknown when nobody can say: that the renewal was not applied says nothing of the grant.
+    If it cannot be renewed, it is released. Raises LeaseLost when it was lost before we heard of it, and
+    OutcomeUnknown when that is not known: a renewal that was not applied says nothing about the grant.
     """
     if hold.has_ended:  # its session was lost or closed while the grant was on its way
         raise hold.loss(hold.reason)
@@ -137,8 +137,8 @@ class Acquirable(Generic[H]):
     because the cluster says so or because its time has passed by our own clock without an answer, the block
     is cancelled and the `async with` raises LeaseLost.
 
-    A block may be left in another task than it was entered in; it ends the hold of its own entry. Where
-    blocks of one object cannot be told apart (see `blocks.py`), `async with x.acquire() as hold` always can.
+    A block may be left in another task than it was entered in; it ends the hold of its own entry. If the
+    blocks of one object cannot be told apart (see `blocks.py`), use `async with x.acquire() as hold`.
     """
 
     kind: str
@@ -161,7 +161,7 @@ class Acquirable(Generic[H]):
 
     @property
     def holds(self) -> tuple[H, ...]:
-        """What was acquired by this object and has not ended. While this object lives, it is renewed."""
+        """The live holds that this object has acquired. They are renewed while this object lives."""
         return self._acquired.live
 
     @property
@@ -208,10 +208,10 @@ class Acquirable(Generic[H]):
     def acquire(self, blocking: bool, *, wait: Wait = ...) -> Acquiring[H | None]: ...  # noqa: FBT001 - as below
 
     def acquire(self, blocking: bool = True, *, wait: Wait = ..., **unknown: Any) -> Acquiring[Any]:  # noqa: FBT001, FBT002 - as locks of threads have it
-        """Wait for it, up to `wait` (by default that of the lock), and return a hold that is renewed.
+        """Wait for it, up to `wait` (by default the lock's), and return a hold that is renewed.
 
-        It is renewed until it is released, lost, or nobody refers to it any more: any task may use and
-        release it. Raises LockTimeout when others still have it then; with `blocking=False` it returns None.
+        It is renewed until it is released, lost, or no longer referred to; any task may use and release it.
+        Raises LockTimeout when others still have the lock; with `blocking=False` it returns None.
         """
         refuse_unknown("acquire", unknown, WORDS_OF_ACQUIRE)
         return Acquiring(
@@ -241,7 +241,7 @@ class Acquirable(Generic[H]):
         self._acquired.add(hold)
 
     async def release(self) -> None:
-        """Give back what was acquired by this object. Raises RuntimeError unless that is one hold."""
+        """Release the hold that this object has acquired. Raises RuntimeError unless there is exactly one."""
         await self._acquired.only(self).release()
 
     def owned(self) -> bool:
@@ -418,7 +418,7 @@ class Lock(Acquirable[Hold]):
 
 
 class Semaphore(Acquirable[Hold]):
-    """Permits of a semaphore that has `limit` of them."""
+    """Permits of a semaphore with `limit` permits."""
 
     kind = "semaphore"
 
@@ -486,7 +486,7 @@ class Openable(Generic[S]):
         """Return the session."""
 
     def open(self) -> Acquiring[S]:
-        """Open one that is kept alive until it is closed, lost, or nobody refers to it any more."""
+        """Open a session that is kept alive until it is closed, lost, or no longer referred to."""
         return Acquiring(self.opened())
 
     async def opened(self) -> S:
@@ -516,7 +516,7 @@ class Openable(Generic[S]):
 
 
 class SessionContext(Openable[Session]):
-    """A session to open, for whatever its user acquires in it. One that `is_pushed` is told of its losses."""
+    """A session to open. If it `is_pushed`, it hears of its losses at once."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from holdfast.values.words import HoldKind
 class Admin:
     """The calls of operators: `client.admin`. With tokens in use they need the right `force` or `admin`.
 
-    What ends, lifts or forgets something of others takes a `reason`, which the audit keeps.
+    Calls that end, lift or forget something of others take a `reason`, which the audit keeps.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -37,10 +37,11 @@ class Admin:
         kind: HoldKind = "lock",
         token: int | None = None,
     ) -> tuple[answers.Holder, ...]:
-        """End every hold of a name, or the one with `token`, whoever has it, and return the former holders.
+        """End every hold of a name, or the one with `token`, and return the former holders.
 
-        What they held stays closed for `lock_delay`; an election has no delay. Raises Refused: `wrong-kind`
-        when something of another kind is held, and `not-holder` when nobody has the token any more.
+        Everything they held stays closed for `lock_delay`; an election has no delay. Raises Refused:
+        `wrong-kind` when something of another kind is held, `not-holder` when no hold has the token (any
+        more).
         """
         delay_ms = to_ms(lock_delay, "lock_delay")
         operation = override_operations.force_release(kind, to_name(name), reason, delay_ms, token=token)
@@ -59,7 +60,7 @@ class Admin:
         """Ask the holders of a name, or the one with `token`, to give up; return them.
 
         They hear of it with their next renewal, may put it off once, and are ended as by force when the grace
-        is over. `ticket` is the number of the wait for which it is asked.
+        is over. `ticket` is the number of the wait that needs the hold.
         """
         grace_ms = to_ms(grace, "grace")
         operation = override_operations.revoke(
@@ -68,7 +69,7 @@ class Admin:
         return await self._transport.call(operation)
 
     async def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
-        """End somebody else's session by its public name, and return the names of what it held.
+        """End another client's session by its public name, and return the names that it held.
 
         Raises SessionExpired when there is no such session (any more).
         """
@@ -109,19 +110,19 @@ class Admin:
     ) -> answers.Quota | None:
         """Bound what a principal may have at a time, "*" for all without a quota of their own; return it.
 
-        It replaces the quota as a whole: what is None has no bound.
+        The quota is replaced as a whole: None means no bound.
         """
         quota = answers.Quota(sessions, holds, waits, cells, fences, bytes)
         return await self._transport.call(quota_operations.set_quota(principal, quota))
 
     async def remove_quota(self, principal: str) -> None:
-        """End the quota of a principal: from now on that of "*" counts, if there is one."""
+        """End the quota of a principal: from now on the quota of "*" counts, if there is one."""
         await self._transport.call(quota_operations.remove_quota(principal))
 
     async def namespaces(
         self, prefix: str = "", *, is_stale: bool = False
     ) -> tuple[answers.NamespaceInfo, ...]:
-        """Return the namespaces whose own prefixes begin with `prefix`, of those that the caller may see."""
+        """Return the namespaces whose own prefixes begin with `prefix`, as far as the caller may see them."""
         found: list[answers.NamespaceInfo] = []
         after: str | None = ""
         while after is not None:
@@ -134,11 +135,11 @@ class Admin:
     async def set_namespace(
         self, prefix: str, settings: answers.NamespaceSettings
     ) -> answers.NamespaceSettings | None:
-        """Say what holds for the names at and below `prefix`, in the place of what was said; return it."""
+        """Set the rules for the names at and below `prefix`, instead of the earlier ones; return them."""
         return await self._transport.call(namespace_operations.set_namespace(prefix, settings))
 
     async def remove_namespace(self, prefix: str) -> None:
-        """Remove a namespace; what is there stays."""
+        """Remove a namespace; holds, waits, cells and fences stay."""
         await self._transport.call(namespace_operations.remove_namespace(prefix))
 
     # -- the cluster ----------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ class Admin:
     async def add_member(self, node_id: str, peer: str) -> tuple[answers.Member, ...]:
         """Add a node that listens for the others at `peer` (HOST:PORT); return all members.
 
-        It is `joining` until it has caught up; adding it again tells. Raises MemberChangeRefused.
+        It is `joining` until it has caught up; add it again to see. Raises MemberChangeRefused.
         """
         return await self._transport.call(cluster_operations.add_member(node_id, peer))
 
@@ -169,9 +170,9 @@ class Admin:
         return await self._transport.call(cluster_operations.transfer_leadership(to))
 
     async def refusals(self, *, limit: int = 100) -> answers.Refusals:
-        """Return which attempts a node has refused because of who asked, the newest first.
+        """Return the calls that a node has refused because of their caller, the newest first.
 
-        Each node knows of its own only: ask with a client for each, or `holdfast refusals`.
+        Each node knows only its own: ask with a client for each, or use `holdfast refusals`.
         """
         return await self._transport.call(cluster_operations.refusals(limit))
 

@@ -39,11 +39,11 @@ class _Readable(Protocol):
 
 
 class CellWatch:
-    """An iterator of the cells with a prefix: first those that there are, then each that changes.
+    """An iterator of the cells with a prefix: first the existing ones, then each that changes.
 
-    It tells the present: of changes that follow each other closely only the last one. It never ends by
-    itself. When events are gone that it has not seen, it looks at all cells again and tells what is
-    different. Use it with `async with`, or `close` it.
+    It yields the present state: of changes in quick succession only the last one. It never ends by itself. If
+    events that it has not seen are gone, it reads all cells again and yields the differences. Use it with
+    `async with`, or `close` it.
     """
 
     def __init__(self, cells: _Readable, prefix: str, new_watch: Callable[[], Watch]) -> None:

@@ -26,8 +26,8 @@ from holdfast.values.names import Name, to_name
 class Cells:
     """The cells of a cluster. Keys are texts, or tuples of parts; values are texts or bytes.
 
-    With `if_version` or `if_mod_revision` a cell is changed only while it is as it was read, 0 meaning that
-    there is none; otherwise CellChanged is raised.
+    With `if_version` or `if_mod_revision` a cell is changed only while it is as it was read (0: while it does
+    not exist); otherwise CellChanged is raised.
     """
 
     def __init__(self, transport: Transport) -> None:

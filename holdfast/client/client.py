@@ -42,13 +42,13 @@ from holdfast.values.words import Algorithm, Mode, Scope
 class Client(OfOneProcess, Reads):
     """Talks to a cluster through any of its nodes, from one thread, for as long as you like.
 
-    It outlives its event loop: the next one gets connections of its own. So does a forked child, where what
-    the parent holds is not valid.
+    A client may outlive its event loop: the next loop gets connections of its own. So does a forked child,
+    where the parent's holds are not valid.
 
-    Every call is repeated, the very same request, on the next node when a node fails or is busy, until
-    `timeout` seconds have passed (when it waits in a queue: after its wait). Only then it raises Unavailable
-    (surely not applied) or OutcomeUnknown. A refusal of the cluster is raised at once, as Refused. A call
-    that is cancelled leaves nothing held.
+    Every call is repeated unchanged on the next node when a node fails or is busy, until `timeout` seconds
+    have passed (after its wait, if it waits in a queue). Then it raises Unavailable (surely not applied) or
+    OutcomeUnknown. A refusal of the cluster is raised at once, as Refused. A cancelled call leaves nothing
+    held.
 
     Lengths of time are seconds, or timedelta. Names are texts, or tuples of parts such as `("order", 42)`.
     `wait` is always how long to wait in a queue, and `timeout` how long to try to reach a node.
@@ -102,8 +102,8 @@ class Client(OfOneProcess, Reads):
     def from_url(cls, url: str, **options: Unpack[ClientOptions]) -> Self:
         """Return a client for the nodes of one URL: `holdfast://HOST:PORT,HOST:PORT`.
 
-        `holdfasts://` is for nodes that speak TLS. All else is said as a keyword, the token, too: a URL ends
-        up in logs.
+        `holdfasts://` is for nodes that use TLS. Everything else is a keyword argument, including the token,
+        because URLs end up in logs.
         """
         return cls(urls_of(url), **options)
 
@@ -130,8 +130,8 @@ class Client(OfOneProcess, Reads):
         Entering waits in the queue for as long as it takes, or `wait` and then raises LockTimeout; 0 tries
         once. Without a node that answers it raises Unavailable or OutcomeUnknown after the client's timeout.
 
-        `mode` is exclusive, shared, update, concurrent-read or concurrent-write, `scope` node or subtree. The
-        keywords are those of `LockTerms`: the lease, the wait, what it shows, and what becomes of it.
+        `mode` is exclusive, shared, update, concurrent-read or concurrent-write, `scope` node or subtree.
+        `LockTerms` describes the keywords.
         """
         return self._locks("lock", (name,), terms)
 
@@ -163,10 +163,10 @@ class Client(OfOneProcess, Reads):
         strict: bool = False,
         **terms: Unpack[HoldTerms[Session, Hold]],
     ) -> Semaphore:
-        """Return `permits` of a semaphore that has `limit` of them, to be used like a lock.
+        """Return `permits` of a semaphore with `limit` permits, to be used like a lock.
 
-        The first to ask sets the limit. While the semaphore is in use it may be left out, and another one is
-        refused (`limit-mismatch`) only with `strict`, or if there are fewer than `permits`.
+        The first client sets the limit. While the semaphore is in use the limit may be left out; a different
+        one is refused (`limit-mismatch`) only with `strict`, or if it has fewer than `permits`.
         """
         return Semaphore(
             self._transport,
@@ -188,8 +188,8 @@ class Client(OfOneProcess, Reads):
     ) -> Together:
         """Return locks, permits of semaphores and places of rate limits as one: all or none, one hold.
 
-        It is used like a lock. There are two things at least, and a lock or a permit among them. Raises
-        RateLimited when a rate limit has no place within `wait`; what was taken of one is not given back.
+        It is used like a lock, and needs at least two things, one of them a lock or a permit. Raises
+        RateLimited when a rate limit has no place within `wait`; a place that was taken is not given back.
         """
         return Together(
             self._transport,
@@ -209,10 +209,10 @@ class Client(OfOneProcess, Reads):
         ttl: Seconds = DEFAULT_SESSION_TTL_S,
         **terms: Unpack[CampaignTerms[Session, Leadership]],
     ) -> Election:
-        """Return an election: `async with` campaigns and leads; `observe` says who leads.
+        """Return an election: `async with` campaigns and leads; `observe` yields the leaders.
 
-        `value` is what the leader tells everybody, such as its address. The leader leads for a `session`, or
-        for one of its own that lives for `ttl` after its last keepalive.
+        `value` is published by the leader, such as its address. The leader leads for a `session`, or for one
+        of its own that lives for `ttl` after its last keepalive.
         """
         return Election(
             self._transport,
@@ -233,10 +233,10 @@ class Client(OfOneProcess, Reads):
     ) -> SessionContext:
         """Return a session for `async with`: kept alive while its body runs, then closed.
 
-        One keepalive renews all that it holds; when it ends, all that is over. That others have ended it the
-        client hears with its next keepalive; that they have forced away one of its holds only from a request
-        that names the hold, as its release. With `push` it hears of both at once, over its own connection.
-        `renew` and `tied_to` are as for holds.
+        One keepalive renews all its holds; when the session ends, they end, too. If others end it, the client
+        hears so with its next keepalive. If others end one of its holds by force, the client hears so only
+        from a request that names the hold, such as its release. With `push` it hears of both at once, over a
+        connection of its own. `renew` and `tied_to` are as for holds.
         """
         return SessionContext(
             self._transport,
@@ -279,8 +279,8 @@ class Client(OfOneProcess, Reads):
     ) -> RateLimiter:
         """Return a rate limit: `limit` in each `per` seconds, shared by all clients.
 
-        A text such as `"100/minute"` says both. `algorithm` is fixed-window, sliding-window or gcra. Raises
-        ValueError for a text that is not a rate, and TypeError unless the period is said once.
+        A text such as `"100/minute"` gives both. `algorithm` is fixed-window, sliding-window or gcra. Raises
+        ValueError for a text that is not a rate, and TypeError unless the period is given exactly once.
         """
         if isinstance(limit, str) == (per is not None):
             raise TypeError(f"rate_limiter: say limit={EXAMPLE_RATE!r}, or limit=100 and per=60")
@@ -300,7 +300,7 @@ class Client(OfOneProcess, Reads):
 
     @property
     def admin(self) -> Admin:
-        """The calls of operators: about what others have, and about the cluster."""
+        """The calls of operators: about holds and sessions of others, and about the cluster."""
         return Admin(self._transport)
 
     # -- plain calls on holds: one request each -------------------------------------------------------------
@@ -315,10 +315,10 @@ class Client(OfOneProcess, Reads):
     async def release_by_value(
         self, name: Name, value: str, *, kind: Literal["lock", "semaphore"] = "lock"
     ) -> None:
-        """Release the hold of a name if it has this value: of several, the one that was granted first.
+        """Release the hold of a name if it has this value; of several, the one that was granted first.
 
         A hold of several locks is not found by its value. Raises Refused (`not-holder`) when none has it. A
-        `Hold` of it does not hear of this at once: release that instead where you have it.
+        `Hold` object does not notice this at once: release the object if you have it.
         """
         await self._transport.call(hold_operations.release_by_value(kind, to_name(name), value))
 
@@ -330,7 +330,7 @@ class Client(OfOneProcess, Reads):
         ttl: Seconds | None = None,
         kind: Literal["lock", "semaphore"] = "lock",
     ) -> float:
-        """Start the lease of the hold of a name anew if it has this value; return its seconds from now.
+        """Restart the lease of the hold of a name if it has this value; return its seconds from now.
 
         Raises Refused (`not-holder`) when none has it: stop the protected work.
         """

@@ -21,7 +21,7 @@ from holdfast.values.errors import Compacted
 class Election(Acquirable[Leadership]):
     """An election. `async with` campaigns, and leads while the block runs; anybody may observe.
 
-    Without a session of the caller each campaign opens one of its own, which ends with it.
+    Without a session from the caller each campaign opens one of its own, which ends with it.
     """
 
     kind = "election"
@@ -72,7 +72,7 @@ class Election(Acquirable[Leadership]):
         return await self.leader() is not None
 
     async def leader(self) -> Leader | None:
-        """Return who leads now, None if nobody does."""
+        """Return the present leader, None if nobody leads."""
         return (await self._read()).leader
 
     async def _read(self) -> ElectionInfo:
@@ -80,7 +80,7 @@ class Election(Acquirable[Leadership]):
         return await self._transport.call(operation)
 
     async def observe(self) -> AsyncGenerator[Leader | None]:
-        """Yield who leads, None while nobody does: at once, and again whenever that changes."""
+        """Yield the leader, None while nobody leads: at once, and again with every change."""
         name = self._names[0]
         while True:
             async with Watch(self._transport, name) as watch:

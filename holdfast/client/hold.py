@@ -37,7 +37,7 @@ def claim_of_locks(names: Iterable[str]) -> Claim:
 
 
 class Session(KeptAlive):
-    """An open session; what it holds lives with it. `session_id` is a secret: who knows it may use it.
+    """An open session; its holds live with it. `session_id` is a secret: anybody that knows it may use it.
 
     As a context it closes at the end of the block, and cancels the block when it is lost.
     """
@@ -58,12 +58,12 @@ class Session(KeptAlive):
 
     @property
     def described(self) -> str:
-        """What it is, in words for people."""
+        """A description for people."""
         return "the session"
 
     @property
     def unreleased(self) -> str:
-        """What is said when it was collected without a release."""
+        """The warning if it was collected without a release."""
         held = sorted({f"{kind} {', '.join(names)!r}" for kind, *names in self._claims})
         return f"a session{' with the ' + ', the '.join(held) if held else ''} was never closed"
 
@@ -73,7 +73,7 @@ class Session(KeptAlive):
             hold.end(self.reason, self.cause)
 
     def begin_claim(self, claim: Claim) -> None:
-        """Note what is acquired in it. Raises AlreadyHeld: the cluster would give the same hold again."""
+        """Record an acquire in it. Raises AlreadyHeld: the cluster would give the same hold again."""
         if claim in self._claims:
             kind, *names = claim
             what = f"{kind} {', '.join(names)!r}"
@@ -85,14 +85,14 @@ class Session(KeptAlive):
         self._claims.discard(claim)
 
     def add_hold(self, hold: "Hold") -> None:
-        """Note what it holds, until that ends."""
+        """Record one of its holds, until that ends."""
         self._owned.add(hold)
         self.add_token(hold, hold.token)
         if self._ended_by:  # it was lost or closed while the grant was on its way
             hold.end(self.reason, self.cause)
 
     def add_token(self, hold: "Hold", token: int) -> None:
-        """Note a token of what it holds, of which the end may have been told before the answer came."""
+        """Record the token of one of its holds, whose end may have been reported before the grant."""
         if token in self._over:
             hold.end(self._over[token])
 
@@ -105,7 +105,7 @@ class Session(KeptAlive):
             hold.end(reason)
 
     async def look(self) -> None:
-        """End what it holds no longer, as the cluster shows it now. Raises LockError."""
+        """End the holds that the cluster no longer shows. Raises LockError."""
         known = [
             (hold, hold.names) for hold in list(self._owned)
         ]  # what is granted meanwhile may not be shown
@@ -115,11 +115,11 @@ class Session(KeptAlive):
                 hold.end(LEASE_EXPIRED)
 
     def hear_losses(self) -> None:
-        """Let the cluster tell of its losses as they happen, over a connection of its own, from now on."""
+        """Let the cluster report its losses as they happen, over a connection of its own, from now on."""
         pushed.begin(self, self._revision)
 
     def watch(self, *, since: str | int | None = None) -> Watch:
-        """Return an iterator of what happens to what it holds and waits for. It ends with the session."""
+        """Return an iterator of the events of its holds and waits. It ends with the session."""
         return SessionWatch(self._transport, self.session_id, since)
 
     async def extend(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
@@ -141,7 +141,7 @@ class Session(KeptAlive):
         await self.extend(None, None if ttl is None else to_ms(ttl, "ttl"))
 
     async def close(self) -> tuple[str, ...]:
-        """End it, release what it holds, and return the names of those locks.
+        """End it, release its holds, and return the names of those locks.
 
         From here on neither the session nor its holds are valid, whatever the answer.
         """
@@ -153,10 +153,11 @@ class Session(KeptAlive):
 
 
 class Hold(KeptAlive):
-    """One grant: a lock, several locks, permits of a semaphore. `token` is for the resource it protects.
+    """One grant: a lock, several locks, permits of a semaphore. `token` is for the protected resource.
 
-    `hold_id` is a secret: who knows it may release. As a context it is released at the end of the block, and
-    cancels the block when it is lost. It belongs to no task, and is renewed while something refers to it.
+    `hold_id` is a secret: anybody that knows it may release the hold. As a context it is released at the end
+    of the block, and cancels the block when it is lost. It does not belong to a task, and is renewed while
+    something refers to it.
     """
 
     kind: HoldKind
@@ -189,12 +190,12 @@ class Hold(KeptAlive):
 
     @property
     def described(self) -> str:
-        """What it is, in words for people."""
+        """A description for people."""
         return f"the {self.kind} {self.name!r} (token {self.token})"
 
     @property
     def unreleased(self) -> str:
-        """What is said when it was collected without a release."""
+        """The warning if it was collected without a release."""
         return f"hold {self.name!r} (token {self.token}) was never released"
 
     @property
@@ -206,7 +207,7 @@ class Hold(KeptAlive):
         return f"<Hold name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
 
     async def extend(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
-        """Start its lease anew, or that of its session. Raises LeaseExpired or SessionExpired."""
+        """Restart its lease, or its session's. Raises LeaseExpired or SessionExpired."""
         self.refuse_forked()
         if self.session is not None:
             await self.session.extend(timeout_s)
@@ -220,11 +221,11 @@ class Hold(KeptAlive):
         self._has_token(self.own_lease.token)
 
     def hear_losses(self) -> None:
-        """Let the cluster tell of its end as it happens, over a connection of its own, from now on."""
+        """Let the cluster report its end as it happens, over a connection of its own, from now on."""
         pushed.begin(self, None)
 
     def watch(self, *, since: str | int | None = None) -> Watch:
-        """Return an iterator of what happens to it, if it has no session. It ends with the hold."""
+        """Return an iterator of its events, if it has no session. It ends with the hold."""
         return SessionWatch(self._transport, self.hold_id, since)
 
     async def look(self) -> None:
@@ -261,14 +262,14 @@ class Hold(KeptAlive):
 
     @property
     def revocation(self) -> Revocation | None:
-        """What others asked of it, as of the last renewal: to give up, or it is forced; None if nothing."""
+        """A request to give it up, as of the last renewal, or None. It is forced when the grace is over."""
         known = self.lease.revocations
         # The token may be another one since then, and no two holds ever have the same.
         return next((known[token] for token in self._tokens if token in known), None)
 
     @property
     def reliable(self) -> Lease:
-        """Its lease, or less if it was asked to give up: then until it is forced, as was told last."""
+        """Its lease, or the time until it is forced, if it was asked to give up and that is less."""
         lease, put_off = self.lease, self._put_off
         if not lease.revocations and put_off is None:
             return lease
@@ -279,7 +280,7 @@ class Hold(KeptAlive):
         return lease if end is None or end.valid_until_s >= lease.valid_until_s else end
 
     async def put_off(self) -> float:
-        """Say "not yet" to a revocation: return for how many seconds it is not forced. Possible once.
+        """Say "not yet" to a revocation; return the seconds until it is forced. Possible once.
 
         Raises Refused (`not-revoked`) when nobody has asked, or it was put off before; LeaseExpired when it
         is over.
@@ -298,7 +299,7 @@ class Hold(KeptAlive):
         return bool(self._counts)
 
     def count(self, by: object = None) -> None:
-        """Need one more release: who holds it has acquired it again."""
+        """Require one more release, because the holder has acquired it again."""
         self._counts.append(by)
 
     def withdraw_count(self, by: object) -> None:
@@ -372,13 +373,13 @@ class Hold(KeptAlive):
         scope: Scope = "node",
         wait: Seconds | None = None,
     ) -> None:
-        """Add locks to it, all or none, without giving up what it has; its token is another one then.
+        """Add locks to it, all or none, and keep those it has; it gets a new token.
 
         Waits in their queues, in order of arrival, up to `wait`, then raises LockTimeout; 0 tries once.
-        The hold stays as it is unless this succeeds. Raises Deadlock when others that wait for what it has
-        hold what it asks for, LeaseExpired when the hold is over, AlreadyHeld when its session has just these
-        locks by another hold. Who was cancelled, or told that the outcome is unknown, does not know whether
-        it has more, and another token: another call for the same tells.
+        The hold stays as it is unless this succeeds. Raises Deadlock when the holders of the new locks wait
+        for this hold, LeaseExpired when the hold is over, AlreadyHeld when its session has just these locks
+        by another hold. After a cancellation or OutcomeUnknown it is not known whether the hold has more
+        locks and another token: repeat the call to find out.
         """
         if not names:
             raise ValueError("names: name at least one lock")
@@ -458,7 +459,7 @@ class Leadership(Hold):
         await self.session.let_go(timeout_s)
 
     async def proclaim(self, value: str) -> None:
-        """Tell everybody another value. Raises LeaseExpired when it leads no longer."""
+        """Publish another value. Raises LeaseExpired when it no longer leads."""
         self.refuse_forked()
         try:
             await self._transport.call(primitive_operations.proclaim(self.hold_id, value))

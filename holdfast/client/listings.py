@@ -21,10 +21,10 @@ PAGE: Final = 100
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A part of a listing. `next` is to be passed as `after` for the next page; None at the end.
+    """A part of a listing. Pass `next` as `after` for the next page; None at the end.
 
-    `hidden` counts what is left out because the caller may not read it. What a node has answered of its own,
-    older view (`is_stale`) says its `revision`, and how long ago it heard from a leader (`lag_ms`).
+    `hidden` counts what is left out because the caller may not read it. A node's own, older view (`is_stale`)
+    has its `revision`, and the time since the node heard from a leader (`lag_ms`).
     """
 
     items: tuple[T, ...]
@@ -35,9 +35,9 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Listing(Generic[T]):
-    """An iterator of all that a listing has, which asks for one page after the other.
+    """An iterator of a whole listing, which asks for one page after the other.
 
-    What changes meanwhile may be missed, or be seen as it was. `page` reads a single page instead.
+    Changes during the listing may be missed. `page` reads a single page instead.
     """
 
     def __init__(self, transport: Transport, ask: Callable[[int, str], Operation[Page[T]]]) -> None:

@@ -38,8 +38,8 @@ class RateLimiter:
     async def take(self, cost: int = 1, *, wait: Seconds | None = None) -> Taken:
         """Wait for a place in order of arrival, up to `wait`; return when its time has come.
 
-        Raises RateLimited when it would take longer; 0 takes it now or not at all. What was taken is used up,
-        also when the caller is cancelled.
+        Raises RateLimited when it would take longer; 0 takes it now or not at all. A place is used up even if
+        the caller is cancelled.
         """
         taken = await self._transport.call(
             primitive_operations.take(
@@ -56,7 +56,7 @@ class RateLimiter:
         return taken
 
     async def peek(self, cost: int = 1, *, is_stale: bool = False) -> Taken:
-        """Return what `take` would say now; nothing is taken. `is_stale` asks a node for its own view."""
+        """Return the answer that `take` would get now; nothing is taken. `is_stale` reads one node's view."""
         return await self._transport.call(
             primitive_operations.peek(
                 self._name,

@@ -40,7 +40,7 @@ R = TypeVar("R", bound="Reads")
 
 
 class Pong(msgspec.Struct, frozen=True):
-    """The answer to a ping: the node that gave it, who leads (None: nobody), and the time it took."""
+    """The answer to a ping: the node that gave it, the leader (None: nobody leads), and the time it took."""
 
     node_id: str
     leader: str | None
@@ -48,7 +48,7 @@ class Pong(msgspec.Struct, frozen=True):
 
 
 class Reads:
-    """The calls of a client that only look."""
+    """The calls of a client that only read."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -67,7 +67,7 @@ class Reads:
         return await self._transport.call(cluster_operations.cluster())
 
     def watch(self, prefix: str = "", *, since: str | int | None = None) -> Watch:
-        """Return an iterator of what happens to names that begin with `prefix`, from now on or since."""
+        """Return an iterator of the events of names that begin with `prefix`, from now on or since."""
         return Watch(self._transport, prefix, since)
 
     # -- one thing by its name ------------------------------------------------------------------------------
@@ -91,15 +91,15 @@ class Reads:
         return await self._transport.call(operation)
 
     async def get_session(self, session: Keeper | str, *, is_stale: bool = False) -> SessionInfo:
-        """Read one's own session, or one by its secret id. Raises SessionExpired when there is none.
+        """Read one's own session, or one by its secret id. Raises SessionExpired when it does not exist.
 
-        Those of others are in `list_sessions`, and what they have is told by `get_holdings`.
+        `list_sessions` has the sessions of others, and `get_holdings` their holds.
         """
         operation = _by_id(wire.SESSION, _session_id(session), SessionInfo, is_stale=is_stale)
         return await self._transport.call(operation)
 
     async def get_holdings(self, session_name: str, *, is_stale: bool = False) -> Holdings:
-        """Read what somebody's session, known by its public name such as `s-17`, holds and waits for.
+        """Read the holds and waits of any session by its public name, such as `s-17`.
 
         Raises SessionExpired when there is no such session.
         """
@@ -116,7 +116,7 @@ class Reads:
     ) -> answers.TokenCheck:
         """Ask whether a token belongs to a current holder, of any kind or of this one.
 
-        A fence is the better choice: it refuses what comes too late.
+        A fence is the better choice: it refuses late writes.
         """
         operation = primitive_operations.check_token(to_name(name), token, kind=kind, is_stale=is_stale)
         return await self._transport.call(operation)
@@ -128,7 +128,7 @@ class Reads:
     ) -> Listing[answers.LockInfo]:
         """Return the locks whose names begin with `prefix`, in order of name.
 
-        With `held_longer_than`, only those that somebody has held, or waited for, for longer.
+        With `held_longer_than`, only locks that have been held, or waited for, for longer.
         """
         query = {"prefix": prefix, "held_longer_than_ms": _longer(held_longer_than)} | _seen(is_stale)
         return Listing(self._transport, pages(wire.LOCKS, "locks", answers.LockInfo, query))
@@ -156,7 +156,7 @@ class Reads:
     def list_sessions(
         self, *, owner: str = "", label: tuple[str, str] | None = None, is_stale: bool = False
     ) -> Listing[SessionRow]:
-        """Return the sessions, the oldest first: all, or those of an `owner` or with a label.
+        """Return the sessions, the oldest first: all, or only those with an `owner` or a label.
 
         A label is a pair, such as `("host", "rack-3")`.
         """
@@ -173,10 +173,9 @@ class Reads:
         no_deadline: bool = False,
         is_stale: bool = False,
     ) -> Listing[HoldRow]:
-        """Return what is held, of every kind, in order of kind and name.
+        """Return the holds of every kind, in order of kind and name.
 
-        With conditions only what meets them: its owner, a label of its session, how long it has been held,
-        that it has no deadline.
+        Conditions select by owner, by a label of the session, by duration, or holds without a deadline.
         """
         query = _holds_query(prefix, owner, label, held_longer_than, no_deadline=no_deadline)
         return Listing(self._transport, pages(wire.HOLDS, "holds", HoldRow, query | _seen(is_stale)))
@@ -190,7 +189,7 @@ class Reads:
         waited_longer_than: Seconds = 0,
         is_stale: bool = False,
     ) -> Listing[WaitRow]:
-        """Return what is waited for, of every kind, in order of kind and name. See `list_holds`."""
+        """Return the waits of every kind, in order of kind and name. See `list_holds`."""
         query = _holds_query(prefix, owner, label, waited_longer_than, no_deadline=False)
         return Listing(self._transport, pages(wire.HOLDS, "tickets", WaitRow, query | _seen(is_stale)))
 
@@ -199,9 +198,9 @@ class Reads:
     async def audit(
         self, name: Name = "", *, limit: int = 100, behind: int | None = None, is_stale: bool = False
     ) -> tuple[answers.Event, ...]:
-        """Return what happened last to a name, or to all, the newest first.
+        """Return the latest records of the audit, of a name or of all, the newest first.
 
-        With `behind`, the `number` of a record, what happened after it, the oldest first.
+        With `behind`, the `number` of a record, the records after it, the oldest first.
         """
         text = to_name(name) if name else ""
         operation = primitive_operations.audit(text, limit, behind, is_stale=is_stale)
@@ -210,7 +209,7 @@ class Reads:
     async def session_audit(
         self, session: Keeper | str, *, limit: int = 100, is_stale: bool = False
     ) -> tuple[answers.Event, ...]:
-        """Return what happened last in a session of one's own, the newest first; it may have ended."""
+        """Return the latest records of one's own session, the newest first; it may have ended."""
         operation = primitive_operations.session_audit(_session_id(session), limit, is_stale=is_stale)
         return await self._transport.call(operation)
 
@@ -254,7 +253,7 @@ def _holds_query(
 
 
 class SyncReads(ForThreads[R]):
-    """The calls of a client that only look, for threads. See `Reads`."""
+    """The calls of a client that only read, for threads. See `Reads`."""
 
     ping = waiting(Reads.ping)
     cluster = waiting(Reads.cluster)
@@ -278,5 +277,5 @@ class SyncReads(ForThreads[R]):
     session_audit = waiting(Reads.session_audit)
 
     def watch(self, prefix: str = "", *, since: str | int | None = None) -> SyncWatch:
-        """Return an iterator of what happens to names that begin with `prefix`, from now on or since."""
+        """Return an iterator of the events of names that begin with `prefix`, from now on or since."""
         return SyncWatch(self._twin.watch(prefix, since=since))

@@ -34,7 +34,7 @@ class WantedPermits(msgspec.Struct, frozen=True):
 
 
 class WantedRate(msgspec.Struct, frozen=True):
-    """A place of one rate limit: `cost` of the `limit` that there is in each `per` seconds."""
+    """A place of one rate limit: `cost` of its `limit` in each `per` seconds."""
 
     name: Name
     limit: int
@@ -58,7 +58,7 @@ def _given(field: str, value: object) -> dict[str, object]:
 
 
 class Together(Acquirable[Hold]):
-    """Locks, permits and places of rate limits that are granted all or none. The hold is one of locks."""
+    """Locks, permits and places of rate limits that are granted all or none, as one hold of locks."""
 
     kind = "lock"
 

@@ -21,12 +21,12 @@ from holdfast.values.words import Mode, Reason, Scope
 class Transaction(Session):
     """A session that acquires what its block needs, piece by piece, and releases all of it in one request.
 
-    Everything is held until the end, so what one transaction has seen under its locks no other one changes
-    in between. A wait that would never end, because another transaction waits for this one, raises Deadlock:
-    leave the block, and start over.
+    Everything is held until the end, so no other transaction changes in between what one has seen under its
+    locks. A wait that would never end, because another transaction waits for this one, raises Deadlock: leave
+    the block, and start over.
 
-    The loss of one hold is the loss of all: the block is cancelled, and the end of it raises LeaseLost. So it
-    does when the cluster says at the end that something was not held any longer.
+    Losing one hold means losing all: the block is cancelled, and its end raises LeaseLost. The end also
+    raises LeaseLost if the cluster only then reports that something was no longer held.
     """
 
     def __init__(self, transport: Transport, opened: Opened, owner: str, wait: float | None) -> None:
@@ -41,12 +41,12 @@ class Transaction(Session):
 
     @property
     def described(self) -> str:
-        """What it is, in words for people."""
+        """A description for people."""
         return "the transaction"
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """What it holds; at its end, what it held."""
+        """Its holds; at its end, the holds it had."""
         return tuple(hold for holds in self._holds.values() for hold in holds)
 
     async def acquire(
@@ -59,9 +59,9 @@ class Transaction(Session):
     ) -> Hold:
         """Acquire a lock, or several, all or none, and hold them until the end.
 
-        What it has acquired by the same names is returned again; raises AlreadyHeld if that excludes less
-        than is asked for now: convert it. Waits up to `wait` (by default that of the transaction), and
-        then raises LockTimeout; the transaction goes on.
+        Locks that it holds by the same names are returned again; raises AlreadyHeld if their mode is weaker
+        than the new one: convert them. Waits up to `wait` (by default the transaction's), and then raises
+        LockTimeout; the transaction goes on.
         """
         lock = self._lock(*names, mode=mode, scope=scope, wait=wait, note=note)
         if known := self._holds.get(lock.claim):
@@ -93,7 +93,7 @@ class Transaction(Session):
         wait: Wait = ...,
         note: str = "",
     ) -> Hold:
-        """Acquire permits of a semaphore, each time others, and hold them until the end. See `acquire`."""
+        """Acquire permits of a semaphore, new ones each time, and hold them until the end. See `acquire`."""
         text, terms = to_name(name), self._terms(wait, note)
         semaphore = Semaphore(self._transport, text, terms, limit=limit, permits=permits, strict=strict)
         return await self._hold(semaphore, ("semaphore", text))

@@ -26,10 +26,10 @@ SESSION_ENDS: Final = ("session-expired", "session-forced")
 
 
 class Watch:
-    """An iterator of events, each once, in order. When a node ends the stream, it goes on at another one.
+    """An iterator of events, each once, in order. When a node ends the stream, it continues at another one.
 
-    It raises Compacted when events behind its start are gone, and Unavailable when no node gives a stream for
-    the timeout of the client. `last_id` is where to begin another watch that misses nothing.
+    It raises Compacted when events after its start are gone, and Unavailable when no node gives a stream
+    within the client's timeout. Pass `last_id` to another watch to miss nothing.
     """
 
     _path = wire.WATCH
@@ -167,9 +167,9 @@ class Watch:
 
 
 class SessionWatch(Watch):
-    """The same for what belongs to one session. The iteration ends when the session is over.
+    """A watch of one session. The iteration ends when the session is over.
 
-    It raises SessionExpired when that was so before it began.
+    It raises SessionExpired when the session was over before it began.
     """
 
     def __init__(self, transport: Transport, session_id: str, since: str | int | None = None) -> None:

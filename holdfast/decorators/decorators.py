@@ -85,16 +85,16 @@ def locked(
 ) -> Any:
     """Run each call of a function, made with `def` or `async def`, under a lock.
 
-    Fields of `name`, as in `report/{user_id}`, are the arguments of the call. While somebody else has the
+    Fields of `name`, as in `report/{user_id}`, are the arguments of the call. While another client has the
     lock, a call waits for it ("wait": as long as it takes, or `wait`, and then raises LockTimeout), raises
     LockTimeout ("raise") or returns None without running ("skip"); with a `wait` these two wait, too. A call
     within a call under the same lock would wait for itself: it raises RuntimeError.
 
     The lock is renewed while the function runs. When it is lost, a function made with `async def` is
-    cancelled; in any case the call raises LeaseLost. `client` is a client, or what returns one; without it,
-    one for all such functions is made with the first call, from HOLDFAST_NODES.
+    cancelled; in any case the call raises LeaseLost. `client` is a client, or a function that returns one;
+    without it, one for all such functions is made with the first call, from HOLDFAST_NODES.
 
-    Raises ValueError or TypeError, when the function is decorated, for what can never work.
+    Raises ValueError or TypeError, when the function is decorated, for arguments that can never work.
     """
     if if_held not in (WAIT, SKIP, RAISE):
         raise ValueError(f"if_held: {if_held!r} is none of {WAIT}, {SKIP} and {RAISE}")
@@ -110,16 +110,15 @@ def locked(
 
 
 def once(name: str, *, every: Seconds | str, retry: bool = False, client: ClientOrMaker = None) -> Skipping:
-    """Run a function at most once in each period, whoever calls it, on whatever machine.
+    """Run a function at most once in each period, across all machines.
 
     The first call takes the lock `name` and keeps it for `every` (24 hours at most; a text such as "24h" is
-    allowed), counted from its begin, and for longer if it takes so long: renewals while it runs begin the
-    period anew. All other calls return None meanwhile. The lock is not released: it ends by itself, also when
-    the process has died.
+    allowed), counted from its beginning. Renewals of a longer run begin the period anew. All other calls
+    return None meanwhile. The lock is not released: it ends by itself, even if the process has died.
 
-    A call that raises has been the one of its period; with `retry` it has not, and the next call runs.
-    Raises Unavailable and OutcomeUnknown when the cluster does not answer: the function did not run. After
-    the latter it may be that nobody runs it in this period.
+    A call that raises still counts; with `retry` it does not, and the next call runs. Raises Unavailable and
+    OutcomeUnknown when the cluster does not answer: the function did not run. After the latter perhaps no
+    process runs it in this period.
     """
     every_s = parse_s(every, "every")
     if not 0 < every_s <= EVERY_S_MAX:

@@ -57,17 +57,17 @@ def leader(
 ) -> Leading:
     """Run a function only while this caller leads the election `name`.
 
-    A call campaigns for as long as it takes, runs the function when it is elected, and resigns when that
-    returns or raises: the call returns or raises the same. When leadership is lost before, the function is
-    stopped and the call campaigns again: then the function runs anew, from its beginning.
+    A call campaigns for as long as it takes, runs the function when it is elected, and resigns when the
+    function returns or raises: the call returns or raises the same. When leadership is lost before, the
+    function is stopped and the call campaigns again; then the function runs from its beginning.
 
     A function made with `async def` is stopped by cancellation. One made with `def` needs an argument `lost`,
-    which the decorator passes: a threading.Event that is set when leadership is lost. It has to look at it,
-    and return. However it ends after the loss, it is taken to have been stopped; an error is logged.
+    which the decorator passes: a threading.Event that is set when leadership is lost. The function has to
+    check it, and return. However it ends after the loss, it counts as stopped; an error is logged.
 
-    While no node answers it goes on campaigning, and logs a warning for each attempt. `value` is what the
-    leader tells everybody, `ttl` how long others wait after it has died; `name` may have fields, and `client`
-    is as for `locked`. Raises ValueError or TypeError, when the function is decorated, for what can never
+    While no node answers it goes on campaigning, and logs a warning for each attempt. `value` is published by
+    the leader, `ttl` is how long others wait after it has died; `name` may have fields, and `client` is as
+    for `locked`. Raises ValueError or TypeError, when the function is decorated, for arguments that can never
     work.
     """
     check_name("leader", name)

@@ -36,17 +36,17 @@ DEFAULT_GRACE_S: Final = 30.0
 
 
 class CommonTerms(TypedDict, Generic[S, H], total=False):
-    """What every call that acquires may say.
+    """The keywords of every call that acquires.
 
-    The lease is its own, of `ttl` (30 s by default), or that of a `session`. `wait` is how long to wait in
-    the queue: 0 tries once, None (the default) or inf waits for as long as it takes. What ended stays closed
-    for `lock_delay` unless it was released; `note` is shown to others.
+    The hold has a lease of its own, of `ttl` (30 s by default), or lives with a `session`. `wait` is how long
+    to wait in the queue: 0 tries once, None (the default) or inf waits for as long as it takes. If the hold
+    ends otherwise than by a release, the lock stays closed for `lock_delay`; `note` is shown to others.
 
     A hold is renewed until it is released, lost, or collected. `renew=False` leaves it to its lease, and
-    `lost` is set when that is over; `tied_to` a task or a thread, it is renewed only while that runs. After
-    `max_hold` it is lost, whatever its user does. `on_lost` is called with a hold that is lost. With `push`
-    the client hears at once that others have ended the hold, over a connection of its own, and not with the
-    next renewal; what lives in a `session` hears it with that, and so should many holds.
+    `lost` is set when the lease is over; a hold that is `tied_to` a task or a thread is renewed only while
+    that runs. After `max_hold` it is lost, whatever its user does. `on_lost` is called with a lost hold. With
+    `push` the client hears at once that others have ended the hold, over a connection of its own, instead of
+    with the next renewal; give many holds one `session` with `push` instead.
     """
 
     ttl: Seconds | None
@@ -62,12 +62,12 @@ class CommonTerms(TypedDict, Generic[S, H], total=False):
 
 
 class HoldTerms(CommonTerms[S, H], total=False):
-    """What locks and semaphores may say, too.
+    """The further keywords of locks and semaphores.
 
     The hold carries `value`, by which it can be released and renewed as well (`release_by_value`); with
-    `value_secret` nobody else is told it. With `no_deadline`, which a node must allow, it has no lease: it is
-    held until it is released or ended by others, also if this program dies. `priority` is 0 to 9: the highest
-    waits first in the queue, where the nodes allow it.
+    `value_secret` only its holder sees it. With `no_deadline`, which a node must allow, it has no lease: it
+    is held until it is released or ended by others, even if this program dies. `priority` is 0 to 9: the
+    highest goes first in the queue, where the nodes allow it.
     """
 
     value: str
@@ -77,10 +77,10 @@ class HoldTerms(CommonTerms[S, H], total=False):
 
 
 class LockTerms(HoldTerms[S, H], total=False):
-    """What locks may say, too: how it is held, and what it covers.
+    """The further keywords of locks: the mode, the scope, and acquiring again.
 
-    `if_held="count"` lets a block that holds the lock acquire it again, as an RLock does: the hold ends with
-    the last of as many releases. Otherwise that is an error, because it would wait for itself.
+    `if_held="count"` lets a block that holds the lock acquire it again, as an RLock does: the hold ends after
+    as many releases. Otherwise that is an error, because it would wait for itself.
     """
 
     mode: Mode
@@ -89,7 +89,7 @@ class LockTerms(HoldTerms[S, H], total=False):
 
 
 class CampaignTerms(TypedDict, Generic[S, H], total=False):
-    """What elections may say. See `CommonTerms`; the leader leads for a session, its own or this one."""
+    """The keywords of elections. See `CommonTerms`; the leader leads for a session, its own or this one."""
 
     session: S | None
     wait: Seconds | None

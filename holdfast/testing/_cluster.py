@@ -74,16 +74,16 @@ class MemoryCluster:
 
     @property
     def now(self) -> float:
-        """What its clock shows, in seconds."""
+        """The time of its clock, in seconds."""
         return self.clock.now_s()
 
     def advance(self, seconds: Seconds) -> None:
-        """Move the clock forward at once, as if everything had stood still for so long.
+        """Move the clock forward at once, as if every program had been frozen for this long.
 
-        It is moved by a millisecond more: what lasts exactly so long is over then. Leases and waits that are
-        over end, and what waited for them is granted. Clients renew nothing in between: they find out that
-        time has passed when they run next. To let them renew, advance in steps of less than a third of a
-        lease, and let them run after each.
+        It is moved by a millisecond more, so a lease of exactly this length is over then. Leases and waits
+        that are over end, and waiters are granted. Clients renew nothing in between: they find out that time
+        has passed when they run next. To let them renew, advance in steps of less than a third of a lease,
+        and let them run after each.
 
         It returns when the cluster has done its part. May be called from any thread and any task.
         """

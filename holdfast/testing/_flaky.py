@@ -41,15 +41,15 @@ class _Fault:
 
 
 class Flaky:
-    """Gives clients of a cluster in memory whose calls fail as you choose; other clients are not concerned.
+    """Makes clients of a cluster in memory whose calls fail as you choose; other clients are not affected.
 
-    A call is named by the end of its path (`acquire`, `locks/release`, `keepalive`), by all of it, as
-    `POST /v1/locks/acquire`, or `*` for every one; watching is not among them. With `times` the fault happens
-    so often (once by default), with None until `heal`. What was chosen first happens first.
+    A call is named by the end of its path (`acquire`, `locks/release`, `keepalive`), by all of it, as `POST
+    /v1/locks/acquire`, or `*` for every one; watching is not among them. The fault happens `times` times
+    (once by default), with None until `heal`. Earlier choices happen first.
 
-    The client does what it does with a real cluster: it repeats what is safe to repeat, under the same
-    request id. So a single loss is often nothing that your program sees; a lasting one is Unavailable, or
-    OutcomeUnknown. Its pauses between two attempts count, and take no real time.
+    The client does what it does with a real cluster: it repeats what is safe to repeat, with the same request
+    id. So your program often does not notice a single loss; a lasting one is Unavailable, or OutcomeUnknown.
+    Its pauses between two attempts count, and take no real time.
     """
 
     def __init__(self, cluster: MemoryCluster) -> None:
@@ -106,7 +106,7 @@ class Flaky:
 
     @property
     def sent(self) -> tuple[str, ...]:
-        """What its clients have sent so far, also in vain, as `POST /v1/locks/acquire`."""
+        """The calls that its clients have sent so far, failed ones included, as `POST /v1/locks/acquire`."""
         with self._lock:
             return tuple(self._sent)
 

@@ -41,9 +41,9 @@ from holdfast.values.words import Mode, Scope
 class SyncClient(OfOneProcess, SyncReads[Client]):
     """Talks to a cluster from any number of threads. Names, arguments and errors are those of `Client`.
 
-    What it holds is renewed by one thread in the background, which all clients of the process share. A call
-    that is interrupted, as by Ctrl-C, leaves nothing held; at the end of the process all that clients keep
-    alive is released. In a forked child the client works on, and what the parent holds is not valid.
+    One background thread, which all clients of the process share, renews its holds. A call that is
+    interrupted, as by Ctrl-C, leaves nothing held; at the end of the process everything that clients keep
+    alive is released. In a forked child the client works on, and the parent's holds are not valid.
     """
 
     def __init__(self, nodes: str | Iterable[str] | None = None, **options: Unpack[ClientOptions]) -> None:

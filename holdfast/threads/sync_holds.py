@@ -77,7 +77,7 @@ class SyncKept(OfOneProcess, ForThreads[K]):
         return self._twin.has_ended
 
     def ensure(self, seconds: Seconds = 0) -> None:
-        """Raise LeaseLost unless it can be relied on for so long. Call it before each protected step."""
+        """Raise LeaseLost unless it can be relied on for this long. Call it before each protected step."""
         self._twin.ensure(seconds)
 
     def ensure_valid(self) -> None:
@@ -94,9 +94,10 @@ class SyncKept(OfOneProcess, ForThreads[K]):
 
 
 class SyncHold(SyncKept[Hold]):
-    """One grant: a lock, several locks, permits of a semaphore. `token` is for the resource it protects.
+    """One grant: a lock, several locks, permits of a semaphore. `token` is for the protected resource.
 
-    `hold_id` is a secret: who knows it may release. As a context it is released at the end of the block.
+    `hold_id` is a secret: anybody that knows it may release the hold. As a context it is released at the end
+    of the block.
     """
 
     _around: Around | None = None
@@ -148,7 +149,7 @@ class SyncHold(SyncKept[Hold]):
 
     @property
     def revocation(self) -> Revocation | None:
-        """What others asked of it: to give it up, or it is forced; None if nothing. See `Hold.revocation`."""
+        """A request to give it up, or None. See `Hold.revocation`."""
         return self._twin.revocation
 
     put_off = waiting(Hold.put_off)
@@ -158,7 +159,7 @@ class SyncHold(SyncKept[Hold]):
         Ending(self._twin.release).run()
 
     def count(self, by: object = None) -> None:
-        """Need one more release: who holds it has acquired it again."""
+        """Require one more release, because the holder has acquired it again."""
         self._twin.count(by)
 
     convert = waiting(Hold.convert)
@@ -172,14 +173,14 @@ class SyncLeadership(SyncHold):
     """An election that was won. It leads as long as its session lives."""
 
     def proclaim(self, value: str) -> None:
-        """Tell everybody another value. Raises LeaseExpired when it leads no longer."""
+        """Publish another value. Raises LeaseExpired when it no longer leads."""
         assert isinstance(self._twin, Leadership)
         leadership = self._twin
         Call(lambda: leadership.proclaim(value)).run()
 
 
 class SyncSession(SyncKept[Session]):
-    """An open session; what it holds lives with it. `session_id` is a secret: who knows it may use it."""
+    """An open session; its holds live with it. `session_id` is a secret: anybody that knows it may use it."""
 
     @property
     def session_id(self) -> str:
@@ -189,7 +190,7 @@ class SyncSession(SyncKept[Session]):
     keepalive = waiting(Session.keepalive)
 
     def watch(self, *, since: str | int | None = None) -> SyncWatch:
-        """Return an iterator of what happens to what it holds and waits for. It ends with the session."""
+        """Return an iterator of the events of its holds and waits. It ends with the session."""
         return SyncWatch(self._twin.watch(since=since))
 
     def close(self) -> tuple[str, ...]:
@@ -209,7 +210,7 @@ class SyncOpenable(Generic[T]):
         self._blocks: Blocks[T] = Blocks(Entered())
 
     def open(self) -> T:
-        """Open one that is kept alive until it is closed, lost, or nobody refers to it any more."""
+        """Open a session that is kept alive until it is closed, lost, or no longer referred to."""
         return self._opening().run()
 
     def _opening(self) -> Call[T]:
@@ -270,7 +271,7 @@ class SyncAcquirable(Generic[S]):
 
     @property
     def holds(self) -> tuple[S, ...]:
-        """What was acquired by this object and has not ended. While this object lives, it is renewed."""
+        """The live holds that this object has acquired. They are renewed while this object lives."""
         return self._acquired.live
 
     @overload
@@ -420,11 +421,11 @@ class SyncElection(SyncAcquirable[SyncLeadership]):
     """An election. `with` campaigns, and leads while the block runs; anybody may observe."""
 
     def leader(self) -> Leader | None:
-        """Return who leads now, None if nobody does."""
+        """Return the present leader, None if nobody leads."""
         return Call(self._election.leader).run()
 
     def observe(self) -> Iterator[Leader | None]:
-        """Yield who leads, None while nobody does: at once, and again whenever that changes."""
+        """Yield the leader, None while nobody leads: at once, and again with every change."""
         observing = self._election.observe()
 
         async def step() -> Leader | None:

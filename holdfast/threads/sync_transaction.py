@@ -23,7 +23,7 @@ class SyncTransaction(SyncSession):
 
     @property
     def holds(self) -> tuple[SyncHold, ...]:
-        """What it holds; at its end, what it held."""
+        """Its holds; at its end, the holds it had."""
         return tuple(self._twins[hold] for hold in self._transaction.holds if hold in self._twins)
 
     def acquire(
@@ -55,7 +55,7 @@ class SyncTransaction(SyncSession):
         wait: Wait = ...,
         note: str = "",
     ) -> SyncHold:
-        """Acquire permits of a semaphore, each time others, and hold them until the end."""
+        """Acquire permits of a semaphore, new ones each time, and hold them until the end."""
 
         async def work() -> SyncHold:
             return self._twin_of(

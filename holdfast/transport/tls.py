@@ -40,9 +40,9 @@ _ALERTS: Final = {
 class Tls:
     """Files in PEM form for connections to nodes whose URLs begin with https://. All may be left out.
 
-    `ca` has the authorities that sign the certificates of nodes; by default the machine's own are asked.
-    `cert` and `key` are the client's, for nodes that want one; a `key` of its own is not needed if `cert` has
-    both. They are read again when they change.
+    `ca` has the authorities that sign the certificates of nodes; by default the machine's own are used.
+    `cert` and `key` are the client's, for nodes that require one; `key` is not needed if `cert` has both. The
+    files are read again when they change.
     """
 
     ca: str | os.PathLike[str] | None = None

@@ -6,10 +6,10 @@ import msgspec
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what a read shows.
+    """Base of the results of reads.
 
-    `hidden` counts what is left out because the caller may not read it. What a node has answered of its own,
-    older view (`is_stale`) says its `revision`, and how long ago it heard from a leader (`lag_ms`).
+    `hidden` counts what is left out because the caller may not read it. A node's own, older view (`is_stale`)
+    has its `revision`, and the time since the node heard from a leader (`lag_ms`).
     """
 
     hidden: int = 0
@@ -18,10 +18,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Revocation(msgspec.Struct, frozen=True):
-    """What a holder was asked: to give up within `ends_in_ms`, or it is ended by force.
+    """A request to a holder to give up within `ends_in_ms`, after which it is ended by force.
 
-    `put_off` says that it has been put off, which is possible once; `ticket` is the wait for which it was
-    asked, 0 if for none.
+    `put_off` says whether it has been put off, which is possible once; `ticket` is the number of the wait
+    that needs the hold, 0 if there is none.
     """
 
     reason: str
@@ -31,7 +31,7 @@ class Revocation(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a lock, permits or an election, as others may see it. Not all have a mode or permits."""
+    """A holder of a lock, permits or an election, as others may see it. Not all have a mode or permits."""
 
     owner: str
     mode: str = ""
@@ -50,7 +50,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """Who waits. `position` counts from 1; a `conversion` of what is held goes before all others."""
+    """A waiter. `position` counts from 1; a `conversion` of a hold goes before all others."""
 
     owner: str
     mode: str = ""
@@ -90,8 +90,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
 class Obstacle(msgspec.Struct, frozen=True):
     """What keeps the asked node from serving, or the cluster from doing what it should.
 
-    `peer` is the node it is about, None if it is the asked node or the whole cluster; `for_ms` is for how
-    long, as far as the asked node knows. `detail` and `advice` are for people.
+    `peer` is the node it is about, None if it is the asked node or the whole cluster; `for_ms` is its age, as
+    far as the asked node knows. `detail` and `advice` are for people.
     """
 
     kind: str
@@ -105,7 +105,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     """The cluster as the asked node sees it. `leader` is None while there is none.
 
     `ready` says whether the node can serve, `lag_ms` how long ago it heard from a leader (0 on the leader,
-    None if it has not yet). Of `obstacles`, the gravest come first. Nodes at the same `revision` have the
+    None if it has not yet). The most serious `obstacles` come first. Nodes at the same `revision` have the
     same `digest` of the state there.
     """
 
@@ -121,11 +121,11 @@ class ClusterInfo(msgspec.Struct, frozen=True):
 
 
 class RefusedAttempt(msgspec.Struct, frozen=True):
-    """A call, or a command of a stream, that a node has refused because of who asked.
+    """A call, or a command of a stream, that a node has refused because of its caller.
 
-    `code` is unauthenticated, forbidden, forbidden-host or forbidden-origin. `principal` is empty for
-    somebody who is not known; `method` and `route` are "-" where the call was refused before it was looked
-    at. `number` counts those of this node, and `unix_ms` is its clock.
+    `code` is unauthenticated, forbidden, forbidden-host or forbidden-origin. `principal` is empty for an
+    unknown caller; `method` and `route` are "-" if the call was refused before it was parsed. `number` counts
+    the refusals of this node, and `unix_ms` is its clock.
     """
 
     number: int
@@ -159,10 +159,10 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class Used(msgspec.Struct, frozen=True):
-    """How much a principal has: `holds` with what it waits for, of which are `waits`.
+    """How much a principal has. `holds` counts its waits, too, and `waits` only these.
 
-    `bytes` are those of its cells (keys and values), of the notes and values of its holds and waits, and of
-    the labels of its sessions.
+    `bytes` counts its cells (keys and values), the notes and values of its holds and waits, and the labels of
+    its sessions.
     """
 
     sessions: int
@@ -174,7 +174,7 @@ class Used(msgspec.Struct, frozen=True):
 
 
 class PrincipalInfo(msgspec.Struct, frozen=True):
-    """A principal: its own quota, if it has one, and what it has. "*" stands for all without one."""
+    """A principal: its own quota, if it has one, and its use. "*" stands for all without one."""
 
     principal: str
     quota: Quota | None
@@ -195,12 +195,12 @@ class QuotaSet(msgspec.Struct, frozen=True):
 
 
 class NamespaceSettings(msgspec.Struct, frozen=True):
-    """What a namespace says of the names at and below its prefix; None leaves it open.
+    """The rules of a namespace for the names at and below its prefix; None leaves a rule open.
 
-    Leases that do not live with a session are to be `ttl_ms_min` to `ttl_ms_max` long, lock-delays at least
-    `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
-    An acquire of a lock that its session holds already renews it, or is refused as `already-held` if
-    `if_held` is "refuse", unless it says itself what it means. The others are how much there may be.
+    Leases that do not live with a session must be `ttl_ms_min` to `ttl_ms_max` long, lock-delays at least
+    `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, instead of the settings of nodes. An
+    acquire of a lock that its session holds already renews it, or is refused as `already-held` if `if_held`
+    is "refuse", unless it has an `if_held` of its own. The others are bounds on how much there may be.
     """
 
     ttl_ms_min: int | None = None
@@ -217,7 +217,7 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
 
 
 class NamespaceUsed(msgspec.Struct, frozen=True):
-    """How much there is in a namespace of what was made since it was set; `holds` with what waits."""
+    """How much there is in a namespace of what was made since it was set; `holds` counts waits, too."""
 
     holds: int
     waits: int
@@ -383,7 +383,7 @@ class SemaphoreInfo(Seen, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a rate limit said. `retry_after_ms` is when the same will be allowed."""
+    """The answer of a rate limit. `retry_after_ms` is when the same request will be allowed."""
 
     allowed: bool
     remaining: int
@@ -392,7 +392,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class TokenCheck(Seen, frozen=True):
-    """Whether a token is that of a current holder; `current_token` is the highest of those, 0 without any."""
+    """Whether a token belongs to a current holder; `current_token` is the highest of theirs, or 0."""
 
     valid: bool
     current_token: int
@@ -411,7 +411,7 @@ class FenceInfo(msgspec.Struct, frozen=True):
 
 
 class Leader(msgspec.Struct, frozen=True):
-    """Who leads an election, and what it tells everybody."""
+    """The leader of an election, and the value it publishes."""
 
     owner: str
     value: str
@@ -431,12 +431,13 @@ class ElectionInfo(Seen, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened, as a watch or the audit tells it.
+    """An event of a watch, or a record of the audit.
 
     `event` is granted, queued, released, expired, forced, converted, session-expired, session-forced,
     revoked, put-off, elected, resigned, delay-lifted, fence-forgotten, cell-put, cell-deleted or
-    cell-expired; `kind` is lock, semaphore, election or cell. `principal` is whose it was, `by` who overrode
-    somebody. Behind `id` a watch goes on, behind `number` the audit, whose records are chained by `hash`.
+    cell-expired; `kind` is lock, semaphore, election or cell. `principal` is its owner, `by` the principal
+    that overrode somebody. A watch continues after `id`, the audit after `number`; its records are chained by
+    `hash`.
     """
 
     revision: int

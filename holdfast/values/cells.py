@@ -15,7 +15,7 @@ Fields: TypeAlias = dict[str, object]
 
 
 class Keeper(Protocol):
-    """What a cell can live with: a session of either client. `session_id` is a secret."""
+    """A session of either client, which cells can live with. `session_id` is a secret."""
 
     @property
     def session_id(self) -> str:
@@ -35,8 +35,8 @@ class Held(Protocol):
 class Cell(msgspec.Struct, frozen=True):
     """A cell as it was read. Its three numbers are for conditions: see `Cells`.
 
-    `owner` is that of the session that it lives with; `expires_in_ms` is None if it has no lease.
-    A key that is not UTF-8, which only other faces than HTTP could write, has surrogate escapes.
+    `owner` is the owner of its session; `expires_in_ms` is None if it has no lease. A key that is not UTF-8,
+    which only other faces than HTTP could write, has surrogate escapes.
     """
 
     key: str
@@ -64,7 +64,7 @@ class CellWritten(msgspec.Struct, frozen=True):
 class CellIs(msgspec.Struct, frozen=True):
     """A compare: a cell has this `version`, `create_revision`, `mod_revision` or `value`; give one of them.
 
-    Of a cell that is not there the numbers are 0, and of values only `!=` is true.
+    For a missing cell the numbers are 0, and of values only `!=` is true.
     """
 
     key: Name
@@ -89,7 +89,7 @@ _NUMBERS = ("version", "create_revision", "mod_revision")
 class StillHeld(msgspec.Struct, frozen=True):
     """A compare: this hold, of a lock, of permits or of an election, is still there.
 
-    With `token` it also has to be as it was granted: a conversion or an addition gives it another one.
+    With `token` it must not have changed since: a conversion or an addition draws a new token.
     """
 
     hold: Held | str
@@ -126,7 +126,7 @@ class CellDelete(msgspec.Struct, frozen=True):
 
 
 class CellGet(msgspec.Struct, frozen=True):
-    """An operation: read a cell, with what was done to it before."""
+    """An operation: read a cell, including earlier changes of the same transaction."""
 
     key: Name
 
@@ -142,7 +142,7 @@ CellResult: TypeAlias = CellWritten | bool | Cell | None
 
 
 class Transacted(msgspec.Struct, frozen=True):
-    """What a transaction has come to, with a result for each operation of `then`, or else of `otherwise`."""
+    """The outcome of a transaction, with a result for each operation of `then`, or else of `otherwise`."""
 
     succeeded: bool
     results: tuple[CellResult, ...]

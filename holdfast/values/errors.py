@@ -30,7 +30,7 @@ E = TypeVar("E", bound="LockError")
 
 
 class LockError(Exception):
-    """Base of all errors of this package. They can be pickled and copied, with all that they say."""
+    """Base of all errors of this package. They can be pickled and copied with all their attributes."""
 
     def __reduce__(self) -> tuple[Callable[..., "LockError"], tuple[object, ...]]:
         """Keep all attributes when pickled or copied."""
@@ -59,7 +59,7 @@ class AccessDenied(Refused):
 
 
 class LockHeld(Refused):
-    """Somebody else has the lock, the permits or the election. `problem["holders"]` says who.
+    """Another client has the lock, the permits or the election. `problem["holders"]` lists the holders.
 
     After a wait, `problem` has `waited_ms`, and the `position` in the queue at which it was given up.
     """
@@ -77,7 +77,7 @@ class AlreadyHeld(Refused):
 
 
 class QuotaExceeded(Refused):
-    """The principal has as much as it may have: `problem` says of what (`quota`), `limit` and `used`."""
+    """The principal has as much as it may have: `problem` has the `quota`, its `limit` and what is `used`."""
 
 
 class RateLimited(Refused, TimeoutError):
@@ -89,7 +89,7 @@ class RateLimited(Refused, TimeoutError):
 
 
 class Deadlock(Refused):
-    """The wait would never end. `problem["cycle"]` says who waits for whom."""
+    """The wait would never end. `problem["cycle"]` lists each owner, and the name it waits for."""
 
 
 class CellChanged(Refused):
@@ -137,9 +137,9 @@ class TlsRefused(Unavailable):
 
 
 class OutcomeUnknown(LockError):
-    """It may or may not have been applied. Repeating it with the same `request_id` tells.
+    """It may or may not have been applied. Repeat it with the same `request_id` to find out.
 
-    What went over a stream has none: its number said which request it was, and was asked for until the end.
+    Requests over a stream have no `request_id`: the client has asked for their number until the end.
     """
 
     def __init__(self, detail: str, request_id: str = "") -> None:
@@ -148,10 +148,10 @@ class OutcomeUnknown(LockError):
 
 
 class LeaseLost(LockError):
-    """The lock cannot be relied on any longer: somebody else may hold it now. Stop the protected work.
+    """The lock cannot be relied on any longer: another client may hold it now. Stop the protected work.
 
-    `reason` is that of the hold: `expired`, `lease-expired`, `session-expired`, `released`, `forked`,
-    `max-hold` or `owner-gone`; or `at-risk`, when less time is left than `ensure` was asked for.
+    `reason` is the hold's: `expired`, `lease-expired`, `session-expired`, `released`, `forked`, `max-hold` or
+    `owner-gone`; or `at-risk`, when less time is left than `ensure` was asked for.
     """
 
     def __init__(self, detail: str, reason: str = "") -> None:

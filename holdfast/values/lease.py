@@ -151,7 +151,7 @@ class Leased:
         return self._ended_by not in ("", EXPIRED) or self._pid != os.getpid()
 
     def ensure(self, seconds: Seconds = 0) -> None:
-        """Raise LeaseLost unless it can be relied on for so long. Call it before each protected step."""
+        """Raise LeaseLost unless it can be relied on for this long. Call it before each protected step."""
         if reason := self.reason:
             raise self.loss(reason)
         if self.remaining < (needed_s := to_s(seconds, "seconds")):

@@ -53,26 +53,26 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class HoldRow(Holder, frozen=True, kw_only=True):
-    """What somebody holds: a lock, permits or an election, as `kind` says."""
+    """A hold: a lock, permits or an election, by `kind`."""
 
     kind: str
 
 
 class WaitRow(Waiter, frozen=True, kw_only=True):
-    """What somebody waits for: a lock, permits or an election, as `kind` says."""
+    """A wait for a lock, permits or an election, by `kind`."""
 
     kind: str
 
 
 class Holdings(Seen, frozen=True):
-    """What a session holds and waits for."""
+    """The holds and waits of a session."""
 
     holds: tuple[HoldRow, ...] = ()
     tickets: tuple[WaitRow, ...] = ()
 
 
 class SessionInfo(Seen, frozen=True):
-    """A session as whoever knows its id may see it, with what it holds and waits for."""
+    """A session as a client that knows its id may see it, with its holds and waits."""
 
     session_name: str
     owner: str

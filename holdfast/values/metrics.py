@@ -8,18 +8,18 @@ _log = logging.getLogger("holdfast")
 
 
 class Metrics(Protocol):
-    """What wants to hear how a client fares. Give one to `Client` or `SyncClient`.
+    """Receives measurements of a client. Give an object with these methods to `Client` or `SyncClient`.
 
-    It is called at once, on the event loop (of a SyncClient: in its own thread), so it must not wait. What it
-    raises is logged, and changes nothing. `kind` is lock, semaphore, election or session; names may be many:
-    think before you make labels of them. Times are seconds.
+    Its methods are called at once, on the event loop (of a SyncClient: in its own thread), so they must not
+    wait. Exceptions are logged, and change nothing. `kind` is lock, semaphore, election or session; there may
+    be many names: think before you make labels of them. Times are seconds.
     """
 
     def waited(self, kind: str, names: tuple[str, ...], seconds: float, outcome: str) -> None:
         """Hear that an acquire has ended: `granted`, `held` (by somebody else), `cancelled` or `failed`."""
 
     def held(self, kind: str, names: tuple[str, ...], seconds: float, reason: str) -> None:
-        """Hear that a hold has ended; `reason` is `released`, or that of its loss, as `hold.reason`."""
+        """Hear that a hold has ended; `reason` is `released`, or the reason of its loss."""
 
     def renewed(self, kind: str, seconds: float, outcome: str) -> None:
         """Hear that a renewal in the background has ended: `renewed`, `over` or `failed`."""

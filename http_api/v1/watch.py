@@ -74,7 +74,7 @@ def watch_handlers() -> tuple[Handler, Handler]:
         if not await gateway.read_own(
             lambda machine: machine.lives(session_id), session_id, nothing=False, timeout_s=call.timeout_s
         ):
-            raise ProblemError("session-expired", "the session has expired or never was")
+            raise ProblemError("session-expired", "the session has expired or never existed")
         node, fed, position, caller = await begin(gateway, call)
         return SessionStream(node, fed, OfSession(session_id), position, caller)
 
@@ -341,7 +341,7 @@ class SessionStream(EventStream):
     def _check(self, gateway: Gateway) -> None:
         gateway.check_session_watch()
         if not self._node.machine.is_of(self._lease_id, gateway.principal.name):
-            raise ProblemError("session-expired", "the session has expired or never was")
+            raise ProblemError("session-expired", "the session has expired or never existed")
 
     def _write(self, text: bytes) -> None:
         self._is_end_told = self._is_end_told or _END.search(text) is not None

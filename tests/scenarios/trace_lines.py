@@ -366,7 +366,7 @@ def election_lines(view: ElectionView) -> Iterator[str]:
 def session_lines(view: SessionView | None) -> Iterator[str]:
     """Yield what the owner of a session sees."""
     if view is None:
-        yield "the session has expired or never was"
+        yield "the session has expired or never existed"
         return
     labels = ", ".join(f"{key}: {value}" for key, value in view.labels.items())
     left = f"{seconds(view.expires_in_ms)} of {seconds(view.ttl_ms)} s left"

@@ -94,7 +94,7 @@ def _seen(gateway: Gateway, page: views.HoldPageJson, *, tells_hidden: bool) -> 
 
 def _of_session(found: Holdings | None) -> views.HoldPageJson:
     if found is None:
-        raise ProblemError("session-expired", "the session has expired or never was")
+        raise ProblemError("session-expired", "the session has expired or never existed")
     return views.holds_of(found)
 
 

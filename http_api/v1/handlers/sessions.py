@@ -55,7 +55,7 @@ async def get_session(gateway: Gateway, call: Call) -> Reply:
 
 def _shown(view: results.SessionView | None) -> views.SessionJson:
     if view is None:
-        raise ProblemError("session-expired", "the session has expired or never was")
+        raise ProblemError("session-expired", "the session has expired or never existed")
     return views.session_of(view)
 
 

@@ -47,7 +47,7 @@ async def test_a_hold_that_is_over_says_how_it_ended(new_client: NewClient) -> N
         assert (ended["event"], ended["reason"]) == ("forced", "the disk is replaced")
         with pytest.raises(holdfast.LeaseExpired, match="the hold was released"):
             await released.renew()
-        with pytest.raises(holdfast.LeaseExpired, match="or never was"):
+        with pytest.raises(holdfast.LeaseExpired, match="or never existed"):
             await client.release("no-such-hold")
 
 
@@ -59,7 +59,7 @@ async def test_a_session_that_is_over_says_how_it_ended(new_client: NewClient) -
         await client.admin.force_close_session(name, reason="stuck")
         with pytest.raises(holdfast.SessionExpired, match=r"the session was ended by force .*: stuck"):
             await session.keepalive()
-        with pytest.raises(holdfast.SessionExpired, match="or never was"):
+        with pytest.raises(holdfast.SessionExpired, match="or never existed"):
             await client.get_session("no-such-session")
 
 

@@ -454,7 +454,7 @@ def test_a_session_that_is_gone_gets_nothing(driver: Driver) -> None:
         ({}, "permits, rates:"),
         ({"locks": wanted("a", "b")}, "permits, rates:"),
         ({"rates": (WantedRate("r", 1, 10), WantedRate("s", 1, 10))}, "locks, permits:"),
-        ({"permits": (WantedPermits("q", 1),)}, "permits: only one"),
+        ({"permits": (WantedPermits("q", 1),)}, "permits: a request"),
         ({"name": "a", "permits": (WantedPermits("q", 1),) * 2}, "name:"),
         ({"locks": wanted("a", "a"), "permits": (WantedPermits("q", 1),)}, "locks: a name is given twice"),
         ({"permits": (WantedPermits("q", 1), WantedPermits("q", 1))}, "permits: a name is given twice"),

@@ -68,7 +68,7 @@ async def test_the_session_and_the_holds_of_another(fast_lane: bool) -> None:  #
         ):
             got = await by(served, "bob", method, path)
             assert (got.status, got.body["code"]) == (410, "session-expired"), path
-            assert got.body["detail"] == "the session has expired or never was"
+            assert got.body["detail"] == "the session has expired or never existed"
         assert (await acquired(served, "bob", "c", session_id=session)).body["code"] == "session-expired"
         assert served.node.machine.counts()["holds"] == 2
         got = await by(served, "ann", "GET", f"/v1/sessions/{session}")
@@ -120,7 +120,7 @@ async def test_a_watch_of_a_session_ends_when_its_token_is_somebody_elses() -> N
             stream._check(Gateway(served.node, principal))
 
         check("ann")
-        with pytest.raises(ProblemError, match="never was"):
+        with pytest.raises(ProblemError, match="never existed"):
             check("carol")
 
 
