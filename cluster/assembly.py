@@ -41,7 +41,7 @@ from cluster.outgoing import Outgoing
 from cluster.peers import first_start
 from cluster.peers.disk_watch import DiskWatch
 from cluster.peers.fitness import Fitness
-from cluster.peers.leadership import Leadership
+from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls_watch import PeerTlsWatch
@@ -216,7 +216,7 @@ class Parts:
         config, replica, links = self._config, self.replica, self.links
         self.disk = DiskWatch()
         self.clocks = ClockWatch(self.node_id, self._clock.reading_us, self._voters)
-        self.leadership = Leadership(replica, links, config.election_ms_max)
+        self.leadership = LeaderWatch(replica, links, config.election_ms_max)
         self.peering = Peering(
             datadir,
             self.node_id,

@@ -11,7 +11,7 @@ from cluster.consensus.compaction import LogRoom
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.replica import Replica
 from cluster.errors import NoLeader
-from cluster.peers.leadership import Leadership
+from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
@@ -31,7 +31,7 @@ class Outgoing:
         links: PeerLinks,
         peering: Peering,
         *,
-        leadership: Leadership,
+        leadership: LeaderWatch,
         divergence: Divergence,
         request_entry: Callable[[], None],
         count_resent: Callable[[int], None],

@@ -24,7 +24,7 @@ from cluster.observing.quorum_watch import QuorumWatch
 from cluster.outgoing import Outgoing
 from cluster.peers import objections
 from cluster.peers.fitness import Fitness
-from cluster.peers.leadership import Leadership
+from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
@@ -51,7 +51,7 @@ class Upkeep:
         links: PeerLinks,
         peering: Peering,
         *,
-        leadership: Leadership,
+        leadership: LeaderWatch,
         outbox: Outbox,
         waiters: Waiters,
         machine: Callable[[], LockMachine],

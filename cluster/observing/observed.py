@@ -9,7 +9,7 @@ from cluster.consensus.divergence import Divergence
 from cluster.consensus.replica import Replica
 from cluster.observing.event_log import EventLog
 from cluster.peers.disk_watch import DiskWatch
-from cluster.peers.leadership import Leadership
+from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.peering import Peering
@@ -23,7 +23,7 @@ class Observed(Protocol):
     replica: Replica
     links: PeerLinks
     peering: Peering
-    leadership: Leadership
+    leadership: LeaderWatch
     outbox: Outbox
     waiters: Waiters
     events: EventLog

@@ -6,7 +6,7 @@ from cluster.consensus.replica import Replica
 from cluster.peers.links import PeerLinks
 
 
-class Leadership:
+class LeaderWatch:
     """What one node knows of the leader. One thread."""
 
     def __init__(self, replica: Replica, links: PeerLinks, silence_ms_max: int) -> None:
