@@ -18,7 +18,7 @@ from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.patience import Patience
 from cluster.commands.rules import decode_entry
 from cluster.commands.waiters import Waiters
-from cluster.consensus.compaction import LogRoom
+from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.replica import Replica
 from cluster.errors import OutcomeUnknown, ShuttingDown, StateDamaged
@@ -122,7 +122,7 @@ class Group:
             return False
         is_urgent = outbox.is_urgent or batcher.is_urgent
         is_due = is_urgent or self._patience.is_over or self._ends_soon()
-        return is_due and self.replica.engine.log_room is not LogRoom.NOTHING
+        return is_due and self.replica.engine.log_room is not LogSpace.NOTHING
 
     def _ends_soon(self) -> bool:
         """Whether anything ends so soon that a keepalive of it must not wait for company."""
@@ -131,7 +131,7 @@ class Group:
 
     def entries(self) -> Iterator[bytes]:
         """Yield the next batches, each stamped now: our own clients' commands join those of the followers."""
-        while self.replica.engine.log_room is not LogRoom.NOTHING:
+        while self.replica.engine.log_room is not LogSpace.NOTHING:
             while self.outbox.unsent:
                 self._batcher.add(self.outbox.origin, *self.outbox.take())
             entry = self._batcher.next_entry(self._clock.now_ms())

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.commands.forwarded import Forwarded
+from cluster.commands.log_space import check_log_space
 from cluster.commands.outbox import Outbox
-from cluster.commands.room import check_room
-from cluster.consensus.compaction import LogRoom
+from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.replica import Replica
 from cluster.errors import NoLeader
@@ -85,9 +85,11 @@ class Outgoing:
             room: int = self._replica.engine.log_room
         else:
             ping = self._peering.pings.get(role.leader_id or "")
-            room = ping.log_room if ping is not None else LogRoom.ANYTHING
+            room = ping.log_room if ping is not None else LogSpace.ANYTHING
         if room:
-            check_room(command, for_anything=room < LogRoom.WHAT_FREES, for_what_frees=room < LogRoom.NOTHING)
+            check_log_space(
+                command, for_anything=room < LogSpace.WHAT_FREES, for_what_frees=room < LogSpace.NOTHING
+            )
 
     def greet(self, peer_id: str) -> None:
         """Tell a connected peer which run of this node's process it speaks with; if it leads, begin again."""

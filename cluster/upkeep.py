@@ -12,7 +12,7 @@ from cluster.commands.clock import ClusterClock
 from cluster.commands.outbox import Outbox
 from cluster.commands.waiters import Waiters
 from cluster.config import NodeConfig
-from cluster.consensus.compaction import LogRoom
+from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.handover import Handovers
 from cluster.consensus.member_changes import MemberChanges
@@ -93,7 +93,7 @@ class Upkeep:
         self._leaderless_s_max = _LEADERLESS_ELECTIONS * config.election_ms_max / 1000
         self._leader_seen: str | None = None
         self._leaderless_since_s: float | None = None
-        self._log_room_seen = LogRoom.ANYTHING
+        self._log_room_seen = LogSpace.ANYTHING
         self.on_look: Callable[[], None] = lambda: None
         """Called whenever this node has looked at the clock, at who leads and at deadlines."""
 

@@ -35,7 +35,7 @@ from http_api.ready_log import ReadyLog
 from http_api.server import logs
 from http_api.server.authentication import Authentication
 from http_api.server.callers import Callers
-from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
+from http_api.server.connection_limits import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, PlaceLimits
 from http_api.server.request_rates import RequestRates
 from http_api.server.tls_context import TlsFiles
 from http_api.tls_watch import TlsWatch
@@ -209,9 +209,9 @@ async def _until_stopped(node: Node, stop_asked: asyncio.Event) -> BaseException
     return failure
 
 
-def _room_limits(config: NodeConfig) -> RoomLimits:
+def _room_limits(config: NodeConfig) -> PlaceLimits:
     """Return how many connections clients may have, and for how long they may be quiet."""
-    return RoomLimits(
+    return PlaceLimits(
         count_max=_connections_count_max(),
         per_address_max=config.connections_per_address,
         head_s=config.head_timeout_ms / 1000,
@@ -223,7 +223,7 @@ def _connections_count_max() -> int:
     """Raise the limit of open files as far as allowed; return how many of them clients may take."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(min(RoomLimits().count_max, hard - _FILES_RESERVED - _backlog()), 1)
+    return max(min(PlaceLimits().count_max, hard - _FILES_RESERVED - _backlog()), 1)
 
 
 def _backlog() -> int:

@@ -9,7 +9,7 @@ from cluster.peers.strangers import origin_of
 from http_api.server.access_log import AccessLog
 from http_api.server.authentication import Authentication
 from http_api.server.callers import Callers
-from http_api.server.connection_room import ConnectionRoom, RoomLimits
+from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
 from http_api.server.connections import make_server
 from http_api.server.fast_lane import FastLane
 from http_api.server.metrics import RequestCounts
@@ -22,13 +22,13 @@ from http_api.v1.table import make_routes
 from lockapi.gateway import Gateway
 from lockapi.node import ServingNode
 
-_DEFAULT_ROOM: Final = RoomLimits()
+_DEFAULT_ROOM: Final = PlaceLimits()
 
 
 def build_server(
     node: ServingNode,
     request_timeout_ms: int,
-    room_limits: RoomLimits = _DEFAULT_ROOM,
+    room_limits: PlaceLimits = _DEFAULT_ROOM,
     callers: Callers | None = None,
     *,
     fast_lane: bool = True,
@@ -43,7 +43,7 @@ def build_server(
     without `rates` as often as they like.
     """
     known = authentication or Authentication(Gateway(node))
-    room = ConnectionRoom(room_limits, origin_of)
+    room = ConnectionPlaces(room_limits, origin_of)
     known.trace.origin_of = origin_of
     rates = rates or RequestRates()
     counts = RequestCounts(

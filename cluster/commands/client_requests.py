@@ -10,8 +10,8 @@ import msgspec
 
 from cluster.commands.fair_queue import QueueTurn
 from cluster.commands.kept_waits import KeptWaits
+from cluster.commands.log_space import deciding
 from cluster.commands.outbox import Answer, Outbox, Pending
-from cluster.commands.room import deciding
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate import attempts, codec
 from lockstate.commands import (
@@ -49,7 +49,7 @@ class ClientRequests:
         failures: Counter[str],
         request_flush: Callable[[], None],
         is_open: Callable[[], bool],
-        check_room: Callable[[type[Command]], None],
+        check_log_space: Callable[[type[Command]], None],
         *,
         load: Callable[[bytes], int],
         owner_of: Callable[[SessionId], str],
@@ -57,15 +57,15 @@ class ClientRequests:
         """Ask through `outbox`.
 
         `failures` counts requests without a result, by their codes. `request_flush` sends what the outbox
-        holds. `is_open` tells whether this node takes new work. `check_room` raises Overloaded for commands
-        that the leader's log has no room for. `load` returns that of a command (`loads`), `owner_of` whose a
+        holds. `is_open` tells whether it takes new work. `check_log_space` raises Overloaded for commands
+        that the leader's log has no space for. `load` returns that of a command (`loads`), `owner_of` whose a
         session is.
         """
         self._outbox = outbox
         self._failures = failures
         self._request_flush = request_flush
         self._is_open = is_open
-        self._check_room = check_room
+        self._check_log_space = check_log_space
         self._load = load
         self._owner_of = owner_of
         self._cancels: set[asyncio.Task[None]] = set()
@@ -200,7 +200,7 @@ class ClientRequests:
         """Raise ShuttingDown, or Overloaded if the leader has no room for such a command."""
         self.check_open()
         try:
-            self._check_room(command)
+            self._check_log_space(command)
         except ClusterError as error:
             self._failures[error.code] += 1
             raise

@@ -46,7 +46,7 @@ only. Each takes 200 bytes of memory besides its content."""
 logger = logging.getLogger(__name__)
 
 
-class LogRoom(enum.IntEnum):
+class LogSpace(enum.IntEnum):
     """What a leader may still put into its log. The numbers travel between nodes (peering.Ping)."""
 
     ANYTHING = 0
@@ -154,11 +154,11 @@ class Compaction:
         """Return for how long snapshots have been failing; 0 if the last one did not."""
         return 0.0 if self._failing_since_s is None else now_s - self._failing_since_s
 
-    def room(self, entries_count: int, log_bytes: int) -> LogRoom:
+    def room(self, entries_count: int, log_bytes: int) -> LogSpace:
         """Return what may still be put into a log of so many entries and bytes."""
         bytes_unit, entries_unit = LOG_BYTES_MAX, self._entries_max + UNCOMPACTED_ENTRIES // 2
         if log_bytes > 3 * bytes_unit or entries_count > 3 * entries_unit:
-            return LogRoom.NOTHING
+            return LogSpace.NOTHING
         if log_bytes > 2 * bytes_unit or entries_count > 2 * entries_unit:
-            return LogRoom.WHAT_FREES
-        return LogRoom.ANYTHING
+            return LogSpace.WHAT_FREES
+        return LogSpace.ANYTHING

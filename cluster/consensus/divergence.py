@@ -5,7 +5,7 @@ and the newest multiples of 16, 64, ... 4096. So at any rate of entries there is
 although they do not speak at the same moment. Where logs part, the replica notices (log_digest); the entry is
 then in dispute, and everybody who has it tells the digest there.
 
-What a majority has is right (claims). A node that differs from it stops, a leader too, and the cluster goes
+What a majority has is right (digest_reports). A node that differs stops, a leader too, and the cluster goes
 on. Where no majority can be found, as with two nodes, somebody is wrong and nobody knows who: after DOUBT_S
 this node takes no requests any more, because its answer might give a lock to two clients; it goes on
 replicating, so that a third node can decide.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from cluster.consensus.claims import CLAIMS_MAX, Claims, majority, nodes_with
+from cluster.consensus.digest_reports import DIGESTS_MAX, DigestReport, majority, nodes_with
 from cluster.consensus.log_digest import Difference, DigestView
 from cluster.errors import LogDiverged, NodeFailed, StateDiverged
 from lockstate import fingerprint
@@ -80,7 +80,7 @@ class Divergence:
         """Compare by what these tell and do.
 
         `newest` returns the fingerprint of the newest revision; `stop` ends this node, which is wrong; `tell`
-        lets the peers hear `claims` at once.
+        lets the peers hear the `report` at once.
         """
         self._node_id = node_id
         self._log = log
@@ -140,11 +140,13 @@ class Divergence:
                 del self._asked[next(iter(self._asked))]
         return self._asked.get(revision)
 
-    def claims(self) -> Claims:
+    def report(self) -> DigestReport:
         """Return what the peers shall know."""
         told = {self._newest >> bits << bits for bits in STEP_BITS}
         states = [(revision, own) for revision in told if (own := self._own(revision)) is not None]
-        return Claims(fingerprint.VERSION, states, [(*entry, own) for entry, own in self._own_disputed()])
+        return DigestReport(
+            fingerprint.VERSION, states, [(*entry, own) for entry, own in self._own_disputed()]
+        )
 
     def _own_disputed(self) -> Iterator[tuple[_Entry, int]]:
         """Yield the disputed entries that are in this log, with its digest there."""
@@ -171,13 +173,13 @@ class Divergence:
         self._dispute([entry])
         self._judge()
 
-    def heard(self, peer_id: str, claims: Claims) -> None:
+    def heard(self, peer_id: str, report: DigestReport) -> None:
         """Take what a peer says of itself."""
-        if claims.version == fingerprint.VERSION and claims.states:
+        if report.version == fingerprint.VERSION and report.states:
             told = self._states.setdefault(peer_id, {})
-            told.update(claims.states)
+            told.update(report.states)
             self._states[peer_id] = _newest_of_each_step(told)
-        entries = self._entries[peer_id] = {(index, term): digest for index, term, digest in claims.entries}
+        entries = self._entries[peer_id] = {(index, term): digest for index, term, digest in report.entries}
         self._dispute([entry for entry, theirs in entries.items() if self._differs(entry, theirs)])
         self._judge()
 
@@ -200,7 +202,7 @@ class Divergence:
             self._disputed.pop(entry, None)
             self._disputed[entry] = now_s
         for entry, since_s in list(self._disputed.items()):
-            if now_s - since_s > DISPUTE_S or len(self._disputed) > CLAIMS_MAX:
+            if now_s - since_s > DISPUTE_S or len(self._disputed) > DIGESTS_MAX:
                 del self._disputed[entry]
         if is_news:
             self._tell()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from cluster.consensus import compaction, library, pinned_log
-from cluster.consensus.compaction import Compaction, LogRoom
+from cluster.consensus.compaction import Compaction, LogSpace
 from cluster.consensus.library import Library, RaftConfig
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.log_digest import MEMBERS_MARK
@@ -300,7 +300,7 @@ class Engine:
         return self._compaction.failing_s(self.now_s())
 
     @property
-    def log_room(self) -> LogRoom:
+    def log_room(self) -> LogSpace:
         """Return what may still be put into the log."""
         return self._compaction.room(len(self.journal.entries), self.journal.bytes_count)
 

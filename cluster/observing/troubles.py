@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from cluster.commands.clock_watch import ClockWatch
-from cluster.consensus.compaction import LogRoom
+from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
 from cluster.peers.disk_watch import HANGING_S, DiskWatch
@@ -26,10 +26,10 @@ def troubles(
     if failing_s:
         detail = f"snapshots have been failing for {failing_s:.0f} s"
         found.append(Trouble("snapshots-failing", failing_s, detail))
-    if engine.log_room is LogRoom.WHAT_FREES:
+    if engine.log_room is LogSpace.WHAT_FREES:
         detail = "the log has no room left: only requests that free something are accepted"
         found.append(Trouble("log-full", 0.0, detail))
-    elif engine.log_room is LogRoom.NOTHING:
+    elif engine.log_room is LogSpace.NOTHING:
         found.append(Trouble("log-full", 0.0, "the log is full: no requests are accepted"))
     if sync_age_s > HANGING_S:
         detail = f"the disk hangs: a sync has been under way for {sync_age_s:.0f} s"

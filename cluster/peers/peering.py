@@ -18,7 +18,7 @@ from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.forwarded import Forwarded, fault_in
 from cluster.config import Address
 from cluster.consensus import messages
-from cluster.consensus.claims import Claims
+from cluster.consensus.digest_reports import DigestReport
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.founding import News
 from cluster.consensus.member_changes import Change, Verdict
@@ -49,11 +49,11 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     revision: int
     state: str
     log_room: int = 0
-    """What the node may still put into its log (compaction.LogRoom)."""
+    """What the node may still put into its log (compaction.LogSpace)."""
     clock: ClockSaid | None = None
     cluster_id: str = ""
     """Of the cluster it belongs to by now; empty while it has none."""
-    claims: Claims | None = None
+    report: DigestReport | None = None
     state_bytes_max: int = 0
     """How much memory for the state the node can bear; 0 if it does not say."""
     sync_ms: int = 0
@@ -376,14 +376,14 @@ class Peering:
             self._datadir.remember(peer_id, disk_id)
             logger.info("event=peer-met peer=%s disk=%s", peer_id, disk_id[:8])
 
-    def _compare(self, peer_id: str, claims: Claims | None) -> None:
+    def _compare(self, peer_id: str, report: DigestReport | None) -> None:
         """Compare this node with what a peer says of itself, if that counts here."""
         if self.divergence is None:
             return
         if peer_id in self._limited | self._foreign:
             self.divergence.lost(peer_id)
-        elif claims is not None:
-            self.divergence.heard(peer_id, claims)
+        elif report is not None:
+            self.divergence.heard(peer_id, report)
 
     def peer_up(self, peer_id: str) -> None:
         """Pass on that a peer can be reached."""
@@ -418,7 +418,7 @@ class Peering:
             int(self._replica.engine.log_room),
             self.clocks.said() if self.clocks is not None else None,
             self.cluster_id,
-            self.divergence.claims() if self.divergence is not None else None,
+            self.divergence.report() if self.divergence is not None else None,
             self._state_bytes_max,
             self._sync_ms(),
             self._replica.is_writing_snapshot,
@@ -510,4 +510,4 @@ class Peering:
             self._judge(peer_id)
         self.objections_met.gone(peer_id)
         self.handlers.let_in(peer_id)
-        self._compare(peer_id, ping.claims)
+        self._compare(peer_id, ping.report)

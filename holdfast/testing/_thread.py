@@ -16,7 +16,7 @@ from holdfast.testing._node import MemoryNode
 from holdfast.testing._pipe import PipeEnd
 from http_api.app import build_server
 from http_api.server.authentication import Authentication
-from http_api.server.connection_room import RoomLimits
+from http_api.server.connection_limits import PlaceLimits
 from lockapi.allowed_names import EVERYWHERE, allowed
 from lockapi.gateway import Gateway
 
@@ -108,7 +108,7 @@ class NodeThread:
         self._server = build_server(
             self.node,
             REQUEST_TIMEOUT_MS,
-            RoomLimits(idle_s=_IDLE_S),
+            PlaceLimits(idle_s=_IDLE_S),
             authentication=Authentication(gateway),
         )
 

@@ -16,7 +16,7 @@ from cluster.observing.metrics import Sample, gauge
 from holdfast import token_lines, wire
 from holdfast.token_lines import Line
 from http_api.server.call import Call
-from http_api.server.connection_room import Place
+from http_api.server.connection_limits import Place
 from http_api.server.refusal_trace import RefusalTrace
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError

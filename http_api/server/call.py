@@ -10,7 +10,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from holdfast import wire
 from http_api.server import answer_bytes, call_ids
-from http_api.server.connection_room import Place
+from http_api.server.connection_limits import Place
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway

@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from holdfast import wire
 from http_api.server.call import UNDRAINED_BYTES_MAX, Call, until_read
-from http_api.server.connection_room import ConnectionRoom, Place
+from http_api.server.connection_limits import ConnectionPlaces, Place
 from http_api.server.fast_lane import FastLane, LaneCall
 from http_api.server.middleware import Front, problem_reply
 from http_api.server.refusals import CallRefused
@@ -198,7 +198,7 @@ class _Protocol(RequestHandler):
 class _Server(web.Server):
     """A server of such connections, as many as `room` has place for."""
 
-    room: ConnectionRoom
+    room: ConnectionPlaces
     lane: FastLane | None
     tls: TlsDoor | None
     _look_handle: asyncio.TimerHandle | None = None
@@ -243,7 +243,7 @@ class _Server(web.Server):
 
 
 def make_server(
-    front: Front, room: ConnectionRoom, lane: FastLane | None, tls: TlsDoor | None = None
+    front: Front, room: ConnectionPlaces, lane: FastLane | None, tls: TlsDoor | None = None
 ) -> web.Server:
     """Return a server whose calls `front` answers, or `lane` before it, with `room` for connections.
 

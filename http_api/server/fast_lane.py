@@ -19,7 +19,7 @@ from http_api.server.answer_bytes import Content
 from http_api.server.authentication import Authentication
 from http_api.server.call import timeout_s_of
 from http_api.server.callers import Callers
-from http_api.server.connection_room import Place
+from http_api.server.connection_limits import Place
 from http_api.server.plain_requests import PlainHead
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import RequestRates, caller_of

@@ -12,7 +12,7 @@ from http_api.server.access_log import AccessLog, log_failure
 from http_api.server.authentication import Authentication
 from http_api.server.call import Call, Reply
 from http_api.server.callers import Callers
-from http_api.server.connection_room import ConnectionRefusal
+from http_api.server.connection_limits import ConnectionRefusal
 from http_api.server.heads import check_head
 from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router

@@ -15,7 +15,7 @@ from typing import Final
 from cluster.observing.metrics import Sample
 from holdfast import wire
 from holdfast.token_lines import Right
-from http_api.server.connection_room import Place
+from http_api.server.connection_limits import Place
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.rights_needed import Need

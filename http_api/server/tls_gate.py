@@ -15,7 +15,7 @@ from cluster.observing.metrics import Sample
 from cluster.tls import revoked
 from cluster.tls.transport import TlsTransport
 from http_api.server import answer_bytes, call_ids
-from http_api.server.connection_room import ConnectionRoom, Place
+from http_api.server.connection_limits import ConnectionPlaces, Place
 from http_api.server.log_budget import LogBudget
 from http_api.server.refusals import CallRefused
 
@@ -94,7 +94,7 @@ class TlsGate(asyncio.Protocol):
     """The owner of a client's socket: makes the handshake, then carries bytes for the protocol above."""
 
     def __init__(
-        self, door: TlsDoor, room: ConnectionRoom, make_above: Callable[[Place], asyncio.Protocol]
+        self, door: TlsDoor, room: ConnectionPlaces, make_above: Callable[[Place], asyncio.Protocol]
     ) -> None:
         """`make_above` makes the protocol that the client speaks to once it is admitted."""
         self._door, self._room, self._make_above = door, room, make_above

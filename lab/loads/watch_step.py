@@ -14,7 +14,7 @@ from cluster.node import Node
 from cluster.observing.event_log import WatchCut
 from http_api.__main__ import _connections_count_max
 from http_api.app import build_server
-from http_api.server.connection_room import RoomLimits
+from http_api.server.connection_limits import PlaceLimits
 from http_api.v1.event_feeds import FED_COUNT_MAX
 from http_api.v1.event_text import PIECE_BYTES_MAX
 from http_api.v1.watch import BUFFERED_BYTES_MAX, CLOSING_S
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 @contextlib.asynccontextmanager
 async def _served(node: Node) -> AsyncIterator[tuple[web.Server, int]]:
     """Serve the node's HTTP front end on loopback; give the server and its port."""
-    server = build_server(node, REQUEST_TIMEOUT_MS, RoomLimits(count_max=_connections_count_max()))
+    server = build_server(node, REQUEST_TIMEOUT_MS, PlaceLimits(count_max=_connections_count_max()))
     runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()
     try:

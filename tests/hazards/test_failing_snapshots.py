@@ -106,7 +106,7 @@ def test_a_leader_that_cannot_compact_takes_only_what_frees_and_then_nothing(
         fail_snapshots(cluster, failing)
         cluster.elect("a")
         clients = Clients()
-        while cluster["a"].parts.replica.engine.log_room is compaction.LogRoom.ANYTHING:
+        while cluster["a"].parts.replica.engine.log_room is compaction.LogSpace.ANYTHING:
             clients.ask(cluster["a"])
             cluster.run_ms(50)
         assert len(journal) == 2 * (100 + 20) + 1
@@ -118,7 +118,7 @@ def test_a_leader_that_cannot_compact_takes_only_what_frees_and_then_nothing(
             taken = ask(cluster, node_id, Release(held.pop()))
             cluster.run_ms(500)
             assert isinstance(taken.result().result, Released), node_id
-        while cluster["a"].parts.replica.engine.log_room is compaction.LogRoom.WHAT_FREES:
+        while cluster["a"].parts.replica.engine.log_room is compaction.LogSpace.WHAT_FREES:
             taken = ask(cluster, "b", Release(held.pop()))
             cluster.run_ms(50)
         cluster.run_ms(2000)

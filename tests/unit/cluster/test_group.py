@@ -11,7 +11,7 @@ import pytest
 from cluster.commands.forwarded import Forwarded
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
 from cluster.consensus import compaction
-from cluster.consensus.compaction import LogRoom
+from cluster.consensus.compaction import LogSpace
 from cluster.consensus.messages import NewerTerm
 from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown, WaitCutOff
 from cluster.peers import objections
@@ -151,7 +151,7 @@ async def test_what_has_no_room_in_the_log_is_not_looked_at_all_the_time(
 
         monkeypatch.setattr(parts.group, "has_entry", look)
         parts.loop._work = parts.loop._work._replace(has_entry=look)
-        monkeypatch.setattr(type(parts.replica.engine), "log_room", LogRoom.NOTHING)
+        monkeypatch.setattr(type(parts.replica.engine), "log_room", LogSpace.NOTHING)
         parts.group.forwarded(batch("n2.run", parts.replica.role.term, OPEN))
         for _ in range(100):
             await asyncio.sleep(0)

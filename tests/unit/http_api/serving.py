@@ -14,7 +14,7 @@ from holdfast import token_lines, wire
 from http_api.app import build_server
 from http_api.server.authentication import Authentication, KnownPrincipals
 from http_api.server.callers import Callers
-from http_api.server.connection_room import RoomLimits
+from http_api.server.connection_limits import PlaceLimits
 from http_api.server.request_rates import RequestRates
 from http_api.server.tls_gate import TlsDoor
 from lockapi.allowed_names import allowed
@@ -23,7 +23,7 @@ from tests.support import http_contract
 from tests.support.local_node import LocalNode
 
 REQUEST_TIMEOUT_MS = 5_000
-ROOM = RoomLimits(count_max=1000)
+ROOM = PlaceLimits(count_max=1000)
 
 
 class Got(NamedTuple):
@@ -128,7 +128,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(
-    room_limits: RoomLimits = ROOM,
+    room_limits: PlaceLimits = ROOM,
     callers: Callers | None = None,
     *,
     fast_lane: bool = True,

@@ -10,8 +10,8 @@ import pytest
 
 from cluster.commands import client_requests, kept_waits
 from cluster.commands.client_requests import ClientRequests
+from cluster.commands.log_space import check_log_space
 from cluster.commands.outbox import Answer, Outbox
-from cluster.commands.room import check_room
 from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, WaitCutOff
 from lockstate.commands import (
     Acquire,
@@ -73,7 +73,7 @@ class _Faces:
         self.flushes += 1
 
     def _check_room(self, command: type[Command]) -> None:
-        check_room(command, for_anything=self.has_room, for_what_frees=True)
+        check_log_space(command, for_anything=self.has_room, for_what_frees=True)
 
     def answer(self, seq: int, result: Result) -> None:
         """Let a command have its outcome; of a queued one `wait` is the end."""

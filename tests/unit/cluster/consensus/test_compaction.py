@@ -11,7 +11,7 @@ from cluster.consensus.compaction import (
     SPREAD,
     UNCOMPACTED_ENTRIES,
     Compaction,
-    LogRoom,
+    LogSpace,
 )
 
 START_S = 5000.0
@@ -193,16 +193,16 @@ def test_a_written_snapshot_ends_what_was_due(compaction: Compaction) -> None:
 @pytest.mark.parametrize(
     ("entries", "log_bytes", "room"),
     [
-        (2 * ENTRIES + UNCOMPACTED_ENTRIES, 2 * LOG_BYTES_MAX, LogRoom.ANYTHING),
-        (2 * ENTRIES + UNCOMPACTED_ENTRIES + 1, 0, LogRoom.WHAT_FREES),
-        (0, 2 * LOG_BYTES_MAX + 1, LogRoom.WHAT_FREES),
-        (3 * ENTRIES + UNCOMPACTED_ENTRIES * 3 // 2, 3 * LOG_BYTES_MAX, LogRoom.WHAT_FREES),
-        (3 * ENTRIES + UNCOMPACTED_ENTRIES * 3 // 2 + 1, 0, LogRoom.NOTHING),
-        (0, 3 * LOG_BYTES_MAX + 1, LogRoom.NOTHING),
+        (2 * ENTRIES + UNCOMPACTED_ENTRIES, 2 * LOG_BYTES_MAX, LogSpace.ANYTHING),
+        (2 * ENTRIES + UNCOMPACTED_ENTRIES + 1, 0, LogSpace.WHAT_FREES),
+        (0, 2 * LOG_BYTES_MAX + 1, LogSpace.WHAT_FREES),
+        (3 * ENTRIES + UNCOMPACTED_ENTRIES * 3 // 2, 3 * LOG_BYTES_MAX, LogSpace.WHAT_FREES),
+        (3 * ENTRIES + UNCOMPACTED_ENTRIES * 3 // 2 + 1, 0, LogSpace.NOTHING),
+        (0, 3 * LOG_BYTES_MAX + 1, LogSpace.NOTHING),
     ],
 )
 def test_a_long_log_has_less_room(
-    compaction: Compaction, entries: int, log_bytes: int, room: LogRoom
+    compaction: Compaction, entries: int, log_bytes: int, room: LogSpace
 ) -> None:
     """By its entries or by their bytes, whichever comes first."""
     assert compaction.room(entries, log_bytes) is room

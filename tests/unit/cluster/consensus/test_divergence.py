@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from cluster.consensus.claims import CLAIMS_MAX, Claims, majority
+from cluster.consensus.digest_reports import DIGESTS_MAX, DigestReport, majority
 from cluster.consensus.divergence import (
     COARSE_BITS,
     DISPUTE_S,
@@ -76,10 +76,10 @@ class Site:
     def hear(
         self, peer_id: str, *states: tuple[int, int], entries: Iterable[tuple[int, int, int]] = ()
     ) -> None:
-        """Hear a peer's claims over the wire; fingerprints count up with the revision."""
+        """Hear a peer's report over the wire; fingerprints count up with the revision."""
         told = [(revision, base + revision) for revision, base in states]
-        claims = Claims(fingerprint.VERSION, told, list(entries))
-        decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(claims), type=Claims)
+        report = DigestReport(fingerprint.VERSION, told, list(entries))
+        decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=DigestReport)
         self.divergence.heard(peer_id, decoded)
 
 
@@ -215,7 +215,7 @@ def test_what_is_no_longer_known_is_not_compared() -> None:
     site.restart(100, WRONG)
     for peer_id in ("n1", "n2"):
         site.hear(peer_id, (99, RIGHT))
-        site.divergence.heard(peer_id, Claims(fingerprint.VERSION + 1, [(100, RIGHT)]))
+        site.divergence.heard(peer_id, DigestReport(fingerprint.VERSION + 1, [(100, RIGHT)]))
     site.apply(range(101, 105 + (RING << KEPT_BITS)), WRONG)
     for peer_id in ("n1", "n2"):
         site.hear(peer_id, (101, RIGHT), (104, RIGHT))
@@ -268,7 +268,7 @@ def test_nodes_that_speak_at_different_moments_share_a_revision(rate: int) -> No
         for number, (peer_id, peer) in enumerate(peers.items()):
             newest = revision + (number + 1) * rate // 3
             peer.apply(range(peer.divergence._newest + 1, newest + 1))
-            site.divergence.heard(peer_id, peer.divergence.claims())
+            site.divergence.heard(peer_id, peer.divergence.report())
         revision += rate
         site.apply(range(site.divergence._newest + 1, revision + 1), WRONG)
         site.now_s += 1
@@ -280,14 +280,14 @@ def test_claims_are_few_whoever_makes_them() -> None:
     """What a node tells fits into its own bounds, and what a peer tells beyond them is not read."""
     site = Site()
     site.apply(range(1, 20_000), OTHER)
-    claims = site.divergence.claims()
-    assert {revision for revision, _ in claims.states} == {19_999, 19_984, 19_968, 19_456, 16_384}
-    assert len(msgspec.msgpack.encode(claims)) < 200
-    flood = Claims(fingerprint.VERSION, [(revision, 1) for revision in range(CLAIMS_MAX + 1)])
+    report = site.divergence.report()
+    assert {revision for revision, _ in report.states} == {19_999, 19_984, 19_968, 19_456, 16_384}
+    assert len(msgspec.msgpack.encode(report)) < 200
+    flood = DigestReport(fingerprint.VERSION, [(revision, 1) for revision in range(DIGESTS_MAX + 1)])
     with pytest.raises(msgspec.ValidationError):
-        msgspec.msgpack.decode(msgspec.msgpack.encode(flood), type=Claims)
-    for first in range(0, 1_000, CLAIMS_MAX):
-        site.hear("n2", *((revision, 1) for revision in range(first, first + CLAIMS_MAX)))
+        msgspec.msgpack.decode(msgspec.msgpack.encode(flood), type=DigestReport)
+    for first in range(0, 1_000, DIGESTS_MAX):
+        site.hear("n2", *((revision, 1) for revision in range(first, first + DIGESTS_MAX)))
     assert len(site.divergence._states["n2"]) <= TOLD_MAX * len(STEP_BITS)
 
 
@@ -301,7 +301,7 @@ def test_a_follower_with_another_history_than_leader_and_others_stops() -> None:
     site.divergence.parted("n1", Difference(7, 2, WRONG, RIGHT))
     assert not site.failures
     assert site.told == 1, "everybody is asked at once"
-    assert site.divergence.claims().entries == [(7, 2, WRONG)]
+    assert site.divergence.report().entries == [(7, 2, WRONG)]
     site.hear("n2", entries=[(7, 2, RIGHT)])
     (failure,) = site.failures
     assert isinstance(failure, LogDiverged)
@@ -336,21 +336,21 @@ def test_only_entries_that_differ_are_told_and_not_for_ever() -> None:
     site = Site("n2")
     site.log |= {7: (2, RIGHT), 8: (2, None)}
     site.hear("n1", entries=[(7, 2, RIGHT), (7, 3, WRONG), (8, 2, WRONG), (9, 2, WRONG)])
-    assert site.divergence.claims().entries == []
+    assert site.divergence.report().entries == []
     assert site.told == 0
     site.hear("n3", entries=[(7, 2, WRONG)])
-    assert site.divergence.claims().entries == [(7, 2, RIGHT)]
+    assert site.divergence.report().entries == [(7, 2, RIGHT)]
     site.now_s += DISPUTE_S + 1
     site.hear("n3")
-    assert site.divergence.claims().entries == []
+    assert site.divergence.report().entries == []
 
 
 def test_disputed_entries_are_few() -> None:
     """However many a peer names, and what the log has lost meanwhile is not told."""
     site = Site("n2")
     site.log |= dict.fromkeys(range(100), (2, RIGHT))
-    for first in range(0, 96, CLAIMS_MAX):
-        site.hear("n3", entries=[(index, 2, WRONG) for index in range(first, first + CLAIMS_MAX)])
-    assert len(site.divergence.claims().entries) == CLAIMS_MAX
+    for first in range(0, 96, DIGESTS_MAX):
+        site.hear("n3", entries=[(index, 2, WRONG) for index in range(first, first + DIGESTS_MAX)])
+    assert len(site.divergence.report().entries) == DIGESTS_MAX
     site.log.clear()
-    assert site.divergence.claims().entries == []
+    assert site.divergence.report().entries == []

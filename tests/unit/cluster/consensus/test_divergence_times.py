@@ -61,8 +61,8 @@ class Traffic:
                 differs_s = now_s
             self.wrong.now_s = 100.0 + now_s
             if number:
-                claims = self.sites[number].divergence.claims()
-                self.wrong.divergence.heard(self.ids[number], claims)
+                report = self.sites[number].divergence.report()
+                self.wrong.divergence.heard(self.ids[number], report)
             self.wrong.divergence.look()
             if self.wrong.failures:
                 assert differs_s is not None, "nothing differed yet"

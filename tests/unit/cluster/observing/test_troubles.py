@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from cluster.commands.clock_watch import ClockWatch
-from cluster.consensus.compaction import LogRoom
+from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
 from cluster.observing.troubles import troubles
@@ -16,7 +16,7 @@ NOW_S = 100.0
 def told(
     *,
     failing_s: float = 0.0,
-    room: LogRoom = LogRoom.ANYTHING,
+    room: LogSpace = LogSpace.ANYTHING,
     is_off: bool = False,
     differing: frozenset[str] = frozenset(),
     is_in_doubt: bool = False,
@@ -60,10 +60,10 @@ def test_a_healthy_node_has_no_troubles() -> None:
 def test_each_trouble_has_a_sentence() -> None:
     """With the figure that matters."""
     assert told(failing_s=12.3) == ("snapshots have been failing for 12 s",)
-    assert told(room=LogRoom.WHAT_FREES) == (
+    assert told(room=LogSpace.WHAT_FREES) == (
         "the log has no room left: only requests that free something are accepted",
     )
-    assert told(room=LogRoom.NOTHING) == ("the log is full: no requests are accepted",)
+    assert told(room=LogSpace.NOTHING) == ("the log is full: no requests are accepted",)
     assert told(differing=frozenset({"n3", "n2"})) == ("the state of this node is not that of n2, n3",)
     assert told(is_in_doubt=True) == ("no majority says which state is right: no requests are accepted",)
     assert told(is_off=True) == ("this machine's clock is off by 100000 ppm: the node should not lead",)

@@ -14,7 +14,7 @@ from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.forwarded import COMMAND_BYTES_MAX, Forwarded
 from cluster.config import Address
 from cluster.consensus import member_list
-from cluster.consensus.claims import Claims
+from cluster.consensus.digest_reports import DigestReport
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_changes import Change, Verdict
@@ -528,23 +528,23 @@ def test_pings_carry_claims_and_only_those_of_a_disk_that_counts_are_taken(datad
         tell=lambda: None,
     )
     peering.divergence.restarted(6)
-    assert peering.ping().claims == Claims(fingerprint.VERSION, [(6, 11)])
-    claims = Claims(fingerprint.VERSION, [(6, 12)])
+    assert peering.ping().report == DigestReport(fingerprint.VERSION, [(6, 11)])
+    claims = DigestReport(fingerprint.VERSION, [(6, 12)])
     peering.objection("n2", disk("n2"), is_known=True)
     peering.objection("n3", disk("n3"), is_known=True)
     back = with_voter(without(THREE, "n3"), "n3", "disk-new")
     assert peering.objection("n3", disk("new", back.version), is_known=True) is None
     send(peering, "n2", FrameKind.PING, [6, "leader"])
-    send(peering, "n2", FrameKind.PING, Ping(6, "leader", claims=claims))
-    send(peering, "n3", FrameKind.PING, Ping(6, "follower", claims=claims))
+    send(peering, "n2", FrameKind.PING, Ping(6, "leader", report=claims))
+    send(peering, "n3", FrameKind.PING, Ping(6, "follower", report=claims))
     assert peering.divergence.differing == {"n2"}
     assert not failures
     peering.peer_down("n2", is_replaced=False)
     peering.set_members(without(THREE, "n3"), latest=back)
-    send(peering, "n3", FrameKind.PING, Ping(6, "follower", claims=claims))
+    send(peering, "n3", FrameKind.PING, Ping(6, "follower", report=claims))
     assert peering.divergence.differing == {"n3"}
     assert not failures
-    send(peering, "n2", FrameKind.PING, Ping(6, "leader", claims=claims))
+    send(peering, "n2", FrameKind.PING, Ping(6, "leader", report=claims))
     assert isinstance(failures[0], StateDiverged)
 
 

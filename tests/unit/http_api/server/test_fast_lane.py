@@ -11,7 +11,7 @@ from aiohttp.web_protocol import RequestHandler
 from cluster.errors import Overloaded
 from http_api.app import build_server
 from http_api.server import call, connections
-from http_api.server.connection_room import RoomLimits
+from http_api.server.connection_limits import PlaceLimits
 from lockstate.commands import Acquire, Command
 from lockstate.ids import HoldId
 from lockstate.modes import Mode
@@ -324,7 +324,7 @@ async def test_a_large_answer_is_sent_whole() -> None:
 
 async def test_the_lane_keeps_the_rooms_books() -> None:
     """A connection at rest ends in time; one whose call has no outcome yet is busy."""
-    async with serving(RoomLimits(head_s=0.2, idle_s=0.2)) as served:
+    async with serving(PlaceLimits(head_s=0.2, idle_s=0.2)) as served:
         served.node.holds_outcomes = True
         async with connected(served) as busy, connected(served) as rests:
             busy.send(acquire("a"))

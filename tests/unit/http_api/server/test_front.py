@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from holdfast import wire
-from http_api.server import call, connection_room
-from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
+from http_api.server import call, connection_limits
+from http_api.server.connection_limits import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, PlaceLimits
 from tests.unit.http_api.serving import REQUEST_TIMEOUT_MS, serving, until
 
 ACCESS = "http_api.access"
@@ -189,8 +189,8 @@ async def test_there_is_room_for_so_many_connections(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When all are busy only probes are answered, with a line; later there is room again."""
-    monkeypatch.setattr(connection_room, "LOCAL_COUNT_MAX", 0)
-    async with serving(RoomLimits(count_max=3)) as served:
+    monkeypatch.setattr(connection_limits, "LOCAL_COUNT_MAX", 0)
+    async with serving(PlaceLimits(count_max=3)) as served:
         await served.acquire("a")  # by a connection that is kept, and ends for the second one below
         waits = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
         for _, writer in waits:
@@ -221,7 +221,7 @@ async def test_there_is_room_for_so_many_connections(
 
 async def test_silent_connections_keep_nobody_out() -> None:
     """Where silent connections fill the room, somebody who asks has an answer, and they end for it."""
-    async with serving(RoomLimits(count_max=5)) as served:
+    async with serving(PlaceLimits(count_max=5)) as served:
         silent = [
             await asyncio.open_connection("127.0.0.1", served.port)
             for _ in range(5 + LOCAL_COUNT_MAX + SPARE_COUNT_MAX)
@@ -239,7 +239,7 @@ async def test_silent_connections_keep_nobody_out() -> None:
 
 async def test_a_head_that_does_not_end_ends_its_connection() -> None:
     """Silence, half a head, and one that comes byte by byte have the same time; the ends are counted."""
-    async with serving(RoomLimits(head_s=0.2)) as served:
+    async with serving(PlaceLimits(head_s=0.2)) as served:
         head = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
         for sent in (b"", head):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -263,7 +263,7 @@ async def test_a_head_that_does_not_end_ends_its_connection() -> None:
 
 async def test_a_connection_at_rest_ends_and_one_that_waits_does_not() -> None:
     """Whoever waits for a lock or watches is busy, however long that takes."""
-    async with serving(RoomLimits(head_s=0.2, idle_s=0.2)) as served:
+    async with serving(PlaceLimits(head_s=0.2, idle_s=0.2)) as served:
         hold = (await served.acquire("a")).body["hold_id"]
         waits = await asyncio.open_connection("127.0.0.1", served.port)
         waits[1].write(_post("/v1/locks/acquire", b'{"name":"a","ttl_ms":60000,"wait_ms":60000}'))

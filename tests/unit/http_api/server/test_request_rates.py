@@ -12,7 +12,7 @@ import holdfast
 from cluster.peers.strangers import origin_of
 from holdfast import wire
 from holdfast.wire.stream import JSON
-from http_api.server.connection_room import ConnectionRoom, RoomLimits
+from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
 from http_api.server.request_rates import RequestRates, TooManyRequests, caller_of
 from lockapi.gateway import Gateway
 from lockapi.rights import Principal, Rights
@@ -86,7 +86,7 @@ def test_each_caller_has_a_bucket_of_its_own() -> None:
 
 async def test_a_principal_is_counted_by_its_name_and_nobody_by_the_address() -> None:
     """Of IPv6 that is the network, as for connections."""
-    room, gateway = ConnectionRoom(RoomLimits(), origin_of), Gateway(LocalNode())
+    room, gateway = ConnectionPlaces(PlaceLimits(), origin_of), Gateway(LocalNode())
     places = [room.come(Unseen(), address) for address in ("10.0.0.1", "2001:db8::1", "2001:db8::2")]
     ann = gateway.of(Principal("ann", Rights({})))
     assert {caller_of(ann, place) for place in places} == {"ann"}

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.transport import tls
 from http_api.server import tls_context, tls_gate
-from http_api.server.connection_room import RoomLimits
+from http_api.server.connection_limits import PlaceLimits
 from http_api.server.tls_gate import TlsDoor
 from tests.support.certificates import Certificates, authority
 from tests.unit.http_api.serving import ROOM, Served, serving, until
@@ -38,7 +38,7 @@ async def tls_serving(
     certificates: Certificates,
     *,
     wants_clients: bool = False,
-    room: RoomLimits = ROOM,
+    room: PlaceLimits = ROOM,
     fast_lane: bool = True,
     is_known: bool = True,
 ) -> AsyncIterator[tuple[Served, TlsDoor]]:
@@ -204,7 +204,7 @@ async def test_plain_http_is_told_to_use_tls(certificates: Certificates) -> None
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01\x00", b"\x16"])
 async def test_a_handshake_that_is_not_finished_ends_in_time(certificates: Certificates, sent: bytes) -> None:
     """It counts like a request whose head does not come."""
-    room = RoomLimits(count_max=10, head_s=0.5)
+    room = PlaceLimits(count_max=10, head_s=0.5)
     async with tls_serving(certificates, room=room) as (served, door):
         served.trust = None
         assert await served.raw(sent) == b""
@@ -216,7 +216,7 @@ async def test_the_handshake_has_a_limit_of_its_own(
 ) -> None:
     """However long the head of a request may take."""
     monkeypatch.setattr(tls_gate, "HANDSHAKE_S", 0.1)
-    async with tls_serving(certificates, room=RoomLimits(count_max=10, head_s=600)) as (served, door):
+    async with tls_serving(certificates, room=PlaceLimits(count_max=10, head_s=600)) as (served, door):
         served.trust = None
         assert await served.raw(b"\x16\x03") == b""
         assert counts(door) == {"late": 1}
@@ -226,10 +226,10 @@ async def test_handshakes_count_against_the_share_of_an_address(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The silent one that was there first ends, and who speaks is served."""
-    monkeypatch.setattr("http_api.server.connection_room.LOCAL", "none is local")
-    monkeypatch.setattr("http_api.server.connection_room._is_local", lambda _: False)
+    monkeypatch.setattr("http_api.server.connection_limits.LOCAL", "none is local")
+    monkeypatch.setattr("http_api.server.connection_limits._is_local", lambda _: False)
     monkeypatch.setattr("http_api.server.quiet.QUIET_S", 0.0)
-    async with tls_serving(certificates, room=RoomLimits(count_max=10, per_address_max=2)) as (served, _):
+    async with tls_serving(certificates, room=PlaceLimits(count_max=10, per_address_max=2)) as (served, _):
         silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
         assert (await served.acquire("a")).status == 200
         assert await silent[0][0].read() == b""

@@ -11,21 +11,21 @@ from typing import Annotated, Final
 
 import msgspec
 
-CLAIMS_MAX: Final = 16
-"""Claims of one kind in a message, at most."""
+DIGESTS_MAX: Final = 16
+"""Digests of one kind in a message, at most."""
 
 Word = Annotated[int, msgspec.Meta(ge=0)]
 """A revision, an index, a term or a digest."""
 
 
-class Claims(msgspec.Struct, frozen=True, array_like=True):
+class DigestReport(msgspec.Struct, frozen=True, array_like=True):
     """What a node says of itself. Fields come at the end, with a default."""
 
     version: int
     """The version of the fingerprints (lockstate.fingerprint): others cannot be compared."""
-    states: Annotated[list[tuple[Word, Word]], msgspec.Meta(max_length=CLAIMS_MAX)] = []
+    states: Annotated[list[tuple[Word, Word]], msgspec.Meta(max_length=DIGESTS_MAX)] = []
     """Revisions, and the fingerprint of the state at each."""
-    entries: Annotated[list[tuple[Word, Word, Word]], msgspec.Meta(max_length=CLAIMS_MAX)] = []
+    entries: Annotated[list[tuple[Word, Word, Word]], msgspec.Meta(max_length=DIGESTS_MAX)] = []
     """Index and term of entries that are in dispute, and the digest of the log at each (log_digest)."""
 
 

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from cluster.commands.room import RETRY_MS, WHAT_FREES, check_room, deciding
+from cluster.commands.log_space import RETRY_MS, WHAT_FREES, check_log_space, deciding
 from cluster.errors import Overloaded
 from lockstate.commands import Acquire, Command, EndWait, Numbered, Release, Tick
 from lockstate.ids import AttemptId, HoldId, SessionId
@@ -46,15 +46,15 @@ def test_every_command_is_sorted() -> None:
 @pytest.mark.parametrize("command", get_args(Command))
 def test_what_frees_is_taken_longest(command: type[Command]) -> None:
     """At the end nothing is taken; a client is told when to ask again."""
-    check_room(command, for_anything=True, for_what_frees=True)
+    check_log_space(command, for_anything=True, for_what_frees=True)
     if command in WHAT_FREES:
-        check_room(command, for_anything=False, for_what_frees=True)
+        check_log_space(command, for_anything=False, for_what_frees=True)
     else:
-        with pytest.raises(Overloaded, match="frees") as refused:
-            check_room(command, for_anything=False, for_what_frees=True)
+        with pytest.raises(Overloaded, match="only requests that free") as refused:
+            check_log_space(command, for_anything=False, for_what_frees=True)
         assert refused.value.retry_after_ms == RETRY_MS
-    with pytest.raises(Overloaded, match="as long as it may get"):
-        check_room(command, for_anything=False, for_what_frees=False)
+    with pytest.raises(Overloaded, match="log is full"):
+        check_log_space(command, for_anything=False, for_what_frees=False)
 
 
 def test_a_frame_is_taken_as_what_is_in_it() -> None:

@@ -71,7 +71,7 @@ class ConnectionRefusal(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoomLimits:
+class PlaceLimits:
     """How many connections there may be, of one address (0: half of all), and for how long quiet ones."""
 
     count_max: int = 50_000
@@ -90,7 +90,7 @@ class Place:
 
     __slots__ = ("_room", "address", "connection", "is_gone", "is_revoked", "origin", "proven", "refused")
 
-    def __init__(self, room: "ConnectionRoom", connection: Connection, address: str, origin: str) -> None:
+    def __init__(self, room: "ConnectionPlaces", connection: Connection, address: str, origin: str) -> None:
         self._room, self.connection = room, connection
         self.address, self.origin = address, origin
         self.refused: ConnectionRefusal | None = None
@@ -124,12 +124,12 @@ class Place:
         self._room.leave(self)
 
 
-class ConnectionRoom:
+class ConnectionPlaces:
     """The connections of one node's clients."""
 
     def __init__(
         self,
-        limits: RoomLimits,
+        limits: PlaceLimits,
         origin_of: Callable[[str], str] = str,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -5,13 +5,13 @@ import logging
 import pytest
 
 from cluster.peers.strangers import origin_of
-from http_api.server.connection_room import (
+from http_api.server.connection_limits import (
     LOCAL_COUNT_MAX,
     SPARE_COUNT_MAX,
+    ConnectionPlaces,
     ConnectionRefusal,
-    ConnectionRoom,
     Place,
-    RoomLimits,
+    PlaceLimits,
 )
 from http_api.server.quiet import QUIET_S
 
@@ -39,7 +39,7 @@ class Room:
 
     def __init__(self, **limits: float) -> None:
         self.now_s = 100.0
-        self.room = ConnectionRoom(RoomLimits(**limits), origin_of, lambda: self.now_s)  # type: ignore[arg-type]
+        self.room = ConnectionPlaces(PlaceLimits(**limits), origin_of, lambda: self.now_s)  # type: ignore[arg-type]
 
     def come(self, address: str = STRANGERS[0]) -> tuple[Place, Client]:
         """Let a client connect."""
@@ -137,8 +137,8 @@ def test_the_share_can_be_chosen() -> None:
     """Many clients may come from behind one address; it cannot be more than all."""
     room = Room(count_max=4, per_address_max=3)
     assert [room.busy()[0].refused for _ in range(4)] == [None, None, None, ConnectionRefusal.ADDRESS]
-    assert RoomLimits(count_max=4, per_address_max=9).share == 4
-    assert RoomLimits(count_max=1).share == 1
+    assert PlaceLimits(count_max=4, per_address_max=9).share == 4
+    assert PlaceLimits(count_max=1).share == 1
 
 
 def test_one_machine_is_one_address() -> None:

@@ -1,4 +1,4 @@
-"""Which commands are taken while the leader's log has little room left (compaction.LogRoom)."""
+"""Which commands are taken while the leader's log has little space left (compaction.LogSpace)."""
 
 from typing import Final
 
@@ -71,7 +71,7 @@ def deciding(command: Command) -> type[Command]:
     return type(command)
 
 
-def check_room(command: type[Command], *, for_anything: bool, for_what_frees: bool) -> None:
+def check_log_space(command: type[Command], *, for_anything: bool, for_what_frees: bool) -> None:
     """Raise Overloaded if the leader has no room for such a command."""
     if for_anything or (for_what_frees and command in WHAT_FREES):
         return
