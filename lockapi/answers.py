@@ -1,7 +1,7 @@
 """What a node answers to writes: one struct per JSON object, and how each is made of a result.
 
-The API's published description names a component after its struct, without `Json`. No answer contains a
-secret but the asker's own.
+Those that are read as a whole by the client are in `holdfast.wire.answers`. No answer contains a secret but
+the asker's own.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,18 @@ import msgspec
 
 from cluster.consensus.member_list import Members
 from holdfast import wire
+from holdfast.wire.answers import (
+    Member,
+    MemberListJson,
+    Revocation,
+    SessionOpenedJson,
+    WriteAnswer,
+)
 from lockapi.views import (
     HolderJson,
     LeaderJson,
     NamespaceSettingsJson,
     QuotaJson,
-    RevocationJson,
     holders_of,
     revocation_of,
 )
@@ -28,21 +34,6 @@ _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode
 
 
-class WriteAnswer(msgspec.Struct, kw_only=True):
-    """Base of the answers to what may be repeated: `repeated` says that it was answered so before."""
-
-    repeated: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class SessionOpenedJson(WriteAnswer):
-    """A new session. Its id is a secret: whoever knows it may use it."""
-
-    session_id: str
-    ttl_ms: int
-    expires_in_ms: int
-    revision: int
-
-
 class SessionKeptJson(msgspec.Struct):
     """A session whose ttl starts anew. `revoked` are those of its holds that it is to give up."""
 
@@ -50,13 +41,6 @@ class SessionKeptJson(msgspec.Struct):
     expires_in_ms: int
     revision: int
     revoked: tuple[HolderJson, ...] | msgspec.UnsetType = msgspec.UNSET
-
-
-class SessionClosedJson(WriteAnswer):
-    """The names of what the session held."""
-
-    released: tuple[str, ...]
-    revision: int
 
 
 class GrantedJson(WriteAnswer):
@@ -148,20 +132,13 @@ class StillWaitingJson(msgspec.Struct):
     revision: int
 
 
-class WithdrawnJson(msgspec.Struct):
-    """Whether there was anything to take back: a place in a queue, or a hold."""
-
-    withdrawn: bool
-    revision: int
-
-
 class RenewedJson(WriteAnswer):
     """A hold whose lease starts anew, and whether it is to be given up nevertheless."""
 
     token: int
     expires_in_ms: int | msgspec.UnsetType
     revision: int
-    revocation: RevocationJson | msgspec.UnsetType = msgspec.UNSET
+    revocation: Revocation | msgspec.UnsetType = msgspec.UNSET
     no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -171,14 +148,6 @@ class RevokedJson(WriteAnswer):
     revoked: tuple[HolderJson, ...]
     revision: int
     left: int
-
-
-class PutOffJson(WriteAnswer):
-    """A hold that is not forced for so long; nor can that be put off again."""
-
-    token: int
-    ends_in_ms: int
-    revision: int
 
 
 class ReleasedJson(WriteAnswer):
@@ -197,31 +166,6 @@ class ForceReleasedJson(WriteAnswer):
     """The holds that were ended."""
 
     released: tuple[HolderJson, ...]
-    revision: int
-
-
-class SessionForcedJson(WriteAnswer):
-    """A session that was ended by force, with the names of what it held."""
-
-    session_name: str
-    owner: str
-    released: tuple[str, ...]
-    revision: int
-
-
-class DelaysLiftedJson(WriteAnswer):
-    """How many delays were ended, and how long the longest of them would have gone on."""
-
-    lifted: int
-    left_ms: int
-    revision: int
-
-
-class FenceForgottenJson(WriteAnswer):
-    """The highest token that was forgotten; null if the resource never saw one."""
-
-    forgotten: bool
-    highest_token: int | None
     revision: int
 
 
@@ -275,14 +219,6 @@ class RateTakenJson(WriteAnswer):
     revision: int
 
 
-class FenceAdvancedJson(WriteAnswer):
-    """A resource that accepts this token and higher ones."""
-
-    accepted: bool
-    highest_token: int
-    revision: int
-
-
 class ElectedJson(WriteAnswer):
     """An election that was won. `hold_id` is the secret with which the leader proclaims and resigns."""
 
@@ -292,60 +228,6 @@ class ElectedJson(WriteAnswer):
     expires_in_ms: int
     revision: int
     already_held: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class ProclaimedJson(WriteAnswer):
-    """An election whose leader has changed its value."""
-
-    token: int
-    revision: int
-
-
-class RefusedAttemptJson(msgspec.Struct, kw_only=True, frozen=True):
-    """A call, or a command of a stream, that was refused because of who asked.
-
-    `unix_ms` is the clock of this node; `principal` is empty for a stranger. Before a call has a route, its
-    method and route are "-".
-    """
-
-    number: int
-    unix_ms: int
-    code: str
-    principal: str
-    address: str
-    method: str
-    route: str
-    detail: str
-    request_id: str
-
-
-class RefusalsJson(msgspec.Struct, kw_only=True):
-    """The newest of them on this node, the newest first, and how many there have been since it started."""
-
-    refusals: tuple[RefusedAttemptJson, ...]
-    count: int
-    node_id: str
-
-
-class LeadershipTransferredJson(msgspec.Struct):
-    """The node that leads now."""
-
-    leader: str
-
-
-class MemberJson(msgspec.Struct):
-    """A node of the cluster: a voter, or joining until it has caught up."""
-
-    id: str
-    peer: str
-    state: str
-
-
-class MemberListJson(msgspec.Struct):
-    """All nodes of the cluster, in order of their ids."""
-
-    members: tuple[MemberJson, ...]
-    revision: int
 
 
 class HealthJson(msgspec.Struct, omit_defaults=True):
@@ -506,7 +388,7 @@ def member_list(members: Members, revision: int) -> MemberListJson:
     """Return the members as a JSON object."""
     return MemberListJson(
         tuple(
-            MemberJson(node_id, member.peer, wire.VOTER if member.is_voter else wire.JOINING)
+            Member(node_id, member.peer, wire.VOTER if member.is_voter else wire.JOINING)
             for node_id, member in members.nodes.items()
         ),
         revision,

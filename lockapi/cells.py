@@ -7,8 +7,8 @@ import base64
 
 import msgspec
 
+from holdfast.wire.answers import WriteAnswer
 from lockapi import cursors
-from lockapi.answers import WriteAnswer
 from lockapi.problems import ProblemError
 from lockapi.views import ReadAnswer
 from lockstate import results

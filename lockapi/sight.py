@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from holdfast.token_lines import Right
+from holdfast.wire.answers import Unset
 from lockapi import paging, views
 from lockapi.rights import Rights
 from lockapi.rights_needed import forbidden
@@ -83,7 +84,7 @@ def _hide(view: views.ReadAnswer, lock: views.LockJson, rights: Rights) -> None:
 
 def _count(view: views.ReadAnswer, hidden: int) -> None:
     if hidden:
-        view.hidden = hidden + (0 if isinstance(view.hidden, views.Unset) else view.hidden)
+        view.hidden = hidden + (0 if isinstance(view.hidden, Unset) else view.hidden)
 
 
 # -- listings ------------------------------------------------------------------------------------------------

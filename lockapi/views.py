@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from holdfast.wire.answers import UNSET, NamespaceUsed, Revocation, Unset, Used
 from lockapi import cursors
 from lockstate import results
 from lockstate.audit_record import AuditEvent, shown
@@ -33,21 +34,6 @@ from lockstate.results import (
     WaiterView,
 )
 
-Unset = msgspec.UnsetType
-UNSET = msgspec.UNSET
-
-
-class RevocationJson(msgspec.Struct, kw_only=True):
-    """What a holder was asked: to give up within `ends_in_ms`, or it is forced; it may put that off once.
-
-    `ticket` is the number of the wait for which it was asked, if there is one.
-    """
-
-    reason: str
-    ends_in_ms: int
-    put_off: bool
-    ticket: int | Unset = UNSET
-
 
 class HolderJson(msgspec.Struct, kw_only=True):
     """Who holds a lock, permits or an election, as others may see it."""
@@ -63,7 +49,7 @@ class HolderJson(msgspec.Struct, kw_only=True):
     since_ms: int | Unset = UNSET
     session_name: str | Unset = UNSET
     labels: dict[str, str] | Unset = UNSET
-    revocation: RevocationJson | Unset = UNSET
+    revocation: Revocation | Unset = UNSET
     value: str | Unset = UNSET
     no_deadline: bool | Unset = UNSET
 
@@ -108,7 +94,7 @@ class LeaderJson(msgspec.Struct):
     since_ms: int | Unset = UNSET
     session_name: str | Unset = UNSET
     labels: dict[str, str] | Unset = UNSET
-    revocation: RevocationJson | Unset = UNSET
+    revocation: Revocation | Unset = UNSET
 
 
 class CycleStepJson(msgspec.Struct):
@@ -172,23 +158,12 @@ class QuotaJson(msgspec.Struct):
     bytes: int | None
 
 
-class UsedJson(msgspec.Struct):
-    """How much one principal has: `holds` with what it waits for, of which are `waits`."""
-
-    sessions: int
-    holds: int
-    waits: int
-    cells: int
-    fences: int
-    bytes: int
-
-
 class QuotaRowJson(msgspec.Struct):
     """A principal: its own quota, or null, and what it has."""
 
     principal: str
     quota: QuotaJson | None
-    used: UsedJson
+    used: Used
 
 
 class NamespaceSettingsJson(msgspec.Struct):
@@ -207,22 +182,12 @@ class NamespaceSettingsJson(msgspec.Struct):
     if_held: IfHeld | None
 
 
-class NamespaceUsedJson(msgspec.Struct):
-    """How much there is in a namespace of what was made since it was set; `holds` with what waits."""
-
-    holds: int
-    waits: int
-    cells: int
-    fences: int
-    bytes: int
-
-
 class NamespaceRowJson(msgspec.Struct):
     """A namespace, by its prefix."""
 
     prefix: str
     settings: NamespaceSettingsJson
-    used: NamespaceUsedJson
+    used: NamespaceUsed
 
 
 class NamespacePageJson(ReadAnswer):
@@ -423,12 +388,9 @@ def _tell_more(shown: HolderJson | LeaderJson, view: HoldView) -> None:
         shown.revocation = revocation_of(view.revocation)
 
 
-def revocation_of(view: RevocationView) -> RevocationJson:
+def revocation_of(view: RevocationView) -> Revocation:
     """Return what a holder was asked as a JSON object."""
-    shown = RevocationJson(reason=view.reason, ends_in_ms=view.ends_in_ms, put_off=view.is_put_off)
-    if view.ticket:
-        shown.ticket = view.ticket
-    return shown
+    return Revocation(view.reason, view.ends_in_ms, view.is_put_off, view.ticket)
 
 
 def holders_of(views: Iterable[HolderView]) -> tuple[HolderJson, ...]:
@@ -513,7 +475,7 @@ def quota_page_of(found: tuple[list[results.PrincipalRow], str | None]) -> Quota
         QuotaRowJson(
             row.principal,
             quota_of(row.quota),
-            UsedJson(row.sessions, row.holds, row.waits, row.cells, row.fences, row.bytes),
+            Used(row.sessions, row.holds, row.waits, row.cells, row.fences, row.bytes),
         )
         for row in found[0]
     ]
@@ -531,7 +493,7 @@ def namespace_page_of(found: tuple[list[results.NamespaceSummary], str | None]) 
         NamespaceRowJson(
             row.name,
             settings_of(row.settings),
-            NamespaceUsedJson(row.holds, row.waits, row.cells, row.fences, row.bytes),
+            NamespaceUsed(row.holds, row.waits, row.cells, row.fences, row.bytes),
         )
         for row in found[0]
     ]

@@ -23,9 +23,10 @@ from holdfast.cli.printing import (
     to_row,
 )
 from holdfast.operations import cluster_operations
-from holdfast.values.answers import ClusterInfo, Member
+from holdfast.values.answers import ClusterInfo
 from holdfast.values.clock import now_s
 from holdfast.values.errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
+from holdfast.wire.answers import Member
 
 POLL_S: Final = 0.2
 """Seconds between two looks at whether a node has caught up."""

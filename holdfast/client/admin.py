@@ -15,6 +15,7 @@ from holdfast.values import answers
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
+from holdfast.wire.answers import Member, Refusals
 
 
 class Admin:
@@ -144,21 +145,21 @@ class Admin:
 
     # -- the cluster ----------------------------------------------------------------------------------------
 
-    async def add_member(self, node_id: str, peer: str) -> tuple[answers.Member, ...]:
+    async def add_member(self, node_id: str, peer: str) -> tuple[Member, ...]:
         """Add a node that listens for the others at `peer` (HOST:PORT); return all members.
 
         It is `joining` until it has caught up; add it again to see. Raises MemberChangeRefused.
         """
         return await self._transport.call(cluster_operations.add_member(node_id, peer))
 
-    async def move_member(self, node_id: str, peer: str) -> tuple[answers.Member, ...]:
+    async def move_member(self, node_id: str, peer: str) -> tuple[Member, ...]:
         """Make the other nodes reach a node at `peer` (HOST:PORT) from now on; return all members.
 
         It keeps its id, its data directory and its vote. Raises MemberChangeRefused.
         """
         return await self._transport.call(cluster_operations.move_member(node_id, peer))
 
-    async def remove_member(self, node_id: str) -> tuple[answers.Member, ...]:
+    async def remove_member(self, node_id: str) -> tuple[Member, ...]:
         """Remove a node and return the members that are left.
 
         Raises MemberChangeRefused, also when the cluster would lose its quorum.
@@ -169,7 +170,7 @@ class Admin:
         """Hand leadership to a node, or to the most advanced one, and return the new leader."""
         return await self._transport.call(cluster_operations.transfer_leadership(to))
 
-    async def refusals(self, *, limit: int = 100) -> answers.Refusals:
+    async def refusals(self, *, limit: int = 100) -> Refusals:
         """Return the calls that a node has refused because of their caller, the newest first.
 
         Each node knows only its own: ask with a client for each, or use `holdfast refusals`.

@@ -14,12 +14,12 @@ from holdfast.operations.operation import Operation
 from holdfast.operations.terms import wait_s
 from holdfast.transport.blocks import Around, Entered, Key
 from holdfast.transport.transport import Transport
-from holdfast.values.answers import Revocation
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import AlreadyHeld, LeaseExpired, LockHeld, LockTimeout, SessionExpired
 from holdfast.values.lease import LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Lease
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind, Mode, Reason, Scope
+from holdfast.wire.answers import Revocation
 
 OVER_COUNT_MAX: Final = 1000
 """Tokens of losses that a session remembers: the answer with such a token may still be on its way."""

@@ -14,11 +14,11 @@ from holdfast.operations.operation import Operation, TimedAnswer, decode, write
 from holdfast.operations.terms import Terms
 from holdfast.operations.wanted import HoldRequest
 from holdfast.transport.transport import Transport
-from holdfast.values import answers
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import RateLimited, Refused
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import Algorithm, Mode, Scope
+from holdfast.wire.answers import HoldGiven
 
 
 class WantedPermits(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class Together(Acquirable[Hold]):
         )
 
     def _granted(self, answer: TimedAnswer) -> Grant:
-        granted = decode(answer, answers.Granted)
+        granted = decode(answer, HoldGiven)
         return hold_operations.grant_of("lock", granted, answer.asked_at_s, self._names, self.mode)
 
     def _hold(self, granted: Grant, session: Session | None) -> Hold:

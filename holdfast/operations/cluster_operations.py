@@ -3,6 +3,7 @@
 from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, write
 from holdfast.values import answers
+from holdfast.wire.answers import LeadershipTransferredJson, Member, MemberListJson, Refusals
 
 
 def cluster() -> Operation[answers.ClusterInfo]:
@@ -10,28 +11,28 @@ def cluster() -> Operation[answers.ClusterInfo]:
     return ask(wire.CLUSTER, {}, lambda answer: decode(answer, answers.ClusterInfo))
 
 
-def refusals(limit: int) -> Operation[answers.Refusals]:
+def refusals(limit: int) -> Operation[Refusals]:
     """Ask a node what it has refused because of who asked."""
-    return ask(wire.REFUSALS, {"limit": str(limit)}, lambda answer: decode(answer, answers.Refusals))
+    return ask(wire.REFUSALS, {"limit": str(limit)}, lambda answer: decode(answer, Refusals))
 
 
-def add_member(node_id: str, peer: str) -> Operation[tuple[answers.Member, ...]]:
+def add_member(node_id: str, peer: str) -> Operation[tuple[Member, ...]]:
     """Add a node. Repeating it is harmless, so it needs no request id."""
     return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members)
 
 
-def move_member(node_id: str, peer: str) -> Operation[tuple[answers.Member, ...]]:
+def move_member(node_id: str, peer: str) -> Operation[tuple[Member, ...]]:
     """Change a node's address. Repeating it is harmless, so it needs no request id."""
     return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members, method="PATCH")
 
 
-def remove_member(node_id: str) -> Operation[tuple[answers.Member, ...]]:
+def remove_member(node_id: str) -> Operation[tuple[Member, ...]]:
     """Remove a node. Repeating it is harmless, so it needs no request id."""
     return write(wire.CLUSTER_MEMBERS, {"id": node_id}, _members, method="DELETE")
 
 
-def _members(answer: TimedAnswer) -> tuple[answers.Member, ...]:
-    return decode(answer, answers.MemberList).members
+def _members(answer: TimedAnswer) -> tuple[Member, ...]:
+    return decode(answer, MemberListJson).members
 
 
 def transfer_leadership(to: str) -> Operation[str]:
@@ -39,5 +40,5 @@ def transfer_leadership(to: str) -> Operation[str]:
     return write(
         wire.CLUSTER_TRANSFER_LEADERSHIP,
         {"to": to},
-        lambda answer: decode(answer, answers.LeadershipTransferred).leader,
+        lambda answer: decode(answer, LeadershipTransferredJson).leader,
     )

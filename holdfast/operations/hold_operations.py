@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import UnsetType
 
 from holdfast import wire
 from holdfast.operations import stream_forms
@@ -13,6 +14,16 @@ from holdfast.operations.wanted import HoldRequest
 from holdfast.values import answers
 from holdfast.values.lease import Lease
 from holdfast.values.words import HoldKind
+from holdfast.wire.answers import (
+    HoldGiven,
+    LeaseRenewed,
+    PutOffJson,
+    Revocation,
+    SessionClosedJson,
+    SessionOpenedJson,
+    WithdrawnJson,
+)
+from holdfast.wire.results import Result, StreamGranted
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +54,7 @@ def acquire(names: Sequence[str], *, mode: str, scope: str, wanted: HoldRequest)
     return write(
         wire.LOCK_ACQUIRE,
         lambda: _wanted_locks(held, mode, scope) | wanted.fields(),
-        lambda answer: grant_of("lock", decode(answer, answers.Granted), answer.asked_at_s, held, mode),
+        lambda answer: grant_of("lock", decode(answer, HoldGiven), answer.asked_at_s, held, mode),
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("lock", grant.hold_id),
@@ -69,7 +80,11 @@ def _wanted_locks(names: tuple[str, ...], mode: str, scope: str) -> dict[str, ob
 
 
 def grant_of(
-    kind: HoldKind, granted: answers.Granted, asked_at_s: float, names: tuple[str, ...], mode: str = ""
+    kind: HoldKind,
+    granted: HoldGiven | StreamGranted,
+    asked_at_s: float,
+    names: tuple[str, ...],
+    mode: str = "",
 ) -> Grant:
     """Return what a node says was granted, over HTTP or a stream."""
     return Grant(
@@ -78,7 +93,7 @@ def grant_of(
         token=granted.token,
         names=names,
         mode=mode,
-        lease=Lease(asked_at_s, granted.expires_in_ms, is_endless=granted.no_deadline),
+        lease=_lease_of(granted.expires_in_ms, asked_at_s),
     )
 
 
@@ -95,7 +110,7 @@ def convert(hold_id: str, mode: str, wait_ms: int | None) -> Operation[int]:
     return write(
         wire.LOCK_CONVERT,
         lambda: asked | {"request_id": new_request_id()},
-        lambda answer: decode(answer, answers.TokenGiven).token,
+        lambda answer: decode(answer, HoldGiven).token,
         wait_ms=longest_wait_ms,
         waits_for_ever=wait_ms is None,
         numbered=stream_forms.convert(hold_id, mode),
@@ -115,7 +130,7 @@ def add(hold_id: str, names: tuple[str, ...], mode: str, scope: str, wait_ms: in
     return write(
         wire.LOCK_ADD,
         fields,
-        lambda answer: decode(answer, answers.TokenGiven).token,
+        lambda answer: decode(answer, HoldGiven).token,
         wait_ms=longest_wait_ms,
         waits_for_ever=wait_ms is None,
     )
@@ -136,7 +151,7 @@ def withdraw(operation: Operation[Any]) -> Operation[bool]:
     return write(
         wire.WAITS_WITHDRAW,
         msgspec.to_builtins(asked),
-        lambda answer: decode(answer, answers.Withdrawn).withdrawn,
+        lambda answer: decode(answer, WithdrawnJson).withdrawn,
     )
 
 
@@ -171,18 +186,31 @@ def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
             kind,
             hold_id,
             ttl_ms,
-            lambda result, asked_at_s: _lease_of(stream_forms.renewed(result), asked_at_s),
+            _renewed_on_stream,
         ),
     )
 
 
+def _renewed_on_stream(result: Result, asked_at_s: float) -> Lease:
+    told, revocation = stream_forms.renewed(result)
+    return _lease_of(told.expires_in_ms, asked_at_s, revocation, told.token)
+
+
 def _renewed(answer: TimedAnswer) -> Lease:
-    return _lease_of(decode(answer, answers.Renewed), answer.attempted_at_s)
+    told = decode(answer, LeaseRenewed)
+    return _lease_of(told.expires_in_ms, answer.attempted_at_s, told.revocation or None, told.token)
 
 
-def _lease_of(renewed: answers.Renewed, asked_at_s: float) -> Lease:
-    revocations = {} if renewed.revocation is None else {renewed.token: renewed.revocation}
-    return Lease(asked_at_s, renewed.expires_in_ms, revocations, renewed.no_deadline, renewed.token)
+def _lease_of(
+    expires_in_ms: int | UnsetType | None,
+    asked_at_s: float,
+    revocation: Revocation | None = None,
+    token: int = 0,
+) -> Lease:
+    """Return the lease of what a node says. Without a time there is no deadline."""
+    revocations = {} if revocation is None else {token: revocation}
+    is_endless = not isinstance(expires_in_ms, int)
+    return Lease(asked_at_s, expires_in_ms or 0, revocations, is_endless, token)
 
 
 _PUT_OFF = {
@@ -199,7 +227,7 @@ def put_off(kind: HoldKind, hold_id: str) -> Operation[Lease]:
 
 
 def _put_off(answer: TimedAnswer) -> Lease:
-    return Lease(answer.attempted_at_s, decode(answer, answers.PutOff).ends_in_ms)
+    return Lease(answer.attempted_at_s, decode(answer, PutOffJson).ends_in_ms)
 
 
 def release_some(hold_id: str, names: tuple[str, ...]) -> Operation[None]:
@@ -247,7 +275,7 @@ def open_session(ttl_ms: int, labels: Mapping[str, str]) -> Operation[Opened]:
 
 
 def _opened(answer: TimedAnswer) -> Opened:
-    opened = decode(answer, answers.SessionOpened)
+    opened = decode(answer, SessionOpenedJson)
     return Opened(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms), opened.revision)
 
 
@@ -276,4 +304,4 @@ def close_session(session_id: str) -> Operation[tuple[str, ...]]:
     """Close a session; the answer names the locks that it held."""
     path = wire.SESSION.format(session_id=quote(session_id, safe=""))
     fields = {"request_id": new_request_id()}
-    return write(path, fields, lambda answer: decode(answer, answers.NamesReleased).released, method="DELETE")
+    return write(path, fields, lambda answer: decode(answer, SessionClosedJson).released, method="DELETE")

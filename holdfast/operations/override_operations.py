@@ -5,6 +5,7 @@ from typing import Final
 from holdfast import wire
 from holdfast.operations.operation import Operation, decode, new_request_id, write
 from holdfast.values import answers
+from holdfast.wire.answers import DelaysLiftedJson, FenceForgottenJson, SessionForcedJson
 
 _FORCES: Final = {
     "lock": wire.LOCK_FORCE_RELEASE,
@@ -40,9 +41,7 @@ _LIFTS: Final = {"lock": wire.LOCK_LIFT_DELAY, "semaphore": wire.SEMAPHORE_LIFT_
 def force_close_session(session_name: str, reason: str) -> Operation[tuple[str, ...]]:
     """End a session by its public name; the answer names what it held."""
     fields = {"session_name": session_name, "reason": reason, "request_id": new_request_id()}
-    return write(
-        wire.SESSION_FORCE_CLOSE, fields, lambda answer: decode(answer, answers.NamesReleased).released
-    )
+    return write(wire.SESSION_FORCE_CLOSE, fields, lambda answer: decode(answer, SessionForcedJson).released)
 
 
 def lift_delay(kind: str, name: str, reason: str) -> Operation[int]:
@@ -51,7 +50,7 @@ def lift_delay(kind: str, name: str, reason: str) -> Operation[int]:
     if path is None:
         raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_LIFTS)}")
     fields = {"name": name, "reason": reason, "request_id": new_request_id()}
-    return write(path, fields, lambda answer: decode(answer, answers.DelaysLifted).lifted)
+    return write(path, fields, lambda answer: decode(answer, DelaysLiftedJson).lifted)
 
 
 _REVOKES: Final = {
@@ -83,6 +82,4 @@ def revoke(
 def forget_fence(resource: str, reason: str) -> Operation[int | None]:
     """Forget the highest token of a resource; the answer has it, None if there was none."""
     fields = {"resource": resource, "reason": reason, "request_id": new_request_id()}
-    return write(
-        wire.FENCE_FORGET, fields, lambda answer: decode(answer, answers.FenceForgotten).highest_token
-    )
+    return write(wire.FENCE_FORGET, fields, lambda answer: decode(answer, FenceForgottenJson).highest_token)

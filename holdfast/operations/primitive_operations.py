@@ -9,6 +9,7 @@ from holdfast.operations.operation import Operation, ask, decode, new_request_id
 from holdfast.operations.wanted import HoldRequest
 from holdfast.values import answers
 from holdfast.values.words import HoldKind
+from holdfast.wire.answers import FenceAdvancedJson, HoldGiven, ProclaimedJson
 
 # -- semaphores -------------------------------------------------------------------------------------------
 
@@ -21,7 +22,7 @@ def acquire_permits(
     return write(
         wire.SEMAPHORE_ACQUIRE,
         lambda: asked | wanted.fields(),
-        lambda answer: grant_of("semaphore", decode(answer, answers.Granted), answer.asked_at_s, (name,)),
+        lambda answer: grant_of("semaphore", decode(answer, HoldGiven), answer.asked_at_s, (name,)),
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("semaphore", grant.hold_id),
@@ -109,7 +110,7 @@ def advance(resource: str, token: int) -> Operation[int]:
     return write(
         wire.FENCE_ADVANCE,
         lambda: {"resource": resource, "token": token, "request_id": new_request_id()},
-        lambda answer: decode(answer, answers.FenceAdvanced).highest_token,
+        lambda answer: decode(answer, FenceAdvancedJson).highest_token,
         numbered=stream_more_forms.advance(resource, token),
     )
 
@@ -123,7 +124,7 @@ def campaign(name: str, value: str, wanted: HoldRequest) -> Operation[Grant]:
     return write(
         wire.ELECTION_CAMPAIGN,
         {"name": name, "value": value} | asked,
-        lambda answer: grant_of("election", decode(answer, answers.Granted), answer.asked_at_s, (name,)),
+        lambda answer: grant_of("election", decode(answer, HoldGiven), answer.asked_at_s, (name,)),
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("election", grant.hold_id),
@@ -140,7 +141,7 @@ def proclaim(hold_id: str, value: str) -> Operation[int]:
     return write(
         wire.ELECTION_PROCLAIM,
         lambda: {"hold_id": hold_id, "value": value, "request_id": new_request_id()},
-        lambda answer: decode(answer, answers.TokenGiven).token,
+        lambda answer: decode(answer, ProclaimedJson).token,
         always="value",
         numbered=stream_forms.proclaim(hold_id, value),
     )

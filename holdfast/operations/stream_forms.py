@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 from holdfast.operations.operation import NumberedForm, Operation
 from holdfast.operations.stream_refusals import accepted
 from holdfast.operations.wanted import DEFAULT_PRIORITY, HoldRequest
-from holdfast.values.answers import Granted, Renewed, Revocation
 from holdfast.values.words import HoldKind, Mode, Scope
 from holdfast.wire import commands, results
+from holdfast.wire.answers import Revocation
 from holdfast.wire.results import Result
 
 T = TypeVar("T")
@@ -139,15 +139,15 @@ def _released(result: Result, asked_at_s: float) -> None:
 # -- what is told -----------------------------------------------------------------------------------------
 
 
-def granted(result: Result) -> Granted:
-    """Read a grant of any kind. Raises Refused, NotTaken."""
-    told = accepted(result, results.StreamGranted)
-    return Granted(told.hold_id, told.token, told.expires_in_ms or 0, told.expires_in_ms is None)
+def granted(result: Result) -> results.StreamGranted:
+    """Read a grant of any kind. Raises Refused, NotTaken, OutcomeUnknown."""
+    return accepted(result, results.StreamGranted)
 
 
-def renewed(result: Result) -> Renewed:
-    """Read a renewal. Raises Refused, NotTaken."""
-    told, revocation = accepted(result, results.StreamRenewed), None
-    if (asked := told.revocation) is not None:
-        revocation = Revocation(asked.reason, asked.ends_in_ms, asked.is_put_off, asked.ticket)
-    return Renewed(told.token, told.expires_in_ms or 0, told.expires_in_ms is None, revocation)
+def renewed(result: Result) -> tuple[results.StreamRenewed, Revocation | None]:
+    """Read a renewal, and whether the hold is to be given up. Raises Refused, NotTaken, OutcomeUnknown."""
+    told = accepted(result, results.StreamRenewed)
+    asked = told.revocation
+    if asked is None:
+        return told, None
+    return told, Revocation(asked.reason, asked.ends_in_ms, asked.is_put_off, asked.ticket)

@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.wire.answers import NamespaceUsed, Revocation, Used
+
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the results of reads.
@@ -15,19 +17,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     hidden: int = 0
     revision: int | None = None
     lag_ms: int | None = None
-
-
-class Revocation(msgspec.Struct, frozen=True):
-    """A request to a holder to give up within `ends_in_ms`, after which it is ended by force.
-
-    `put_off` says whether it has been put off, which is possible once; `ticket` is the number of the wait
-    that needs the hold, 0 if there is none.
-    """
-
-    reason: str
-    ends_in_ms: int
-    put_off: bool = False
-    ticket: int = 0
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -120,33 +109,6 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
-class RefusedAttempt(msgspec.Struct, frozen=True):
-    """A call, or a command of a stream, that a node has refused because of its caller.
-
-    `code` is unauthenticated, forbidden, forbidden-host or forbidden-origin. `principal` is empty for an
-    unknown caller; `method` and `route` are "-" if the call was refused before it was parsed. `number` counts
-    the refusals of this node, and `unix_ms` is its clock.
-    """
-
-    number: int
-    unix_ms: int
-    code: str
-    principal: str
-    address: str
-    method: str
-    route: str
-    detail: str
-    request_id: str
-
-
-class Refusals(msgspec.Struct, frozen=True):
-    """The newest of them on the node that answered, the newest first; `count` since it was started."""
-
-    refusals: tuple[RefusedAttempt, ...]
-    count: int
-    node_id: str
-
-
 class Quota(msgspec.Struct, frozen=True):
     """How much a principal may have at a time; None stands for as much as there is room for."""
 
@@ -156,21 +118,6 @@ class Quota(msgspec.Struct, frozen=True):
     cells: int | None = None
     fences: int | None = None
     bytes: int | None = None
-
-
-class Used(msgspec.Struct, frozen=True):
-    """How much a principal has. `holds` counts its waits, too, and `waits` only these.
-
-    `bytes` counts its cells (keys and values), the notes and values of its holds and waits, and the labels of
-    its sessions.
-    """
-
-    sessions: int
-    holds: int
-    waits: int
-    cells: int
-    fences: int
-    bytes: int
 
 
 class PrincipalInfo(msgspec.Struct, frozen=True):
@@ -216,16 +163,6 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
     if_held: Literal["renew", "refuse"] | None = None
 
 
-class NamespaceUsed(msgspec.Struct, frozen=True):
-    """How much there is in a namespace of what was made since it was set; `holds` counts waits, too."""
-
-    holds: int
-    waits: int
-    cells: int
-    fences: int
-    bytes: int
-
-
 class NamespaceInfo(msgspec.Struct, frozen=True):
     """A namespace, by its prefix."""
 
@@ -245,34 +182,6 @@ class NamespaceSet(msgspec.Struct, frozen=True):
     """The body of the answer to a change of a namespace."""
 
     settings: NamespaceSettings | None
-
-
-class Member(msgspec.Struct, frozen=True):
-    """A node in the list of members. `state` is voter, or joining until it has caught up."""
-
-    id: str
-    peer: str
-    state: str
-
-
-class MemberList(msgspec.Struct, frozen=True):
-    """The body of the answer to a change of the members: all of them."""
-
-    members: tuple[Member, ...]
-
-
-class LeadershipTransferred(msgspec.Struct, frozen=True):
-    """The body of the answer to a transfer of leadership: the new leader."""
-
-    leader: str
-
-
-class SessionOpened(msgspec.Struct, frozen=True):
-    """The body of the answer to opening a session."""
-
-    session_id: str
-    expires_in_ms: int
-    revision: int | None = None
 
 
 class SessionHolding(msgspec.Struct, frozen=True):
@@ -295,73 +204,16 @@ class SessionKept(msgspec.Struct, frozen=True):
     revoked: tuple[Holder, ...] = ()
 
 
-class NamesReleased(msgspec.Struct, frozen=True):
-    """The body of the answer to closing a session: the names of the locks that it held."""
-
-    released: tuple[str, ...] = ()
-
-
 class HoldersRevoked(msgspec.Struct, frozen=True):
     """The body of the answer to a revocation: who is to give up."""
 
     revoked: tuple[Holder, ...] = ()
 
 
-class PutOff(msgspec.Struct, frozen=True):
-    """The body of the answer to "not yet": how long the hold is not forced."""
-
-    ends_in_ms: int
-
-
 class HoldersReleased(msgspec.Struct, frozen=True):
     """The body of the answer to a forced release: the former holders."""
 
     released: tuple[Holder, ...] = ()
-
-
-class DelaysLifted(msgspec.Struct, frozen=True):
-    """The body of the answer to a lifted delay: how many there were."""
-
-    lifted: int
-
-
-class FenceForgotten(msgspec.Struct, frozen=True):
-    """The body of the answer to a forgotten fence: the highest token that it had."""
-
-    highest_token: int | None
-
-
-class Granted(msgspec.Struct, frozen=True):
-    """The body of the answer to any acquire. `expires_in_ms` is 0 when the hold has already ended.
-
-    A hold without a deadline has none.
-    """
-
-    hold_id: str
-    token: int
-    expires_in_ms: int = 0
-    no_deadline: bool = False
-
-
-class Renewed(msgspec.Struct, frozen=True):
-    """The body of the answer to a renewal."""
-
-    token: int
-    expires_in_ms: int = 0
-    no_deadline: bool = False
-    revocation: Revocation | None = None
-
-
-class Withdrawn(msgspec.Struct):
-    """Whether there was anything to take back of a request."""
-
-    withdrawn: bool
-
-
-class TokenGiven(msgspec.Struct, frozen=True):
-    """The body of the answer to a conversion or a proclamation, as far as we look at it."""
-
-    token: int
 
 
 class SemaphoreSize(msgspec.Struct, frozen=True):
@@ -396,12 +248,6 @@ class TokenCheck(Seen, frozen=True):
 
     valid: bool
     current_token: int
-
-
-class FenceAdvanced(msgspec.Struct, frozen=True):
-    """The body of the answer to an advance of a fence."""
-
-    highest_token: int
 
 
 class FenceInfo(msgspec.Struct, frozen=True):

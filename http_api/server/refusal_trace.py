@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import Final
 
 from holdfast import wire
+from holdfast.wire.answers import Refusals, RefusedAttempt
 from http_api.server.fair_shares import FairShares
-from lockapi.answers import RefusalsJson, RefusedAttemptJson
 from lockapi.problems import ProblemError
 
 TRACED: Final = frozenset({"unauthenticated", "forbidden", "forbidden-host", "forbidden-origin"})
@@ -34,8 +34,8 @@ class RefusalTrace:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._of_principals: FairShares[RefusedAttemptJson] = FairShares(KEPT_MAX)
-        self._of_strangers: FairShares[RefusedAttemptJson] = FairShares(KEPT_MAX)
+        self._of_principals: FairShares[RefusedAttempt] = FairShares(KEPT_MAX)
+        self._of_strangers: FairShares[RefusedAttempt] = FairShares(KEPT_MAX)
         self._count = 0
         self.origin_of: Callable[[str], str] = str
         """Returns what the attempts of a stranger's address are counted by."""
@@ -55,7 +55,7 @@ class RefusalTrace:
             return
         self._count += 1
         address = _address_of(transport)
-        attempt = RefusedAttemptJson(
+        attempt = RefusedAttempt(
             number=self._count,
             unix_ms=time.time_ns() // 1_000_000,
             code=exc.code,
@@ -71,10 +71,10 @@ class RefusalTrace:
         else:
             self._of_strangers.add(self.origin_of(address), attempt)
 
-    def newest(self, count: int, *, node_id: str = "") -> RefusalsJson:
+    def newest(self, count: int, *, node_id: str = "") -> Refusals:
         """Return the newest `count` attempts, the newest first, and how many there have been in all."""
         known = sorted(chain(self._of_principals, self._of_strangers), key=attrgetter("number"), reverse=True)
-        return RefusalsJson(refusals=tuple(known[:count]), count=self._count, node_id=node_id)
+        return Refusals(refusals=tuple(known[:count]), count=self._count, node_id=node_id)
 
 
 def _address_of(transport: asyncio.BaseTransport | None) -> str:

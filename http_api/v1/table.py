@@ -4,6 +4,20 @@ from typing import Final
 
 from cluster.observing.status import ClusterStatus
 from holdfast import wire
+from holdfast.wire.answers import (
+    DelaysLiftedJson,
+    FenceAdvancedJson,
+    FenceForgottenJson,
+    LeadershipTransferredJson,
+    MemberListJson,
+    ProclaimedJson,
+    PutOffJson,
+    Refusals,
+    SessionClosedJson,
+    SessionForcedJson,
+    SessionOpenedJson,
+    WithdrawnJson,
+)
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
@@ -86,7 +100,7 @@ _PAGE: Final = ("prefix", "limit", "after", "consistency")
 _SESSIONS: Final = (
     Route(
         method="POST", path=wire.SESSIONS, handler=sessions.open_session,
-        takes=OpenSessionRequest, gives=answers.SessionOpenedJson, status=201,
+        takes=OpenSessionRequest, gives=SessionOpenedJson, status=201,
         problems=("ttl-out-of-range", "quota-exceeded", *_WORLD),
     ),
     Route(
@@ -96,7 +110,7 @@ _SESSIONS: Final = (
     ),
     Route(
         method="POST", path=wire.SESSION_FORCE_CLOSE, handler=sessions.force_close,
-        takes=ForceCloseSessionRequest, gives=answers.SessionForcedJson,
+        takes=ForceCloseSessionRequest, gives=SessionForcedJson,
         problems=("session-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -109,7 +123,7 @@ _SESSIONS: Final = (
     ),
     Route(
         method="DELETE", path=wire.SESSION, handler=sessions.close_session,
-        takes=CloseSessionRequest, gives=answers.SessionClosedJson,
+        takes=CloseSessionRequest, gives=SessionClosedJson,
         problems=("session-expired", *_WORLD),
     ),
 )  # fmt: skip
@@ -166,7 +180,7 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.LOCK_LIFT_DELAY, handler=locks.lift_delay,
-        takes=LiftDelayRequest, gives=answers.DelaysLiftedJson,
+        takes=LiftDelayRequest, gives=DelaysLiftedJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -176,7 +190,7 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.LOCK_PUT_OFF, handler=locks.put_off,
-        takes=PutOffRequest, gives=answers.PutOffJson,
+        takes=PutOffRequest, gives=PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -198,7 +212,7 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.WAITS_WITHDRAW, handler=locks.withdraw,
-        takes=WithdrawRequest, gives=answers.WithdrawnJson, problems=_WORLD,
+        takes=WithdrawRequest, gives=WithdrawnJson, problems=_WORLD,
     ),
 )  # fmt: skip
 
@@ -228,7 +242,7 @@ _SEMAPHORES: Final = (
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_LIFT_DELAY, handler=semaphores.lift_permits_delay,
-        takes=LiftDelayRequest, gives=answers.DelaysLiftedJson,
+        takes=LiftDelayRequest, gives=DelaysLiftedJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -238,7 +252,7 @@ _SEMAPHORES: Final = (
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_PUT_OFF, handler=semaphores.put_off_permits,
-        takes=PutOffRequest, gives=answers.PutOffJson,
+        takes=PutOffRequest, gives=PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -286,12 +300,12 @@ _RATES_AND_FENCES: Final = (
     ),
     Route(
         method="POST", path=wire.FENCE_ADVANCE, handler=fences.advance_fence,
-        takes=AdvanceFenceRequest, gives=answers.FenceAdvancedJson,
+        takes=AdvanceFenceRequest, gives=FenceAdvancedJson,
         problems=("name-too-long", "stale-token", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="POST", path=wire.FENCE_FORGET, handler=fences.forget_fence,
-        takes=ForgetFenceRequest, gives=answers.FenceForgottenJson,
+        takes=ForgetFenceRequest, gives=FenceForgottenJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
@@ -307,7 +321,7 @@ _ELECTIONS: Final = (
     ),
     Route(
         method="POST", path=wire.ELECTION_PROCLAIM, handler=elections.proclaim,
-        takes=ProclaimRequest, gives=answers.ProclaimedJson,
+        takes=ProclaimRequest, gives=ProclaimedJson,
         problems=("lease-expired", "quota-exceeded", *_WORLD),
     ),
     Route(
@@ -327,7 +341,7 @@ _ELECTIONS: Final = (
     ),
     Route(
         method="POST", path=wire.ELECTION_PUT_OFF, handler=elections.put_off_resigning,
-        takes=PutOffRequest, gives=answers.PutOffJson,
+        takes=PutOffRequest, gives=PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -422,22 +436,22 @@ _CLUSTER: Final = (
     Route(method="GET", path=wire.CLUSTER, handler=cluster.get_cluster, gives=ClusterStatus),
     Route(
         method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, handler=cluster.transfer_leadership,
-        takes=TransferRequest, gives=answers.LeadershipTransferredJson,
+        takes=TransferRequest, gives=LeadershipTransferredJson,
         problems=("transfer-failed", *_WORLD),
     ),
     Route(
         method="POST", path=wire.CLUSTER_MEMBERS, handler=members.add_member,
-        takes=AddMemberRequest, gives=answers.MemberListJson,
+        takes=AddMemberRequest, gives=MemberListJson,
         problems=("member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
         method="PATCH", path=wire.CLUSTER_MEMBERS, handler=members.move_member,
-        takes=MoveMemberRequest, gives=answers.MemberListJson,
+        takes=MoveMemberRequest, gives=MemberListJson,
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
         method="DELETE", path=wire.CLUSTER_MEMBERS, handler=members.remove_member,
-        takes=RemoveMemberRequest, gives=answers.MemberListJson, query=("id",),
+        takes=RemoveMemberRequest, gives=MemberListJson, query=("id",),
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
 )  # fmt: skip
@@ -473,7 +487,7 @@ def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]
         *_QUOTAS, *_NAMESPACES, *_watching(),
         Route(
             method="GET", path=wire.REFUSALS, handler=audit.refusals_handler(trace),
-            gives=answers.RefusalsJson, query=("limit",),
+            gives=Refusals, query=("limit",),
         ),
         Route(method="GET", path=wire.STREAM, handler=stream.stream_handler(trace), status=101),
         *_CLUSTER, *_HEALTH,

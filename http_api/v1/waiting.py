@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from holdfast import wire
+from holdfast.wire.answers import WithdrawnJson, WriteAnswer
 from http_api.server.answer_bytes import Content
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
@@ -47,7 +48,7 @@ class WaitingCall(Generic[Q]):
 
 
 def _acquiring(
-    answer: Callable[[results.Granted, int, Any], answers.WriteAnswer],
+    answer: Callable[[results.Granted, int, Any], WriteAnswer],
 ) -> Callable[[Gateway, Any, float], Awaitable[Content]]:
     """Return what carries out requests for one hold, or one change; `answer` tells what was granted."""
 
@@ -81,14 +82,14 @@ async def _take_rate(gateway: Gateway, request: TakeRateRequest, timeout_s: floa
 
 async def _withdraw(gateway: Gateway, request: WithdrawRequest, timeout_s: float) -> Content:
     withdrawn = await gateway.withdraw(request.scope(), request.request_id, timeout_s)
-    return Content(answers.encode(answers.WithdrawnJson(withdrawn, gateway.node.machine.revision)))
+    return Content(answers.encode(WithdrawnJson(withdrawn, gateway.node.machine.revision)))
 
 
 def _poll_ms(request: WaitingRequest) -> int | None:
     return None if request.poll_ms is UNSET else request.poll_ms
 
 
-def _told(answer: answers.WriteAnswer, outcome: CommandOutcome[Any]) -> Content:
+def _told(answer: WriteAnswer, outcome: CommandOutcome[Any]) -> Content:
     return Content(answers.told(answer, is_repeated=outcome.is_repeated))
 
 

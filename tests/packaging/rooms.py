@@ -122,7 +122,7 @@ ROOMS = {
         "this is what both clients share: put what only threads need into holdfast/threads",
     ),
     "holdfast/threads": Room(
-        ("holdfast.client", "holdfast.operations", "holdfast.transport", "holdfast.values"),
+        ("holdfast.client", "holdfast.operations", "holdfast.transport", "holdfast.values", "holdfast.wire"),
         "threads ask the client for tasks: what they need of others should be there",
     ),
     "holdfast/decorators": Room(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 
+from holdfast.wire.answers import LeadershipTransferredJson
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
 from http_api.server.routes import Handler, Route
@@ -30,7 +31,7 @@ async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
     """Hand leadership to another node."""
     request = await schema.read(call, TransferRequest)
     leader = await gateway.transfer_leadership(request.to or None, call.timeout_s)
-    return Reply(answers.encode(answers.LeadershipTransferredJson(leader)))
+    return Reply(answers.encode(LeadershipTransferredJson(leader)))
 
 
 async def get_livez(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001

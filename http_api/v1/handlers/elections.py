@@ -1,5 +1,6 @@
 """Elections: campaign, proclaim, resign, look at one, list."""
 
+from holdfast.wire.answers import ProclaimedJson
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema, waiting
 from http_api.v1.handlers import locks
@@ -22,7 +23,7 @@ async def proclaim(gateway: Gateway, call: Call) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(), results.Proclaimed, call.timeout_s
     )
-    return Reply(answers.told(answers.ProclaimedJson(result.token, revision), is_repeated=is_repeated))
+    return Reply(answers.told(ProclaimedJson(result.token, revision), is_repeated=is_repeated))
 
 
 async def resign(gateway: Gateway, call: Call) -> Reply:

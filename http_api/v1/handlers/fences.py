@@ -1,5 +1,6 @@
 """Fences: is this token still good, which is the highest that a resource has seen."""
 
+from holdfast.wire.answers import FenceAdvancedJson, FenceForgottenJson
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockapi import answers, paging, views
@@ -31,7 +32,7 @@ async def advance_fence(gateway: Gateway, call: Call) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(), results.FenceAdvanced, call.timeout_s
     )
-    answer = answers.FenceAdvancedJson(accepted=True, highest_token=result.highest_token, revision=revision)
+    answer = FenceAdvancedJson(accepted=True, highest_token=result.highest_token, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
@@ -42,7 +43,7 @@ async def forget_fence(gateway: Gateway, call: Call) -> Reply:
         request.command(), results.FenceForgotten, call.timeout_s
     )
     highest = result.highest_token
-    answer = answers.FenceForgottenJson(highest is not None, highest, revision)
+    answer = FenceForgottenJson(highest is not None, highest, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

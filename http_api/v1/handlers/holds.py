@@ -4,6 +4,7 @@ import time
 from typing import Final
 
 from holdfast.token_lines import Right
+from holdfast.wire.answers import Unset
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockapi import answers, sight, views
@@ -66,7 +67,7 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
     return Reply(answers.encode(page))
 
 
-def _older(lag_ms: int | views.Unset | None, by_s: float) -> int | views.Unset | None:
+def _older(lag_ms: int | Unset | None, by_s: float) -> int | Unset | None:
     """Return the age of what was found so long ago."""
     return lag_ms + int(by_s * 1000) if isinstance(lag_ms, int) else lag_ms
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from holdfast.wire.answers import DelaysLiftedJson, PutOffJson
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema, waiting
@@ -107,7 +108,7 @@ async def lift_delay_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.DelaysLifted, call.timeout_s
     )
-    answer = answers.DelaysLiftedJson(result.count, result.left_ms, revision)
+    answer = DelaysLiftedJson(result.count, result.left_ms, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
@@ -137,7 +138,7 @@ async def put_off_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.PutOffTo, call.timeout_s
     )
-    answer = answers.PutOffJson(result.token, result.ends_in_ms, revision)
+    answer = PutOffJson(result.token, result.ends_in_ms, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from holdfast.wire.answers import SessionClosedJson, SessionForcedJson
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
@@ -63,7 +64,7 @@ async def close_session(gateway: Gateway, call: Call) -> Reply:
     """End a session, its holds and its waits."""
     command = (await schema.read(call, CloseSessionRequest)).command(call.path_value)
     result, revision, is_repeated = await gateway.submit(command, results.SessionClosed, call.timeout_s)
-    return Reply(answers.told(answers.SessionClosedJson(result.released, revision), is_repeated=is_repeated))
+    return Reply(answers.told(SessionClosedJson(result.released, revision), is_repeated=is_repeated))
 
 
 async def force_close(gateway: Gateway, call: Call) -> Reply:
@@ -72,5 +73,5 @@ async def force_close(gateway: Gateway, call: Call) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(), results.SessionForced, call.timeout_s
     )
-    answer = answers.SessionForcedJson(result.session_name, result.owner, result.released, revision)
+    answer = SessionForcedJson(result.session_name, result.owner, result.released, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))

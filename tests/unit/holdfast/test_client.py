@@ -247,7 +247,7 @@ async def test_sessions_own_locks() -> None:
 
 async def test_closing_a_session_is_repeated_with_its_request_id() -> None:
     """When the answer to a close was lost the repetition gets the first outcome: the names released."""
-    opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000)
+    opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000, revision=1)
     script = (opened, reset, answer(released=["a/b"], revision=4))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
         session = await client.session(ttl=5, renew=False).open()
@@ -326,7 +326,7 @@ def test_default_ports_meet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_acquire_takes_a_lease_or_a_session() -> None:
     """Both is a mistake of the caller, found before anything is sent; neither means a lease of 30 s."""
-    opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000)
+    opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000, revision=1)
     async with ScriptedNode(opened, granted()) as node, holdfast.Client(node.url) as client:
         session = await client.session(ttl=5, renew=False).open()
         with pytest.raises(ValueError, match="ttl or session"):

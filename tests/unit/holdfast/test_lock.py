@@ -221,11 +221,11 @@ async def test_a_refused_renewal_ends_a_hold_for_good() -> None:
 
 @pytest.mark.parametrize(
     ("end", "reason"),
-    [(problem("session-expired"), "session-expired"), (answer(released=["a/b"]), "released")],
+    [(problem("session-expired"), "session-expired"), (answer(released=["a/b"], revision=2), "released")],
 )
 async def test_a_hold_ends_with_its_session(end: Step, reason: str) -> None:
     """What a session holds is over when the session is: expired, or closed by us."""
-    opened = answer(session_id="s", ttl_ms=30_000, expires_in_ms=30_000)
+    opened = answer(session_id="s", ttl_ms=30_000, expires_in_ms=30_000, revision=1)
     async with ScriptedNode(opened, granted(), end) as node, holdfast.Client([node.url]) as client:
         session = await client.session(ttl=30, renew=False).open()
         hold = await client.acquire("a/b", session=session, wait=0, renew=False)

@@ -101,7 +101,7 @@ def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_fro
     renewed = TimedAnswer(b'{"token":7,"expires_in_ms":500,"revision":9}', 1.0, 3.0)
     assert hold_operations.renew("lock", "h", None).read(renewed) == Lease(3.0, 500, token=7)
     assert hold_operations.keepalive("s").read(renewed) == Lease(3.0, 500)
-    opened = TimedAnswer(b'{"session_id":"s","expires_in_ms":500}', 1.0, 3.0)
+    opened = TimedAnswer(b'{"session_id":"s","ttl_ms":500,"expires_in_ms":500,"revision":9}', 1.0, 3.0)
     assert hold_operations.open_session(500, {}).read(opened).lease == Lease(1.0, 500)
 
 

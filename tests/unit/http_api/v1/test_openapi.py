@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from holdfast import wire
+from holdfast.wire.answers import NamespaceUsed, Revocation
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
@@ -176,8 +177,8 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         (views.QuotaJson, {*http_contract.QUOTA_FIELDS}),
         (views.NamespaceRowJson, {*http_contract.NAMESPACE_ROW_FIELDS}),
         (views.NamespaceSettingsJson, {*http_contract.NAMESPACE_FIELDS}),
-        (views.NamespaceUsedJson, {*http_contract.NAMESPACE_USED_FIELDS}),
-        (views.RevocationJson, {*http_contract.REVOCATION_FIELDS}),
+        (NamespaceUsed, {*http_contract.NAMESPACE_USED_FIELDS}),
+        (Revocation, {*http_contract.REVOCATION_FIELDS}),
         (views.CycleStepJson, {*http_contract.CYCLE_FIELDS}),
         (AuditEvent, {*http_contract.EVENT_FIELDS, *http_contract.EVENT_EXTRA_FIELDS}),
         (answers.HeldLockJson, {*http_contract.LOCK_FIELDS}),

@@ -1,0 +1,38 @@
+"""What the client reads of several answers is in each of them, of the same type."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from holdfast.wire.answers import HoldGiven, LeaseRenewed
+from lockapi import answers
+
+
+def read_of(kind: type[Any]) -> dict[str, set[Any]]:
+    """Return the fields of a struct with their types, without that they may be missing."""
+    return {
+        field.name: set(get_args(field.type) or (field.type,)) - {msgspec.UnsetType}
+        for field in msgspec.structs.fields(kind)
+        if field.name in {*HoldGiven.__struct_fields__, *LeaseRenewed.__struct_fields__}
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        answers.GrantedJson,
+        answers.GrantedSeveralJson,
+        answers.GrantedOfKindsJson,
+        answers.PermitsGrantedJson,
+        answers.ElectedJson,
+    ],
+)
+def test_every_answer_that_gives_a_hold_has_what_is_read(kind: type[Any]) -> None:
+    """An acquire of whatever kind, a conversion, an addition, a campaign."""
+    assert read_of(kind) == read_of(HoldGiven)
+
+
+def test_an_answer_to_a_renewal_has_what_is_read() -> None:
+    """With a deadline or without one, to be given up or not."""
+    assert read_of(answers.RenewedJson) == read_of(LeaseRenewed)
