@@ -116,7 +116,7 @@ class Audit:
             self._previous = self._hashes.popleft()
 
     def _link_more(self, most: int) -> None:
-        """AuditLink up to so many records more.
+        """Link up to `most` records more.
 
         They are at the end, or nearly so, where a deque finds them by their places at once: to go there from
         its beginning would take a hundred microseconds, for each entry.

@@ -230,7 +230,7 @@ def _check_known(path: Path, files: Files) -> None:
         found = msgspec.json.decode(checked.content, type=_DirectoryFormat).directory_format
     except (msgspec.DecodeError, UnicodeDecodeError):
         return  # it is damaged, as whoever reads it says
-    if found != DIRECTORY_FORMAT:
+    if found != DIRECTORY_FORMAT and zlib.crc32(checked.content) == checked.crc32:
         written = f"has format {found}" if found else "was written before release 1.0.0"
         message = (
             f"{path}: the data directory {written}, and this release reads format {DIRECTORY_FORMAT} alone:"
