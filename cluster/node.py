@@ -94,10 +94,27 @@ class Node:
         # Read first: what is wrong with files is found before the data directory is touched.
         self.peer_tls_watch = peer_tls_watch.watch_of(config)
         self._datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join, files=self._files)
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._datadir.close)
+            parts = self._assemble(opened)
+            opened.pop_all()
+        self._parts = parts
+        if config.secret_file is not None:
+            self._secret_watch = SecretWatch(config.secret_file, config.secrets, parts.links.use_secrets)
+        try:
+            await self._take_part(parts)
+        except BaseException:
+            await self._close(parts)
+            raise
+
+    def _assemble(self, opened: contextlib.ExitStack) -> Parts:
+        """Recover, and return the parts; what has to be closed if that fails is in `opened`."""
+        config = self.config
         try:
             self._open_log()
             self._syncs = self._given_syncs or runner_for(asyncio.get_running_loop(), self._files)
-            parts = Parts(
+            opened.callback(self._syncs.close)
+            return Parts(
                 config,
                 self._datadir,
                 self._journal,
@@ -107,25 +124,12 @@ class Node:
                 peer_tls_watch=self.peer_tls_watch,
             )
         except snapshot.SnapshotError as error:
-            self._datadir.close()
             raise DataDirError(
                 f"{config.data_dir}: the snapshot is whole, but this version cannot use it: {error}. Use the"
                 " version of Holdfast that wrote it, or replace this node with a new one"
             ) from error
         except OSError as error:
-            self._datadir.close()
             raise DataDirError(f"{config.data_dir}: the disk failed at the start: {error}") from error
-        except BaseException:
-            self._datadir.close()
-            raise
-        self._parts = parts
-        if config.secret_file is not None:
-            self._secret_watch = SecretWatch(config.secret_file, config.secrets, parts.links.use_secrets)
-        try:
-            await self._take_part(parts)
-        except BaseException:
-            await self._close(parts)
-            raise
 
     def _unlinked(self) -> PeerLinks:
         """Return the links of this node, to nobody yet, with TLS if it has that."""

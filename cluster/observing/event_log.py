@@ -162,7 +162,7 @@ class EventLog:
         self._followers.remove(follower)
 
     def check(self, position: Position) -> None:
-        """Raise Compacted unless everything behind `position` is there, or yet to come."""
+        """Raise EventsCompacted unless everything behind `position` is there, or yet to come."""
         if position.revision <= self._oldest:
             raise EventsCompacted(self._oldest)
 
@@ -178,7 +178,7 @@ class EventLog:
     def read(self, position: Position, count_max: int) -> list[Block]:
         """Return the next entries' events from that of `position` on: `count_max` events, or one entry more.
 
-        The first may begin before `position`. Raises Compacted.
+        The first may begin before `position`. Raises EventsCompacted.
         """
         self.check(position)
         blocks = self._blocks

@@ -104,7 +104,7 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peering:
-    """Speaks for this node on its links (links.LinksHost)."""
+    """Speaks for this node on its links."""
 
     def __init__(
         self,

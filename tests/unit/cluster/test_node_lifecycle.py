@@ -5,6 +5,7 @@ import errno
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -14,6 +15,7 @@ from cluster.node import Node
 from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SnapshotStore
+from cluster.storage.sync_runner import InPlace
 
 
 @pytest.fixture
@@ -72,14 +74,19 @@ async def test_a_node_that_is_stopped_while_it_starts_listens_and_dials_no_more(
 async def test_a_disk_that_fails_at_the_start_leaves_the_directory_free(
     where: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told as what it is, with its exit code, and a later start finds the directory unlocked."""
+    """It is told as what it is, with its exit code, and a later start finds the directory unlocked.
+
+    The runner of syncs, which may be the kernel, is given back.
+    """
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    node = Node(founder(tmp_path, 3))
+    syncs = create_autospec(InPlace, instance=True)
+    node = Node(founder(tmp_path, 3), syncs=syncs)
     owner = SnapshotStore if where is SnapshotStore.load else Peering
     monkeypatch.setattr(owner, where.__name__, fail)
     with pytest.raises(DataDirError, match="Input/output error"):
         await node.start()
     DataDir.open(tmp_path, "n1").close()
+    syncs.close.assert_called_once_with()

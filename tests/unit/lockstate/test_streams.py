@@ -8,6 +8,7 @@ from lockstate.cell_operations import GetOperation, PutOperation
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
+    Algorithm,  # tmp
     CloseSession,
     EndWait,
     Numbered,
@@ -16,6 +17,7 @@ from lockstate.commands import (
     Release,
     Renew,
     ResumeStream,
+    TakeRate,
     TransactCells,
     Wanted,
 )
@@ -29,6 +31,7 @@ from lockstate.results import (
     Granted,
     NumberedDone,
     Queued,
+    RateTaken,
     Reason,
     Refused,
     Released,
@@ -303,6 +306,17 @@ def test_a_number_is_not_given_twice(driver: StreamDriver) -> None:
         assert reason(driver.done(1, other)[0]) is Reason.INVALID_REQUEST
     assert isinstance(driver.done(2, Release(HoldId("h1")))[0], Granted)
     assert driver.machine.lock("a").state == "held"
+
+
+def test_a_repeated_refusal_of_a_rate_tells_the_times_that_are_left(driver: StreamDriver) -> None:
+    """Once the time is over it says 1 ms, not 0, which would mean that no waiting helps."""
+    take = TakeRate("api", 1, 1000, Algorithm.GCRA)
+    driver.done(1, take, take)
+    for passed_ms, retry_after_ms in ((0, 1000), (400, 600), (600, 1), (4000, 1)):
+        driver.pass_to(driver.machine.now_ms + passed_ms)
+        (taken,) = driver.done(2, take)
+        assert isinstance(taken, RateTaken)
+        assert (taken.allowed, taken.retry_after_ms) == (False, retry_after_ms)
 
 
 def test_the_number_of_a_wait_is_not_given_to_what_cannot_wait(driver: StreamDriver) -> None:

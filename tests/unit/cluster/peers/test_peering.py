@@ -327,6 +327,18 @@ def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -
     again.close()
 
 
+def test_a_node_with_a_log_adopts_nothing(tmp_path: Path) -> None:
+    """Which cluster that is of is for the log to say."""
+    datadir, host = DataDir.open(tmp_path / "n4", "n4", joins=True), Host()
+    host.is_log_empty = False
+    peering = host.peering(datadir, "n4")
+    peering.set_members(Members())
+    assert peering.objection("n1", disk("n1", 4), is_known=True) is None
+    send(peering, "n1", FrameKind.RAFT, AppendEntries(term=1, commit_index=1))
+    assert datadir.cluster_id == ""
+    datadir.close()
+
+
 def test_who_belongs_to_this_cluster_says_so(datadir: DataDir) -> None:
     """By the latest that it said, in its ping or when it connected."""
     peering = make(datadir)
