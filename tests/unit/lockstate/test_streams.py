@@ -8,7 +8,7 @@ from lockstate.cell_operations import GetOperation, PutOperation
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
-    Algorithm,  # tmp
+    Algorithm,
     CloseSession,
     EndWait,
     Numbered,
