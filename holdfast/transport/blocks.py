@@ -103,7 +103,7 @@ class Entered:
         open_blocks: set[Block[Any]] = set()
         for key in keys:
             if noted := self._by_name.get(key):
-                open_blocks |= {block for each in noted if (block := each()) is not None}
+                open_blocks |= {block for each in tuple(noted) if (block := each()) is not None}
         while frame is not None and open_blocks:
             for block in open_blocks:
                 if block.by is frame and block.what is not None:
@@ -127,7 +127,7 @@ class Around:
     def leave(self, frame: FrameType) -> None:
         """Forget the block that is left from `frame`, or the last one: they all have the same hold."""
         by = _known_by(frame)
-        for block in [block for block in self._open if block.by is by][-1:] or self._open[-1:]:
+        for block in [block for block in tuple(self._open) if block.by is by][-1:] or self._open[-1:]:
             self._entered.remove(block)
             if block in self._open:
                 self._open.remove(block)
@@ -136,7 +136,8 @@ class Around:
 class Blocks(Generic[T]):
     """The open blocks of one object. Threads and tasks enter and leave them in any order.
 
-    It has no lock: each step is one operation on a list, which threads see as a whole.
+    It has no lock: each step is one operation on a list, which threads see as a whole. What looks through a
+    list looks through a copy: in one that others shorten meanwhile it would pass over an element.
     """
 
     def __init__(self, entered: Entered) -> None:
@@ -167,7 +168,7 @@ class Blocks(Generic[T]):
         if not self._open:
             raise RuntimeError("this block was not entered, or was left already")
         by = _known_by(frame)
-        mine = [block for block in self._open if block.by is by][-1:]
+        mine = [block for block in tuple(self._open) if block.by is by][-1:]
         if mine:
             self._close(mine, ended)
         else:

@@ -18,6 +18,7 @@ from holdfast.client import hold as _hold
 from holdfast.testing import MemoryCluster, NullClient
 from holdfast.threads import sync_holds
 from holdfast.transport import blocks as _blocks
+from holdfast.transport.blocks import Block, Blocks, Entered
 from holdfast.values.words import Mode
 
 TTL_S = 30.0
@@ -293,3 +294,43 @@ def test_what_a_hold_has_dropped_may_be_acquired_in_its_block(client: holdfast.S
 def _guarded(lock: Any) -> Generator[Any]:
     with lock as hold:
         yield hold
+
+
+def test_a_block_is_found_while_other_threads_leave_theirs() -> None:
+    """One that goes away while a thread looks for its own does not hide that."""
+    frame, blocks = sys._getframe(), Blocks[Any](Entered())
+    mine = Block[Any](frame, "mine", None)
+
+    class Leaving:
+        """A block whose thread leaves it just now."""
+
+        @property
+        def by(self) -> None:
+            opened.remove(self)
+
+    opened: list[Any] = blocks._open
+    opened.append(Leaving())
+    blocks.enter(mine)
+    blocks.enter(Block(_another_frame(), "another", None))
+    ended: list[Block[Any]] = []
+    blocks.leave(frame, ended)
+    assert ended == [mine]
+
+
+def test_what_is_held_around_is_found_while_other_threads_leave_their_blocks() -> None:
+    """A thread that would wait for itself hears so, whatever goes away while it looks."""
+    with MemoryCluster() as cluster, cluster.sync_client() as client:
+        what, entered, frame = client.lock("a")._twin, Entered(), sys._getframe()
+        mine = Block[Any](frame, "mine", what)
+        entered.add(mine)
+        noted: list[Any] = entered._by_name[what.keys[0]]
+
+        def leaving() -> None:
+            noted.remove(leaving)
+
+        noted.insert(0, leaving)
+        assert [held for held, _ in entered.around(frame, what.keys)] == ["mine"]
+
+
+def _another_frame() -> types.FrameType:
+    return sys._getframe()
