@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import UnsetType
 
 from holdfast import wire
 from holdfast.operations import stream_forms
@@ -23,7 +22,7 @@ from holdfast.wire.answers import (
     SessionOpenedJson,
     WithdrawnJson,
 )
-from holdfast.wire.results import Result, StreamGranted
+from holdfast.wire.results import Result, StreamGranted, StreamRenewed
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +92,7 @@ def grant_of(
         token=granted.token,
         names=names,
         mode=mode,
-        lease=_lease_of(granted.expires_in_ms, asked_at_s),
+        lease=_lease_of(granted, asked_at_s),
     )
 
 
@@ -193,24 +192,27 @@ def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
 
 def _renewed_on_stream(result: Result, asked_at_s: float) -> Lease:
     told, revocation = stream_forms.renewed(result)
-    return _lease_of(told.expires_in_ms, asked_at_s, revocation, told.token)
+    return _lease_of(told, asked_at_s, revocation, told.token)
 
 
 def _renewed(answer: TimedAnswer) -> Lease:
     told = decode(answer, LeaseRenewed)
-    return _lease_of(told.expires_in_ms, answer.attempted_at_s, told.revocation or None, told.token)
+    return _lease_of(told, answer.attempted_at_s, told.revocation or None, told.token)
 
 
 def _lease_of(
-    expires_in_ms: int | UnsetType | None,
+    told: HoldGiven | LeaseRenewed | StreamGranted | StreamRenewed,
     asked_at_s: float,
     revocation: Revocation | None = None,
     token: int = 0,
 ) -> Lease:
-    """Return the lease of what a node says. Without a time there is no deadline."""
+    """Return the lease of what a node says. Only what it says to have no deadline has none."""
     revocations = {} if revocation is None else {token: revocation}
-    is_endless = not isinstance(expires_in_ms, int)
-    return Lease(asked_at_s, expires_in_ms or 0, revocations, is_endless, token)
+    if isinstance(told, HoldGiven | LeaseRenewed):
+        is_endless = told.no_deadline is True
+    else:
+        is_endless = told.expires_in_ms is None
+    return Lease(asked_at_s, told.expires_in_ms or 0, revocations, is_endless, token)
 
 
 _PUT_OFF = {

@@ -23,12 +23,13 @@ class WriteAnswer(msgspec.Struct, kw_only=True):
 class HoldGiven(msgspec.Struct, frozen=True):
     """What is read of every answer that gives a hold. `hold_id` is a secret, `token` the fencing token.
 
-    `expires_in_ms` is not there for a hold without a deadline, and 0 when the hold has already ended.
+    `expires_in_ms` is 0 when the hold has already ended, and not there if `no_deadline` is.
     """
 
     hold_id: str
     token: int
     expires_in_ms: int | Unset = UNSET
+    no_deadline: bool | Unset = UNSET
 
 
 class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,6 +50,7 @@ class LeaseRenewed(msgspec.Struct, frozen=True):
 
     token: int
     expires_in_ms: int | Unset = UNSET
+    no_deadline: bool | Unset = UNSET
     revocation: Revocation | Unset = UNSET
 
 

@@ -105,6 +105,16 @@ def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_fro
     assert hold_operations.open_session(500, {}).read(opened).lease == Lease(1.0, 500)
 
 
+def test_only_what_is_said_to_have_no_deadline_has_none() -> None:
+    """A hold whose answer lacks the time of its lease must not be relied on for ever."""
+    acquire = hold_operations.acquire(("a",), mode="shared", scope="node", wanted=HoldRequest(ttl_ms=500))
+    renew = hold_operations.renew("lock", "h", None)
+    bare = TimedAnswer(b'{"hold_id":"h","token":7,"revision":9}', 1.0, 3.0)
+    assert (acquire.read(bare).lease, renew.read(bare)) == (Lease(1.0, 0), Lease(3.0, 0, token=7))
+    endless = TimedAnswer(b'{"hold_id":"h","token":7,"no_deadline":true,"revision":9}', 1.0, 3.0)
+    assert (acquire.read(endless).lease.is_endless, renew.read(endless).is_endless) == (True, True)
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"members":1}'])
 def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) -> None:
     """Whatever answered 200, it was not a node that did what it was asked."""

@@ -19,18 +19,18 @@ def read_of(kind: type[Any]) -> dict[str, set[Any]]:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        answers.GrantedJson,
-        answers.GrantedSeveralJson,
-        answers.GrantedOfKindsJson,
-        answers.PermitsGrantedJson,
-        answers.ElectedJson,
-    ],
+    "kind", [answers.GrantedJson, answers.GrantedSeveralJson, answers.PermitsGrantedJson]
 )
 def test_every_answer_that_gives_a_hold_has_what_is_read(kind: type[Any]) -> None:
-    """An acquire of whatever kind, a conversion, an addition, a campaign."""
+    """An acquire of whatever kind, a conversion, an addition."""
     assert read_of(kind) == read_of(HoldGiven)
+
+
+@pytest.mark.parametrize("kind", [answers.GrantedOfKindsJson, answers.ElectedJson])
+def test_what_always_has_a_deadline_need_not_say_that_it_has_none(kind: type[Any]) -> None:
+    """Several kinds at once, a campaign: they always say when it is."""
+    assert read_of(kind) | {"no_deadline": {bool}} == read_of(HoldGiven)
+    assert {field.name: field.type for field in msgspec.structs.fields(kind)}["expires_in_ms"] is int
 
 
 def test_an_answer_to_a_renewal_has_what_is_read() -> None:
