@@ -325,7 +325,8 @@ class Acquirable(Generic[H]):
         return self._enter(sys._getframe(1))  # noqa: SLF001 - see blocks.py
 
     async def _enter(self, frame: FrameType) -> H:
-        hold: H | None = self.counted_again(self._terms, frame)
+        # The blocks that this runs in, which `frame` need not: a task may enter for the one that made it.
+        hold: H | None = self.counted_again(self._terms, sys._getframe())  # noqa: SLF001 - see blocks.py
         if hold is None:
             hold = await self.granted(self._terms)
             self.remember(hold)

@@ -1,5 +1,6 @@
 """How blocks end that nobody leaves as usual: interrupted, thrown away, or within others of the same hold."""
 
+import asyncio
 import contextlib
 import gc
 import sys
@@ -330,6 +331,19 @@ def test_what_is_held_around_is_found_while_other_threads_leave_their_blocks() -
 
         noted.insert(0, leaving)
         assert [held for held, _ in entered.around(frame, what.keys)] == ["mine"]
+
+
+async def test_a_task_enters_behind_a_block_of_the_code_that_made_it() -> None:
+    """It does not run within that block, so it may wait until the block ends."""
+    with MemoryCluster() as cluster:
+        async with cluster.client() as client:
+            lock = client.lock("a", ttl=TTL_S)
+            async with lock:
+                entering = asyncio.create_task(lock.__aenter__())
+                while not cluster.waiting:
+                    assert not entering.done()
+                    await asyncio.sleep(0)
+            await (await entering).release()
 
 
 def _another_frame() -> types.FrameType:
