@@ -131,5 +131,5 @@ class _MemorySyncClient(SyncClient):
     """A client for threads whose twin was given its way to the node."""
 
     def __init__(self, twin: Client) -> None:
-        self._client = self._twin = twin
+        self._twin = twin
         portal.register(twin._transport)  # noqa: SLF001 - of the twin
