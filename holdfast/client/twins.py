@@ -6,6 +6,7 @@ for a call that is not awaited.
 """
 
 import functools
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -47,4 +48,6 @@ def making(
 
     wrapped = functools.wraps(call)(make)
     wrapped.__doc__ = (call.__doc__ or "").replace("`async with`", "`with`")
+    # What `help` shows: the signature of the call, but for what it returns.
+    wrapped.__dict__["__signature__"] = inspect.signature(call).replace(return_annotation=kind)
     return wrapped

@@ -32,6 +32,13 @@ def test_threads_and_tasks_have_the_same_calls(sync: type) -> None:
         assert _arguments(ours) == _arguments(theirs), name
 
 
+@pytest.mark.parametrize("name", ["session", "transaction", "rate_limiter", "fence"])
+def test_a_call_for_threads_is_said_to_return_what_it_returns(name: str) -> None:
+    """`help` shows what a program for threads is given, though the rest is that of the call for tasks."""
+    told = inspect.signature(getattr(holdfast.SyncClient, name)).return_annotation
+    assert told.__name__.startswith("Sync")
+
+
 def test_no_call_is_missing_for_threads() -> None:
     """All that the asyncio client can do, the other can."""
     assert {name for name in dir(holdfast.Client) if name[0] != "_"} <= set(dir(holdfast.SyncClient))
