@@ -1,4 +1,9 @@
-"""How holds of every kind begin, change and end, and how waiters are let through. Every grant is made here.
+"""How holds of every kind begin, change and end, and how waiters are let through.
+
+Every grant is made here or, for one free exclusive lock that nobody waits for, by the fast path in
+`plain_locks`. That is most grants, and they must be equal: it writes the same records, token and event that
+`begin` would, and leaves to `locks` whatever is not plain. The property test runs every history both ways and
+compares states and results (tests/property/test_plain_locks.py).
 
 Theory of operation
 -------------------
@@ -37,10 +42,10 @@ give_up     Ends a part of a hold of several locks. The rest keeps its token and
 serve       Lets through every ticket that nothing is in the way of any more, conversions first, then in order
             of arrival, until none is left: `nobody_waits_in_vain`.
 
-Why grants happen where they do: tokens are drawn in `begin`, `convert` and `add` and nowhere else, and these
-are called from two kinds of places: a command that has just found its claims free, and `serve`. To see that a
-lock has one holder, read those calls. A newcomer waits also for what only an earlier ticket claims, so it
-cannot overtake; which ticket is earlier is said by `precedence`.
+Why grants happen where they do: tokens are drawn in `begin`, `convert` and `add`, by the fast path where it
+stands for `begin`, and nowhere else. All of these are called from two kinds of places: a command that has
+just found its claims free, and `serve`. To see that a lock has one holder, read those calls. A newcomer waits
+also for what only an earlier ticket claims, so it cannot overtake; `precedence` says which one is earlier.
 
 A move that ends something does not serve. It returns what became free, and the command serves once, after
 the last of what it ends is gone: while a session is half closed, the tables do not agree and nothing may be

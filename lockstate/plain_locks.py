@@ -1,7 +1,8 @@
-"""What nearly all commands are: one free lock is acquired, or released while nobody waits for it.
+"""Fast path for the two most common commands: acquire one free lock, release one that nobody waits for.
 
-Each of the two is one function here, and does to every table what `Locks`, and all that it calls, would do.
-What is not plain, for what it asks or for what there is, is left to `Locks` before anything has changed.
+Each is one function that writes to every table what `Locks`, with all that it calls, would write. What is not
+plain is left to `Locks` before anything has changed. Must stay equal to `locks` and `holds`; the property
+test compares them (tests/property/test_plain_locks.py).
 """
 
 from typing import Final
