@@ -70,10 +70,6 @@ class Principals:
         """What each has, by its name, of those that have anything. It is derived."""
         self._ledger = ledger
 
-    def __len__(self) -> int:
-        """Return how much is known to belong to somebody."""
-        return len(self.rows) + len(self.usage)
-
     @property
     def rows_count(self) -> int:
         """How many rows say whose something is, or for whom it counts."""
