@@ -144,11 +144,11 @@ class Node:
         self._store = SnapshotStore(config.data_dir, self._files, self._child, self._work)
         self._journal = EngineJournal.open(config.data_dir, files=self._files)
         journal, record = self._journal, self._datadir.cluster
-        is_in_use = journal.last_index > 1 or journal.term > 0 or self._store.exists()
-        joins = self._datadir.identity.joins
+        has_log = journal.last_index > 1 or journal.term > 0 or self._store.exists()
+        is_in_use, joins = has_log or self._datadir.known, self._datadir.identity.joins
         if is_in_use and not joins and not record.is_complete:
             raise DataDirError(
-                f"{config.data_dir}: the journal was in use before the cluster was founded: files of"
+                f"{config.data_dir}: the directory was in use before its cluster was founded: files of"
                 " different directories were mixed, or cluster.json is missing. Restore the directory"
                 " from a copy made after the node's last stop (an older one is unsafe), or replace this node"
                 " with a new one (new id, empty directory)"
