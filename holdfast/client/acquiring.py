@@ -1,7 +1,6 @@
 """What can be acquired: a lock, several locks, permits, an election. Each acquire gives a hold of its own."""
 
 import asyncio
-import functools
 import logging
 import sys
 from abc import abstractmethod
@@ -16,7 +15,7 @@ from holdfast.operations.hold_operations import Grant, Opened
 from holdfast.operations.operation import Operation
 from holdfast.operations.terms import WORDS_OF_ACQUIRE, Owner, Terms, Wait, check_owner, refuse_unknown
 from holdfast.operations.wanted import HoldRequest
-from holdfast.transport.blocks import Acquired, Block, Blocks, Entered, Keyed
+from holdfast.transport.blocks import Acquired, Block, Blocks, Entered, Key, Keyed
 from holdfast.transport.transport import Transport
 from holdfast.values.durations import to_ms
 from holdfast.values.errors import (
@@ -147,6 +146,8 @@ class Acquirable(Generic[H]):
     def __init__(self, transport: Transport, names: tuple[str, ...], terms: Terms) -> None:
         self._transport = transport
         self._names = names
+        self.keys: tuple[Key, ...] = tuple([(self.kind, name) for name in names])
+        """What of it can be held in one mode only: the kind with each name."""
         self._terms = terms
         self._blocks: Blocks[H] = Blocks(transport.entered)
         self._acquired: Acquired[H] = Acquired()
@@ -195,11 +196,6 @@ class Acquirable(Generic[H]):
     def claim(self) -> Claim | None:
         """What a session can have once only; None if it gets another hold each time that it asks."""
         return None
-
-    @functools.cached_property
-    def keys(self) -> tuple[tuple[str, str], ...]:
-        """What of it can be held in one mode only: the kind with each name."""
-        return tuple((self.kind, name) for name in self._names)
 
     @overload
     def acquire(self, blocking: Literal[True] = ..., *, wait: Wait = ...) -> Acquiring[H]: ...
@@ -434,14 +430,10 @@ class Semaphore(Acquirable[Hold]):
         strict: bool,
     ) -> None:
         super().__init__(transport, (name,), terms)
+        self.keys = ()  # there may be permits left for a block within a block
         self._limit = limit
         self._permits = permits
         self._is_strict = strict
-
-    @functools.cached_property
-    def keys(self) -> tuple[tuple[str, str], ...]:
-        """Nothing: there may be permits left for a block within a block."""
-        return ()
 
     async def locked(self) -> bool:
         """Ask the cluster whether there are too few permits to acquire it at once."""

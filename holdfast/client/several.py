@@ -1,6 +1,5 @@
 """Several kinds at once: locks, permits and places of rate limits, acquired as one hold, all or none."""
 
-import functools
 from collections.abc import Sequence
 
 import msgspec
@@ -74,6 +73,7 @@ class Together(Acquirable[Hold]):
         scope: Scope,
     ) -> None:
         super().__init__(transport, (*locks, *[to_name(one.name) for one in permits]), terms)
+        self.keys = self.keys[: len(locks)]  # of permits there may be more
         self.mode = mode
         self._locks = locks
         self._permits = tuple(permits)
@@ -83,11 +83,6 @@ class Together(Acquirable[Hold]):
             "rates": [one.fields() for one in rates],
         }
         self._rate_names = ", ".join([to_name(one.name) for one in rates])
-
-    @functools.cached_property
-    def keys(self) -> tuple[tuple[str, str], ...]:
-        """Its locks: of permits there may be more."""
-        return tuple((self.kind, name) for name in self._locks)
 
     async def locked(self) -> bool:
         """Ask the cluster whether a lock of it is held, or a semaphore of it has too few permits."""

@@ -4,12 +4,14 @@ import asyncio
 import gc
 import multiprocessing
 import os
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import holdfast
+from holdfast.client.acquiring import Lock
 from holdfast.transport import http
 from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, released
 
@@ -119,3 +121,37 @@ async def test_a_forked_child_has_connections_of_its_own() -> None:
         async with asyncio.timeout(DEADLINE_S):
             assert (await client.get_lock("parent")).state == "free"
         assert len(node.seen) == 3
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+async def test_a_child_acquires_though_another_thread_made_a_lock_at_the_fork() -> None:
+    """What that thread was doing never ends in the child: nothing there may wait for it."""
+    going_on, is_made = threading.Event(), threading.Event()
+
+    class Names(tuple[str, ...]):
+        """Names that take long to look through."""
+
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[str]:
+            is_made.set()
+            going_on.wait(DEADLINE_S)
+            return super().__iter__()
+
+    client = holdfast.Client("127.0.0.1:1")
+    terms = client.lock("a").terms
+
+    def make() -> None:
+        lock = Lock(client._transport, Names("a"), terms, mode="shared", scope="node")
+        assert lock.keys == (("lock", "a"),)
+
+    def check() -> None:
+        assert client.lock("b").keys == (("lock", "b"),)
+
+    making = asyncio.create_task(asyncio.to_thread(make))
+    await asyncio.to_thread(is_made.wait)
+    try:
+        assert await exit_code(check) == 0
+    finally:
+        going_on.set()
+    await making
