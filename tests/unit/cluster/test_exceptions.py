@@ -23,7 +23,9 @@ from tests.unit.cluster.one_group import ALONE, DEADLINE_S, Node, made, until
 CODE = (
     "cluster/group.py",
     "cluster/outgoing.py",
+    "cluster/assembly.py",
     "cluster/upkeep.py",
+    "cluster/peers/leader_watch.py",
     "cluster/rare_proposals.py",
     "cluster/loop.py",
     "cluster/commands/outbox.py",
