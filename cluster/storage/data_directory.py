@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import zlib
-from collections.abc import Collection
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -189,10 +188,6 @@ class DataDir:
         """Forget the peer's disk id, when it left the cluster or was replaced; durable before return."""
         if peer_id in self._known:
             self._store_peers({other: known for other, known in self._known.items() if other != peer_id})
-
-    def is_established(self, peer_ids: Collection[str]) -> bool:
-        """Whether this node has met the directory of every one of `peer_ids` (so: true without peers)."""
-        return all(peer_id in self._known for peer_id in peer_ids)
 
     def remember_refusal(self, reason: str) -> None:
         """Never take part again, as the cluster has refused this directory for good; durable before return.

@@ -78,17 +78,6 @@ def test_the_identity_and_the_known_peers_survive(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_node_is_established_when_it_has_met_all_peers(tmp_path: Path) -> None:
-    """One peer missing is not established; no peers at all is."""
-    data_dir = DataDir.open(tmp_path, "node-a")
-    assert data_dir.is_established([])
-    data_dir.remember("node-b", "b" * 32)
-    assert not data_dir.is_established(["node-b", "node-c"])
-    data_dir.remember("node-c", "c" * 32)
-    assert data_dir.is_established(["node-b", "node-c"])
-    data_dir.close()
-
-
 def test_a_known_disk_id_does_not_change_by_itself(tmp_path: Path) -> None:
     """Remembering another disk id for a known peer is a bug of the caller."""
     data_dir = DataDir.open(tmp_path, "node-a")
