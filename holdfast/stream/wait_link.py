@@ -143,8 +143,8 @@ class WaitLink:
             while True:
                 try:
                     await self._talk_at(self._user.nodes[self.node])
-                except SessionOver as error:
-                    # What was said is wrong for a node, and would be again.
+                except (SessionOver, ValueError, RecursionError) as error:
+                    # What was said is wrong for a node, or is not what nodes say, and would be again.
                     self.is_refused = True
                     self._lose(error)
                     return

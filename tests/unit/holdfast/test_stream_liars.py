@@ -11,11 +11,14 @@ from aiohttp import WSMsgType, web
 
 import holdfast
 from holdfast import wire
+from holdfast.stream.waits import LINKED_COUNT
 from holdfast.wire.results import StreamRefused
 from holdfast.wire.stream import MSGPACK, Bye
 from tests.support.both_clients import take
 from tests.unit.holdfast.conftest import a_node
-from tests.unit.http_api.serving import Served
+from tests.unit.http_api.serving import Served, until
+
+DEADLINE_S = 30
 
 Says = Callable[[Sequence[Any]], Sequence[Any] | None]
 """What is answered to a message, if anything."""
@@ -149,6 +152,28 @@ async def test_a_strange_welcome_is_not_gone_along_with(what: str) -> None:
             hold = await client.semaphore("gpu", limit=2).acquire()
         assert len(commands) == 2
         assert [each.token for each in served.node.machine.state.holds.values()] == [hold.token]
+
+
+@pytest.mark.parametrize("said", [["hello"], [], [1, "x"], b"\x91" * 10_000], ids=lambda said: repr(said)[:9])
+async def test_nonsense_ends_the_connection_of_the_waits_and_no_wait(said: Any) -> None:
+    """It is not asked for again and again: the waits go over HTTP."""
+    count = LINKED_COUNT + 1
+    said_count = 0
+
+    def says(_: Sequence[Any]) -> Any:
+        nonlocal said_count
+        said_count += 1
+        return msgspec.Raw(said) if isinstance(said, bytes) else said
+
+    async with lied_to(says, timeout_s=10.0) as (served, client), asyncio.timeout(DEADLINE_S):
+        holds = [await client.lock(str(number)).acquire() for number in range(count)]
+        waits = [asyncio.create_task(client.lock(str(number)).acquire()) for number in range(count)]
+        await until(lambda: len(served.node.machine.state.tickets) == count)
+        for hold in holds:
+            await hold.release()
+        for hold in await asyncio.gather(*waits):
+            await hold.release()
+    assert said_count <= 2, "one for the commands, one for the waits"
 
 
 async def test_nodes_that_are_gone_are_not_asked_without_a_pause() -> None:
