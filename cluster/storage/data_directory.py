@@ -94,6 +94,7 @@ class _Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _Stored = TypeVar("_Stored", Identity, _Peers, ClusterRecord, _Refusal)
+_T = TypeVar("_T")
 
 
 class DataDir:
@@ -216,16 +217,15 @@ class DataDir:
 
 
 def _check_known(path: Path, files: Files) -> None:
-    """Refuse a directory that another release wrote, before anything is changed. Raises DataDirUnknown."""
+    """Refuse a directory that another release wrote, before anything is changed.
+
+    Raises DataDirUnknown; DataDirError for a damaged identity.
+    """
     file = path / IDENTITY_NAME
     if not files.exists(file):
         return
-    try:
-        checked = msgspec.json.decode(files.read(file), type=_Checked)
-        found = msgspec.json.decode(checked.content, type=_DirectoryFormat).directory_format
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return  # it is damaged, as whoever reads it says
-    if found != DIRECTORY_FORMAT and zlib.crc32(checked.content) == checked.crc32:
+    found = _parsed(file, _verified(file, files), _DirectoryFormat).directory_format
+    if found != DIRECTORY_FORMAT:
         written = f"has format {found}" if found else "was written before release 1.0.0"
         message = (
             f"{path}: the data directory {written}, and this release reads format {DIRECTORY_FORMAT} alone:"
@@ -357,19 +357,29 @@ def _encode(stored: Identity | _Peers | ClusterRecord | _Refusal) -> bytes:
 
 def _decode(file: Path, stored_type: type[_Stored], files: Files) -> _Stored:
     """Return the content of one of our JSON files. Raises DataDirError naming it."""
+    content = _verified(file, files)
+    stored_format = _parsed(file, content, _Format).format
+    if stored_format != FORMAT:
+        message = (
+            f"{file} has format {stored_format}; this release reads format {FORMAT}. Use the matching release"
+        )
+        raise DataDirError(message)
+    return _parsed(file, content, stored_type)
+
+
+def _verified(file: Path, files: Files) -> msgspec.Raw:
+    """Return the content of one of our JSON files, whose checksum is right. Raises DataDirError."""
+    checked = _parsed(file, files.read(file), _Checked)
+    if zlib.crc32(checked.content) != checked.crc32:
+        message = f"{file} is damaged: its checksum does not match. {_REPLACE_ADVICE}"
+        raise DataDirError(message)
+    return checked.content
+
+
+def _parsed(file: Path, content: bytes | msgspec.Raw, of: type[_T]) -> _T:
+    """Return what stands in a file. Raises DataDirError."""
     try:
-        checked = msgspec.json.decode(files.read(file), type=_Checked)
-        if zlib.crc32(checked.content) != checked.crc32:
-            message = f"{file} is damaged: its checksum does not match. {_REPLACE_ADVICE}"
-            raise DataDirError(message)
-        stored_format = msgspec.json.decode(checked.content, type=_Format).format
-        if stored_format != FORMAT:
-            message = (
-                f"{file} has format {stored_format}; this release reads format {FORMAT}. Use the matching"
-                " release"
-            )
-            raise DataDirError(message)
-        return msgspec.json.decode(checked.content, type=stored_type)
+        return msgspec.json.decode(content, type=of)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"{file} is damaged: {error}. {_REPLACE_ADVICE}"
         raise DataDirError(message) from error

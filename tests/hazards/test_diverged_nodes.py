@@ -124,7 +124,7 @@ def test_of_two_nodes_that_differ_none_serves_until_the_third_decides(
         with pytest.raises(NoLeader, match="no majority says which"):
             parts.outgoing.check_room(Acquire)
         assert any(
-            "no requests are taken" in trouble.detail
+            "no requests are accepted" in trouble.detail
             for trouble in troubles(
                 parts.replica.engine, parts.clocks, parts.divergence, parts.disk, cluster.clock.now_s
             )

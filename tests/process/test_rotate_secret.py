@@ -100,7 +100,7 @@ async def test_a_node_that_is_down_stops_the_exchange_which_goes_on_later(tmp_pa
         )
         assert code != 0
         assert f"{lost} does not answer: start it, or remove it from the cluster" in printed
-        assert "repeat the command, and it goes on where it was" in printed
+        assert "repeat the command, and it continues where it stopped" in printed
         cluster.kill(lost)
         await asyncio.to_thread(cluster.start, lost)
         code, printed = await rotate(cluster, str(path))

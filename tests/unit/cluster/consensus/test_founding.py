@@ -294,7 +294,7 @@ def test_a_founding_that_makes_no_sense_is_not_stored(change: dict[str, object])
     peers = {"n2": Peer("disk-2", told(("n2",), of=msgspec.structs.replace(FOUNDED, **change)))}
     assert advance(OWN, Progress(), peers, "c3") == Progress()
     (why,) = objections(OWN, Progress(), peers)
-    assert "makes no sense" in why
+    assert "not a valid founding" in why
 
 
 def test_copied_directories_are_named() -> None:
