@@ -32,7 +32,11 @@ def waiting(
     """Return the call for threads of a call that is awaited."""
 
     def wait(self: ForThreads[A], /, *args: P.args, **options: P.kwargs) -> T:
-        return Call(lambda: call(self._twin, *args, **options)).run()
+        async def work() -> T:
+            # Called in the task: what it says of wrong arguments is told to the thread as well.
+            return await call(self._twin, *args, **options)
+
+        return Call(work).run()
 
     wait.__code__ = wait.__code__.replace(co_name=call.__name__)  # what tracebacks and warnings show
     return functools.wraps(call)(wait)

@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,16 @@ def test_a_call_for_threads_is_said_to_return_what_it_returns(name: str) -> None
     """`help` shows what a program for threads is given, though the rest is that of the call for tasks."""
     told = inspect.signature(getattr(holdfast.SyncClient, name)).return_annotation
     assert told.__name__.startswith("Sync")
+
+
+def test_a_call_for_threads_with_wrong_arguments_is_refused() -> None:
+    """It raises TypeError as any call does, and waits for nothing."""
+    client: Any = holdfast.SyncClient("127.0.0.1:1")
+    for call in (client.release, client.inspect, client.fence):
+        with pytest.raises(TypeError, match="missing 1 required positional argument"):
+            call()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tll'"):
+        client.renew_by_value("a", "v", tll=5)
 
 
 def test_no_call_is_missing_for_threads() -> None:
