@@ -44,10 +44,13 @@ class Tree:
         """The arrows between the modules of the product."""
         return arrows.module_graph(self.root, self.packages)
 
-    def nodes(self, folder: str = "") -> Iterator[Node]:
-        """Yield every node of the syntax in files of the product whose path begins with `folder`."""
+    def nodes(self, folder: str = "", *, without: str = "/") -> Iterator[Node]:
+        """Yield every node of the syntax in files of the product whose path begins with `folder`.
+
+        Paths that begin with `without` are left out.
+        """
         for path, module in self.parsed.items():
-            if path.startswith(folder):
+            if path.startswith(folder) and not path.startswith(without):
                 yield from ast.walk(module)
 
     def lines_count(self, *folders: str) -> int:
@@ -105,9 +108,12 @@ def shared_names(tree: Tree) -> list[str]:
 
 
 def client_tags(tree: Tree) -> int:
-    """Count the tags of commands and results in the client: those of its classes, and those in its sets."""
+    """Count the tags of commands and results in the client: in its classes, and in its sets.
+
+    The public vocabulary of the stream, holdfast/wire, is where they are defined.
+    """
     found: set[object] = set()
-    for node in tree.nodes("holdfast/"):
+    for node in tree.nodes("holdfast/", without="holdfast/wire/"):
         match node:
             case ast.keyword(arg="tag", value=ast.Constant(value=int(tag))):
                 found.add(tag)
