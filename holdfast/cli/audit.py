@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
@@ -29,27 +29,8 @@ from holdfast.cli.printing import (
 )
 from holdfast.values.errors import Unavailable
 
-AUDITED: Final = frozenset(
-    {
-        "granted",
-        "released",
-        "expired",
-        "forced",
-        "revoked",
-        "put-off",
-        "converted",
-        "session-expired",
-        "session-forced",
-        "elected",
-        "resigned",
-        "delay-lifted",
-        "fence-forgotten",
-    }
-)
-"""The events that the audit has, of those that a watch tells."""
 _HEAD: Final = f"{'UTC, AT THE LATEST':<20}  {'EVENT':<15} {'KIND':<9} NAME"
 _NO_TIME: Final = "-" * 20
-_Key: TypeAlias = tuple[object, ...]
 COUNT: Final = 100
 PAGE: Final = 1000
 """The most records that a node tells of at a time."""
@@ -101,9 +82,7 @@ async def run(client: Inspector, arguments: argparse.Namespace) -> int:
         return 0
     if arguments.output == TABLE:
         print_next(None, _HEAD, TABLE)
-    told = await _ship(client, query, arguments.output)
-    await _watch(client, query, arguments, {_key(record.row) for record in told})
-    return 0
+    return await _ship(client, query, arguments.output)
 
 
 async def _is_there(client: Inspector, behind: int) -> bool:
@@ -151,19 +130,14 @@ def _print(records: Iterable[_Record], output: str) -> None:
         print_next(record.row, _line(record), output)
 
 
-async def _ship(client: Inspector, query: dict[str, str], output: str) -> list[_Record]:
-    """Print records, and every one behind those, for ever; what no node can tell now is told later.
-
-    Returns records without numbers, which a cluster that follows rules 8 has: nothing tells where to go on.
-    """
+async def _ship(client: Inspector, query: dict[str, str], output: str) -> NoReturn:
+    """Print records, and every one behind those, for ever; what no node can tell now is told later."""
     records = await _records(client, query)
     # Nothing is missed if a node that is behind is asked, and no node has to ask the others.
     query = query | {"limit": str(PAGE), "consistency": wire.STALE}
     while True:
         _print(records, output)
         if records:
-            if "number" not in records[-1].row:
-                return records
             query["behind"] = str(records[-1].row["number"])
         if len(records) < PAGE:
             await asyncio.sleep(LOOK_S)
@@ -172,37 +146,6 @@ async def _ship(client: Inspector, query: dict[str, str], output: str) -> list[_
         except Unavailable as error:
             say(f"{error}; continues after record {query['behind'] or 0}")
             records = []
-
-
-async def _watch(
-    client: Inspector, query: Mapping[str, str], arguments: argparse.Namespace, told: set[_Key]
-) -> None:
-    """Print what came since some records were told, and what comes, where records have no numbers."""
-    watching = client.watch(arguments.name)
-    try:
-        await watching.begin()  # before the look at the past: nothing is missed in between
-        past = [
-            record
-            for record in await _records(client, {**query, "limit": str(PAGE)})
-            if _key(record.row) not in told
-        ]
-        _print(past, arguments.output)
-        told |= {_key(record.row) for record in past}
-        async for event in watching:
-            row = msgspec.to_builtins(event)
-            is_meant = not arguments.name or event.name == arguments.name
-            if is_meant and event.event in AUDITED and _key(row) not in told:
-                row = {key: value for key, value in row.items() if value not in ("", 0) or key == "revision"}
-                _print([_Record(row, time.time() * 1000)], arguments.output)
-    finally:
-        await watching.close()
-
-
-def _key(event: Row) -> _Key:
-    """Return what tells one event from all others."""
-    return tuple(
-        event.get(field) or None for field in ("revision", "event", "kind", "name", "owner", "token")
-    )
 
 
 def _verify(file: str, output: str) -> int:

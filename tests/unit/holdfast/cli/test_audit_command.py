@@ -244,25 +244,6 @@ async def test_who_ships_opens_no_watch() -> None:
         assert {seen.path.partition("?")[0] for seen in node.seen} == {wire.AUDIT}
 
 
-async def test_records_without_numbers_are_followed_by_a_watch() -> None:
-    """Before rules 9 there is nothing to go on behind; what came before the watch began is told once."""
-    old = {"event": "granted", "revision": 1, "name": "a", "owner": "ann", "reason": "", "token": 1}
-    new = old | {"event": "released", "revision": 2}
-    came = asyncio.Event()
-
-    async def each(request: web.Request) -> web.StreamResponse:
-        if request.path == wire.WATCH:
-            stream = web.StreamResponse(headers={"content-type": "text/event-stream"})
-            await stream.prepare(request)
-            came.set()
-            await stream.write(b"id: 1\n\n")
-            await asyncio.Event().wait()
-        return await answer(events=[new, old] if came.is_set() else [old])(request)
-
-    async with ScriptedNode(each) as node, _shipping(node.url) as lines:
-        assert await _shipped(lines, 2) == [old, new]
-
-
 @pytest.mark.parametrize("argv", [(), ("--follow", "-o", "jsonl")])
 async def test_a_record_that_is_not_there_yet_is_told(
     capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]

@@ -18,9 +18,7 @@ import pytest
 
 import holdfast
 from holdfast.cli import completion, exit_codes
-from holdfast.cli.audit import AUDITED
 from holdfast.cli.main import _main, build_parser, read
-from lockstate.results import EventKind
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, answer
 
@@ -573,10 +571,3 @@ async def test_closed_streams_are_not_taken_for_something_else() -> None:
             assert await process.wait() == 0
         assert [event.event for event in await client.audit("a")] == ["released", "granted"]
         assert not served.node.machine.state.holds
-
-
-def test_the_audit_follows_what_the_cluster_audits() -> None:
-    """An event is followed if it is one that the audit has."""
-    told = {kind.value for kind in EventKind} - {"queued", "left"}
-    assert told >= AUDITED
-    assert {value for value in told - AUDITED if not value.startswith("cell-")} == set()
