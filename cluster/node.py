@@ -142,7 +142,7 @@ class Node:
         config = self.config
         self._work = self._given_work or WorkThread(asyncio.get_running_loop().call_soon_threadsafe)
         self._store = SnapshotStore(config.data_dir, self._files, self._child, self._work)
-        self._journal = EngineJournal.open(config.data_dir, files=self._files)
+        self._journal = EngineJournal.open(config.data_dir, self._datadir.disk_id, files=self._files)
         journal, record = self._journal, self._datadir.cluster
         has_log = journal.last_index > 1 or journal.term > 0 or self._store.exists()
         is_in_use, joins = has_log or self._datadir.known, self._datadir.identity.joins

@@ -27,6 +27,7 @@ from typing import Final, NoReturn, Self, overload
 from cluster.errors import DataDirError, NodeFailed
 from cluster.storage.files import Files
 from cluster.storage.journal_format import (
+    NO_DISK,
     LogEntry,
     RecordType,
     entry_head,
@@ -89,6 +90,7 @@ class Journal:
     def open(
         cls,
         directory: Path,
+        disk_id: str = NO_DISK,
         *,
         sizes: Sizes | None = None,
         on_cut: logging.Logger = logger,
@@ -96,11 +98,12 @@ class Journal:
     ) -> Self:
         """Recover the journal in `directory`, or begin one; a torn last write is cut and told to `on_cut`.
 
+        `disk_id` is that of the data directory: a journal that was written in another one is refused.
         Raises DataDirError when what is on disk cannot be trusted, JournalError when the disk fails.
         """
         files = files or Files()
         try:
-            view = recover(directory, files, on_cut)
+            view = recover(directory, files, on_cut, disk_id)
             journal = cls(directory, view, files, sizes or Sizes())
         except OSError as error:
             message = f"{directory}: the journal cannot be opened: {error}"

@@ -2,7 +2,7 @@
 
     segment   header, then blocks, then zeros: space prepared for the next blocks
     header    magic 8 | format version u16 | group u16 | segment number u64 | salt 8 | previous salt 8
-              | crc32 u32
+              | disk id 16 | crc32 u32
     block     magic 4 | payload length u32 | sequence u64 | synced u64 | file length u64
               | crc32 u32 of the payload | crc32 u32 of what stands before | payload
     payload   records: type u8 | body length u32 | body
@@ -16,7 +16,8 @@ Two claims tell damage from a torn last write, in which any of the disk's sector
 the highest sequence that was surely on disk when the block was written, `file length` the length that the
 file surely had: what contradicts a claim was there and is gone.
 
-`group` is the number of the Raft group.
+`group` is the number of the Raft group. `disk id` is that of the data directory for which the segment was
+written: a journal that was copied into another directory is not taken for that directory's own.
 """
 
 import struct
@@ -38,7 +39,11 @@ SALT_BYTES: Final = 8
 NO_SALT: Final = bytes(SALT_BYTES)
 """Stands for the salt of a segment before the first one."""
 
-_SEGMENT_HEAD: Final = struct.Struct("<8sHHQ8s8s")
+DISK_ID_BYTES: Final = 16
+NO_DISK: Final = "0" * (2 * DISK_ID_BYTES)
+"""The disk id of a journal that is in no data directory."""
+
+_SEGMENT_HEAD: Final = struct.Struct("<8sHHQ8s8s16s")
 _CRC: Final = struct.Struct("<I")
 _BLOCK_HEAD: Final = struct.Struct("<4sIQQQI")
 _WHOLE_HEAD: Final = struct.Struct("<4sIQQQII")
@@ -103,6 +108,7 @@ class SegmentHeader(NamedTuple):
     number: int
     salt: bytes
     previous_salt: bytes
+    disk_id: str
 
 
 class BlockHead(NamedTuple):
@@ -196,9 +202,13 @@ def parse_hard_state(data: bytes, start: int, end: int) -> tuple[int, str | None
     return term, data[start + 9 : end].decode() if has_vote else None
 
 
-def segment_header(number: int, salt: bytes, previous_salt: bytes) -> bytes:
-    """Return the first bytes of segment `number`; `salt` is random, `previous_salt` zeros for the first."""
-    head = _SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, GROUP, number, salt, previous_salt)
+def segment_header(number: int, salt: bytes, previous_salt: bytes, disk_id: str = NO_DISK) -> bytes:
+    """Return the first bytes of segment `number`; `salt` is random, `previous_salt` zeros for the first.
+
+    `disk_id` is written in hexadecimal digits.
+    """
+    disk = bytes.fromhex(disk_id)
+    head = _SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, GROUP, number, salt, previous_salt, disk)
     return head + _CRC.pack(zlib.crc32(head))
 
 
@@ -219,7 +229,7 @@ def parse_segment_header(data: bytes, number: int) -> SegmentHeader:
     if len(data) < SEGMENT_HEADER_BYTES or not head.startswith(SEGMENT_MAGIC):
         message = "this is not a journal segment"
         raise FormatError(message)
-    _, version, group, stored_number, salt, previous_salt = _SEGMENT_HEAD.unpack(head)
+    _, version, group, stored_number, salt, previous_salt, disk = _SEGMENT_HEAD.unpack(head)
     if version != FORMAT_VERSION or _CRC.unpack_from(data, _SEGMENT_HEAD.size)[0] != zlib.crc32(head):
         message = (
             f"the header is damaged, or of another release: it says format {version}, this release reads"
@@ -232,7 +242,7 @@ def parse_segment_header(data: bytes, number: int) -> SegmentHeader:
     if stored_number != number:
         message = f"the header says segment {stored_number}"
         raise FormatError(message)
-    return SegmentHeader(stored_number, salt, previous_salt)
+    return SegmentHeader(stored_number, salt, previous_salt, disk.hex())
 
 
 def encode_block(records: Sequence[bytes], sequence: int, synced: int, file_bytes: int, seed: int) -> bytes:

@@ -53,6 +53,7 @@ class LogOnDisk:
         self._directory = directory
         self._files = files
         self._sizes = sizes
+        self._disk_id = view.disk_id
         self._span = (view.first, view.following)
         self.segments = view.segments
         self.commit_index = view.commit_index
@@ -147,6 +148,7 @@ class LogOnDisk:
             temporary,
             number=number,
             previous_salt=old.salt if old is not None else NO_SALT,
+            disk_id=self._disk_id,
             sequence=old.sequence if old is not None else 0,
             files=self._files,
             sizes=self._sizes,

@@ -21,6 +21,7 @@ from typing import NoReturn
 from cluster.errors import DataDirError
 from cluster.storage.files import Files
 from cluster.storage.journal_format import (
+    NO_DISK,
     SEGMENT_HEADER_BYTES,
     BlockHead,
     FormatError,
@@ -61,18 +62,20 @@ def list_segments(directory: Path, files: Files) -> list[Segment]:
     return sorted(found, key=lambda segment: segment.number)
 
 
-def recover(directory: Path, files: Files, on_cut: logging.Logger) -> ReplayedLog:
+def recover(
+    directory: Path, files: Files, on_cut: logging.Logger, disk_id: str = NO_DISK
+) -> ReplayedLog:
     """Read all segments and return what they say; cut a torn last write. Raises DataDirError.
 
     When this returns, everything in the view is on disk. An empty directory gives an empty view without
-    segments.
+    segments. `disk_id` is that of the directory: segments that were written in another one are refused.
     """
     for name in files.names(directory):
         if _UNFINISHED_NAME.fullmatch(name):
             files.unlink(directory / name)
     present = list_segments(directory, files)
     run = _newest_run(present)
-    view = ReplayedLog()
+    view = ReplayedLog(disk_id)
     for segment in run:
         _read_segment(view, segment, files, on_cut, is_last=segment is run[-1])
     if not view.is_complete:
@@ -171,6 +174,14 @@ def _replay(view: ReplayedLog, segment: Segment, data: bytes, *, is_last: bool) 
 def _begin_segment(view: ReplayedLog, segment: Segment, data: bytes) -> int:
     """Check that the segment continues the one before it; return the seed of its checksums."""
     header = parse_segment_header(data, segment.number)
+    if header.disk_id != view.disk_id:
+        message = (
+            f"{segment.path} was written in another data directory (disk {header.disk_id[:8]}; this directory"
+            f" is disk {view.disk_id[:8]}): files of two directories were mixed. Do not delete any. Put this"
+            " node's own journal back as it was after the node's last stop (an older one is unsafe), or"
+            " replace this node with a new one (the other nodes have the data)"
+        )
+        raise DataDirError(message)
     if view.segments and header.previous_salt != view.salt:
         message = (
             f"the segment does not continue {view.segments[-1].path.name}: one of them is of another journal"

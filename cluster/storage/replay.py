@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.storage.journal_format import (
+    NO_DISK,
     NO_SALT,
     BlockHead,
     FormatError,
@@ -30,6 +31,8 @@ class Segment:
 class ReplayedLog:
     """What the records say so far. `first` and `following` bound the log even where it is not loaded."""
 
+    disk_id: str = NO_DISK
+    """The disk id of the directory that the journal is in."""
     first: int = 1
     following: int = 1
     entries: list[LogEntry] = field(default_factory=list)

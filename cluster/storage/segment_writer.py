@@ -71,13 +71,21 @@ class SegmentWriter:
 
     @classmethod
     def create(
-        cls, path: Path, *, number: int, previous_salt: bytes, sequence: int, files: Files, sizes: Sizes
+        cls,
+        path: Path,
+        *,
+        number: int,
+        previous_salt: bytes,
+        disk_id: str,
+        sequence: int,
+        files: Files,
+        sizes: Sizes,
     ) -> "SegmentWriter":
         """Begin segment `number` behind block `sequence`, to be named after its first sync and not before.
 
         So its blocks may claim the length that the file has from the start.
         """
-        header = segment_header(number, os.urandom(SALT_BYTES), previous_salt)
+        header = segment_header(number, os.urandom(SALT_BYTES), previous_salt, disk_id)
         fd = files.create(path)
         try:
             files.write_at(fd, header, 0)
