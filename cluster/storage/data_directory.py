@@ -7,7 +7,6 @@ node that comes back under its old name with another, empty directory is recogni
 
 import errno
 import logging
-import os
 import secrets
 import zlib
 from pathlib import Path
@@ -28,7 +27,6 @@ FORMAT: Final = 1
 """The format of the JSON files in the directory."""
 DIRECTORY_FORMAT: Final = 1
 """The format of the directory as a whole, with what stands in its journal and its snapshots."""
-LOCK_NAME: Final = "lock"
 IDENTITY_NAME: Final = "identity.json"
 PEERS_NAME: Final = "peers.json"
 REFUSAL_NAME: Final = "refused.json"
@@ -257,21 +255,13 @@ def _create_directory(path: Path, files: Files) -> None:
 def _take_lock(path: Path, files: Files) -> int:
     """Return the descriptor that holds the lock. It ends with the process; children do not inherit it."""
     try:
-        fd = files.lock(path / LOCK_NAME)
+        return files.lock(path)
     except BlockingIOError as error:
-        holder = files.read(path / LOCK_NAME)[:32].decode("ascii", "replace").strip() or "unknown"
         message = (
-            f"{path}: the data directory is in use by the process with pid {holder}. Stop that node first,"
-            " or give this one a directory of its own"
+            f"{path}: the data directory is in use by another process (`fuser {path}` shows its pid). Stop"
+            " that node first, or give this one a directory of its own"
         )
         raise DataDirError(message) from error
-    try:
-        files.truncate(fd, 0)
-        files.write_at(fd, f"{os.getpid()}\n".encode(), 0)
-    except BaseException:
-        files.close(fd)
-        raise
-    return fd
 
 
 def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Identity:
@@ -285,8 +275,10 @@ def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Id
             raise DataDirError(message)
         return _new_identity(path, node_id, files, joins=joins)
     identity = _decode(file, Identity, files)
-    if joins and not identity.joins and _is_blank(path, files):
+    if joins and not identity.joins and _is_blank(path, identity.disk_id, files):
         logger.info("event=blank-directory-joins path=%s disk_before=%s", path, identity.disk_id[:8])
+        for segment in list_segments(path, files):
+            files.unlink(segment.path)
         return _new_identity(path, node_id, files, joins=True)
     if identity.node_id != node_id:
         message = (
@@ -313,7 +305,7 @@ def _new_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Ide
     return identity
 
 
-def _is_blank(path: Path, files: Files) -> bool:
+def _is_blank(path: Path, disk_id: str, files: Files) -> bool:
     """Whether the node of this directory never took part. Raises DataDirError for a damaged journal.
 
     A founder that waits for the others has no vote, no log and no founding on its disk. A node that lost its
@@ -322,7 +314,7 @@ def _is_blank(path: Path, files: Files) -> bool:
     """
     if any(files.exists(path / name) for name in (PEERS_NAME, CLUSTER_NAME, SNAPSHOT_NAME)):
         return False
-    log = recover(path, files, logger)
+    log = recover(path, files, logger, disk_id)
     return log.term == 0 and log.following <= _FOLLOWING_FIRST
 
 

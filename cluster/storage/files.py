@@ -108,16 +108,13 @@ class Files:
         """Forget what memory holds of the file: what is read next is what the disk has."""
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def truncate(self, fd: int, size_bytes: int) -> None:
-        """Cut the file to `size_bytes`."""
-        os.ftruncate(fd, size_bytes)
+    def lock(self, directory: Path) -> int:
+        """Lock `directory` until the descriptor is closed or the process ends.
 
-    def lock(self, path: Path) -> int:
-        """Create `path` if need be and lock it until the descriptor is closed or the process ends.
-
-        Raises BlockingIOError when another process has it.
+        The directory itself is locked, so that no file that is deleted frees it. Raises BlockingIOError when
+        another process has the lock.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:

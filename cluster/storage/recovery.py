@@ -62,9 +62,7 @@ def list_segments(directory: Path, files: Files) -> list[Segment]:
     return sorted(found, key=lambda segment: segment.number)
 
 
-def recover(
-    directory: Path, files: Files, on_cut: logging.Logger, disk_id: str = NO_DISK
-) -> ReplayedLog:
+def recover(directory: Path, files: Files, on_cut: logging.Logger, disk_id: str = NO_DISK) -> ReplayedLog:
     """Read all segments and return what they say; cut a torn last write. Raises DataDirError.
 
     When this returns, everything in the view is on disk. An empty directory gives an empty view without

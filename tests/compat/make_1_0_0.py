@@ -136,7 +136,6 @@ async def data_directory(directory: Path) -> None:
             "disk_id": json.loads((work / "n" / "identity.json").read_text())["content"]["disk_id"],
         }
         await node.stop()
-    (work / "n" / "lock").unlink()
     assert (work / "n" / "snapshot").exists()
     # Prepared space is zeros: they compress well.
     shutil.make_archive(str(directory / "data_directory"), "xztar", work / "n")

@@ -103,7 +103,7 @@ def test_journal_and_snapshot_are_read_back(release: str, tmp_path: Path) -> Non
     datadir = DataDir.open(directory, "n1")
     assert (datadir.disk_id, datadir.identity.group) == (facts["disk_id"], 0)
     stored = SnapshotStore(directory, Files()).load()
-    journal = Journal.open(directory)
+    journal = Journal.open(directory, datadir.disk_id)
     assert stored is not None
     machine = snapshot.decode(stored.state)
     journal.begin_at(stored.previous, stored.last)

@@ -100,7 +100,7 @@ class WholeNode:
     def _start(self, config: NodeConfig, network: Network, disks: Mapping[str, str]) -> None:
         files = UnsyncedFiles()
         self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
-        self.journal = EngineJournal.open(config.data_dir, files=files)
+        self.journal = EngineJournal.open(config.data_dir, self._datadir.disk_id, files=files)
         store = SnapshotStore(config.data_dir, files, cast("Child", InlineChild()))
         store_founding(self._datadir, config.founders, disks)
         links = Links(config.node_id, network)

@@ -151,11 +151,12 @@ async def test_an_upgrade_can_be_taken_back_until_the_rules_move(tmp_path: Path,
 def directory_facts(directory: Path, copy: Path) -> tuple[object, ...]:
     """Return what a stopped node's directory says of its data, without touching it."""
     shutil.copytree(directory, copy)
-    journal = Journal.open(copy)
+    identity = json.loads((directory / "identity.json").read_text())
+    journal = Journal.open(copy, identity["content"]["disk_id"])
     entries = journal[:]
     journal.close()
     snapshot = (directory / "snapshot").read_bytes() if (directory / "snapshot").exists() else b""
-    return entries, snapshot, json.loads((directory / "identity.json").read_text())
+    return entries, snapshot, identity
 
 
 async def test_after_the_rules_moved_the_release_before_is_refused(tmp_path: Path, later: Path) -> None:

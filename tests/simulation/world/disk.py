@@ -41,6 +41,8 @@ class Disk:
         self.random = random
         self.names: dict[Path, Inode] = {}
         self.directories: set[Path] = {root}
+        self.owners: dict[Path, object] = {}
+        """Whose lock is on which directory."""
         self.is_full = False
         self.fail_writes = 0
         """So many of the next writes fail with EIO."""
@@ -119,6 +121,7 @@ class Disk:
             for change in changes[: self.random.randint(0, len(changes))]:
                 change.apply(self._durable)
         self._changes.clear()
+        self.owners.clear()
         kept = self._durable_directories | {
             path for path in self.directories - self._durable_directories if self.random.random() < 0.5
         }
@@ -131,9 +134,7 @@ class Disk:
 
     def forget_owner(self, owner: object) -> None:
         """Free the locks of a process that ended."""
-        for inode in self.names.values():
-            if inode.owner is owner:
-                inode.owner = None
+        self.owners = {path: other for path, other in self.owners.items() if other is not owner}
 
     def flip_bit(self) -> "tuple[Path, Disk] | None":
         """Damage one file that was synced; return which, and a copy of the disk as it was."""

@@ -145,8 +145,8 @@ class SimFiles(Files):
             return
         self._begin()
         closed = self._open.pop(fd)
-        if closed.inode.owner is self:
-            closed.inode.owner = None
+        if self.disk.owners.get(closed.path) is self:
+            del self.disk.owners[closed.path]
 
     def write(self, fd: int, data: bytes) -> None:
         """Write behind what was written last."""
@@ -237,22 +237,13 @@ class SimFiles(Files):
         self._begin()
         self._file(fd).inode.drop_cache()
 
-    def truncate(self, fd: int, size_bytes: int) -> None:
-        """Cut the file."""
+    def lock(self, directory: Path) -> int:
+        """Lock a directory."""
         self._begin()
-        self._file(fd).inode.truncate(size_bytes)
-
-    def lock(self, path: Path) -> int:
-        """Lock a file, made if need be."""
-        self._begin()
-        inode = self.disk.names.get(path)
-        if inode is None:
-            inode = Inode()
-            self.disk.change(path.parent, None, path, inode)
-        if inode.owner is not None:
+        if directory in self.disk.owners:
             raise BlockingIOError(errno.EAGAIN, "locked by another process")
-        inode.owner = self
-        return self._opened(inode, path)
+        self.disk.owners[directory] = self
+        return self._opened(Inode(), directory)
 
     # -- what may happen ------------------------------------------------------------------------------------
 

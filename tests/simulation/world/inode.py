@@ -27,8 +27,6 @@ class Inode:
         self.synced = bytearray()
         self.dirty: dict[int, list[bytes]] = {}
         """Sectors that were written since the last sync, with what they held in between."""
-        self.owner: object | None = None
-        """Whose lock is on it."""
         self.rotten: dict[int, tuple[int, int]] = {}
         """Bytes that have changed on the platter: what was written, and what is there now."""
         self._unsynced: list[_Part] = []
@@ -54,13 +52,6 @@ class Inode:
         if offset > len(held):
             held.extend(bytes(offset - len(held)))
         held[offset:end] = data
-
-    def truncate(self, size_bytes: int) -> None:
-        """Make it so long."""
-        del self.data[size_bytes:]
-        self.data.extend(bytes(size_bytes - len(self.data)))
-        self.dirty.setdefault(size_bytes // SECTOR_BYTES, [])
-        self._forget_parts(size_bytes)
 
     def sync(self) -> None:
         """Put everything on the platter."""
@@ -108,7 +99,6 @@ class Inode:
         self.data, self.synced = bytearray(kept), kept
         self.dirty.clear()
         self._note_stored()
-        self.owner = None
 
     def copy(self) -> "Inode":
         """Return a file of its own with what programs see of this one, rot included, all on the platter."""

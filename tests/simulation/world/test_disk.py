@@ -193,11 +193,11 @@ def test_lock_ends_with_its_process() -> None:
     """A second process does not get the lock of a living one, and gets that of a dead one."""
     disk = new_disk()
     first, second = process(disk), process(disk)
-    first.lock(FILE)
+    first.lock(FILE.parent)
     with pytest.raises(BlockingIOError):
-        second.lock(FILE)
+        second.lock(FILE.parent)
     disk.forget_owner(first)
-    second.lock(FILE)
+    second.lock(FILE.parent)
 
 
 def test_lying_disk_forgets_what_it_said_is_synced() -> None:

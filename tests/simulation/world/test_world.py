@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import cluster.commands.clock
-import cluster.storage.data_directory
+import cluster.storage.snapshot_store
 from cluster.commands.forwarded import new_origin
 from cluster.storage.files import Files
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
@@ -216,7 +216,7 @@ def test_product_sees_the_simulated_machine_only() -> None:
 def test_nothing_real_gets_in_unseen() -> None:
     """What the world has no twin for is refused, and not passed on to the real machine."""
     with simulated(FixedMachine(), Random(1)):
-        machine = vars(cluster.storage.data_directory)["os"]
+        machine = vars(cluster.storage.snapshot_store)["os"]
         assert machine.getpid() == 42
         with pytest.raises(AssertionError, match=r"os\.listdir has no simulated twin"):
             machine.listdir(".")

@@ -126,7 +126,7 @@ async def made(directory: Path, *flags: str, is_new: bool = False) -> AsyncItera
     """
     config = load(["--data-dir", str(directory), "--http", "127.0.0.1:0", *flags], {})
     datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join)
-    journal, store = EngineJournal.open(config.data_dir), SnapshotStore(config.data_dir)
+    journal, store = EngineJournal.open(config.data_dir, datadir.disk_id), SnapshotStore(config.data_dir)
     links = Links()
     if not (is_new or config.join or datadir.cluster_id):
         store_founding(datadir, config.founders, {config.node_id: datadir.disk_id})

@@ -33,8 +33,9 @@ async def test_who_has_used_its_journal_founds_no_cluster(
     did: Callable[[Journal], None], tmp_path: Path
 ) -> None:
     """What it has voted or acknowledged was said in a cluster that it does not know any more."""
-    DataDir.open(tmp_path, "n1").close()
-    journal = Journal.open(tmp_path)
+    datadir = DataDir.open(tmp_path, "n1")
+    datadir.close()
+    journal = Journal.open(tmp_path, datadir.disk_id)
     did(journal)
     journal.close()
     with pytest.raises(DataDirError, match=r"in use before .* or cluster.json is missing"):
@@ -43,8 +44,9 @@ async def test_who_has_used_its_journal_founds_no_cluster(
 
 async def test_who_has_a_snapshot_founds_no_cluster(tmp_path: Path) -> None:
     """It stands for a log."""
-    DataDir.open(tmp_path, "n1").close()
-    Journal.open(tmp_path).close()
+    datadir = DataDir.open(tmp_path, "n1")
+    datadir.close()
+    Journal.open(tmp_path, datadir.disk_id).close()
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"whatever it is")
     with pytest.raises(DataDirError, match=r"in use before .* or cluster.json is missing"):
         await Node(alone(tmp_path)).start()
@@ -55,7 +57,7 @@ async def test_who_has_met_others_founds_no_cluster_without_them(tmp_path: Path)
     datadir = DataDir.open(tmp_path, "n1")
     datadir.remember("n2", "disk of n2")
     datadir.close()
-    Journal.open(tmp_path).close()
+    Journal.open(tmp_path, datadir.disk_id).close()
     with pytest.raises(DataDirError, match=r"in use before .* or cluster.json is missing"):
         await Node(alone(tmp_path)).start()
     DataDir.open(tmp_path, "n1").close()

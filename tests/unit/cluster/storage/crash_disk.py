@@ -35,13 +35,6 @@ class Inode:
         self.content[offset : offset + len(data)] = data
         self.unsynced.append((offset, data, len(self.content)))
 
-    def truncate(self, size_bytes: int) -> None:
-        """Cut or lengthen with zeros; what is cut reads as zeros if the file grows again."""
-        cut = len(self.content) - size_bytes
-        del self.content[size_bytes:]
-        self.content.extend(bytes(size_bytes - len(self.content)))
-        self.unsynced.append((size_bytes, bytes(max(0, cut)), size_bytes))
-
     def sync(self) -> None:
         """Make the content durable."""
         self.durable = bytes(self.content)
@@ -188,9 +181,12 @@ class CrashDisk(Files):
         """Open an existing file."""
         return self.open(path)
 
-    def lock(self, path: Path) -> int:
-        """Open or create; there is no other process."""
-        return self.open(path) if path in self._inodes else self.create(path)
+    def lock(self, directory: Path) -> int:
+        """Open a directory; there is no other process."""
+        assert self.is_directory(directory)
+        fd = next(self._fds)
+        self._open[fd] = Inode()
+        return fd
 
     def close(self, fd: int) -> None:
         """Forget the descriptor."""
@@ -244,11 +240,6 @@ class CrashDisk(Files):
         inode = self._open[fd]
         if not inode.unsynced:
             inode.content = bytearray(inode.durable)
-
-    def truncate(self, fd: int, size_bytes: int) -> None:
-        """Cut the file."""
-        self._count("truncate")
-        self._open[fd].truncate(size_bytes)
 
     def _change_names(self, names: dict[Path, Inode]) -> None:
         self._names_before.append(self._inodes)

@@ -18,6 +18,7 @@ from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
 from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from cluster.storage.journal import Journal
+from cluster.storage.recovery import segment_path
 from tests.unit.cluster.storage.crash_disk import Crash, CrashDisk
 
 DIRECTORY = Path("/data")
@@ -48,7 +49,7 @@ LATER = b'{"content":{"format":2,"owner":"n1","directory_format":2},"crc32":2237
 def test_what_another_release_wrote_is_refused_and_stays_as_it_is(
     identity: bytes, said: str, tmp_path: Path
 ) -> None:
-    """In one sentence, with the exit code of a wrong setting; not even the lock file is made."""
+    """In one sentence, with the exit code of a wrong setting; no file is made."""
     (tmp_path / "identity.json").write_bytes(identity)
     (tmp_path / "journal-0000000000000001.log").write_bytes(b"whatever it is")
     with pytest.raises(
@@ -88,8 +89,8 @@ def test_a_known_disk_id_does_not_change_by_itself(tmp_path: Path) -> None:
     data_dir.close()
 
 
-def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
-    """The message names the directory and the holder; after the holder's end the directory is free."""
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    """The message names the directory. Only the end of the first process frees it, no deleted file."""
     program = (
         "import sys, pathlib; from cluster.storage.data_directory import DataDir;"
         "d = DataDir.open(pathlib.Path(sys.argv[1]), 'node-a');"
@@ -104,8 +105,11 @@ def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -
         disk_id = holder.stdout.readline().strip()
         with pytest.raises(DataDirError) as caught:
             DataDir.open(tmp_path, "node-a")
-        assert str(tmp_path) in str(caught.value)
-        assert f"pid {holder.pid}" in str(caught.value)
+        assert f"{tmp_path}: the data directory is in use" in str(caught.value)
+        (tmp_path / "identity.json").rename(tmp_path / "kept")
+        with pytest.raises(DataDirError, match="in use"):
+            DataDir.open(tmp_path, "node-a")
+        (tmp_path / "kept").rename(tmp_path / "identity.json")
         holder.stdin.close()
     data_dir = DataDir.open(tmp_path, "node-a")
     assert data_dir.disk_id == disk_id
@@ -285,11 +289,11 @@ class RecordingFiles(Files):
         self.synced.append(directory)
         super().fsync_dir(directory)
 
-    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+    def write(self, fd: int, data: bytes) -> None:
         """Write, or fail."""
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        super().write_at(fd, data, offset)
+        super().write(fd, data)
 
 
 def test_the_names_of_all_new_directories_are_durable(tmp_path: Path) -> None:
@@ -361,7 +365,7 @@ def test_a_full_disk_does_not_keep_the_lock(tmp_path: Path) -> None:
     """A start that fails for lack of space is refused clearly and can be repeated in the same process."""
     files = RecordingFiles()
     files.is_full = True
-    with pytest.raises(DataDirError, match=r"cannot be used: .*No space left"):
+    with pytest.raises(DataDirError, match=r"cannot be read or written: .*No space left"):
         DataDir.open(tmp_path, "node-a", files=files)
     files.is_full = False
     DataDir.open(tmp_path, "node-a", files=files).close()
@@ -420,7 +424,7 @@ def test_a_node_that_joined_is_no_founder_later(tmp_path: Path) -> None:
 def test_a_founder_does_not_join(tmp_path: Path) -> None:
     """The directory of a node that has voted is refused under --join: it would count for nothing there."""
     DataDir.open(tmp_path, "n1").close()
-    with contextlib.closing(Journal.open(tmp_path)) as journal:
+    with contextlib.closing(journal_in(tmp_path)) as journal:
         journal.set_vote(1, "n1")
         journal.sync()
     with pytest.raises(DataDirError, match="without --join"):
@@ -452,7 +456,7 @@ def test_a_founder_that_remembers_anything_does_not_join(
 def test_a_founder_that_never_took_part_joins_with_another_disk_id(tmp_path: Path) -> None:
     """A directory without vote, log, founding or peers counts as new, also one that the peers refused."""
     founder = DataDir.open(tmp_path, "n1")
-    with contextlib.closing(Journal.open(tmp_path)) as journal:
+    with contextlib.closing(Journal.open(tmp_path, founder.disk_id)) as journal:
         journal.add(b"", 1, 0)
         journal.sync()
     founder.remember_refusal("known with another disk")
@@ -462,3 +466,23 @@ def test_a_founder_that_never_took_part_joins_with_another_disk_id(tmp_path: Pat
         assert joining.disk_id != founder.disk_id
     with contextlib.closing(DataDir.open(tmp_path, "n1", joins=True)) as again:
         assert again.disk_id == joining.disk_id
+    journal_in(tmp_path).close()
+
+
+def journal_in(path: Path) -> Journal:
+    """Open the journal of a data directory that is not in use."""
+    with contextlib.closing(DataDir.open(path, "n1")) as directory:
+        return Journal.open(path, directory.disk_id)
+
+
+def test_the_journal_of_another_directory_is_refused(tmp_path: Path) -> None:
+    """Whoever copies a healthy node's journal into another's directory is told; nothing is changed."""
+    for name in ("one", "two"):
+        DataDir.open(tmp_path / name, "n1").close()
+        journal_in(tmp_path / name).close()
+    own, others = (segment_path(tmp_path / name, 1) for name in ("one", "two"))
+    content = others.read_bytes()
+    own.write_bytes(content)
+    with pytest.raises(DataDirError, match=r"was written in another data directory \(disk .* Do not delete"):
+        journal_in(tmp_path / "one")
+    assert own.read_bytes() == content

@@ -257,7 +257,7 @@ def test_a_segment_of_another_group_is_refused() -> None:
     content = bytearray(disk.content(path))
     assert content[8:12] == (1).to_bytes(2, "little") + (0).to_bytes(2, "little")
     content[10] = 7
-    content[36:40] = zlib.crc32(content[:36]).to_bytes(4, "little")
+    content[52:56] = zlib.crc32(content[:52]).to_bytes(4, "little")
     disk.put(path, bytes(content))
     with pytest.raises(DataDirError, match="belongs to Raft group 7, not to group 0"):
         opened(disk)
