@@ -53,7 +53,7 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SnapshotStore
 from cluster.storage.sync_runner import InPlace, SyncRunner
 from cluster.upkeep import Upkeep
-from lockstate import limits
+from lockstate.words import limits
 from lockstate.machine import LockMachine
 
 _TICKS_PER_HEARTBEAT: Final = 2

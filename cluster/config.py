@@ -16,7 +16,7 @@ from cluster.config_secrets import SECRET_BYTES_MIN, Secrets, SecretsUnreadable
 from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
 
 STATE_BYTES_LEAST: Final = 16 << 20
-"""Bytes of the lowest bound on the state, as in lockstate/limits.py."""
+"""Bytes of the lowest bound on the state, as in lockstate/words/limits.py."""
 NODES_COUNT_MAX: Final = 7
 """The most nodes that a cluster may have: more make every write slower and nothing safer."""
 

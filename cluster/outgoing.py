@@ -15,7 +15,7 @@ from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
-from lockstate.commands import Command
+from lockstate.words.commands import Command
 
 NO_TERM: Final = 0
 """Marks a FORWARD frame without commands: it only announces this run of the process."""

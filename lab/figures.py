@@ -66,8 +66,8 @@ class Tree:
 
 
 def rules_count(tree: Tree) -> int:
-    """Count the versions of the rules, as lockstate/versions.py makes them."""
-    made = ast.walk(tree.parsed["lockstate/versions.py"])
+    """Count the versions of the rules, as lockstate/words/versions.py makes them."""
+    made = ast.walk(tree.parsed["lockstate/words/versions.py"])
     return sum(isinstance(node, ast.Call) and _name(node.func) == "Rules" for node in made)
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, get_args
 
 import msgspec
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     AcquireAs,
     Command,

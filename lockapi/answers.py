@@ -25,10 +25,10 @@ from lockapi.views import (
     holders_of,
     revocation_of,
 )
-from lockstate import results
-from lockstate.commands import Wanted
-from lockstate.modes import Mode, Scope
-from lockstate.results import TicketView
+from lockstate.words import results
+from lockstate.words.commands import Wanted
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import TicketView
 
 _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode

@@ -11,9 +11,9 @@ from holdfast.wire.answers import WriteAnswer
 from lockapi import cursors
 from lockapi.problems import ProblemError
 from lockapi.views import ReadAnswer
-from lockstate import results
-from lockstate.cell_operations import CellOperation, DeleteOperation, GetOperation, PutOperation
-from lockstate.commands import TransactCells
+from lockstate.words import results
+from lockstate.words.cell_operations import CellOperation, DeleteOperation, GetOperation, PutOperation
+from lockstate.words.commands import TransactCells
 
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET

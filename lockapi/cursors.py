@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from cluster.observing.event_log import Position
-from lockstate import limits
+from lockstate.words import limits
 
 BYTES_MAX: Final = limits.NAME_BYTES_MAX + 64
 """Bytes of a cursor of a listing, at most: a name, and what kind of thing it is the name of."""

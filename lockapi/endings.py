@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from lockstate.commands import Command
-from lockstate.ids import NO_HOLD, NO_SESSION
+from lockstate.words.commands import Command
+from lockstate.words.ids import NO_HOLD, NO_SESSION
 from lockstate.machine import LockMachine
-from lockstate.results import Event, EventKind, Reason
+from lockstate.words.results import Event, EventKind, Reason
 
 _WORDS: Final = {
     EventKind.RELEASED: "the hold was released",

@@ -28,12 +28,12 @@ from lockapi.problems import ProblemError
 from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
 from lockapi.views import ReadAnswer
-from lockstate import listings
-from lockstate.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
-from lockstate.ids import HoldId, SessionId
+from lockstate.reads import listings
+from lockstate.words.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
+from lockstate.words.ids import HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.results import GrantedSeveral, Queued, Reason, Refused, Result, TicketView
-from lockstate.versions import RULES
+from lockstate.words.results import GrantedSeveral, Queued, Reason, Refused, Result, TicketView
+from lockstate.words.versions import RULES
 
 UPGRADE_RETRY_MS: Final = 5_000
 """Milliseconds after which to ask again for what comes with an upgrade that is under way."""

@@ -10,8 +10,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from holdfast.token_lines import Right
 from lockapi.problems import ProblemError
 from lockapi.rights import Rights
-from lockstate import audit, limits
-from lockstate.audit_record import AuditEvent
+from lockstate.tables import audit
+from lockstate.words import limits
+from lockstate.tables.audit_record import AuditEvent
 from lockstate.machine import LockMachine
 
 STEP_ROWS: Final = 200

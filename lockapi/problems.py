@@ -15,7 +15,7 @@ from cluster.errors import ClusterError
 from holdfast import wire
 from lockapi.endings import Ended
 from lockapi.views import CycleStepJson, HolderJson, holders_of
-from lockstate.results import QuotaExceeded, Reason, Refused, RefusedInNamespace
+from lockstate.words.results import QuotaExceeded, Reason, Refused, RefusedInNamespace
 
 RETRY_MS_MAX: Final = 1000
 """Milliseconds after which a client that was refused a held lock may ask again, at the latest."""

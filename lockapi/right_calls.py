@@ -4,9 +4,9 @@ from typing import Final
 
 from holdfast import wire
 from lockapi.problems import ProblemError
-from lockstate.commands import Command, ForceEnd, PutOff, ReleaseOf, RenewOf, Revoke
-from lockstate.kinds import HoldKind
-from lockstate.results import Refused
+from lockstate.words.commands import Command, ForceEnd, PutOff, ReleaseOf, RenewOf, Revoke
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import Refused
 
 _LOCK, _SEMAPHORE, _ELECTION = HoldKind.LOCK, HoldKind.SEMAPHORE, HoldKind.ELECTION
 _CALLS: Final[dict[type[Command], dict[HoldKind, str]]] = {

@@ -12,8 +12,8 @@ from holdfast import wire
 from holdfast.token_lines import Right
 from lockapi.problems import ProblemError
 from lockapi.rights import Rights
-from lockstate.cell_operations import CellOperation, GetOperation, HoldCompare
-from lockstate.commands import (
+from lockstate.words.cell_operations import CellOperation, GetOperation, HoldCompare
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,
@@ -55,7 +55,7 @@ from lockstate.commands import (
     TakeRate,
     TransactCells,
 )
-from lockstate.modes import Scope
+from lockstate.words.modes import Scope
 
 
 class Need(NamedTuple):

@@ -12,12 +12,12 @@ from holdfast.wire.answers import Unset
 from lockapi import paging, views
 from lockapi.rights import Rights
 from lockapi.rights_needed import forbidden
-from lockstate import limits
-from lockstate.audit import AuditLink, Linked
-from lockstate.audit_record import AuditEvent
-from lockstate.ids import SessionId
+from lockstate.words import limits
+from lockstate.tables.audit import AuditLink, Linked
+from lockstate.tables.audit_record import AuditEvent
+from lockstate.words.ids import SessionId
 from lockstate.machine import LockMachine
-from lockstate.results import Event, HolderView, Refused
+from lockstate.words.results import Event, HolderView, Refused
 
 
 class Named(Protocol):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lockapi.problems import ProblemError
-from lockstate.cell_operations import PutOperation
-from lockstate.commands import (
+from lockstate.words.cell_operations import PutOperation
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,

@@ -10,11 +10,11 @@ import msgspec
 
 from holdfast.wire.answers import UNSET, NamespaceUsed, Revocation, Unset, Used
 from lockapi import cursors
-from lockstate import results
-from lockstate.audit_record import AuditEvent, shown
-from lockstate.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NamespaceSettings, Quota
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.words import results
+from lockstate.tables.audit_record import AuditEvent, shown
+from lockstate.words.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NamespaceSettings, Quota
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     ElectionView,
     Event,
     FenceView,

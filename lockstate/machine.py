@@ -10,10 +10,13 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from lockstate import attempts, budget, fingerprint, limits, views
-from lockstate.additions import Additions
-from lockstate.audit import Linked
-from lockstate.commands import (
+from lockstate.reads import views
+from lockstate.rules import attempts
+from lockstate.tables import budget, fingerprint
+from lockstate.words import limits
+from lockstate.rules.additions import Additions
+from lockstate.tables.audit import Linked
+from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
     AcquireAs,
@@ -64,26 +67,26 @@ from lockstate.commands import (
     TransactCells,
     Undecodable,
 )
-from lockstate.conversions import Conversions
-from lockstate.effects import Effects
-from lockstate.elections import Elections
-from lockstate.fences import advance, forget
-from lockstate.frames import Frames
-from lockstate.holds import Holds
-from lockstate.ids import NO_HOLD, NO_SESSION, HoldId, SessionId
-from lockstate.kinded import Kinds
-from lockstate.ledger import NO_ROOM, NOTED_MAX
-from lockstate.locks import Locks
-from lockstate.names import GONE_MAX, YOUNG_MAX
-from lockstate.namespace_rules import set_namespace
-from lockstate.on_behalf import OnBehalfOf
-from lockstate.owners import order_in
-from lockstate.plain_locks import PlainLocks
-from lockstate.pleas import Pleas
-from lockstate.principals import NOBODY, lease_id_of
-from lockstate.records import RequestKey, Ticket
-from lockstate.requests import Remembered, content_digest, key_of, older_form, request_key
-from lockstate.results import (
+from lockstate.rules.conversions import Conversions
+from lockstate.rules.effects import Effects
+from lockstate.rules.elections import Elections
+from lockstate.rules.fences import advance, forget
+from lockstate.rules.frames import Frames
+from lockstate.rules.holds import Holds
+from lockstate.words.ids import NO_HOLD, NO_SESSION, HoldId, SessionId
+from lockstate.rules.kinded import Kinds
+from lockstate.tables.ledger import NO_ROOM, NOTED_MAX
+from lockstate.rules.locks import Locks
+from lockstate.tables.names import GONE_MAX, YOUNG_MAX
+from lockstate.rules.namespace_rules import set_namespace
+from lockstate.rules.on_behalf import OnBehalfOf
+from lockstate.tables.owners import order_in
+from lockstate.rules.plain_locks import PlainLocks
+from lockstate.rules.pleas import Pleas
+from lockstate.tables.principals import NOBODY, lease_id_of
+from lockstate.tables.records import RequestKey, Ticket
+from lockstate.tables.requests import Remembered, content_digest, key_of, older_form, request_key
+from lockstate.words.results import (
     BatchOutcome,
     CellsDeleted,
     CellView,
@@ -113,14 +116,14 @@ from lockstate.results import (
     StreamView,
     Transacted,
 )
-from lockstate.semaphores import Semaphores
-from lockstate.sessions import Sessions
-from lockstate.several import Several
-from lockstate.state import State
-from lockstate.transactions import Transactions
-from lockstate.values import Values
-from lockstate.versions import RULES
-from lockstate.waits import Waits
+from lockstate.rules.semaphores import Semaphores
+from lockstate.rules.sessions import Sessions
+from lockstate.rules.several import Several
+from lockstate.tables.state import State
+from lockstate.rules.transactions import Transactions
+from lockstate.rules.values import Values
+from lockstate.words.versions import RULES
+from lockstate.rules.waits import Waits
 
 _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""

@@ -16,9 +16,9 @@ from cluster.commands.forwarded import node_of
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.commands.timers import Timers
 from cluster.errors import ClusterError, NoLeader
-from lockstate import codec
-from lockstate.commands import AbandonWaits
-from lockstate.results import WaitsAbandoned
+from lockstate.words import codec
+from lockstate.words.commands import AbandonWaits
+from lockstate.words.results import WaitsAbandoned
 
 GRACE_MS: Final = 5_000
 """From when the leader begins to miss a run, in cluster time: its own stalls count little.

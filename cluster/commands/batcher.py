@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.commands.forwarded import COMMAND_BYTES_MAX, node_of
-from lockstate import codec
+from lockstate.words import codec
 
 ENTRY_BYTES_MAX: Final = COMMAND_BYTES_MAX
 """Far below the size at which the library splits entries (H6), and small enough not to stall a heartbeat."""

@@ -13,8 +13,9 @@ from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.log_space import deciding
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
-from lockstate import attempts, codec
-from lockstate.commands import (
+from lockstate.rules import attempts
+from lockstate.words import codec
+from lockstate.words.commands import (
     AcquireIf,
     Barrier,
     Cancel,
@@ -25,10 +26,10 @@ from lockstate.commands import (
     MayWait,
     Numbered,
 )
-from lockstate.ids import NO_HOLD, HoldId, SessionId
+from lockstate.words.ids import NO_HOLD, HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.on_behalf import on_behalf
-from lockstate.results import Granted, GrantedAgain, Queued, Result
+from lockstate.rules.on_behalf import on_behalf
+from lockstate.words.results import Granted, GrantedAgain, Queued, Result
 
 T = TypeVar("T")
 
@@ -249,7 +250,7 @@ class ClientRequests:
     def _to_undo(self, command: MayWait, answer: Answer) -> HoldId:
         """Return what a client left behind, as `to_undo` does; also a grant that an earlier attempt got.
 
-        It belongs to both (`lockstate.attempts`), and stays until the last of them is taken back.
+        It belongs to both (`lockstate.rules.attempts`), and stays until the last of them is taken back.
         """
         result = answer.result
         is_of_both = answer.is_repeated and not isinstance(command, Change)

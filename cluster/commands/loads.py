@@ -7,7 +7,7 @@ a state machine about, which decides what waits for what and nothing else: nodes
 
 from typing import Final
 
-from lockstate import codec
+from lockstate.words import codec
 from lockstate.machine import LockMachine
 
 FREE: Final = 24

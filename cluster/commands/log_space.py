@@ -3,7 +3,7 @@
 from typing import Final
 
 from cluster.errors import Overloaded
-from lockstate.commands import (
+from lockstate.words.commands import (
     AbandonWaits,
     Barrier,
     Cancel,

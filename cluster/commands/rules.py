@@ -1,6 +1,6 @@
 """The rules of the cluster on one node: what it can apply, and when the leader moves them on.
 
-Rules are what commands do (lockstate/versions.py). All nodes must follow the same ones, so they move by an
+Rules are what commands do (lockstate/words/versions.py). All nodes must follow the same ones, so they move by an
 entry of the log, and only when nobody is left behind: every member is connected and said in its handshake
 that it knows the next rules, and nobody joins or leaves.
 """
@@ -10,10 +10,11 @@ from collections.abc import Callable, Generator
 
 from cluster.commands.batcher import Batcher
 from cluster.errors import NodeFailed
-from lockstate import codec, snapshot
-from lockstate.commands import Entry
+from lockstate.stored import snapshot
+from lockstate.words import codec
+from lockstate.words.commands import Entry
 from lockstate.machine import LockMachine
-from lockstate.versions import RULES, UnknownVersionError
+from lockstate.words.versions import RULES, UnknownVersionError
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import asyncio
 
 from cluster.commands.outbox import Answer
 from cluster.errors import ClusterError
-from lockstate.ids import HoldId
-from lockstate.results import Granted, Queued, Settled
+from lockstate.words.ids import HoldId
+from lockstate.words.results import Granted, Queued, Settled
 
 
 class Waiters:

@@ -22,7 +22,7 @@ class DigestReport(msgspec.Struct, frozen=True, array_like=True):
     """What a node says of itself. Fields come at the end, with a default."""
 
     version: int
-    """The version of the fingerprints (lockstate.fingerprint): others cannot be compared."""
+    """The version of the fingerprints (lockstate.tables.fingerprint): others cannot be compared."""
     states: Annotated[list[tuple[Word, Word]], msgspec.Meta(max_length=DIGESTS_MAX)] = []
     """Revisions, and the fingerprint of the state at each."""
     entries: Annotated[list[tuple[Word, Word, Word]], msgspec.Meta(max_length=DIGESTS_MAX)] = []

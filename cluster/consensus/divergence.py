@@ -20,7 +20,7 @@ from typing import Final
 from cluster.consensus.digest_reports import DIGESTS_MAX, DigestReport, majority, nodes_with
 from cluster.consensus.log_digest import Difference, DigestView
 from cluster.errors import LogDiverged, NodeFailed, StateDiverged
-from lockstate import fingerprint
+from lockstate.tables import fingerprint
 
 logger = logging.getLogger(__name__)
 

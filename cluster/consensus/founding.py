@@ -18,7 +18,7 @@ import msgspec
 
 from cluster.config import Address
 from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
-from lockstate.versions import GROUP, GROUPS_COUNT
+from lockstate.words.versions import GROUP, GROUPS_COUNT
 
 CLUSTER_ID_LENGTH_MAX: Final = 64
 """The characters of a cluster id, at most; this release makes ids of half as many."""

@@ -16,7 +16,7 @@ from cluster.config import NODES_COUNT_MAX
 from cluster.errors import MemberChangeRefused, MemberNotFound
 from cluster.storage.cluster_record import PLACEMENT_FIRST, SLOTS_ALL, Founding
 from cluster.storage.journal_format import LogEntry
-from lockstate.versions import GROUP, GROUPS_COUNT
+from lockstate.words.versions import GROUP, GROUPS_COUNT
 
 FORMAT: Final = 1
 """The format of lists in the log and in snapshots."""

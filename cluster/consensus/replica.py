@@ -35,7 +35,7 @@ from cluster.consensus.prevote import PreVote
 from cluster.consensus.ready import Ready, SnapshotDue
 from cluster.consensus.snapshot_transfer import SnapshotTransfer
 from cluster.storage.snapshot_store import SnapshotStore
-from lockstate.snapshot import SnapshotError
+from lockstate.stored.snapshot import SnapshotError
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from cluster.consensus.snapshot_send import SnapshotSend
 from cluster.errors import NodeFailed
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_store import DecodeState, Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
-from lockstate.snapshot import SnapshotError
+from lockstate.stored.snapshot import SnapshotError
 
 CHUNK_BYTES: Final = 256 * 1024
 """Short enough not to delay a heartbeat behind it."""

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lockstate.owners import shown_owner
-from lockstate.results import Event, EventKind, HoldKind
+from lockstate.tables.owners import shown_owner
+from lockstate.words.results import Event, EventKind, HoldKind
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from cluster.observing.samples import Sample, histogram
 from lockstate.machine import LockMachine
-from lockstate.results import (
+from lockstate.words.results import (
     Event,
     EventKind,
     Granted,
@@ -31,7 +31,7 @@ from lockstate.results import (
     Result,
     Settled,
 )
-from lockstate.views import parts_of
+from lockstate.reads.views import parts_of
 
 PATHS_COUNT_MAX: Final = 20
 """Paths counted by themselves, as many as a person compares. Each makes some 50 time series for each kind."""

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lockstate.ids import HoldId
+from lockstate.words.ids import HoldId
 from lockstate.machine import LockMachine
-from lockstate.owners import shown_owner
-from lockstate.results import Event, EventKind
+from lockstate.tables.owners import shown_owner
+from lockstate.words.results import Event, EventKind
 
 logger = logging.getLogger(__name__)
 

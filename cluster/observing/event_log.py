@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from typing import Final, NamedTuple, Protocol, Self
 
-from lockstate.results import CellEvent, Event
+from lockstate.words.results import CellEvent, Event
 
 EVENTS_COUNT_MAX: Final = 100_000
 """Some 60 MB of short names. At a thousand grants a second that is the better part of a minute."""

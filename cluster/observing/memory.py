@@ -8,7 +8,7 @@ import resource
 from pathlib import Path
 from typing import Final
 
-from lockstate import limits
+from lockstate.words import limits
 
 STATE_PART: Final = 4
 """One in so many bytes is for the state. A snapshot that is being written can double what the state takes,

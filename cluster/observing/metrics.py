@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from cluster.observing.contention import Contention
 from cluster.observing.samples import Histogram, Sample, gauge
 from lockstate.machine import LockMachine
-from lockstate.results import CellEventKind, EventKind, NumberedDone, Outcome, Refused, Result
+from lockstate.words.results import CellEventKind, EventKind, NumberedDone, Outcome, Refused, Result
 
 __all__ = ["NodeMetrics", "Sample", "gauge"]
 

@@ -22,7 +22,7 @@ import msgspec
 
 from cluster.peers.hkdf import hkdf
 from cluster.peers.sealing import KEY_BYTES
-from lockstate.versions import GROUP, RULES_FIRST
+from lockstate.words.versions import GROUP, RULES_FIRST
 
 PROTOCOL: Final = 1
 """The number of the link protocol, which a hello says and every proof signs."""
@@ -49,7 +49,7 @@ class Particulars(msgspec.Struct, frozen=True):
     """What the peers tell each other about themselves: their disk, and where clients reach them.
 
     `members_version` is that of the newest member list that the node knows to be committed, `rules` the
-    newest rules that it knows (lockstate/versions.py), `group` its Raft group. `cluster_id` is empty while it
+    newest rules that it knows (lockstate/words/versions.py), `group` its Raft group. `cluster_id` is empty while it
     has none. `your_disk_id` is the disk that its member list has for the node that it speaks with, empty if
     none: who can say it knows a list of that node's cluster. `run_id` is another one in each process.
     `certificate` is the digest of what the node has shown on this connection, empty without TLS: so somebody

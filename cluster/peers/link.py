@@ -22,7 +22,7 @@ from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars, Proof, Refusal
 from cluster.peers.sealing import Opener, SealBroken, Sealer
 from cluster.peers.secret_use import SecretsSaid, SecretUse
-from lockstate.versions import GROUP
+from lockstate.words.versions import GROUP
 
 HANDSHAKE_FRAME_BYTES_MAX: Final = 2048
 """Bytes of one frame that a stranger may make us read."""

@@ -32,7 +32,7 @@ from cluster.peers.resolving import Resolver
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 from cluster.peers.strangers import Strangers, origin_of
 from cluster.peers.tls_gate import PeerGate
-from lockstate.versions import GROUP
+from lockstate.words.versions import GROUP
 
 PING_S: Final = 1.0
 """Seconds between two pings: how often peers hear from us at least."""

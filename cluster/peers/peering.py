@@ -35,7 +35,7 @@ from cluster.peers.link import FrameKind
 from cluster.peers.objections_met import ObjectionsMet
 from cluster.storage.data_directory import DataDir
 from lockstate.machine import LockMachine
-from lockstate.versions import rules_newest
+from lockstate.words.versions import rules_newest
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from lockstate.versions import GROUP, GROUPS_COUNT
+from lockstate.words.versions import GROUP, GROUPS_COUNT
 
 CLUSTER_NAME: Final = "cluster.json"
 FORMAT: Final = 1

@@ -19,7 +19,7 @@ from cluster.storage.cluster_record import CLUSTER_NAME, ClusterRecord
 from cluster.storage.files import Files, replace_file
 from cluster.storage.recovery import list_segments, recover
 from cluster.storage.snapshot_store import SNAPSHOT_NAME
-from lockstate.versions import GROUP
+from lockstate.words.versions import GROUP
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from lockstate.versions import GROUP
+from lockstate.words.versions import GROUP
 
 LogEntry = tuple[bytes, int, int]
 """A position of the Raft log as the Raft library stores it: (command, index, term)."""

@@ -20,11 +20,11 @@ from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.status import ClusterStatus, PeerStatus
 from lockapi.node import Counters
-from lockstate import attempts
-from lockstate.commands import Batch, Cancel, Command, Entry, MayWait
+from lockstate.rules import attempts
+from lockstate.words.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
-from lockstate.on_behalf import on_behalf
-from lockstate.results import Done, Queued
+from lockstate.rules.on_behalf import on_behalf
+from lockstate.words.results import Done, Queued
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from http_api.server.routes import Route
 from lockapi.answers import StillWaitingJson
 from lockapi.problems import Problem
 from lockapi.requests.fields import WaitingRequest
-from lockstate import limits
+from lockstate.words import limits
 
 JsonObject = dict[str, Any]
 

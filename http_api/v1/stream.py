@@ -60,8 +60,8 @@ from lockapi.requests.stream import (
     resuming,
 )
 from lockapi.spelling import Misspelled
-from lockstate.ids import SessionId
-from lockstate.results import (
+from lockstate.words.ids import SessionId
+from lockstate.words.results import (
     FrameRefused,
     NumberedDone,
     Refused,

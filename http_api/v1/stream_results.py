@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.wire import results as told
-from lockstate import results
-from lockstate.results import Result
+from lockstate.words import results
+from lockstate.words.results import Result
 
 AS_THEY_ARE: Final[Mapping[type[Any], type[Any]]] = {
     results.Granted: told.StreamGranted,

@@ -18,7 +18,7 @@ from lockapi.requests.fields import UNSET, Request, WaitingRequest
 from lockapi.requests.locks import AcquireRequest, AddRequest, ConvertRequest, WithdrawRequest
 from lockapi.requests.primitives import AcquirePermitsRequest, CampaignRequest, TakeRateRequest
 from lockapi.requests.several import AcquireSeveralRequest
-from lockstate import results
+from lockstate.words import results
 
 ACCEPTED: Final = 202
 """The status of an answer to a call that goes on waiting."""

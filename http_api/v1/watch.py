@@ -32,8 +32,8 @@ from lockapi import cursors, problems
 from lockapi.gateway import Gateway
 from lockapi.node import NodeState
 from lockapi.problems import ProblemError
-from lockstate import limits
-from lockstate.ids import SessionId
+from lockstate.words import limits
+from lockstate.words.ids import SessionId
 
 logger = logging.getLogger("http_api.watch")
 

@@ -15,7 +15,7 @@ from lab.measuring import bars
 from lab.measuring.bars import Bar
 from lab.measuring.findings import Found, Judged, Row, add_check, say, table
 from lab.measuring.used import Used
-from lockstate.limits import AUDIT_LIMIT_MAX
+from lockstate.words.limits import AUDIT_LIMIT_MAX
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
 CONNECTIONS: Final = 16

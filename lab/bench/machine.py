@@ -18,11 +18,11 @@ from http_api.__main__ import calm_collector
 from lab.loads.machine_feed import Feed, Load, check_results
 from lab.loads.machine_loads import FLAT_LEASE, FLAT_SESSION, all_loads
 from lab.measuring import bars
-from lockstate.codec import decode_entry
-from lockstate.commands import Acquire, CloseSession, Command, OpenSession, Tick
-from lockstate.ids import SessionId
-from lockstate.limits import SESSION_CLAIMS_MAX, TTL_MS_MAX
-from lockstate.modes import Mode
+from lockstate.words.codec import decode_entry
+from lockstate.words.commands import Acquire, CloseSession, Command, OpenSession, Tick
+from lockstate.words.ids import SessionId
+from lockstate.words.limits import SESSION_CLAIMS_MAX, TTL_MS_MAX
+from lockstate.words.modes import Mode
 
 DESCRIPTION: Final = (
     "Measure the state machine alone: one process decodes and applies encoded entries of about 500 commands "

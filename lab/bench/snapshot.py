@@ -26,7 +26,7 @@ from cluster.storage.snapshot_store import SNAPSHOT_NAME, SnapshotStore
 from lab.loads.node_load import CycleLoad, fill, leading_node, single_config, until
 from lab.measuring.pauses import PauseMeter
 from lab.measuring.scratch import scratch_directory
-from lockstate import snapshot
+from lockstate.stored import snapshot
 from scripts.lib import processes
 
 DESCRIPTION: Final = (

@@ -8,7 +8,7 @@ from typing import Final
 from lab.loads.load import Tally
 from lab.peers import ours
 from lab.peers.closed_loop import Lean, StuckError, Worker
-from lockstate.limits import TTL_MS_MAX
+from lockstate.words.limits import TTL_MS_MAX
 
 WORKERS: Final = 512
 """How many are asked for at a time: they fit into the window of one stream."""

@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from lockstate import codec
-from lockstate.commands import Acquire, Command, Entry, OpenSession
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.limits import TTL_MS_MAX
+from lockstate.words import codec
+from lockstate.words.commands import Acquire, Command, Entry, OpenSession
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.limits import TTL_MS_MAX
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import BatchOutcome, NumberedDone, Result
+from lockstate.words.modes import Mode
+from lockstate.words.results import BatchOutcome, NumberedDone, Result
 
 COMMANDS_PER_ENTRY: Final = 500
 SESSIONS: Final = 200

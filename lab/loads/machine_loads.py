@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lab.loads.machine_feed import Feed, Load
-from lockstate.cell_operations import CellCompare, CellField, GetOperation, PutOperation, Relation
-from lockstate.commands import (
+from lockstate.words.cell_operations import CellCompare, CellField, GetOperation, PutOperation, Relation
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     Acquisition,
@@ -33,10 +33,10 @@ from lockstate.commands import (
     TransactCells,
     Wanted,
 )
-from lockstate.ids import NO_SESSION, SessionId
-from lockstate.limits import LOCKS_COUNT_MAX, REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.limits import LOCKS_COUNT_MAX, REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     CellWritten,
     Done,
     FenceAdvanced,

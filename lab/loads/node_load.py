@@ -16,11 +16,11 @@ from cluster.storage.forked_child import Child
 from http_api.__main__ import calm_collector
 from lab.loads.transcript import Told
 from lab.measuring.pauses import LOOK_S
-from lockstate.commands import Acquire, Release
-from lockstate.ids import AttemptId, HoldId, OwnerName
-from lockstate.limits import TTL_MS_MAX, TTL_MS_MIN
-from lockstate.modes import Mode
-from lockstate.results import EventKind, Granted, Released
+from lockstate.words.commands import Acquire, Release
+from lockstate.words.ids import AttemptId, HoldId, OwnerName
+from lockstate.words.limits import TTL_MS_MAX, TTL_MS_MIN
+from lockstate.words.modes import Mode
+from lockstate.words.results import EventKind, Granted, Released
 
 PREFIX: Final = "orders/"
 """Of all names."""

@@ -14,9 +14,9 @@ from typing import Final
 
 from http_api.__main__ import calm_collector
 from lab.loads.machine_feed import Feed
-from lockstate.commands import Acquire, Command
-from lockstate.limits import TTL_MS_MAX
-from lockstate.modes import Mode
+from lockstate.words.commands import Acquire, Command
+from lockstate.words.limits import TTL_MS_MAX
+from lockstate.words.modes import Mode
 from scripts.lib import processes
 
 PLAIN, OWNED = "plain", "owned"

@@ -28,10 +28,10 @@ from cluster.node import Node
 from http_api.app import build_server
 from lab.trace import call_trace
 from lab.trace.call_trace import CallRecorder, CallTrace
-from lockstate.commands import Acquire, Release
-from lockstate.ids import AttemptId, HoldId
-from lockstate.modes import Mode
-from lockstate.results import Granted
+from lockstate.words.commands import Acquire, Release
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted
 from scripts.lib import ports
 
 NODES_COUNT: Final = 3

@@ -19,8 +19,9 @@ from lockapi.requests.fields import (
     check_between,
     invalid,
 )
-from lockstate import limits, transactions
-from lockstate.cell_operations import (
+from lockstate.rules import transactions
+from lockstate.words import limits
+from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     CellOperation,
@@ -31,8 +32,8 @@ from lockstate.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.commands import DeleteCells, PutCell, TransactCells
-from lockstate.ids import NO_SESSION, SessionId
+from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.ids import NO_SESSION, SessionId
 
 Key = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": limits.CELL_KEY_BYTES_MAX})]
 Text = Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": limits.CELL_VALUE_BYTES_MAX})]

@@ -8,12 +8,13 @@ from typing import Annotated, Final
 import msgspec
 
 from lockapi.problems import ProblemError, refusal
-from lockstate import checks, limits
-from lockstate.cell_operations import Relation
-from lockstate.commands import Algorithm, IfHeld
-from lockstate.ids import HoldId, SessionId
-from lockstate.modes import Mode, Scope
-from lockstate.results import HoldKind, Refused
+from lockstate.rules import checks
+from lockstate.words import limits
+from lockstate.words.cell_operations import Relation
+from lockstate.words.commands import Algorithm, IfHeld
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import HoldKind, Refused
 
 REQUEST_ID_CHARS_MIN: Final = 16
 """Characters of a request id, at least: programs that count from 1 would share each other's outcomes."""

@@ -2,7 +2,7 @@
 
 import secrets
 
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 
 _BYTES = 16
 """Random bytes of one id."""

@@ -27,11 +27,12 @@ from lockapi.requests.fields import (
     invalid,
 )
 from lockapi.requests.ids import new_hold_ids
-from lockstate import checks, commands, limits
-from lockstate.commands import PRIORITY_DEFAULT, IfHeld
-from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
+from lockstate.rules import checks
+from lockstate.words import commands, limits
+from lockstate.words.commands import PRIORITY_DEFAULT, IfHeld
+from lockstate.words.ids import NO_HOLD, NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
 IfHeldOrNot = IfHeld | Maybe

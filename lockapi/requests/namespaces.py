@@ -6,8 +6,9 @@ import msgspec
 
 from lockapi.requests.fields import UNSET, LockDelay, Maybe, Ttl, Write, check, invalid
 from lockapi.requests.quotas import Amount
-from lockstate import limits, namespace_rules
-from lockstate.commands import IfHeld, NamespaceSettings, SetNamespace
+from lockstate.rules import namespace_rules
+from lockstate.words import limits
+from lockstate.words.commands import IfHeld, NamespaceSettings, SetNamespace
 
 _IfHeldOfAll = Annotated[
     IfHeld, msgspec.Meta(extra_json_schema={"enum": sorted(set(IfHeld) - {IfHeld.COUNT})})

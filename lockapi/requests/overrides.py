@@ -19,8 +19,8 @@ from lockapi.requests.fields import (
     check_between,
     check_reason,
 )
-from lockstate import commands, limits
-from lockstate.kinds import HoldKind
+from lockstate.words import commands, limits
+from lockstate.words.kinds import HoldKind
 
 Reason = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1})]
 

@@ -25,9 +25,10 @@ from lockapi.requests.fields import (
 )
 from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquiringAs
-from lockstate import checks, commands, limits
-from lockstate.ids import NO_OWNER, OwnerName
-from lockstate.results import HoldKind
+from lockstate.rules import checks
+from lockstate.words import commands, limits
+from lockstate.words.ids import NO_OWNER, OwnerName
+from lockstate.words.results import HoldKind
 
 Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
 

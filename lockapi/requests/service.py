@@ -2,8 +2,8 @@
 
 from lockapi.requests.fields import UNSET, Maybe, Request, Ttl, Write, check
 from lockapi.requests.ids import new_session_id
-from lockstate import commands, limits
-from lockstate.ids import SessionId
+from lockstate.words import commands, limits
+from lockstate.words.ids import SessionId
 
 
 class OpenSessionRequest(Write, kw_only=True):

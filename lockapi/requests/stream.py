@@ -17,8 +17,8 @@ from holdfast.wire import commands as said
 from holdfast.wire.stream import Commands, StreamHello, ToNode
 from lockapi.requests.fields import invalid
 from lockapi.requests.ids import HEX_DIGITS, new_ids, new_session_id
-from lockstate import cell_operations, limits
-from lockstate.commands import (
+from lockstate.words import cell_operations, limits
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,
@@ -45,10 +45,10 @@ from lockstate.commands import (
     TransactCells,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
-from lockstate.versions import GROUP
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.versions import GROUP
 
 COMMANDS_COUNT_MAX: Final = 1_024
 """Commands in one message, and numbers without an answer."""

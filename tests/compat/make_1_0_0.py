@@ -19,9 +19,10 @@ import msgspec
 
 from cluster.config import load
 from cluster.node import Node
-from lockstate import codec, limits, snapshot
-from lockstate.codec import encode_command, encode_entry
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.words import codec, limits
+from lockstate.words.codec import encode_command, encode_entry
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AdvanceFence,
@@ -34,10 +35,10 @@ from lockstate.commands import (
     SetNamespace,
     TakeRate,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import Outcome
+from lockstate.words.modes import Mode
+from lockstate.words.results import Outcome
 from tests.compat.values import plain
 from tests.property.machine_with_model import MachineWithModel
 from tests.support.vocabulary import VOCABULARY

@@ -20,7 +20,10 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from cluster.storage.journal import Journal
 from cluster.storage.snapshot_store import SnapshotStore
-from lockstate import codec, fingerprint, invariants, snapshot
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.tables import fingerprint
+from lockstate.words import codec
 from lockstate.machine import LockMachine
 from tests.compat.values import plain
 from tests.support.vocabulary import VOCABULARY

@@ -8,10 +8,10 @@ from pysyncobj import FAIL_REASON
 
 from cluster.commands import patience
 from cluster.commands.outbox import Answer
-from lockstate import codec
-from lockstate.commands import KeepAlive
-from lockstate.ids import SessionId
-from lockstate.results import Granted
+from lockstate.words import codec
+from lockstate.words.commands import KeepAlive
+from lockstate.words.ids import SessionId
+from lockstate.words.results import Granted
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import Clients, whole_cluster

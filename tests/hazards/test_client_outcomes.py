@@ -9,7 +9,7 @@ import pytest
 from pysyncobj import FAIL_REASON
 
 from lockstate.machine import LockMachine
-from lockstate.results import Granted
+from lockstate.words.results import Granted
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import Clients, run_callbacks, whole_cluster

@@ -14,7 +14,7 @@ from pysyncobj.journal import FileJournal
 from cluster.consensus import compaction
 from cluster.errors import DataDirError
 from cluster.storage.journal_format import LogEntry
-from lockstate import snapshot
+from lockstate.stored import snapshot
 from tests.hazards.bare_library import BareNode, bare_cluster
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import Cluster, Network

@@ -10,10 +10,10 @@ import pytest
 from cluster.commands.outbox import Answer
 from cluster.consensus import compaction
 from cluster.errors import Overloaded
-from lockstate.commands import Acquire, Release
-from lockstate.ids import AttemptId, HoldId
-from lockstate.modes import Mode
-from lockstate.results import Granted, Released
+from lockstate.words.commands import Acquire, Release
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Released
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import Clients, whole_cluster

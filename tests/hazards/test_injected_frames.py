@@ -21,11 +21,11 @@ from cluster.config import load
 from cluster.node import Node
 from cluster.peers.cuts import Cut
 from cluster.peers.link import FrameKind
-from lockstate import codec
-from lockstate.commands import Acquire, ForceRelease
-from lockstate.ids import AttemptId, HoldId, OwnerName
-from lockstate.modes import Mode
-from lockstate.results import Granted
+from lockstate.words import codec
+from lockstate.words.commands import Acquire, ForceRelease
+from lockstate.words.ids import AttemptId, HoldId, OwnerName
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted
 from tests.hazards.test_strangers import free_addresses
 
 DEADLINE_S = 20.0

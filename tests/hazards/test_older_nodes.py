@@ -9,7 +9,8 @@ import pytest
 from pysyncobj import FAIL_REASON, replicated
 
 from cluster.errors import ClusterError, NodeFailed
-from lockstate import codec, snapshot
+from lockstate.stored import snapshot
+from lockstate.words import codec
 from tests.hazards.bare_library import BareNode, bare_cluster
 from tests.hazards.whole_nodes import Clients, whole_cluster
 

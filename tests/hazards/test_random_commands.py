@@ -20,12 +20,13 @@ from cluster.errors import ClusterError, DataDirError, NodeFailed, OutcomeUnknow
 from cluster.node import Node
 from cluster.storage.files import Files
 from cluster.storage.snapshot_format import Snapshot, write_snapshot
-from lockstate import codec, snapshot
-from lockstate.commands import Acquire
-from lockstate.ids import AttemptId, HoldId
+from lockstate.stored import snapshot
+from lockstate.words import codec
+from lockstate.words.commands import Acquire
+from lockstate.words.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import Granted
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted
 from tests.hazards.test_random_histories import Chaos
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import TTL_MS, Clients, WholeNode, run_callbacks, whole_cluster

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from cluster import config
-from lockstate import invariants, limits, snapshot
-from lockstate.commands import Release
-from lockstate.ids import HoldId
-from lockstate.results import Granted, Reason, Refused, Released
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.commands import Release
+from lockstate.words.ids import HoldId
+from lockstate.words.results import Granted, Reason, Refused, Released
 from tests.hazards.virtual_cluster import Cluster
 from tests.hazards.whole_nodes import Clients, WholeNode, whole_cluster
 

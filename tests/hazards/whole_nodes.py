@@ -26,11 +26,11 @@ from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotStore
-from lockstate import codec
-from lockstate.commands import Acquire
-from lockstate.ids import AttemptId, HoldId, OwnerName
+from lockstate.words import codec
+from lockstate.words.commands import Acquire
+from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
+from lockstate.words.modes import Mode
 from tests.hazards.virtual_cluster import Cluster, Network
 from tests.support.founded import disks_of, store_founding
 from tests.support.hand_driven_loop import HandDrivenLoop

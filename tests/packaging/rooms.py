@@ -87,8 +87,8 @@ ROOMS = {
     "http_api/v1": Room(
         (
             "cluster.config_sources", "cluster.errors", "cluster.observing", "holdfast.token_lines",
-            "holdfast.wire", "http_api.server", "lockapi", "lockstate.ids", "lockstate.kinds",
-            "lockstate.limits", "lockstate.listings", "lockstate.machine", "lockstate.results",
+            "holdfast.wire", "http_api.server", "lockapi", "lockstate.words.ids", "lockstate.words.kinds",
+            "lockstate.words.limits", "lockstate.reads.listings", "lockstate.machine", "lockstate.words.results",
         ),
         "only holdfast.wire is shared with the SDK; lockapi/requests makes commands, its gateway.py submits",
     ),
@@ -211,5 +211,5 @@ FORBIDDEN: Mapping[str, Mapping[str, str]] = {
 """By folder or file: modules of others that it must not import, and what to do instead."""
 
 NO_PICKLE = (
-    "decode with lockstate/codec.py or msgspec: unpickling bytes from a peer or a disk runs their code"
+    "decode with lockstate/words/codec.py or msgspec: unpickling bytes from a peer or a disk runs their code"
 )

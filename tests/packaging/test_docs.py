@@ -18,7 +18,7 @@ from holdfast import wire
 from holdfast.cli import exit_codes
 from http_api.server.request_rates import RequestRates
 from http_api.tls_watch import TlsWatch
-from lockstate import limits
+from lockstate.words import limits
 from scripts.local_cluster import LocalCluster
 from tests.support import libraries, servers
 from tests.support.certificates import Certificates
@@ -231,7 +231,7 @@ def test_exit_codes_are_those_of_the_errors() -> None:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    """The table of limits has the numbers of lockstate/limits.py and of the node's queue."""
+    """The table of limits has the numbers of lockstate/words/limits.py and of the node's queue."""
     numbers = {int(number) for number in re.findall(r"\b\d+\b", section("Limits"))}
     there = {
         value

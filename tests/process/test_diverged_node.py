@@ -12,7 +12,7 @@ pytestmark = pytest.mark.process
 
 STOPS_WITHIN_S = 10
 PLANTED = """
-from lockstate.sessions import Sessions
+from lockstate.rules.sessions import Sessions
 Sessions.expire_due = lambda self: None
 """
 """The defect: this process lets no lease end. Python runs it before the node begins."""

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from cluster.storage.journal import Journal
-from lockstate.versions import RULES_FIRST
+from lockstate.words.versions import RULES_FIRST
 from scripts.local_cluster import PROJECT
 from tests.process import history_checkers
 from tests.process.load import Load
@@ -52,7 +52,7 @@ NOT_KNOWN: Final = f"rules {RULES_NEXT}, which this release does not know: upgra
 def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the code of the release after this one."""
     directory = tmp_path_factory.mktemp("later") / "tree"
-    return patched_release(directory, [("lockstate/versions.py", NEXT_RULES)])
+    return patched_release(directory, [("lockstate/words/versions.py", NEXT_RULES)])
 
 
 def leader_last(cluster: MixedCluster) -> list[str]:
@@ -254,7 +254,7 @@ async def test_a_change_without_a_number_gives_one_lock_two_holders(tmp_path: Pa
 
     Until their states are compared, within ten seconds: then the one that differs from the others stops.
     """
-    changed = patched_release(tmp_path / "changed", [("lockstate/locks.py", STEAL.format(since=0))])
+    changed = patched_release(tmp_path / "changed", [("lockstate/rules/locks.py", STEAL.format(since=0))])
     with MixedCluster.of(tmp_path / "mixed", PROJECT) as cluster:
         async with http_to(cluster) as http:
             upgraded = followers(cluster)[0]
@@ -275,8 +275,8 @@ async def test_a_change_behind_a_number_never_gives_one_lock_two_holders(tmp_pat
     changed = patched_release(
         tmp_path / "changed",
         [
-            ("lockstate/locks.py", STEAL.format(since=RULES_NEXT)),
-            ("lockstate/versions.py", NEXT_RULES),
+            ("lockstate/rules/locks.py", STEAL.format(since=RULES_NEXT)),
+            ("lockstate/words/versions.py", NEXT_RULES),
         ],
     )
     with MixedCluster.of(tmp_path / "mixed", PROJECT) as cluster:

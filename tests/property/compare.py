@@ -11,14 +11,15 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.cli.audit_chain import ChainCheck
-from lockstate import audit, listings
-from lockstate.ids import NO_SESSION, SessionId
-from lockstate.limits import HOLDERS_SHOWN_MAX
-from lockstate.listings import Whose
+from lockstate.reads import listings
+from lockstate.tables import audit
+from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.limits import HOLDERS_SHOWN_MAX
+from lockstate.reads.listings import Whose
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.owners import shown_owner
-from lockstate.results import (
+from lockstate.words.modes import Mode, Scope
+from lockstate.tables.owners import shown_owner
+from lockstate.words.results import (
     Event,
     EventKind,
     Granted,

@@ -8,9 +8,10 @@ from zlib import crc32
 import msgspec
 import pytest
 
-from lockstate import invariants, snapshot
-from lockstate.codec import decode_entry, encode_command, encode_entry, entry_format
-from lockstate.commands import (
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.words.codec import decode_entry, encode_command, encode_entry, entry_format
+from lockstate.words.commands import (
     Acquire,
     Acquisition,
     Change,
@@ -24,12 +25,12 @@ from lockstate.commands import (
     ReleaseOf,
     ResumeStream,
 )
-from lockstate.ids import NO_SESSION, HoldId
+from lockstate.words.ids import NO_SESSION, HoldId
 from lockstate.machine import LockMachine
-from lockstate.owners import session_name
-from lockstate.plain_locks import PlainLocks
-from lockstate.results import Outcome, Queued, Result
-from lockstate.versions import ENTRY_FORMATS, UnknownVersionError
+from lockstate.tables.owners import session_name
+from lockstate.rules.plain_locks import PlainLocks
+from lockstate.words.results import Outcome, Queued, Result
+from lockstate.words.versions import ENTRY_FORMATS, UnknownVersionError
 from tests.property import compare, random_commands, situations
 from tests.property.model import apply
 from tests.property.model_changes import due

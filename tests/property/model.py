@@ -8,8 +8,8 @@ limits have a model of their own.
 
 import msgspec
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
     AcquirePermits,
@@ -53,8 +53,8 @@ from lockstate.commands import (
     TransactCells,
     Undecodable,
 )
-from lockstate.ids import NO_ATTEMPT, HoldId, OwnerName, SessionId
-from lockstate.results import (
+from lockstate.words.ids import NO_ATTEMPT, HoldId, OwnerName, SessionId
+from lockstate.words.results import (
     Cancelled,
     Done,
     EventKind,

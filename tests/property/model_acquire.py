@@ -1,6 +1,6 @@
 """Asking for something in the model: a lock or several, permits, an election, another mode."""
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,
@@ -14,9 +14,9 @@ from lockstate.commands import (
     Convert,
     Wanted,
 )
-from lockstate.ids import OwnerName
-from lockstate.modes import Mode
-from lockstate.results import HoldKind, Queued, Reason, Refused, Result
+from lockstate.words.ids import OwnerName
+from lockstate.words.modes import Mode
+from lockstate.words.results import HoldKind, Queued, Reason, Refused, Result
 from tests.property.model_changes import convert, enqueue, grant, have_again, serve, share
 from tests.property.model_checks import refuse_together
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck

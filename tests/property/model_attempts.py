@@ -1,7 +1,7 @@
 """Which attempts at a request may still be told its outcome, in the model: all that were not taken back."""
 
-from lockstate import limits
-from lockstate.ids import NO_ATTEMPT, AttemptId
+from lockstate.words import limits
+from lockstate.words.ids import NO_ATTEMPT, AttemptId
 from tests.property.model_records import Hold, ModelState, Ticket
 
 

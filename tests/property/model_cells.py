@@ -2,8 +2,8 @@
 
 from operator import attrgetter, eq, gt, lt, ne
 
-from lockstate import limits
-from lockstate.cell_operations import (
+from lockstate.words import limits
+from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     CellOperation,
@@ -13,9 +13,9 @@ from lockstate.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.commands import DeleteCells, PutCell, TransactCells
-from lockstate.ids import NO_OWNER, SessionId
-from lockstate.results import (
+from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.ids import NO_OWNER, SessionId
+from lockstate.words.results import (
     CellEvent,
     CellEventKind,
     CellRead,

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from lockstate import limits
-from lockstate.commands import IfHeld, Wanted
-from lockstate.ids import HoldId
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.words import limits
+from lockstate.words.commands import IfHeld, Wanted
+from lockstate.words.ids import HoldId
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     CellEventKind,
     Event,
     EventKind,

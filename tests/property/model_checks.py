@@ -5,8 +5,8 @@ An id under which something is looked up is not checked: nothing is known under 
 
 import msgspec
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquirePermits,
@@ -37,9 +37,9 @@ from lockstate.commands import (
     Undecodable,
     Wanted,
 )
-from lockstate.ids import AttemptId
-from lockstate.kinds import HoldKind
-from lockstate.results import Reason, Refused
+from lockstate.words.ids import AttemptId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import Reason, Refused
 from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
 from tests.property.model_namespaces import refuse_bad_namespace

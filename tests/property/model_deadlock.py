@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from lockstate.ids import HoldId, OwnerName
-from lockstate.results import CycleView, HoldKind, Reason, Refused
+from lockstate.words.ids import HoldId, OwnerName
+from lockstate.words.results import CycleView, HoldKind, Reason, Refused
 from tests.property.model_locks import (
     Part,
     conflict,

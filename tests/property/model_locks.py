@@ -3,10 +3,10 @@
 No intents and no counts: the covered names themselves are compared, against everything there is.
 """
 
-from lockstate import limits
-from lockstate.commands import PRIORITY_DEFAULT, Wanted
-from lockstate.modes import Mode, Scope
-from lockstate.results import HoldKind
+from lockstate.words import limits
+from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import HoldKind
 from tests.property.model_records import Delay, Hold, ModelState, Ticket
 
 MAY_SHARE = [

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from lockstate import limits
-from lockstate.cell_operations import PutOperation
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.cell_operations import PutOperation
+from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     AcquireAs,
     AcquirePermitsAs,
@@ -13,7 +13,7 @@ from lockstate.commands import (
     PutCell,
     SetNamespace,
 )
-from lockstate.results import (
+from lockstate.words.results import (
     HoldKind,
     NamespaceSet,
     NamespaceSummary,

@@ -1,10 +1,10 @@
 """What operators do in the model to what others have: end a session, lift a delay, forget a fence."""
 
-from lockstate.commands import ForceCloseSession, ForgetFence, LiftDelay
-from lockstate.ids import NO_OWNER, NO_SESSION
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.words.commands import ForceCloseSession, ForgetFence, LiftDelay
+from lockstate.words.ids import NO_OWNER, NO_SESSION
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     DelaysLifted,
     Event,
     EventKind,

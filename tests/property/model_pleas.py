@@ -1,9 +1,9 @@
 """Revocation in the model: a holder is asked to give up, may put that off once, and is forced in the end."""
 
-from lockstate import limits
-from lockstate.commands import ForceEnd, PutOff, Revoke
-from lockstate.kinds import HoldKind
-from lockstate.results import (
+from lockstate.words import limits
+from lockstate.words.commands import ForceEnd, PutOff, Revoke
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import (
     EventKind,
     PutOffTo,
     Reason,

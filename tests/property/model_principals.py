@@ -2,8 +2,8 @@
 
 import msgspec
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     AddLocks,
     Command,
     Convert,
@@ -16,8 +16,8 @@ from lockstate.commands import (
     SetQuota,
     Undecodable,
 )
-from lockstate.ids import NO_SESSION
-from lockstate.results import PrincipalRow, QuotaExceeded, QuotaSet, Reason, Refused, Result
+from lockstate.words.ids import NO_SESSION
+from lockstate.words.results import PrincipalRow, QuotaExceeded, QuotaSet, Reason, Refused, Result
 from tests.property.model_records import Hold, ModelState, Session, Ticket
 
 BAD = Refused(Reason.INVALID_REQUEST, "")

@@ -3,8 +3,8 @@
 from fractions import Fraction
 from typing import NamedTuple
 
-from lockstate.commands import Algorithm
-from lockstate.results import RateTaken
+from lockstate.words.commands import Algorithm
+from lockstate.words.results import RateTaken
 
 
 class Admission(NamedTuple):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Algorithm,
     IfHeld,
@@ -13,9 +13,9 @@ from lockstate.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode, Scope
-from lockstate.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
 from tests.property.model_rates import RateModel
 
 Key: TypeAlias = tuple[str, str | int]

@@ -1,7 +1,7 @@
 """The model's refusals of what cannot be granted, to requests that do not wait or have waited in vain."""
 
-from lockstate import limits
-from lockstate.results import HolderView, HoldKind, Reason, Refused
+from lockstate.words import limits
+from lockstate.words.results import HolderView, HoldKind, Reason, Refused
 from tests.property.model_locks import (
     can_have_locks,
     clash,

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     Command,
     MayWait,
     Renew,
@@ -11,8 +11,8 @@ from lockstate.commands import (
     TransactCells,
     Undecodable,
 )
-from lockstate.ids import NO_HOLD
-from lockstate.results import (
+from lockstate.words.ids import NO_HOLD
+from lockstate.words.results import (
     Granted,
     PutOffTo,
     Queued,

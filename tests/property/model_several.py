@@ -1,8 +1,8 @@
 """Several kinds at once in the model: what can be wrong with such a request, and what it takes from rates."""
 
-from lockstate import limits
-from lockstate.commands import AcquireSeveral, WantedRate
-from lockstate.results import RateUsed, Reason, Refused
+from lockstate.words import limits
+from lockstate.words.commands import AcquireSeveral, WantedRate
+from lockstate.words.results import RateUsed, Reason, Refused
 from tests.property.model_rates import Admission, RateModel
 from tests.property.model_records import ModelState, Rate
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from lockstate import limits
-from lockstate.commands import Command, EndWait, MayWait, Numbered, NumberedCommand, ResumeStream
-from lockstate.ids import NO_HOLD
-from lockstate.results import (
+from lockstate.words import limits
+from lockstate.words.commands import Command, EndWait, MayWait, Numbered, NumberedCommand, ResumeStream
+from lockstate.words.ids import NO_HOLD
+from lockstate.words.results import (
     Done,
     FrameRefused,
     Granted,

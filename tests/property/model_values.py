@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquirePermits,
@@ -15,7 +15,7 @@ from lockstate.commands import (
     Renew,
     RenewByValue,
 )
-from lockstate.results import (
+from lockstate.words.results import (
     Granted,
     GrantedAgain,
     GrantedAgainAs,

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from lockstate.commands import Wanted
-from lockstate.ids import NO_OWNER, SessionId
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.commands import Wanted
+from lockstate.words.ids import NO_OWNER, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     ElectionView,
     Event,
     EventKind,

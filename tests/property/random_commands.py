@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from lockstate import limits
-from lockstate.cell_operations import (
+from lockstate.words import limits
+from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     CellOperation,
@@ -21,7 +21,7 @@ from lockstate.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.commands import (
+from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
     AcquireAs,
@@ -72,9 +72,9 @@ from lockstate.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
+from lockstate.words.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
 from tests.property.model_locks import names
 from tests.property.model_records import ModelState
 

@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     AcquireAs,
     AcquirePermitsAs,
@@ -14,9 +14,9 @@ from lockstate.commands import (
     Numbered,
     Wanted,
 )
-from lockstate.ids import HoldId
-from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, HoldKind, Left, NumberedDone, Outcome, Queued, Result
+from lockstate.words.ids import HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Event, EventKind, Granted, HoldKind, Left, NumberedDone, Outcome, Queued, Result
 from tests.property.model_locks import conflict
 from tests.support.ticket_book import TicketBook
 from tests.support.vocabulary import plain_command

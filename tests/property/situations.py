@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from lockstate.commands import Acquire, AcquirePermits, Acquisition, Campaign
-from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Campaign
+from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     CycleView,
     EventKind,
     FrameRefused,

@@ -10,8 +10,8 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
     AcquirePermits,
@@ -23,10 +23,10 @@ from lockstate.commands import (
     OpenSession,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.results import Granted, Outcome
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import Granted, Outcome
 from tests.property import compare
 from tests.property.model import apply
 from tests.property.model_records import ModelState

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate import codec, invariants, snapshot
-from lockstate.cell_operations import (
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.words import codec
+from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     CellOperation,
@@ -19,7 +21,7 @@ from lockstate.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.commands import (
+from lockstate.words.commands import (
     AdvanceVersion,
     Algorithm,
     Command,
@@ -35,10 +37,10 @@ from lockstate.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.kinds import HoldKind
+from lockstate.words.kinds import HoldKind
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.versions import RULES_FIRST, UnknownVersionError
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.versions import RULES_FIRST, UnknownVersionError
 from tests.support.vocabulary import VOCABULARY
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -12,10 +12,13 @@ from unittest.mock import patch
 
 import pytest
 
-from lockstate import budget, codec, fingerprint, ledger, limits, machine, snapshot
+from lockstate import machine
+from lockstate.stored import snapshot
+from lockstate.tables import budget, fingerprint, ledger
+from lockstate.words import codec, limits
 from lockstate.machine import LockMachine
-from lockstate.results import Reason, Refused, Result
-from lockstate.state import State
+from lockstate.words.results import Reason, Refused, Result
+from lockstate.tables.state import State
 from tests.property import test_totality
 from tests.property.test_totality import History
 

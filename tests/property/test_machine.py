@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from lockstate import limits
+from lockstate.words import limits
 from tests.property import situations
 from tests.property.machine_with_model import PRINCIPALS, MachineWithModel
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     Batch,
@@ -21,9 +21,9 @@ from lockstate.commands import (
     Tick,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     CycleView,
     ForceReleased,
     Granted,

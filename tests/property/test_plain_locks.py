@@ -11,8 +11,12 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from lockstate import invariants, limits, plain_locks, records, snapshot
-from lockstate.commands import (
+from lockstate import invariants
+from lockstate.rules import plain_locks
+from lockstate.stored import snapshot
+from lockstate.tables import records
+from lockstate.words import limits
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,
@@ -35,12 +39,12 @@ from lockstate.commands import (
     Wanted,
     WantedPermits,
 )
-from lockstate.commands import NamespaceSettings as Settings
-from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.locks import Locks
+from lockstate.words.commands import NamespaceSettings as Settings
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.rules.locks import Locks
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.results import Granted, Outcome, Reason, Refused, Result
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import Granted, Outcome, Reason, Refused, Result
 from tests.property import random_commands
 from tests.property.machine_with_model import MachineWithModel, plain_of, without_short_ways
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lockstate import limits
-from lockstate.commands import Algorithm, TakeRate
-from lockstate.deadlines import Deadlines
-from lockstate.rate_algorithms import Limiter, SlidingWindow
-from lockstate.rates import RateLimits, RateRow
-from lockstate.results import RateTaken
+from lockstate.words import limits
+from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.tables.deadlines import Deadlines
+from lockstate.tables.rate_algorithms import Limiter, SlidingWindow
+from lockstate.tables.rates import RateLimits, RateRow
+from lockstate.words.results import RateTaken
 from tests.property.model_rates import Admission, RateModel
 
 FIXED, SLIDING, GCRA = Algorithm

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquirePermits,
@@ -21,8 +21,8 @@ from lockstate.commands import (
     Wanted,
     WantedPermits,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode
 from tests.property.machine_with_model import MachineWithModel
 
 EXCLUSIVE, SHARED = Mode.EXCLUSIVE, Mode.SHARED

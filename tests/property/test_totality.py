@@ -13,9 +13,11 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from lockstate import invariants, limits, snapshot
-from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import (
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.codec import decode_entry, encode_command, encode_entry
+from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
     AcquirePermits,
@@ -57,11 +59,11 @@ from lockstate.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.results import Granted, Queued, Result
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import Granted, Queued, Result
 from tests.support.vocabulary import another_attempt
 
 _Value = TypeVar("_Value")

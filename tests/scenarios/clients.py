@@ -38,8 +38,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstate.cell_operations import CellCompare, CellField, Compare, GetOperation, HoldCompare, PutOperation
-from lockstate.commands import (
+from lockstate.words.cell_operations import CellCompare, CellField, Compare, GetOperation, HoldCompare, PutOperation
+from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
     AcquireAs,
@@ -90,9 +90,9 @@ from lockstate.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
 
 _OPTION = re.compile(r"([a-z:_-]+)=(.*)")
 _LABEL = "label:"

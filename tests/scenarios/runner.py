@@ -24,12 +24,13 @@ What clients can say is in `clients`. The rest of the language:
 from collections.abc import Callable, Iterator
 
 from holdfast import FencedResource, StaleToken
-from lockstate import invariants, snapshot
-from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
-from lockstate.ids import NO_SESSION
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.words.codec import decode_entry, encode_command, encode_entry
+from lockstate.words.commands import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
+from lockstate.words.ids import NO_SESSION
 from lockstate.machine import LockMachine
-from lockstate.results import Done, EventKind, Granted, Left, Outcome, Queued, Refused, Result
+from lockstate.words.results import Done, EventKind, Granted, Left, Outcome, Queued, Refused, Result
 from tests.scenarios import trace_lines
 from tests.scenarios.clients import Client, CommandParser, Line, milliseconds
 from tests.scenarios.script import Block

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from lockstate.commands import PRIORITY_DEFAULT, Wanted
-from lockstate.modes import Mode, Scope
-from lockstate.owners import shown_owner
-from lockstate.results import (
+from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
+from lockstate.words.modes import Mode, Scope
+from lockstate.tables.owners import shown_owner
+from lockstate.words.results import (
     Cancelled,
     CellRead,
     CellsDeleted,

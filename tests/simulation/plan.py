@@ -13,7 +13,7 @@ import msgspec
 from cluster.commands.batcher import ENTRY_LOAD_MAX
 from cluster.commands.loads import FREE
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
-from lockstate.limits import STREAM_KEPT_MAX
+from lockstate.words.limits import STREAM_KEPT_MAX
 from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.workload.client_settings import ClientSettings
 from tests.simulation.workload.crowd import CrowdSettings

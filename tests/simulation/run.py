@@ -21,7 +21,7 @@ import cluster.config
 import cluster.consensus.snapshot_transfer
 import cluster.node
 import cluster.storage.journal
-import lockstate.limits
+import lockstate.words.limits
 from cluster.peers.link import Link
 from cluster.storage.segment_writer import Sizes
 from tests.simulation.plan import Plan
@@ -74,7 +74,7 @@ def run(
         # No user would want a log that is compacted so soon: here snapshots shall travel often.
         patch(mock.patch.dict(cluster.config._RANGES, {"compact_entries": (1, 10_000_000)}))
         # The model looks at the whole graph of waits, however large; so does the product here.
-        patch(mock.patch.object(lockstate.limits, "DEADLOCK_STEPS_MAX", 1_000_000))
+        patch(mock.patch.object(lockstate.words.limits, "DEADLOCK_STEPS_MAX", 1_000_000))
         world = World(plan, file, raft_file)
         patch(simulated(world, world.random))
         stack.callback(world.close)
@@ -88,7 +88,7 @@ def run(
         for module, name, value in (
             (cluster.commands.outbox, "PENDING_COUNT_MAX", limits.pending_count),
             (cluster.commands.outbox, "SEND_BYTES_MAX", limits.send_bytes),
-            (lockstate.limits, "STREAM_KEPT_MAX", limits.kept_count),
+            (lockstate.words.limits, "STREAM_KEPT_MAX", limits.kept_count),
             (cluster.commands.batcher, "ENTRY_BYTES_MAX", limits.entry_bytes),
             (cluster.commands.batcher, "ENTRY_COMMANDS_MAX", limits.entry_commands),
             (cluster.commands.batcher, "ENTRY_LOAD_MAX", limits.entry_load),

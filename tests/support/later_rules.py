@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from lockstate.versions import RULES, Rules, rules_newest
+from lockstate.words.versions import RULES, Rules, rules_newest
 
 RULES_LATER: Final = rules_newest() + 1
 """The rules that only the later release knows."""

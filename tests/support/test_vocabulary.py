@@ -5,10 +5,10 @@ from typing import get_args
 import msgspec
 import pytest
 
-from lockstate import requests
-from lockstate.commands import Acquire, Command, MayWait, OnBehalf, OpenSession
-from lockstate.ids import AttemptId, HoldId
-from lockstate.modes import Mode
+from lockstate.tables import requests
+from lockstate.words.commands import Acquire, Command, MayWait, OnBehalf, OpenSession
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.modes import Mode
 from tests.support import vocabulary
 from tests.support.vocabulary import VOCABULARY, Word
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lockstate.results import Event, EventKind
+from lockstate.words.results import Event, EventKind
 
 _LEAVES = {EventKind.GRANTED, EventKind.CONVERTED, EventKind.ELECTED, EventKind.LEFT}
 

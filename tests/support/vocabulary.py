@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from lockstate.cell_operations import (
+from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     DeleteOperation,
@@ -22,7 +22,7 @@ from lockstate.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.commands import (
+from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
     AcquireAs,
@@ -77,10 +77,10 @@ from lockstate.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
-from lockstate.results import Reason
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import Reason
 
 CommandT = TypeVar("CommandT", bound=Command)
 

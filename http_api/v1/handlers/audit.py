@@ -6,7 +6,7 @@ from http_api.server.routes import Handler
 from http_api.v1 import reads, schema
 from lockapi import answers, sight
 from lockapi.gateway import Gateway
-from lockstate import limits
+from lockstate.words import limits
 
 
 async def get_audit(gateway: Gateway, call: Call) -> Reply:

@@ -5,7 +5,7 @@ from http_api.v1 import reads, schema
 from lockapi import answers, cells, paging, rights_needed, sight
 from lockapi.gateway import Gateway
 from lockapi.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
-from lockstate import limits, results
+from lockstate.words import limits, results
 
 
 async def put_cell(gateway: Gateway, call: Call) -> Reply:

@@ -8,8 +8,9 @@ from lockapi import answers, paging, views
 from lockapi.gateway import Gateway
 from lockapi.requests.locks import DeposeRequest
 from lockapi.requests.primitives import ProclaimRequest
-from lockstate import listings, results
-from lockstate.kinds import HoldKind
+from lockstate.reads import listings
+from lockstate.words import results
+from lockstate.words.kinds import HoldKind
 
 
 async def campaign(gateway: Gateway, call: Call) -> Reply:

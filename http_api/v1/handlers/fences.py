@@ -7,7 +7,8 @@ from lockapi import answers, paging, views
 from lockapi.gateway import Gateway
 from lockapi.requests.overrides import ForgetFenceRequest
 from lockapi.requests.primitives import AdvanceFenceRequest, CheckFenceRequest
-from lockstate import listings, results
+from lockstate.reads import listings
+from lockstate.words import results
 
 
 async def check_fence(gateway: Gateway, call: Call) -> Reply:

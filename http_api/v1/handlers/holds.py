@@ -11,9 +11,9 @@ from lockapi import answers, sight, views
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.fields import invalid
-from lockstate import listings
-from lockstate.listings import Whose
-from lockstate.results import Holdings, TicketView
+from lockstate.reads import listings
+from lockstate.reads.listings import Whose
+from lockstate.words.results import Holdings, TicketView
 
 _SLICES_MAX: Final = 100
 """Reads that one call makes, each of a limited number of names: together a million names."""

@@ -18,8 +18,8 @@ from lockapi.requests.locks import (
     RenewRequest,
 )
 from lockapi.requests.overrides import LiftDelayRequest, PutOffRequest, RevokeRequest
-from lockstate import results
-from lockstate.kinds import HoldKind
+from lockstate.words import results
+from lockstate.words.kinds import HoldKind
 
 ACQUIRE: Final = Direct(AcquireRequest.command, results.Granted, answers.granted)
 RENEW: Final = Direct(

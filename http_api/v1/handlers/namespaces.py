@@ -5,7 +5,8 @@ from http_api.v1 import reads, schema
 from lockapi import answers, paging, rights_needed, sight, views
 from lockapi.gateway import Gateway
 from lockapi.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
-from lockstate import listings, results
+from lockstate.reads import listings
+from lockstate.words import results
 
 
 async def list_namespaces(gateway: Gateway, call: Call) -> Reply:

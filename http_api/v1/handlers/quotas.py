@@ -5,7 +5,8 @@ from http_api.v1 import reads, schema
 from lockapi import answers, views
 from lockapi.gateway import Gateway
 from lockapi.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
-from lockstate import listings, results
+from lockstate.reads import listings
+from lockstate.words import results
 
 
 async def list_quotas(gateway: Gateway, call: Call) -> Reply:

@@ -8,7 +8,8 @@ from http_api.v1 import reads, schema, waiting
 from lockapi import paging, problems, views
 from lockapi.gateway import Gateway
 from lockapi.requests.primitives import PeekRateRequest
-from lockstate import listings, results
+from lockstate.reads import listings
+from lockstate.words import results
 
 
 async def take_rate(gateway: Gateway, call: Call) -> Reply:

@@ -7,8 +7,9 @@ from lockapi import answers, paging, views
 from lockapi.gateway import Gateway
 from lockapi.requests.locks import ForceReleaseRequest
 from lockapi.requests.primitives import ResizeRequest
-from lockstate import listings, results
-from lockstate.kinds import HoldKind
+from lockstate.reads import listings
+from lockstate.words import results
+from lockstate.words.kinds import HoldKind
 
 
 async def acquire_permits(gateway: Gateway, call: Call) -> Reply:

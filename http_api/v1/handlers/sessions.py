@@ -11,7 +11,8 @@ from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.overrides import ForceCloseSessionRequest
 from lockapi.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
-from lockstate import listings, results
+from lockstate.reads import listings
+from lockstate.words import results
 
 KEEP_ALIVE: Final = Direct(KeepAliveRequest.command, results.SessionKept, answers.session_kept)
 

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from lockstate.commands import AcquirePermits, ResizeSemaphore
-from lockstate.ids import HoldId
-from lockstate.results import GrantedSeveral, HoldKind, Resized
+from lockstate.words.commands import AcquirePermits, ResizeSemaphore
+from lockstate.words.ids import HoldId
+from lockstate.words.results import GrantedSeveral, HoldKind, Resized
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from lockstate.commands import DeleteCells, PutCell, TransactCells
-from lockstate.results import CellsDeleted, CellWritten, Result, Transacted
+from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.results import CellsDeleted, CellWritten, Result, Transacted
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import Call
 

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import msgspec
 
-from lockstate.limits import HOLDERS_SHOWN_MAX
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.words.limits import HOLDERS_SHOWN_MAX
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     CellRead,
     CellView,
     CycleView,

@@ -5,9 +5,9 @@ The limits of a simulated world are small: a sliding window is exact there.
 
 from typing import NamedTuple
 
-from lockstate import limits
-from lockstate.commands import Algorithm, TakeRate
-from lockstate.results import RateTaken, Reason, Refused, Result
+from lockstate.words import limits
+from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.words.results import RateTaken, Reason, Refused, Result
 
 
 class Admission(NamedTuple):

@@ -4,10 +4,10 @@ from collections import OrderedDict
 from itertools import islice
 from typing import Final, TypeVar
 
-from lockstate.commands import Acquire, AcquirePermits, AddLocks, Campaign, Convert, RenewByValue
-from lockstate.ids import NO_HOLD, HoldId
-from lockstate.modes import Mode
-from lockstate.results import Granted, Proclaimed, Renewed, Result
+from lockstate.words.commands import Acquire, AcquirePermits, AddLocks, Campaign, Convert, RenewByValue
+from lockstate.words.ids import NO_HOLD, HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Proclaimed, Renewed, Result
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import Call
 

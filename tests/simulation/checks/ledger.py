@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NoReturn
 
-from lockstate.commands import Acquire, AcquirePermits, ForceRelease, ResizeSemaphore, Wanted
-from lockstate.ids import HoldId, OwnerName, SessionId
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.commands import Acquire, AcquirePermits, ForceRelease, ResizeSemaphore, Wanted
+from lockstate.words.ids import HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     Event,
     EventKind,
     ForceReleased,

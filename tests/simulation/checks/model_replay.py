@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
-from lockstate import limits
-from lockstate.codec import decode_entry
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.codec import decode_entry
+from lockstate.words.commands import (
     AbandonWaits,
     Command,
     EndWait,
@@ -22,10 +22,10 @@ from lockstate.commands import (
     TakeRate,
     Undecodable,
 )
-from lockstate.ids import HoldId, SessionId
+from lockstate.words.ids import HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.owners import session_name
-from lockstate.results import (
+from lockstate.tables.owners import session_name
+from lockstate.words.results import (
     CellEvent,
     CellView,
     ElectionView,

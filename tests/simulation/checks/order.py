@@ -9,8 +9,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
     AcquireAs,
@@ -24,9 +24,9 @@ from lockstate.commands import (
     Undecodable,
     Wanted,
 )
-from lockstate.ids import HoldId
-from lockstate.modes import Mode
-from lockstate.results import Granted, GrantedSeveral, HoldKind, Queued, Result
+from lockstate.words.ids import HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, GrantedSeveral, HoldKind, Queued, Result
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.grants import shorten
 from tests.simulation.checks.model_replay import Step

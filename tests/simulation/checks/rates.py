@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from lockstate.commands import Algorithm, TakeRate
-from lockstate.results import RateTaken, Result
+from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.words.results import RateTaken, Result
 from tests.simulation.checks.expected_rates import Key, key_of
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report

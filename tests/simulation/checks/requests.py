@@ -6,11 +6,11 @@ Independent of the log: only what clients say counts. Rules: docs/semantics.md, 
 from collections.abc import Iterable
 from typing import Any, Final, get_args
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     Command,
     MayWait,
 )
-from lockstate.results import (
+from lockstate.words.results import (
     DelaysLifted,
     FenceAdvanced,
     FenceForgotten,

@@ -5,7 +5,7 @@ That all follow the same ones at a revision is a matter of the states (equal-dig
 
 from collections.abc import Mapping
 
-from lockstate.versions import RULES_FIRST
+from lockstate.words.versions import RULES_FIRST
 from tests.simulation.checks.report import Report
 
 

@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 
-from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import Acquire, Command
+from lockstate.words.codec import decode_entry, encode_command, encode_entry
+from lockstate.words.commands import Acquire, Command
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import Result
+from lockstate.words.modes import Mode
+from lockstate.words.results import Result
 from tests.simulation.checks.all_checkers import Checkers, Violation
 from tests.simulation.checks.logs import LogEntry
 from tests.simulation.workload.history import History

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lockstate.commands import EndWait, MayWait, Numbered, NumberedCommand, ResumeStream
-from lockstate.ids import SessionId
-from lockstate.results import FrameRefused, NumberedDone, Queued, Result, StreamFault, StreamResumed
+from lockstate.words.commands import EndWait, MayWait, Numbered, NumberedCommand, ResumeStream
+from lockstate.words.ids import SessionId
+from lockstate.words.results import FrameRefused, NumberedDone, Queued, Result, StreamFault, StreamResumed
 from tests.simulation.checks.cells import Cells
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.fences import Fences

@@ -1,6 +1,6 @@
 """The checkers of what clients see object to what they are for, and to nothing else."""
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     Barrier,
     Cancel,
     CloseSession,
@@ -11,9 +11,9 @@ from lockstate.commands import (
     Renew,
     Tick,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
-from lockstate.results import Granted, LockView, Reason, Refused, Released
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, LockView, Reason, Refused, Released
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
 from tests.simulation.workload.history import Query, ReadLock, ReadLocks, ReadSession
 

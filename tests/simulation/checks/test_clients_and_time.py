@@ -1,6 +1,6 @@
 """The checkers that look at clients and time only object to what they are for, and to nothing else."""
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     AbandonWaits,
     Cancel,
     CloseSession,
@@ -13,9 +13,9 @@ from lockstate.commands import (
     Tick,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     ForceReleased,
     Granted,
     HolderView,

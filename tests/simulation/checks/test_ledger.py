@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from lockstate.commands import AcquirePermits, ForceRelease, OpenSession, Release, ResizeSemaphore
-from lockstate.ids import NO_OWNER, AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, HoldKind, Refused, Resized
+from lockstate.words.commands import AcquirePermits, ForceRelease, OpenSession, Release, ResizeSemaphore
+from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Event, EventKind, Granted, HoldKind, Refused, Resized
 from tests.simulation.checks.ledger import Ledger
 from tests.simulation.checks.model_replay import Answer, Step
 from tests.simulation.checks.report import Report

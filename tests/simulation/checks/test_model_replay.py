@@ -5,7 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
     AcquireIf,
@@ -26,10 +26,10 @@ from lockstate.commands import (
     Renew,
     TakeRate,
 )
-from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode
-from lockstate.results import ForceReleased, HolderView, Queued
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode
+from lockstate.words.results import ForceReleased, HolderView, Queued
 from tests.property import random_commands
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.scripted_cluster import ScriptedCluster

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from lockstate.commands import Algorithm, TakeRate
-from lockstate.results import RateTaken
+from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.words.results import RateTaken
 from tests.simulation.checks import rates as checked
 from tests.simulation.checks.model_replay import Answer, Step
 from tests.simulation.checks.rates import Rates

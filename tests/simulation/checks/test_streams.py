@@ -2,9 +2,9 @@
 
 import msgspec
 
-from lockstate.commands import AdvanceFence, Numbered, NumberedCommand, OpenSession, Release, ResumeStream
-from lockstate.ids import HoldId, SessionId
-from lockstate.results import (
+from lockstate.words.commands import AdvanceFence, Numbered, NumberedCommand, OpenSession, Release, ResumeStream
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.results import (
     FenceAdvanced,
     FrameRefused,
     Granted,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquirePermits,
@@ -22,10 +22,10 @@ from lockstate.commands import (
     Tick,
     Wanted,
 )
-from lockstate.holds import LEASE_EXPIRED
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.rules.holds import LEASE_EXPIRED
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     CellWritten,
     EventKind,
     FenceAdvanced,

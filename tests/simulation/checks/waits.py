@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from lockstate.ids import HoldId
+from lockstate.words.ids import HoldId
 from tests.simulation.checks.report import Report
 
 LEFT_US: Final = 7_000_000

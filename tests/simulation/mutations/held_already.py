@@ -4,12 +4,12 @@ from typing import Final
 
 import msgspec
 
-from lockstate.claims import Claims
-from lockstate.commands import Acquire, AcquireIf, IfHeld
-from lockstate.holds import Holds
-from lockstate.owners import wish_of
-from lockstate.records import NOTHING, Hold, RequestKey
-from lockstate.results import EventKind, Granted, HoldKind, Refused, ReleasedOnce, Result
+from lockstate.words.claims import Claims
+from lockstate.words.commands import Acquire, AcquireIf, IfHeld
+from lockstate.rules.holds import Holds
+from lockstate.tables.owners import wish_of
+from lockstate.tables.records import NOTHING, Hold, RequestKey
+from lockstate.words.results import EventKind, Granted, HoldKind, Refused, ReleasedOnce, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _TREE: Final = ("a", "a/b", "a/b/c", "a/d", "e")

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-import lockstate.conversions
-import lockstate.holds
-from lockstate.modes import DRAWING, Mode
+import lockstate.rules.conversions
+import lockstate.rules.holds
+from lockstate.words.modes import DRAWING, Mode
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.mutations.states import beside
 
@@ -39,14 +39,14 @@ MODES: Final = (
         name="modes-taken-for-ordered",
         sentence="A protected read becomes a concurrent write at once, although others read.",
         found_by=("holds-exclude", "delay-kept", "exclusion"),
-        apply=replaced(lockstate.conversions, "is_down", _is_weaker),
+        apply=replaced(lockstate.rules.conversions, "is_down", _is_weaker),
         surroundings=_CONVERTING,
     ),
     Mutation(
         name="concurrent-write-keeps-token",
         sentence="Only a conversion to exclusive draws a token, not one to concurrent-write.",
         found_by=("token-drawn", "model-state", "model-events", "reply"),
-        apply=replaced(lockstate.holds, "DRAWING", _BECOMES_EXCLUSIVE),
+        apply=replaced(lockstate.rules.holds, "DRAWING", _BECOMES_EXCLUSIVE),
         surroundings=_CONVERTING,
     ),
 )

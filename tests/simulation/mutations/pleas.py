@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from lockstate import semaphores
-from lockstate.claims import Claims
-from lockstate.commands import AcquirePermits, PutOff, Revoke
-from lockstate.effects import Effects
-from lockstate.holds import Holds
-from lockstate.pleas import Pleas
-from lockstate.records import Hold, Plea, Semaphore, Ticket
-from lockstate.results import Granted, Left, Refused, Result
+from lockstate.rules import semaphores
+from lockstate.words.claims import Claims
+from lockstate.words.commands import AcquirePermits, PutOff, Revoke
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import Holds
+from lockstate.rules.pleas import Pleas
+from lockstate.tables.records import Hold, Plea, Semaphore, Ticket
+from lockstate.words.results import Granted, Left, Refused, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})

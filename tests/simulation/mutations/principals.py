@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from lockstate.holds import Holds
-from lockstate.namespaces import Namespaces
-from lockstate.on_behalf import OnBehalfOf
-from lockstate.principals import Principals
-from lockstate.records import Hold, Ticket
-from lockstate.results import Refused
+from lockstate.rules.holds import Holds
+from lockstate.tables.namespaces import Namespaces
+from lockstate.rules.on_behalf import OnBehalfOf
+from lockstate.tables.principals import Principals
+from lockstate.tables.records import Hold, Ticket
+from lockstate.words.results import Refused
 from tests.simulation.mutations.mutation import (
     Mutation,
     Surroundings,

@@ -4,14 +4,14 @@ import contextlib
 from typing import Final
 from unittest import mock
 
-import lockstate.loading
-import lockstate.locks
-import lockstate.state
-from lockstate import limits
-from lockstate.commands import PRIORITY_DEFAULT
-from lockstate.ids import HoldId
-from lockstate.priorities import class_of
-from lockstate.records import Ticket
+import lockstate.stored.loading
+import lockstate.rules.locks
+import lockstate.tables.state
+from lockstate.words import limits
+from lockstate.words.commands import PRIORITY_DEFAULT
+from lockstate.words.ids import HoldId
+from lockstate.tables.priorities import class_of
+from lockstate.tables.records import Ticket
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.mutations.states import can_overtake
 
@@ -57,21 +57,21 @@ PRIORITIES: Final = (
         name="priority-lost-in-snapshot",
         sentence="A node that restarts puts all waiters in the order of their arrival.",
         found_by=("first-come", "model-events", "model-state", "reply", "read-view", "equal-digest"),
-        apply=replaced(lockstate.loading, "ranked", _as_it_was_stored),
+        apply=replaced(lockstate.stored.loading, "ranked", _as_it_was_stored),
         surroundings=_RESTARTS,
     ),
     Mutation(
         name="priority-not-for-permits",
         sentence="The queue of a semaphore is in order of arrival, whatever the priorities.",
         found_by=("first-come", "model-events", "model-state", "reply", "read-view"),
-        apply=replaced(lockstate.state, "stand_in", _at_the_end),
+        apply=replaced(lockstate.tables.state, "stand_in", _at_the_end),
         surroundings=_VARIED,
     ),
     Mutation(
         name="newcomer-passes-everybody",
         sentence="A newcomer is granted if no hold is in the way, even past earlier waiters.",
         found_by=("first-come", "model-events", "model-state", "reply"),
-        apply=replaced(lockstate.locks, "can_go", can_overtake),
+        apply=replaced(lockstate.rules.locks, "can_go", can_overtake),
         surroundings=_VARIED,
     ),
 )

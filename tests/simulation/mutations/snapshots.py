@@ -6,12 +6,12 @@ from typing import Final
 import msgspec
 
 from cluster.group import Group
-from lockstate import snapshot
-from lockstate.deadlines import Deadlines, Timed
+from lockstate.stored import snapshot
+from lockstate.tables.deadlines import Deadlines, Timed
 from lockstate.machine import LockMachine
-from lockstate.rates import RateLimits
-from lockstate.requests import RequestMemory
-from lockstate.state import State
+from lockstate.tables.rates import RateLimits
+from lockstate.tables.requests import RequestMemory
+from lockstate.tables.state import State
 from tests.simulation.mutations.mutation import Apply, Mutation, Surroundings, replaced
 
 RESTORING: Final = Surroundings(

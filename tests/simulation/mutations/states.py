@@ -6,19 +6,21 @@ from typing import Any, Final
 from unittest import mock
 
 import cluster.commands.clock
-import lockstate.holds
-from lockstate import limits, machine, queues
-from lockstate.claim_table import Freed
-from lockstate.claims import Claims
-from lockstate.commands import Batch, Cancel, Command, Renew, Undecodable
+import lockstate.rules.holds
+from lockstate import machine
+from lockstate.tables import queues
+from lockstate.words import limits
+from lockstate.tables.claim_table import Freed
+from lockstate.words.claims import Claims
+from lockstate.words.commands import Batch, Cancel, Command, Renew, Undecodable
 from lockstate.machine import LockMachine
-from lockstate.modes import CONFLICTING, FIELD, Mode, Scope, claim_of, intent_of
-from lockstate.records import Hold, Session, Ticket
-from lockstate.requests import RequestMemory
-from lockstate.results import BatchOutcome, Cancelled, EventKind, HoldKind, Reason, Refused, Renewed, Result
-from lockstate.sessions import Sessions
-from lockstate.state import State
-from lockstate.waits import Waits
+from lockstate.words.modes import CONFLICTING, FIELD, Mode, Scope, claim_of, intent_of
+from lockstate.tables.records import Hold, Session, Ticket
+from lockstate.tables.requests import RequestMemory
+from lockstate.words.results import BatchOutcome, Cancelled, EventKind, HoldKind, Reason, Refused, Renewed, Result
+from lockstate.rules.sessions import Sessions
+from lockstate.tables.state import State
+from lockstate.rules.waits import Waits
 from tests.simulation.mutations.mutation import (
     Apply,
     Mutation,
@@ -226,8 +228,8 @@ STATES: Final = (
         sentence="The last waiter of a queue is served first.",
         found_by=("first-come", "model-events", "model-state", "reply"),
         apply=together(
-            replaced(lockstate.holds, "candidates", _candidates_all),
-            replaced(lockstate.holds, "can_go", can_overtake),
+            replaced(lockstate.rules.holds, "candidates", _candidates_all),
+            replaced(lockstate.rules.holds, "can_go", can_overtake),
         ),
         surroundings=CONTENDED,
     ),

@@ -5,16 +5,16 @@ from typing import Final
 
 import msgspec
 
-import lockstate.additions
-import lockstate.conversions
-import lockstate.elections
-import lockstate.locks
+import lockstate.rules.additions
+import lockstate.rules.conversions
+import lockstate.rules.elections
+import lockstate.rules.locks
 import lockstate.machine
 from cluster.commands.abandoned_waits import AbandonedWaits
-from lockstate import deadlocks
-from lockstate.claim_table import ClaimTable, Freed
-from lockstate.claims import Claims, claims_of, shown_name
-from lockstate.commands import (
+from lockstate.rules import deadlocks
+from lockstate.tables.claim_table import ClaimTable, Freed
+from lockstate.words.claims import Claims, claims_of, shown_name
+from lockstate.words.commands import (
     AcquirePermits,
     AdvanceFence,
     Cancel,
@@ -23,19 +23,19 @@ from lockstate.commands import (
     ResizeSemaphore,
     Wanted,
 )
-from lockstate.holds import Holds
-from lockstate.kinded import Kinds
-from lockstate.locks import Locks
-from lockstate.modes import Counts, Mode, is_intent, is_tree
-from lockstate.owners import shown_owner
-from lockstate.queues import is_free
-from lockstate.rate_algorithms import FixedWindow, Gcra, SlidingWindow
-from lockstate.records import Addition, Hold, RequestKey, Ticket, each_lock
-from lockstate.results import CycleView, EventKind, FenceAdvanced, Released, Result
-from lockstate.semaphores import Semaphores
-from lockstate.state import State
-from lockstate.wait_graph import Cycle
-from lockstate.waits import Waits
+from lockstate.rules.holds import Holds
+from lockstate.rules.kinded import Kinds
+from lockstate.rules.locks import Locks
+from lockstate.words.modes import Counts, Mode, is_intent, is_tree
+from lockstate.tables.owners import shown_owner
+from lockstate.tables.queues import is_free
+from lockstate.tables.rate_algorithms import FixedWindow, Gcra, SlidingWindow
+from lockstate.tables.records import Addition, Hold, RequestKey, Ticket, each_lock
+from lockstate.words.results import CycleView, EventKind, FenceAdvanced, Released, Result
+from lockstate.rules.semaphores import Semaphores
+from lockstate.tables.state import State
+from lockstate.tables.wait_graph import Cycle
+from lockstate.rules.waits import Waits
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
 from tests.simulation.mutations.states import beside
 
@@ -218,7 +218,7 @@ VOCABULARY: Final = (
         name="conversion-ignores-holders",
         sentence="A hold gets another mode although others hold the lock.",
         found_by=("holds-exclude", "delay-kept", "exclusion"),
-        apply=replaced(lockstate.conversions, "can_go", _always),
+        apply=replaced(lockstate.rules.conversions, "can_go", _always),
         surroundings=_VARIED,
     ),
     Mutation(
@@ -232,7 +232,7 @@ VOCABULARY: Final = (
         name="addition-ignores-holders",
         sentence="A hold gets more locks although others hold them.",
         found_by=("holds-exclude", "delay-kept", "exclusion"),
-        apply=replaced(lockstate.additions, "is_free", _always),
+        apply=replaced(lockstate.rules.additions, "is_free", _always),
         surroundings=_VARIED,
     ),
     Mutation(
@@ -290,7 +290,7 @@ VOCABULARY: Final = (
         name="subtree-ignores-descendants",
         sentence="A subtree is granted although somebody holds a name in it.",
         found_by=("holds-exclude", "delay-kept", "exclusion", "model-state"),
-        apply=replaced(lockstate.locks, "is_free", _is_free_above),
+        apply=replaced(lockstate.rules.locks, "is_free", _is_free_above),
         surroundings=_VARIED,
     ),
     Mutation(
@@ -304,7 +304,7 @@ VOCABULARY: Final = (
         name="several-unchecked",
         sentence="The last of several locks is granted although others hold it.",
         found_by=("holds-exclude", "delay-kept", "exclusion", "model-state"),
-        apply=replaced(lockstate.locks, "is_free", _is_free_but_for_the_last),
+        apply=replaced(lockstate.rules.locks, "is_free", _is_free_but_for_the_last),
         surroundings=_VARIED,
     ),
     Mutation(
@@ -342,7 +342,7 @@ VOCABULARY: Final = (
         name="two-leaders",
         sentence="Every candidate leads at once.",
         found_by=("one-leader", "exclusion"),
-        apply=replaced(lockstate.elections, "is_free", _always),
+        apply=replaced(lockstate.rules.elections, "is_free", _always),
         surroundings=_VARIED,
     ),
     Mutation(

@@ -7,9 +7,9 @@ from zlib import crc32
 
 from cluster.errors import ClusterError
 from cluster.node import Answer, Node
-from lockstate.commands import Command, KeepAlive, MayWait, Numbered
-from lockstate.ids import AttemptId, HoldId
-from lockstate.results import Result
+from lockstate.words.commands import Command, KeepAlive, MayWait, Numbered
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.results import Result
 from tests.simulation.checks.turns import Kind
 from tests.simulation.workload.call_transport import (
     CallTransport,

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final, Protocol
 
-from lockstate.cell_operations import (
+from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     DeleteOperation,
@@ -11,9 +11,9 @@ from lockstate.cell_operations import (
     HoldCompare,
     PutOperation,
 )
-from lockstate.commands import Command, DeleteCells, PutCell, TransactCells
-from lockstate.ids import NO_SESSION, SessionId
-from lockstate.results import CellRead, Transacted
+from lockstate.words.commands import Command, DeleteCells, PutCell, TransactCells
+from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.results import CellRead, Transacted
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds

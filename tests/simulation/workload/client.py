@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from lockstate import results
-from lockstate.commands import CloseSession, ForceRelease, KeepAlive, MayWait, OpenSession, Release, Renew
-from lockstate.ids import NO_SESSION, SessionId
-from lockstate.results import Reason, Refused, Result
+from lockstate.words import results
+from lockstate.words.commands import CloseSession, ForceRelease, KeepAlive, MayWait, OpenSession, Release, Renew
+from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.results import Reason, Refused, Result
 from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller

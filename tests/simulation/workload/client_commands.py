@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,
@@ -34,9 +34,9 @@ from lockstate.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
+from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
 from tests.simulation.checks.conflicts import covers
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import Held

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from lockstate.commands import AcquirePermits, Campaign, MayWait, Wanted
-from lockstate.ids import NO_SESSION, HoldId, SessionId
-from lockstate.modes import Mode
-from lockstate.results import Granted, GrantedAgainAs, GrantedAs, GrantedPermitsAs, GrantedSeveral, HoldKind
+from lockstate.words.commands import AcquirePermits, Campaign, MayWait, Wanted
+from lockstate.words.ids import NO_SESSION, HoldId, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, GrantedAgainAs, GrantedAs, GrantedPermitsAs, GrantedSeveral, HoldKind
 from tests.simulation.checks.conflicts import is_stronger
 from tests.simulation.workload.history import Belief, History
 from tests.simulation.world.event_loop import NodeLoop

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from lockstate.commands import AdvanceFence, Release
-from lockstate.ids import NO_SESSION
-from lockstate.results import Granted
+from lockstate.words.commands import AdvanceFence, Release
+from lockstate.words.ids import NO_SESSION
+from lockstate.words.results import Granted
 from tests.simulation.workload.any_client import AnyClient
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller

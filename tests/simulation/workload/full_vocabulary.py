@@ -4,7 +4,7 @@ import asyncio
 from random import Random
 from typing import Final, Protocol
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     AcquirePermits,
     CloseSession,
     Command,
@@ -20,8 +20,8 @@ from lockstate.commands import (
     SetQuota,
     Wanted,
 )
-from lockstate.ids import SessionId
-from lockstate.results import Granted, HoldKind, Reason, Refused, Resized, Result, SessionKept
+from lockstate.words.ids import SessionId
+from lockstate.words.results import Granted, HoldKind, Reason, Refused, Resized, Result, SessionKept
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ELECTIONS, GUESS_CHANCE, SEMAPHORES, ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session, weaker

@@ -10,9 +10,9 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from lockstate.commands import Command, Wanted
-from lockstate.ids import HoldId, SessionId
-from lockstate.results import (
+from lockstate.words.commands import Command, Wanted
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.results import (
     CellView,
     ElectionView,
     FenceView,

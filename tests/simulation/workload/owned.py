@@ -3,9 +3,9 @@
 from collections import OrderedDict
 from typing import Final
 
-from lockstate.commands import Command
-from lockstate.ids import HoldId, SessionId
-from lockstate.results import Granted, Result, SessionOpened
+from lockstate.words.commands import Command
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.results import Granted, Result, SessionOpened
 
 KNOWN_MAX: Final = 100
 """How many of the newest are known."""

@@ -10,9 +10,9 @@ from collections.abc import Awaitable
 from random import Random
 from typing import Final
 
-from lockstate.commands import CloseSession, MayWait, Numbered, NumberedCommand, OpenSession, ResumeStream
-from lockstate.ids import SessionId
-from lockstate.results import (
+from lockstate.words.commands import CloseSession, MayWait, Numbered, NumberedCommand, OpenSession, ResumeStream
+from lockstate.words.ids import SessionId
+from lockstate.words.results import (
     FrameRefused,
     NumberedDone,
     Queued,

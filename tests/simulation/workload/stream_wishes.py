@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from lockstate.cell_operations import GetOperation, PutOperation
-from lockstate.commands import (
+from lockstate.words.cell_operations import GetOperation, PutOperation
+from lockstate.words.commands import (
     Convert,
     DeleteCells,
     EndWait,
@@ -18,8 +18,8 @@ from lockstate.commands import (
     TransactCells,
     Wanted,
 )
-from lockstate.ids import SessionId
-from lockstate.results import Granted, HoldKind, Reason, Refused, Renewed, Result
+from lockstate.words.ids import SessionId
+from lockstate.words.results import Granted, HoldKind, Reason, Refused, Renewed, Result
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session, weaker

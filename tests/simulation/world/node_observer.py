@@ -12,7 +12,7 @@ from cluster.assembly import Parts
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, VoteRequest
 from cluster.observing.event_log import AnyEvent, Position
-from lockstate.versions import RULES_FIRST
+from lockstate.words.versions import RULES_FIRST
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.members import Appended
 from tests.simulation.checks.report import Violation

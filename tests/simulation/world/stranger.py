@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.assembly import Parts
 from cluster.consensus.messages import Message
-from lockstate.versions import RULES_FIRST
+from lockstate.words.versions import RULES_FIRST
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Process
 from tests.simulation.world.node_observer import NodeObserver

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TextIO
 
-from lockstate.ids import HoldId
-from lockstate.results import Result
+from lockstate.words.ids import HoldId
+from lockstate.words.results import Result
 from tests.simulation.workload.history import Belief, Call, FailureOutcome, Read, View
 
 LAST_LINES: Final = 400

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final, TextIO
 
 from cluster.config import Address, NodeConfig
-from lockstate.versions import RULES_FIRST
+from lockstate.words.versions import RULES_FIRST
 from tests.simulation.checks.all_checkers import Checkers, Violation
 from tests.simulation.checks.liveness import Vitals
 from tests.simulation.faults.hostile_network import Hostile

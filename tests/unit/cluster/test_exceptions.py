@@ -12,11 +12,11 @@ import pytest
 from cluster.commands.outbox import Answer
 from cluster.errors import ClusterError, NodeFailed
 from cluster.storage.forked_child import Child
-from lockstate.commands import Acquire, Command, OpenSession, Release
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.words.commands import Acquire, Command, OpenSession, Release
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import Granted, Released, SessionOpened
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Released, SessionOpened
 from tests.support.planted import Planted, raised_at_line
 from tests.unit.cluster.one_group import ALONE, DEADLINE_S, Node, made, until
 
@@ -37,10 +37,10 @@ CODE = (
     "cluster/storage/journal.py",
     "cluster/storage/segment_writer.py",
     "lockstate/machine.py",
-    "lockstate/state.py",
-    "lockstate/holds.py",
-    "lockstate/sessions.py",
-    "lockstate/requests.py",
+    "lockstate/tables/state.py",
+    "lockstate/rules/holds.py",
+    "lockstate/rules/sessions.py",
+    "lockstate/tables/requests.py",
 )
 LIVES_COUNT = 60
 """How many lines are tried: evenly spread over the life, and others for each of the exceptions."""

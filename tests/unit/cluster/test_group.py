@@ -20,8 +20,9 @@ from cluster.peers.link import FrameKind
 from cluster.peers.peering import Ping
 from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SNAPSHOT_NAME
-from lockstate import codec, limits, snapshot
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.words import codec, limits
+from lockstate.words.commands import (
     Acquire,
     Barrier,
     CloseSession,
@@ -31,11 +32,11 @@ from lockstate.commands import (
     Release,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import Granted, Reason, Refused, Released, SessionClosed, SessionOpened
-from lockstate.versions import RULES_FIRST
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Reason, Refused, Released, SessionClosed, SessionOpened
+from lockstate.words.versions import RULES_FIRST
 from tests.support.later_rules import RULES_LATER, later_rules
 from tests.unit.cluster.one_group import (
     ALONE,
@@ -174,7 +175,7 @@ def opening(number: int) -> OpenSession:
 
 async def test_an_idle_leader_forgets_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cluster time passes though nobody asks for anything, and no further when there is nothing to forget."""
-    monkeypatch.setattr("lockstate.limits.REQUEST_AGE_MS", 40)
+    monkeypatch.setattr("lockstate.words.limits.REQUEST_AGE_MS", 40)
     monkeypatch.setattr("cluster.commands.expiry.FORGET_PAUSE_MS", 20)
     async with leading_alone(tmp_path) as node:
         parts = node.parts
@@ -188,14 +189,14 @@ async def test_an_idle_leader_forgets_requests(tmp_path: Path, monkeypatch: pyte
 
 async def test_a_backlog_is_forgotten_at_leisure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry forgets some, and there is a pause before the next one."""
-    monkeypatch.setattr("lockstate.limits.REQUESTS_PER_ENTRY_MAX", 2)
+    monkeypatch.setattr("lockstate.words.limits.REQUESTS_PER_ENTRY_MAX", 2)
     monkeypatch.setattr("cluster.commands.expiry.FORGET_PAUSE_MS", 60)
     async with leading_alone(tmp_path) as node:
         parts = node.parts
         for number in range(6):
             await parts.requests.submit(opening(number), DEADLINE_S)
         # Only now, so that none is forgotten while the others are still asked for.
-        monkeypatch.setattr("lockstate.limits.REQUEST_AGE_MS", 40)
+        monkeypatch.setattr("lockstate.words.limits.REQUEST_AGE_MS", 40)
         parts.group._alarms.arm(parts.machine)
         forgotten_ms: list[int] = []
 

@@ -9,9 +9,9 @@ from cluster.config import load
 from cluster.errors import ClusterError
 from cluster.node import Node
 from cluster.storage.files import Files
-from lockstate.commands import OpenSession
-from lockstate.ids import SessionId
-from lockstate.results import SessionOpened
+from lockstate.words.commands import OpenSession
+from lockstate.words.ids import SessionId
+from lockstate.words.results import SessionOpened
 
 HANG_S = 2.0
 GAP_S_MAX = 0.5

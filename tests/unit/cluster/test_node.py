@@ -16,12 +16,13 @@ from cluster.errors import NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.node import Node
 from cluster.observing.event_log import Position
 from cluster.storage.files import Files
-from lockstate import codec, snapshot
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, ForceRelease, OpenSession, Release
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.stored import snapshot
+from lockstate.words import codec
+from lockstate.words.commands import Acquire, AcquirePermits, Campaign, Convert, ForceRelease, OpenSession, Release
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import EventKind, Granted, Queued
+from lockstate.words.modes import Mode
+from lockstate.words.results import EventKind, Granted, Queued
 from tests.support.replica_parts import FullDisk
 
 DEADLINE_S = 20.0

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.stream.stream_link import LABELS
-from lockstate.records import Session
+from lockstate.tables.records import Session
 from tests.support.both_clients import KINDS, WAYS, client_of
 from tests.unit.http_api.serving import Served, serving
 

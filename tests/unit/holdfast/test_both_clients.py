@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast.operations import hold_operations
 from holdfast.transport.transport import Transport
-from lockstate.owners import session_name
+from lockstate.tables.owners import session_name
 from tests.unit.holdfast.conftest import NewClient, a_node, sessions_of
 from tests.unit.http_api.serving import Served
 

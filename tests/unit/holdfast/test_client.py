@@ -9,7 +9,7 @@ import holdfast
 from cluster import config
 from holdfast import wire
 from holdfast.operations import exchange
-from lockstate import limits
+from lockstate.words import limits
 from scripts import cluster_command
 from scripts.lib.ports import of_cluster
 from tests.unit.holdfast.scripted import (

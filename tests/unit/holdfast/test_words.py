@@ -5,10 +5,10 @@ from typing import get_args
 import pytest
 
 import holdfast
-from lockstate.cell_operations import Relation
-from lockstate.commands import Algorithm, IfHeld
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
+from lockstate.words.cell_operations import Relation
+from lockstate.words.commands import Algorithm, IfHeld
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
 
 
 @pytest.mark.parametrize(

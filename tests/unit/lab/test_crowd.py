@@ -11,7 +11,7 @@ from holdfast import wire
 from lab.loads import holders
 from lab.loads.crowd_members import DEEP_LOCKS, DEEP_PARTS
 from lab.loads.crowd_process import CrowdFailure, CrowdProcess, Report
-from lockstate.limits import LOCKS_COUNT_MAX, REQUEST_CLAIMS_MAX, TTL_MS_MAX
+from lockstate.words.limits import LOCKS_COUNT_MAX, REQUEST_CLAIMS_MAX, TTL_MS_MAX
 from tests.support.processes import processes_with
 from tests.unit.http_api.serving import Served, serving
 

@@ -6,10 +6,10 @@ import msgspec
 
 from cluster.consensus.member_list import MemberRecord, Members
 from lockapi import answers
-from lockstate import results
-from lockstate.commands import Wanted
-from lockstate.ids import HoldId, OwnerName
-from lockstate.modes import Mode, Scope
+from lockstate.words import results
+from lockstate.words.commands import Wanted
+from lockstate.words.ids import HoldId, OwnerName
+from lockstate.words.modes import Mode, Scope
 
 
 def _json(answer: object) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, ForceReleaseRequest, ReleaseHoldRequest, RenewRequest
 from lockapi.requests.service import OpenSessionRequest
 from lockapi.views import LockJson, lock_of
-from lockstate import results
-from lockstate.commands import Acquire
-from lockstate.ids import HoldId, OwnerName
-from lockstate.kinds import HoldKind
+from lockstate.words import results
+from lockstate.words.commands import Acquire
+from lockstate.words.ids import HoldId, OwnerName
+from lockstate.words.kinds import HoldKind
 from tests.support.local_node import LocalNode
 
 TIMEOUT_S = 5.0

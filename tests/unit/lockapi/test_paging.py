@@ -13,12 +13,12 @@ from lockapi import paging
 from lockapi.paging import STEP_ROWS, Records, Search, named
 from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Rights
-from lockstate import limits
-from lockstate.audit import AuditLink, Linked
-from lockstate.ids import HoldId, OwnerName
+from lockstate.words import limits
+from lockstate.tables.audit import AuditLink, Linked
+from lockstate.words.ids import HoldId, OwnerName
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import Event, EventKind
+from lockstate.words.modes import Mode
+from lockstate.words.results import Event, EventKind
 
 MACHINE = LockMachine()
 OPEN = Rights({"open": frozenset({Right.READ})})

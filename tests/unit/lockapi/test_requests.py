@@ -8,10 +8,10 @@ from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, ConvertRequest, ReleaseRequest, WantedLock
 from lockapi.requests.primitives import AcquirePermitsRequest, CampaignRequest
 from lockapi.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
-from lockstate import limits
-from lockstate.commands import Acquire, CloseSession, KeepAlive, ReleaseOf, Wanted
-from lockstate.ids import HoldId, SessionId
-from lockstate.modes import Mode, Scope
+from lockstate.words import limits
+from lockstate.words.commands import Acquire, CloseSession, KeepAlive, ReleaseOf, Wanted
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.modes import Mode, Scope
 
 REQUEST_ID = "0123456789abcdef"
 

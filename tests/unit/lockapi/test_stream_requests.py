@@ -9,12 +9,12 @@ from holdfast.wire import words
 from holdfast.wire.stream import Commands
 from lockapi.problems import ProblemError
 from lockapi.requests.stream import numbered
-from lockstate import cell_operations as cells
-from lockstate import commands as log
-from lockstate.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NumberedCommand, Wanted
-from lockstate.ids import NO_SESSION, HoldId, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
+from lockstate.words import cell_operations as cells
+from lockstate.words import commands as log
+from lockstate.words.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NumberedCommand, Wanted
+from lockstate.words.ids import NO_SESSION, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
 
 SESSION = SessionId("5" * 32)
 OTHER = SessionId("6" * 32)

@@ -1,6 +1,6 @@
 """Shorthand of the tests of cells: keys and values as texts."""
 
-from lockstate.cell_operations import (
+from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     CellOperation,
@@ -11,9 +11,9 @@ from lockstate.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.commands import DeleteCells, Entry, PutCell, TransactCells
-from lockstate.ids import HoldId, SessionId
-from lockstate.results import CellEvent, CellsDeleted, CellView, CellWritten, Outcome, Result, Transacted
+from lockstate.words.commands import DeleteCells, Entry, PutCell, TransactCells
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.results import CellEvent, CellsDeleted, CellView, CellWritten, Outcome, Result, Transacted
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from lockstate import invariants
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AddLocks,
@@ -24,10 +24,10 @@ from lockstate.commands import (
     Undecodable,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.results import (
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import (
     Event,
     EventKind,
     Granted,

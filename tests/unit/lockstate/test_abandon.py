@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstate import limits
-from lockstate.commands import AbandonWaits, Acquire, Batch, Command, Entry
-from lockstate.ids import AttemptId, HoldId
-from lockstate.results import Queued, Reason, Result, WaitsAbandoned
+from lockstate.words import limits
+from lockstate.words.commands import AbandonWaits, Acquire, Batch, Command, Entry
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.results import Queued, Reason, Result, WaitsAbandoned
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from lockstate import limits, snapshot
-from lockstate.commands import Wanted
-from lockstate.ids import HoldId
-from lockstate.results import (
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.commands import Wanted
+from lockstate.words.ids import HoldId
+from lockstate.words.results import (
     Cancelled,
     EventKind,
     Granted,

@@ -2,8 +2,9 @@
 
 import pytest
 
-from lockstate import invariants, snapshot
-from lockstate.commands import (
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
     AcquireIf,
@@ -14,10 +15,10 @@ from lockstate.commands import (
     IfHeld,
     Release,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.limits import ATTEMPTS_COUNT_MAX
-from lockstate.modes import Mode
-from lockstate.results import Cancelled, Granted, Queued, Result, WaitsAbandoned
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.limits import ATTEMPTS_COUNT_MAX
+from lockstate.words.modes import Mode
+from lockstate.words.results import Cancelled, Granted, Queued, Result, WaitsAbandoned
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 UNDONE, NOT_UNDONE = Cancelled(undone=True), Cancelled(undone=False)

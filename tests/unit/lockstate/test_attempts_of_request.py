@@ -1,7 +1,7 @@
 """What a request waits under or was granted, for the node that is to take it back."""
 
-from lockstate import attempts
-from lockstate.commands import (
+from lockstate.rules import attempts
+from lockstate.words.commands import (
     Acquire,
     AcquireIf,
     Batch,
@@ -12,9 +12,9 @@ from lockstate.commands import (
     OpenSession,
     Release,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
+from lockstate.words.modes import Mode
 
 NOTHING = (HoldId(""), ())
 

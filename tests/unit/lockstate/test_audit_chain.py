@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from holdfast.cli.audit_chain import ChainCheck
-from lockstate import audit, audit_record, limits, snapshot
-from lockstate.commands import Entry
-from lockstate.ids import OwnerName, SessionId
+from lockstate.stored import snapshot
+from lockstate.tables import audit, audit_record
+from lockstate.words import limits
+from lockstate.words.commands import Entry
+from lockstate.words.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.results import Event, EventKind, HoldKind
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import Event, EventKind, HoldKind
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
 
 

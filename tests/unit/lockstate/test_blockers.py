@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate import limits
-from lockstate.blockers import names_below
-from lockstate.modes import Mode, Scope
+from lockstate.words import limits
+from lockstate.tables.blockers import names_below
+from lockstate.words.modes import Mode, Scope
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 NAMES = st.lists(st.sampled_from(["a", "b", "a-b", "a!", "-", "c0"]), min_size=1, max_size=4).map("/".join)

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from lockstate import codec, fingerprint, limits, snapshot
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.tables import fingerprint
+from lockstate.words import codec, limits
+from lockstate.words.commands import (
     Acquire,
     AdvanceFence,
     AdvanceVersion,
@@ -23,8 +25,8 @@ from lockstate.commands import (
     Renew,
     TakeRate,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.results import (
     ForceReleased,
     Granted,
     Reason,
@@ -36,7 +38,7 @@ from lockstate.results import (
     SessionKept,
     SessionOpened,
 )
-from lockstate.versions import UnknownVersionError
+from lockstate.words.versions import UnknownVersionError
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect
 
 BOUND = limits.STATE_BYTES_LEAST

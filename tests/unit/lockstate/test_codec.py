@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from lockstate import codec, limits
-from lockstate.codec import NOW_MS_MAX, decode_entry, encode_command, encode_entry, entry_format, entry_time
-from lockstate.commands import (
+from lockstate.words import codec, limits
+from lockstate.words.codec import NOW_MS_MAX, decode_entry, encode_command, encode_entry, entry_format, entry_time
+from lockstate.words.commands import (
     Acquire,
     AdvanceVersion,
     Batch,
@@ -22,9 +22,9 @@ from lockstate.commands import (
     Tick,
     Undecodable,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
-from lockstate.versions import UnknownVersionError
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.versions import UnknownVersionError
 from tests.support.vocabulary import VOCABULARY, Word
 
 TICK = encode_command(Tick())

@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 
-from lockstate import snapshot
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import COMPATIBLE, Mode, is_down
-from lockstate.results import CycleView, Granted, Reason, Refused
+from lockstate.stored import snapshot
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import COMPATIBLE, Mode, is_down
+from lockstate.words.results import CycleView, Granted, Reason, Refused
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 
-from lockstate import limits
-from lockstate.commands import Convert
-from lockstate.ids import NO_HOLD, AttemptId, HoldId, OwnerName
-from lockstate.modes import COMPATIBLE, Mode
-from lockstate.results import Cancelled, CycleView, Granted, Queued, Reason, Refused, WaiterView
+from lockstate.words import limits
+from lockstate.words.commands import Convert
+from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName
+from lockstate.words.modes import COMPATIBLE, Mode
+from lockstate.words.results import Cancelled, CycleView, Granted, Queued, Reason, Refused, WaiterView
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate.deadlines import Deadlines, Timed
+from lockstate.tables.deadlines import Deadlines, Timed
 
 FAR_MS = 10_000
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstate import limits
-from lockstate.ids import OwnerName
-from lockstate.results import CycleView, EventKind, Granted, HoldKind, Queued, Reason, Refused, Result
+from lockstate.words import limits
+from lockstate.words.ids import OwnerName
+from lockstate.words.results import CycleView, EventKind, Granted, HoldKind, Queued, Reason, Refused, Result
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from lockstate.modes import Mode, Scope
-from lockstate.results import EventKind, Granted, LockView, Reason, Refused
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import EventKind, Granted, LockView, Reason, Refused
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     NODE,

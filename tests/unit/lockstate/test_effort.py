@@ -10,9 +10,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from lockstate import limits, snapshot
-from lockstate.audit import Audit
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.tables.audit import Audit
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     Campaign,
@@ -24,10 +25,10 @@ from lockstate.commands import (
     TakeRate,
     Tick,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode, Scope
-from lockstate.results import Granted, Queued, Reason, Refused
-from lockstate.state import State
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import Granted, Queued, Reason, Refused
+from lockstate.tables.state import State
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, wanted
 from tests.unit.lockstate.work_meter import Meter
 

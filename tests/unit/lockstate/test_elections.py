@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstate import limits
-from lockstate.commands import Campaign, Proclaim
-from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.results import (
+from lockstate.words import limits
+from lockstate.words.commands import Campaign, Proclaim
+from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.results import (
     Cancelled,
     ElectionView,
     EventKind,

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from lockstate import limits, snapshot
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.commands import (
     AcquireAs,
     AcquirePermitsAs,
     Convert,
@@ -16,11 +17,11 @@ from lockstate.commands import (
     Revoke,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.listings import Whose, holdings
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.reads.listings import Whose, holdings
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     EventKind,
     Granted,
     GrantedAs,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lockstate import limits
-from lockstate.commands import Acquire, AcquirePermits, Command, KeepAlive, OpenSession, Renew, TakeRate
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.results import EventKind, Granted, Reason, Refused, Renewed, SessionKept, SessionOpened
+from lockstate.words import limits
+from lockstate.words.commands import Acquire, AcquirePermits, Command, KeepAlive, OpenSession, Renew, TakeRate
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.results import EventKind, Granted, Reason, Refused, Renewed, SessionKept, SessionOpened
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 

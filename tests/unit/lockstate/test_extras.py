@@ -2,12 +2,14 @@
 
 import pytest
 
-from lockstate import budget, fingerprint, invariants, snapshot
-from lockstate.commands import Acquire, CloseSession, IfHeld, OpenSession, Release
-from lockstate.extras import NO_EXTRA, Extra
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.tables import budget, fingerprint
+from lockstate.words.commands import Acquire, CloseSession, IfHeld, OpenSession, Release
+from lockstate.tables.extras import NO_EXTRA, Extra
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
+from lockstate.words.modes import Mode
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 TWICE = Extra(depth=2)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstate import limits
-from lockstate.commands import AdvanceFence
-from lockstate.results import FenceAdvanced, FenceView, Reason, Refused
+from lockstate.words import limits
+from lockstate.words.commands import AdvanceFence
+from lockstate.words.results import FenceAdvanced, FenceView, Reason, Refused
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

@@ -6,16 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate import fingerprint, invariants, limits, marks, snapshot
-from lockstate.commands import Acquire, AdvanceFence, Algorithm, Batch, Entry, OpenSession, TakeRate
-from lockstate.deadlines import Deadlines, Timed
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.ledger import Ledger
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.tables import fingerprint, marks
+from lockstate.words import limits
+from lockstate.words.commands import Acquire, AdvanceFence, Algorithm, Batch, Entry, OpenSession, TakeRate
+from lockstate.tables.deadlines import Deadlines, Timed
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.tables.ledger import Ledger
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.rates import RateLimits
-from lockstate.results import HoldKind
-from lockstate.state import State
+from lockstate.words.modes import Mode, Scope
+from lockstate.tables.rates import RateLimits
+from lockstate.words.results import HoldKind
+from lockstate.tables.state import State
 from tests.unit.lockstate.machine_driver import SHARED, MachineDriver
 
 DERIVED = {"algorithm", "holds", "tickets", "claims_count", "by_owner", "dead", "moments_ms", "sums"}

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from lockstate import invariants, snapshot
-from lockstate.commands import (
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.words.commands import (
     AcquireIf,
     AcquirePermits,
     Cancel,
@@ -14,9 +15,9 @@ from lockstate.commands import (
     Release,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode
-from lockstate.results import Cancelled, Granted, GrantedAgain, Queued, Reason, Refused, ReleasedOnce
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Cancelled, Granted, GrantedAgain, Queued, Reason, Refused, ReleasedOnce
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 S1 = SessionId("s1")

@@ -6,8 +6,8 @@ fails as soon as a type is weakened and a line becomes acceptable.
 
 import msgspec
 
-from lockstate.codec import encode_command
-from lockstate.commands import (
+from lockstate.words.codec import encode_command
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     Campaign,
@@ -21,10 +21,10 @@ from lockstate.commands import (
     Release,
     Renew,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import CycleView, Granted, Queued, SessionKept, SessionOpened
+from lockstate.words.modes import Mode
+from lockstate.words.results import CycleView, Granted, Queued, SessionKept, SessionOpened
 
 HOLD, SESSION, ATTEMPT, OWNER = HoldId("h"), SessionId("s"), AttemptId("a"), OwnerName("ann")
 X = Mode.EXCLUSIVE

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate import limits, requests
-from lockstate.commands import (
+from lockstate.tables import requests
+from lockstate.words import limits
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,
@@ -20,10 +21,10 @@ from lockstate.commands import (
     RenewOf,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode
-from lockstate.results import ForceReleased, Granted, Queued, Reason, Refused, Released, Renewed, Result
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode
+from lockstate.words.results import ForceReleased, Granted, Queued, Reason, Refused, Released, Renewed, Result
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 LOCK, SEMAPHORE, ELECTION = HoldKind

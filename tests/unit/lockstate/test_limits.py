@@ -2,8 +2,8 @@
 
 import pytest
 
-from lockstate import limits
-from lockstate.results import Reason, Refused
+from lockstate.words import limits
+from lockstate.words.results import Reason, Refused
 
 
 def _reason(refused: Refused | None) -> Reason | None:

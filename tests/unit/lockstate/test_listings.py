@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
-from lockstate import limits, listings
-from lockstate.claims import record_name
-from lockstate.commands import AdvanceFence, Algorithm, OpenSession, TakeRate
-from lockstate.ids import HoldId, SessionId
-from lockstate.listings import Whose
-from lockstate.modes import Mode, Scope
-from lockstate.results import HighestToken, Holdings, HoldKind, RateTaken, TicketView
+from lockstate.reads import listings
+from lockstate.words import limits
+from lockstate.words.claims import record_name
+from lockstate.words.commands import AdvanceFence, Algorithm, OpenSession, TakeRate
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.reads.listings import Whose
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import HighestToken, Holdings, HoldKind, RateTaken, TicketView
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
 
 

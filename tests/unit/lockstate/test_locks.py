@@ -1,9 +1,9 @@
 """Locks in the machine: grants, queues, leases, delays, cancel and force."""
 
-from lockstate.commands import ForceRelease
-from lockstate.ids import HoldId
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.commands import ForceRelease
+from lockstate.words.ids import HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     Cancelled,
     EventKind,
     ForceReleased,

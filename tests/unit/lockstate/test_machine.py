@@ -1,6 +1,6 @@
 """LockMachine: time and entries. Locks, sessions, requests and refusals have files of their own."""
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AdvanceFence,
     Barrier,
@@ -12,9 +12,9 @@ from lockstate.commands import (
     TakeRate,
     Tick,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     Done,
     EventKind,
     Granted,

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from lockstate.modes import (
+from lockstate.words.modes import (
     ALL_INTENTS,
     CLAIMS,
     COMPATIBLE,

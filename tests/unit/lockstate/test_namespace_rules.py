@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
     AcquireAs,
@@ -22,9 +22,9 @@ from lockstate.commands import (
     SetNamespace,
     WantedPermits,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.requests import content_digest
-from lockstate.results import Granted, GrantedAgain, Reason, Refused, RefusedInNamespace, Renewed, Result
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.tables.requests import content_digest
+from lockstate.words.results import Granted, GrantedAgain, Reason, Refused, RefusedInNamespace, Renewed, Result
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
 from tests.unit.lockstate.test_namespaces import space
 from tests.unit.lockstate.test_principals import Driver

@@ -5,9 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate import fingerprint, limits, listings, snapshot
-from lockstate.cell_operations import DeleteOperation, PutOperation
-from lockstate.commands import (
+from lockstate.reads import listings
+from lockstate.stored import snapshot
+from lockstate.tables import fingerprint
+from lockstate.words import limits
+from lockstate.words.cell_operations import DeleteOperation, PutOperation
+from lockstate.words.commands import (
     Acquire,
     AcquireSeveral,
     AddLocks,
@@ -24,8 +27,8 @@ from lockstate.commands import (
     TransactCells,
     WantedPermits,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.results import (
     CellsDeleted,
     CellWritten,
     FenceAdvanced,
@@ -39,7 +42,7 @@ from lockstate.results import (
     Result,
     Transacted,
 )
-from lockstate.snapshot import SnapshotError
+from lockstate.stored.snapshot import SnapshotError
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted
 from tests.unit.lockstate.test_principals import Driver
 

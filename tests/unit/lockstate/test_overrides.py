@@ -2,8 +2,10 @@
 
 import pytest
 
-from lockstate import limits, listings, snapshot
-from lockstate.commands import (
+from lockstate.reads import listings
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.commands import (
     AdvanceFence,
     Command,
     ForceCloseSession,
@@ -13,11 +15,11 @@ from lockstate.commands import (
     LiftDelay,
     PutCell,
 )
-from lockstate.ids import NO_SESSION, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Scope
-from lockstate.owners import session_name
-from lockstate.results import (
+from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Scope
+from lockstate.tables.owners import session_name
+from lockstate.words.results import (
     DelaysLifted,
     EventKind,
     FenceAdvanced,

@@ -2,8 +2,9 @@
 
 import pytest
 
-from lockstate import limits, snapshot
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.commands import (
     Command,
     KeepAlive,
     PutOff,
@@ -11,9 +12,9 @@ from lockstate.commands import (
     Revoke,
     Wanted,
 )
-from lockstate.ids import HoldId, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.results import (
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import (
     EventKind,
     PutOffTo,
     Reason,

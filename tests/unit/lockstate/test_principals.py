@@ -5,9 +5,11 @@ from typing import get_args
 
 import pytest
 
-from lockstate import fingerprint, limits, snapshot
-from lockstate.cell_operations import GetOperation, HoldCompare, PutOperation
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.tables import fingerprint
+from lockstate.words import limits
+from lockstate.words.cell_operations import GetOperation, HoldCompare, PutOperation
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AddLocks,
@@ -42,11 +44,11 @@ from lockstate.commands import (
     TakeRate,
     TransactCells,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.on_behalf import on_behalf
-from lockstate.owners import session_name
-from lockstate.requests import RequestMemory, key_of
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.rules.on_behalf import on_behalf
+from lockstate.tables.owners import session_name
+from lockstate.tables.requests import RequestMemory, key_of
+from lockstate.words.results import (
     Done,
     Event,
     EventKind,

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from lockstate import limits, listings, snapshot
-from lockstate.commands import AcquireAs, AcquirePermitsAs, IfHeld, Wanted
-from lockstate.extras import Extra
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.records import Ticket
-from lockstate.results import EventKind, Granted, Queued, Reason, Refused, Result
+from lockstate.reads import listings
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.commands import AcquireAs, AcquirePermitsAs, IfHeld, Wanted
+from lockstate.tables.extras import Extra
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.tables.records import Ticket
+from lockstate.words.results import EventKind, Granted, Queued, Reason, Refused, Result
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from lockstate import limits, listings, snapshot
-from lockstate.commands import (
+from lockstate.reads import listings
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
@@ -16,9 +18,9 @@ from lockstate.commands import (
     SetQuota,
     WantedPermits,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.principals import EVERYBODY, Usage
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.tables.principals import EVERYBODY, Usage
+from lockstate.words.results import (
     Granted,
     PrincipalRow,
     Queued,

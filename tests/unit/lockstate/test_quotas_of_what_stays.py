@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstate import snapshot
-from lockstate.cell_operations import DeleteOperation, PutOperation
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.words.cell_operations import DeleteOperation, PutOperation
+from lockstate.words.commands import (
     Acquire,
     AcquireAs,
     AcquireIf,
@@ -21,9 +21,9 @@ from lockstate.commands import (
     Release,
     TransactCells,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.principals import EVERYBODY
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.tables.principals import EVERYBODY
+from lockstate.words.results import (
     CellsDeleted,
     CellWritten,
     FenceAdvanced,
@@ -38,7 +38,7 @@ from lockstate.results import (
     SessionOpened,
     Transacted,
 )
-from lockstate.snapshot import SnapshotError
+from lockstate.stored.snapshot import SnapshotError
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, wanted
 from tests.unit.lockstate.test_principals import Driver
 from tests.unit.lockstate.test_quotas import quota, refusal

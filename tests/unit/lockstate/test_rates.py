@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from lockstate import limits
-from lockstate.commands import Algorithm, TakeRate
-from lockstate.deadlines import Deadlines
-from lockstate.rate_algorithms import Limiter, SlidingWindow
-from lockstate.rates import RateLimits, RateRow
-from lockstate.results import RateTaken, Reason, Refused
+from lockstate.words import limits
+from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.tables.deadlines import Deadlines
+from lockstate.tables.rate_algorithms import Limiter, SlidingWindow
+from lockstate.tables.rates import RateLimits, RateRow
+from lockstate.words.results import RateTaken, Reason, Refused
 
 FIXED, SLIDING, GCRA = Algorithm
 SECOND_MS = 1000

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate import record_index
-from lockstate.record_index import RecordIndex
+from lockstate.tables import record_index
+from lockstate.tables.record_index import RecordIndex
 from tests.unit.lockstate.short_of_memory import ShortOfMemoryNumber, short_of_memory
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate.claims import (
+from lockstate.words.claims import (
     ClaimsKept,
     ancestors,
     claims_of,
@@ -14,11 +14,11 @@ from lockstate.claims import (
     semaphore_of,
     shown_name,
 )
-from lockstate.commands import Wanted
-from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode, Scope, claim_of, intent_of
-from lockstate.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
-from lockstate.results import HoldKind
+from lockstate.words.commands import Wanted
+from lockstate.words.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode, Scope, claim_of, intent_of
+from lockstate.tables.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
+from lockstate.words.results import HoldKind
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     NODE,

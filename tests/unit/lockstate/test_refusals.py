@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     Acquire,
     AcquireIf,
     AcquireSeveral,
@@ -27,10 +27,10 @@ from lockstate.commands import (
     Undecodable,
     WantedRate,
 )
-from lockstate.ids import NO_SESSION, AttemptId, HoldId, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode
-from lockstate.results import Granted, Queued, Reason, Refused
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Queued, Reason, Refused
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from lockstate import limits, views
-from lockstate.commands import (
+from lockstate.reads import views
+from lockstate.words import limits
+from lockstate.words.commands import (
     Acquire,
     AdvanceFence,
     Algorithm,
@@ -22,11 +23,11 @@ from lockstate.commands import (
     TakeRate,
     Tick,
 )
-from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.requests import RequestMemory, request_key
-from lockstate.results import (
+from lockstate.words.modes import Mode
+from lockstate.tables.requests import RequestMemory, request_key
+from lockstate.words.results import (
     Cancelled,
     ForceReleased,
     Granted,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lockstate import limits
-from lockstate.commands import (
+from lockstate.words import limits
+from lockstate.words.commands import (
     AcquirePermits,
     AcquirePermitsOf,
     Cancel,
@@ -14,8 +14,8 @@ from lockstate.commands import (
     Release,
     ResizeSemaphore,
 )
-from lockstate.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.results import (
+from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.results import (
     Cancelled,
     EventKind,
     Granted,

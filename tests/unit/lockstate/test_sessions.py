@@ -1,9 +1,9 @@
 """Sessions in the machine: what lives and ends with them, and what others see of them."""
 
-from lockstate.commands import CloseSession, KeepAlive, OpenSession
-from lockstate.ids import SessionId
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.commands import CloseSession, KeepAlive, OpenSession
+from lockstate.words.ids import SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     EventKind,
     Granted,
     Reason,

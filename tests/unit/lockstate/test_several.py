@@ -5,8 +5,10 @@ from unittest.mock import patch
 
 import pytest
 
-from lockstate import limits, listings, snapshot
-from lockstate.commands import (
+from lockstate.reads import listings
+from lockstate.stored import snapshot
+from lockstate.words import limits
+from lockstate.words.commands import (
     AcquireAs,
     AcquireSeveral,
     Algorithm,
@@ -19,9 +21,9 @@ from lockstate.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.kinds import HoldKind
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import (
     CycleView,
     EventKind,
     FenceView,
@@ -524,7 +526,7 @@ def test_a_full_state_refuses_new_rates(driver: Driver) -> None:
     driver.waits("a", "q", "mail", count=2)
     driver.waits("b", "q", "post", count=2)
     driver.machine.state.is_tight = True
-    with patch("lockstate.budget.is_full", return_value=True), patch("lockstate.budget.begin_entry"):
+    with patch("lockstate.tables.budget.is_full", return_value=True), patch("lockstate.tables.budget.begin_entry"):
         assert reason(driver.several("c", "o", "new")) is Reason.OVERLOADED
         driver.release("h1")
         assert driver.served() == ["h2"]

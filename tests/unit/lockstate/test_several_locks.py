@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from lockstate import limits
-from lockstate.commands import Acquire, Wanted
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.results import (
+from lockstate.words import limits
+from lockstate.words.commands import Acquire, Wanted
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.results import (
     EventKind,
     ForceReleased,
     Granted,

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstate import snapshot
-from lockstate.commands import Acquire, OpenSession
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
-from lockstate.results import Granted, Queued, Reason
+from lockstate.stored import snapshot
+from lockstate.words.commands import Acquire, OpenSession
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Queued, Reason
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 

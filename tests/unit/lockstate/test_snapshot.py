@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate import invariants, snapshot
-from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import AdvanceFence, OpenSession, TakeRate
-from lockstate.ids import SessionId
+from lockstate import invariants
+from lockstate.stored import snapshot
+from lockstate.words.codec import decode_entry, encode_command, encode_entry
+from lockstate.words.commands import AdvanceFence, OpenSession, TakeRate
+from lockstate.words.ids import SessionId
 from lockstate.machine import LockMachine
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
 

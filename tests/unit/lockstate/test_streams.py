@@ -3,9 +3,11 @@
 import msgspec
 import pytest
 
-from lockstate import budget, limits, snapshot
-from lockstate.cell_operations import GetOperation, PutOperation
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.tables import budget
+from lockstate.words import limits
+from lockstate.words.cell_operations import GetOperation, PutOperation
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     Algorithm,
@@ -21,10 +23,10 @@ from lockstate.commands import (
     TransactCells,
     Wanted,
 )
-from lockstate.ids import NO_SESSION, AttemptId, HoldId, SessionId
-from lockstate.ledger import NO_ROOM
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
+from lockstate.tables.ledger import NO_ROOM
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     CellWritten,
     Done,
     FrameRefused,

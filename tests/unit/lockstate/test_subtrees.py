@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from lockstate.commands import Wanted
-from lockstate.ids import OwnerName
-from lockstate.modes import COMPATIBLE, Mode, Scope
-from lockstate.results import EventKind, ForceReleased, Granted, LockView, Refused, WaiterView
+from lockstate.words.commands import Wanted
+from lockstate.words.ids import OwnerName
+from lockstate.words.modes import COMPATIBLE, Mode, Scope
+from lockstate.words.results import EventKind, ForceReleased, Granted, LockView, Refused, WaiterView
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     NODE,

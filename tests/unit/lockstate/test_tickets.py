@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstate.commands import (
+from lockstate.words.commands import (
     AbandonWaits,
     AcquireIf,
     Cancel,
@@ -11,10 +11,10 @@ from lockstate.commands import (
     IfHeld,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.owners import session_name
-from lockstate.results import Event, EventKind, Left
-from lockstate.views import POSITION_QUEUE_MAX
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.tables.owners import session_name
+from lockstate.words.results import Event, EventKind, Left
+from lockstate.reads.views import POSITION_QUEUE_MAX
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
 

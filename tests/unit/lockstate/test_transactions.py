@@ -2,11 +2,11 @@
 
 import pytest
 
-from lockstate import limits
-from lockstate.cell_operations import CellCompare, CellField, HoldCompare, Relation
-from lockstate.commands import TransactCells
-from lockstate.ids import HoldId
-from lockstate.results import CellRead, CellsDeleted, CellWritten, Reason, Refused
+from lockstate.words import limits
+from lockstate.words.cell_operations import CellCompare, CellField, HoldCompare, Relation
+from lockstate.words.commands import TransactCells
+from lockstate.words.ids import HoldId
+from lockstate.words.results import CellRead, CellsDeleted, CellWritten, Reason, Refused
 from tests.unit.lockstate.cell_driver import (
     CellDriver,
     delete_part,

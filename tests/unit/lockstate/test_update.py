@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from lockstate.modes import COMPATIBLE, Mode
-from lockstate.results import Granted, Reason, Refused
+from lockstate.words.modes import COMPATIBLE, Mode
+from lockstate.words.results import Granted, Reason, Refused
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, UPDATE, MachineDriver
 
 

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from lockstate import budget, limits, snapshot
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.tables import budget
+from lockstate.words import limits
+from lockstate.words.commands import (
     AcquireAs,
     AcquirePermitsAs,
     Cancel,
@@ -16,10 +18,10 @@ from lockstate.commands import (
     RenewOf,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode
-from lockstate.results import (
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
     EventKind,
     Granted,
     GrantedAgainAs,

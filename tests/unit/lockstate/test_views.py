@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from lockstate import limits
-from lockstate.commands import OpenSession
-from lockstate.ids import OwnerName, SessionId
-from lockstate.modes import Mode
-from lockstate.results import HoldView, LockView, SessionView, WaiterView
+from lockstate.words import limits
+from lockstate.words.commands import OpenSession
+from lockstate.words.ids import OwnerName, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import HoldView, LockView, SessionView, WaiterView
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
-from lockstate.commands import Batch, Command, Entry
+from lockstate.words.commands import Batch, Command, Entry
 from lockstate.machine import LockMachine
-from lockstate.results import Outcome, Result
+from lockstate.words.results import Outcome, Result
 
 
 class Meter:

@@ -11,12 +11,12 @@ from cluster.commands import outbox as outbox_module
 from cluster.commands.abandoned_waits import GRACE_MS, RETRY_MS, TIMEOUT_S, AbandonedWaits
 from cluster.commands.clock import ClusterClock
 from cluster.commands.outbox import Answer, Outbox
-from lockstate import limits
-from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import AbandonWaits, Acquire, Batch, Entry
-from lockstate.ids import AttemptId, HoldId, OwnerName
+from lockstate.words import limits
+from lockstate.words.codec import decode_entry, encode_command, encode_entry
+from lockstate.words.commands import AbandonWaits, Acquire, Batch, Entry
+from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
+from lockstate.words.modes import Mode
 from tests.support.virtual_loop import VirtualLoop
 
 OWN, OTHER, RESTARTED = "n1.aa", "n2.bb", "n2.cc"

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from cluster.commands import batcher as batcher_module
 from cluster.commands.batcher import ENTRY_LOAD_MAX, Batcher
-from lockstate import codec
-from lockstate.commands import Barrier, KeepAlive, Tick
-from lockstate.ids import SessionId
+from lockstate.words import codec
+from lockstate.words.commands import Barrier, KeepAlive, Tick
+from lockstate.words.ids import SessionId
 
 BARRIER = codec.encode_command(Barrier())
 

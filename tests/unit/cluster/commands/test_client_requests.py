@@ -13,7 +13,7 @@ from cluster.commands.client_requests import ClientRequests
 from cluster.commands.log_space import check_log_space
 from cluster.commands.outbox import Answer, Outbox
 from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, WaitCutOff
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AcquireIf,
     Batch,
@@ -30,10 +30,10 @@ from lockstate.commands import (
     OpenSession,
     Release,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import Cancelled, Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
+from lockstate.words.modes import Mode
+from lockstate.words.results import Cancelled, Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
 
 LONG_S = 3_600.0
 """A timeout, in seconds, that no test waits for."""

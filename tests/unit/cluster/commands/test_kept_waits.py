@@ -10,10 +10,10 @@ from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.outbox import Answer
 from cluster.errors import WaitCutOff
 from holdfast import wire
-from lockstate.commands import Acquire, MayWait
-from lockstate.ids import AttemptId, HoldId
-from lockstate.modes import Mode
-from lockstate.results import Granted, Queued
+from lockstate.words.commands import Acquire, MayWait
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Queued
 
 
 class _Kept:

@@ -5,8 +5,8 @@ import pytest
 from cluster.commands.batcher import ENTRY_LOAD_MAX
 from cluster.commands.loads import load_of
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
-from lockstate import codec, limits
-from lockstate.commands import (
+from lockstate.words import codec, limits
+from lockstate.words.commands import (
     Acquire,
     CloseSession,
     Command,
@@ -18,8 +18,8 @@ from lockstate.commands import (
     Renew,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 ID = "0" * 32

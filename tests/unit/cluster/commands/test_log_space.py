@@ -6,9 +6,9 @@ import pytest
 
 from cluster.commands.log_space import RETRY_MS, WHAT_FREES, check_log_space, deciding
 from cluster.errors import Overloaded
-from lockstate.commands import Acquire, Command, EndWait, Numbered, Release, Tick
-from lockstate.ids import AttemptId, HoldId, SessionId
-from lockstate.modes import Mode
+from lockstate.words.commands import Acquire, Command, EndWait, Numbered, Release, Tick
+from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.modes import Mode
 
 TAKES_ROOM = {
     "OpenSession",

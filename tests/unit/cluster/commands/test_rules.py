@@ -8,7 +8,8 @@ import pytest
 from cluster.commands.batcher import Batcher
 from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
 from cluster.errors import NodeFailed
-from lockstate import codec, snapshot
+from lockstate.stored import snapshot
+from lockstate.words import codec
 from lockstate.machine import LockMachine
 from tests.support.later_rules import later_rules
 

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.commands.batcher import Batcher
 from cluster.commands.state_bound import StateBound, agreed
-from lockstate import codec, limits
+from lockstate.words import codec, limits
 
 MIB = 1 << 20
 ACTIVE = 100 * MIB

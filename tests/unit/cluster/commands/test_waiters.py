@@ -6,9 +6,9 @@ import pytest
 
 from cluster.commands.waiters import Waiters
 from cluster.errors import OutcomeUnknown
-from lockstate.ids import HoldId
-from lockstate.modes import Mode
-from lockstate.results import Granted, Queued, Reason, Refused, Settled
+from lockstate.words.ids import HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Queued, Reason, Refused, Settled
 
 GRANTED = Granted(HoldId("h1"), 7, "n", Mode.EXCLUSIVE, 1000)
 LOST = OutcomeUnknown("lost")

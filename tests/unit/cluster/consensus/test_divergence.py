@@ -20,7 +20,7 @@ from cluster.consensus.divergence import (
 )
 from cluster.consensus.log_digest import Difference
 from cluster.errors import LogDiverged, NodeFailed, StateDiverged
-from lockstate import fingerprint
+from lockstate.tables import fingerprint
 
 THREE = frozenset({"n1", "n2", "n3"})
 RIGHT, WRONG, OTHER = 0xAAAA, 0xBBBB, (1 << 64) - 1

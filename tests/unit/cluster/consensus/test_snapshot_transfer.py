@@ -18,7 +18,7 @@ from cluster.consensus.snapshot_transfer import SnapshotTransfer
 from cluster.storage.files import Files
 from cluster.storage.snapshot_format import Snapshot, write_snapshot
 from cluster.storage.snapshot_store import DecodeState, SnapshotStore
-from lockstate.snapshot import SnapshotError
+from lockstate.stored.snapshot import SnapshotError
 
 CHUNK_BYTES = 100
 STATE = random.Random(1).randbytes(5_000)

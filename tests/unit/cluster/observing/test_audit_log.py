@@ -6,9 +6,9 @@ import pytest
 
 from cluster.observing import audit_log
 from cluster.observing.audit_log import PERIOD_S, TOLD_MAX, AuditLog
-from lockstate.ids import OwnerName, SessionId
-from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, HoldKind
+from lockstate.words.ids import OwnerName, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Event, EventKind, HoldKind
 
 SECRET = "5ec4e75ec4e75ec4e75ec4e75ec4e75e"
 

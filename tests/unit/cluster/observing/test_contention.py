@@ -8,8 +8,8 @@ import pytest
 
 from cluster.observing.contention import NAMES_KEPT_MAX, OTHER, Contention
 from cluster.observing.metrics import NodeMetrics
-from lockstate import snapshot
-from lockstate.commands import (
+from lockstate.stored import snapshot
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AddLocks,
@@ -29,10 +29,10 @@ from lockstate.commands import (
     ResumeStream,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode, Scope
-from lockstate.results import HoldKind, NumberedDone, Outcome, Queued, Reason, Refused
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import HoldKind, NumberedDone, Outcome, Queued, Reason, Refused
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 

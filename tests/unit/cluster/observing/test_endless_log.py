@@ -6,8 +6,8 @@ import pytest
 
 from cluster.observing import endless_log
 from cluster.observing.endless_log import PERIOD_S, EndlessLog
-from lockstate.commands import AcquireAs, Release
-from lockstate.ids import AttemptId, HoldId, OwnerName
+from lockstate.words.commands import AcquireAs, Release
+from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster import config
 from cluster.observing import memory
-from lockstate import limits
+from lockstate.words import limits
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -1,8 +1,8 @@
 """What a node counts of the commands that it answers."""
 
 from cluster.observing.metrics import NodeMetrics
-from lockstate.ids import HoldId
-from lockstate.results import Done, NumberedDone, Queued, QuotaExceeded, Reason, Refused, Released
+from lockstate.words.ids import HoldId
+from lockstate.words.results import Done, NumberedDone, Queued, QuotaExceeded, Reason, Refused, Released
 
 
 def test_commands_are_counted_by_result() -> None:

@@ -36,9 +36,9 @@ from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering, Ping
 from cluster.storage.cluster_record import Founding
 from cluster.storage.data_directory import DataDir
-from lockstate import fingerprint
+from lockstate.tables import fingerprint
 from lockstate.machine import LockMachine
-from lockstate.versions import RULES_FIRST
+from lockstate.words.versions import RULES_FIRST
 from tests.support.replica_parts import FullDisk
 
 OURS = "cc" * 16

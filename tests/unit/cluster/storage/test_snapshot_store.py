@@ -23,7 +23,7 @@ from cluster.storage.forked_child import GROUP_TRIES, NICENESS, Child, ChildStat
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_format import DIGEST_BYTES, write_snapshot
 from cluster.storage.snapshot_store import Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
-from lockstate.snapshot import SnapshotError
+from lockstate.stored.snapshot import SnapshotError
 from tests.unit.cluster.storage.crash_disk import CrashDisk
 
 DEADLINE_S = 30

@@ -45,7 +45,7 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
 
 async def test_all_pages_of_namespaces(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client reads on until there is no more."""
-    monkeypatch.setattr("lockstate.limits.LIST_LIMIT_MAX", 2)
+    monkeypatch.setattr("lockstate.words.limits.LIST_LIMIT_MAX", 2)
     async with serving() as served, new_client(url_of(served)) as client:
         names = ["a", "a/%b", "a/b", "c/d e"]
         for name in names:

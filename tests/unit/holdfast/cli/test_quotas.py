@@ -43,7 +43,7 @@ async def test_a_quota_is_set_reached_and_ended(new_client: NewClient) -> None:
 
 async def test_all_pages_of_quotas(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client reads on until there is no more."""
-    monkeypatch.setattr("lockstate.limits.LIST_LIMIT_MAX", 2)
+    monkeypatch.setattr("lockstate.words.limits.LIST_LIMIT_MAX", 2)
     async with serving(tokens=LINES) as served, new_client(url_of(served), token=ADMIN) as boss:
         for name in ("*", "a", "b", "c/d"):
             await boss.admin.set_quota(name, sessions=1, waits=0)

@@ -12,10 +12,10 @@ from cluster.errors import Overloaded
 from http_api.app import build_server
 from http_api.server import call, connections
 from http_api.server.connection_limits import PlaceLimits
-from lockstate.commands import Acquire, Command
-from lockstate.ids import HoldId
-from lockstate.modes import Mode
-from lockstate.results import Granted, Result
+from lockstate.words.commands import Acquire, Command
+from lockstate.words.ids import HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted, Result
 from tests.support.local_node import LocalAnswer
 from tests.unit.http_api.serving import Served, serving, until
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast import wire
-from lockstate import limits
+from lockstate.words import limits
 from tests.unit.http_api.serving import Served, check_problem, serving
 
 HUGE = 10**30

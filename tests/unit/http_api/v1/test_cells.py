@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockstate import limits
-from lockstate.commands import Batch, Entry, PutCell
-from lockstate.ids import SessionId
+from lockstate.words import limits
+from lockstate.words.commands import Batch, Entry, PutCell
+from lockstate.words.ids import SessionId
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving
 

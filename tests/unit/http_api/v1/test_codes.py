@@ -11,9 +11,9 @@ import pytest
 from cluster import errors
 from holdfast import wire
 from http_api.server import tls_gate
-from lockstate import limits
-from lockstate.results import Reason
-from lockstate.versions import RULES, Rules
+from lockstate.words import limits
+from lockstate.words.results import Reason
+from lockstate.words.versions import RULES, Rules
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line, until
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockstate import limits, listings
+from lockstate.reads import listings
+from lockstate.words import limits
 from tests.support import http_contract
 from tests.unit.http_api.serving import Served, check_problem, serving, until
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import wire
-from lockstate.commands import NamespaceSettings, SetNamespace
+from lockstate.words.commands import NamespaceSettings, SetNamespace
 from tests.support import http_contract
 from tests.support.stream_client import acquire
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line

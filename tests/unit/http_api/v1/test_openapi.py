@@ -17,7 +17,7 @@ from http_api.v1.openapi import make_document
 from http_api.v1.table import make_routes
 from lockapi import answers, cells, problems, views
 from lockapi.requests.locks import WantedLock
-from lockstate.audit_record import AuditEvent
+from lockstate.tables.audit_record import AuditEvent
 from tests.support import http_contract
 from tests.unit.http_api.serving import serving
 

@@ -16,8 +16,8 @@ from http_api.v1.watch import SessionStream
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Principal
-from lockstate.commands import OpenSession
-from lockstate.ids import SessionId
+from lockstate.words.commands import OpenSession
+from lockstate.words.ids import SessionId
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
 
 TOKENS = {name: f"token-of-{name}-".ljust(40, "x") for name in ("ann", "bob", "ops")}

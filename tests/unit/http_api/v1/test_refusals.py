@@ -7,7 +7,7 @@ import pytest
 
 from cluster import errors
 from holdfast import wire
-from lockstate import limits
+from lockstate.words import limits
 from tests.unit.http_api.serving import check_problem, serving
 
 ACQUIRE = wire.LOCK_ACQUIRE

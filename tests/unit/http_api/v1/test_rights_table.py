@@ -12,7 +12,7 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1.table import make_routes
 from lockapi import rights_needed
-from lockstate import commands
+from lockstate.words import commands
 from tests.unit.http_api.serving import Served, bearer, serving, token_line
 
 MINE, OTHER = "mine/a", "other/a"

@@ -5,8 +5,8 @@ import pytest
 from http_api.v1 import schema
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, WantedLock
-from lockstate.commands import Algorithm
-from lockstate.modes import Mode, Scope
+from lockstate.words.commands import Algorithm
+from lockstate.words.modes import Mode, Scope
 from tests.support import http_contract
 
 

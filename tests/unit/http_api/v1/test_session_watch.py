@@ -9,7 +9,7 @@ import pytest
 
 from cluster.observing.event_log import WatchCut
 from http_api.v1 import event_feeds, watch
-from lockstate.commands import (
+from lockstate.words.commands import (
     CloseSession,
     ForceCloseSession,
     ForceRelease,
@@ -17,7 +17,7 @@ from lockstate.commands import (
     Release,
     Revoke,
 )
-from lockstate.ids import SessionId
+from lockstate.words.ids import SessionId
 from tests.support.event_source import EventSource
 from tests.unit.http_api.serving import principals_of, token_line
 from tests.unit.http_api.v1.streaming import streamed

@@ -11,8 +11,8 @@ from holdfast.token_lines import Right
 from lockapi import paging, rights_needed
 from lockapi.problems import ProblemError
 from lockapi.rights import Rights
-from lockstate import limits
-from lockstate.commands import DeleteCells
+from lockstate.words import limits
+from lockstate.words.commands import DeleteCells
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line, until
 
 ALL, ME = "a" * 40, "m" * 40

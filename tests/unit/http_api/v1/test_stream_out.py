@@ -9,7 +9,7 @@ import pytest
 from holdfast.wire.stream import MSGPACK, CallAnswered, Declined, StreamPong
 from http_api.v1 import stream_out
 from http_api.v1.stream_out import FORMS, PIECE_COUNT, UNREAD_BYTES_MAX, Out
-from lockstate.results import Reason, Refused, Released
+from lockstate.words.results import Reason, Refused, Released
 
 LONG = [Refused(Reason.LOCK_HELD, "held")] * (3 * PIECE_COUNT)
 _BEHIND_HEAD = 4

@@ -7,11 +7,11 @@ import pytest
 
 from holdfast.wire import results as told
 from http_api.v1.stream_results import AS_THEY_ARE, all_told, one_told
-from lockstate import results as log
-from lockstate.commands import Wanted
-from lockstate.ids import HoldId, OwnerName
-from lockstate.kinds import HoldKind
-from lockstate.modes import Mode, Scope
+from lockstate.words import results as log
+from lockstate.words.commands import Wanted
+from lockstate.words.ids import HoldId, OwnerName
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
 
 _HELD = (Wanted("b", Mode.UPDATE, Scope.SUBTREE),)
 _GRANT = (HoldId("h"), 7, "a", Mode.SHARED, None, OwnerName("o"), Scope.SUBTREE, _HELD, 2, 3)

@@ -18,7 +18,7 @@ from cluster.node import Node
 from cluster.observing.event_log import WatchCut
 from http_api.app import build_server
 from http_api.v1 import event_feeds, watch
-from lockstate.commands import (
+from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     Campaign,
@@ -29,9 +29,9 @@ from lockstate.commands import (
     Proclaim,
     Release,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode
-from lockstate.results import Granted
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.modes import Mode
+from lockstate.words.results import Granted
 from tests.support.event_source import EventSource, Told
 from tests.unit.http_api.serving import until
 

@@ -1,0 +1,71 @@
+"""What the changes of a hold have in common: another mode (`conversions`), and more locks (`additions`).
+
+A change waits under an id of its own, which its client cannot choose. One waits at a time, and the hold stays
+what it is until then; if the hold ends, so does the wait.
+"""
+
+from typing import TypeVar
+
+from lockstate.words import limits
+from lockstate.rules.checks import invalid
+from lockstate.words.commands import Change, Wanted
+from lockstate.rules.holds import Holds
+from lockstate.words.ids import attempt_of
+from lockstate.words.modes import Mode, Scope
+from lockstate.tables.records import Hold, RequestKey, Ticket
+from lockstate.words.results import Refused
+from lockstate.tables.state import State
+
+TicketT = TypeVar("TicketT", bound=Ticket)
+
+
+def check_change(holds: Holds, command: Change) -> Refused | None:
+    """Return what is wrong with what all these commands have, or None."""
+    return (
+        limits.check_made_id("ticket_id", command.ticket_id)
+        or limits.check_made_id("attempt_id", command.attempt_id)
+        or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
+        or holds.check_unused("ticket_id", command.ticket_id)
+    )
+
+
+def check_unchanging(state: State, hold: Hold, field: str) -> Refused | None:
+    """Refuse what cannot be while a change of the hold waits; `field` is what the refusal begins with."""
+    if not hold.changing:
+        return None
+    is_addition = state.tickets[hold.changing].is_addition
+    return invalid(f"{field} being {'added to' if is_addition else 'converted'}")
+
+
+def ticket_for(
+    make: type[TicketT],
+    command: Change,
+    hold: Hold,
+    wanted: tuple[str, Mode, Scope, tuple[Wanted, ...]],
+    *,
+    now_ms: int,
+    key: RequestKey | None,
+) -> TicketT:
+    """Return the ticket for a change, without an order and a deadline.
+
+    `wanted` are name, mode, scope and locks, as a ticket has them; `key` is that of the request.
+    """
+    name, mode, scope, locks = wanted
+    return make(
+        0,
+        0,
+        0,
+        command.ticket_id,
+        name,
+        mode,
+        hold.owner,
+        hold.note,
+        hold.session_id,
+        0,
+        now_ms,
+        attempt_of(command.ticket_id, command.attempt_id),
+        key,
+        scope,
+        locks,
+        changes=hold.hold_id,
+    )

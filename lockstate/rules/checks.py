@@ -1,0 +1,120 @@
+"""What can be wrong with a command itself, whatever the state: the checks that several commands share."""
+
+from collections.abc import Sequence
+
+from lockstate.words import limits
+from lockstate.words.claims import ancestors
+from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Uncommon, Wanted
+from lockstate.words.limits import ID_CHARS_MAX, NAME_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
+from lockstate.words.modes import Scope
+from lockstate.words.results import Reason, Refused
+
+
+def check_acquire(command: Acquire) -> Refused | None:
+    """Return what is wrong with an acquire, or None. One condition lets nearly all of them pass."""
+    name = command.name
+    if (
+        name.isascii()
+        and 0 < len(name) <= NAME_BYTES_MAX
+        and name.isprintable()
+        and ("/" not in name or ("//" not in name and name[0] != "/" and name[-1] != "/"))
+        and ("." not in name or limits.check_name(name) is None)
+        and not command.locks
+        and 0 < len(command.hold_id) <= ID_CHARS_MAX
+        and 0 < len(command.attempt_id) <= ID_CHARS_MAX
+        and 0 <= command.wait_ms <= WAIT_MS_MAX
+        and not (command.owner or command.note or command.lock_delay_ms)
+        and (not command.ttl_ms if command.session_id else TTL_MS_MIN <= command.ttl_ms <= TTL_MS_MAX)
+    ):
+        return None
+    return check_locks(command) or check_attempt(command) or check_lease(command)
+
+
+def check_locks(command: Acquire) -> Refused | None:
+    """Return why these locks cannot be asked for, or None: it must be one, or several that do not overlap."""
+    if not command.locks:
+        return limits.check_name(command.name)
+    if command.name:
+        return invalid("name and locks: only one of the two is allowed")
+    return check_together(command.locks)
+
+
+def check_together(locks: Sequence[Wanted]) -> Refused | None:
+    """Return why no hold can have these locks together, or None."""
+    if len(locks) > limits.LOCKS_COUNT_MAX:
+        return invalid(f"locks: {len(locks)}; at most {limits.LOCKS_COUNT_MAX} are allowed")
+    for lock in locks:
+        refused = limits.check_name(lock.name)
+        if refused is not None:
+            return refused
+    claims_count = sum([1 + lock.name.count("/") for lock in locks])
+    if claims_count > limits.REQUEST_CLAIMS_MAX:
+        names = f"{claims_count} names with their ancestors"
+        return invalid(f"locks: {names}; at most {limits.REQUEST_CLAIMS_MAX} are allowed")
+    return _check_apart(locks)
+
+
+def _check_apart(locks: Sequence[Wanted]) -> Refused | None:
+    names = {lock.name for lock in locks}
+    if len(names) < len(locks):
+        return invalid("locks: a name is given twice")
+    trees = {lock.name for lock in locks if lock.scope is Scope.SUBTREE}
+    for lock in locks if trees else ():
+        for above in ancestors(lock.name):
+            if above in trees:
+                return invalid(f"locks: {lock.name!r} lies in the subtree {above!r}, which is asked for too")
+    return None
+
+
+def check_attempt(command: Acquisition) -> Refused | None:
+    """Return what is wrong with the fields that all these commands have, or None."""
+    return (
+        limits.check_made_id("hold_id", command.hold_id)
+        or limits.check_made_id("attempt_id", command.attempt_id)
+        or (limits.check_text("owner", command.owner, limits.OWNER_BYTES_MAX) if command.owner else None)
+        or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
+    )
+
+
+def check_uncommon(command: Uncommon) -> Refused | None:
+    """Return what is wrong with what only few holds have, or None."""
+    if command.is_secret and not command.value:
+        return invalid("value_secret: needs a value")
+    if command.is_endless and (command.session_id or command.ttl_ms):
+        return invalid("no_deadline: give it instead of session_id and ttl_ms")
+    return check_value(command.value)
+
+
+def check_value(value: str) -> Refused | None:
+    """Return why no hold may have this value, or None."""
+    return limits.check_text("value", value, limits.HOLD_VALUE_BYTES_MAX)
+
+
+def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
+    """Return what is wrong with the lease, the note or the lock-delay, or None."""
+    if command.note or command.lock_delay_ms:
+        refused = limits.check_text("note", command.note, limits.NOTE_BYTES_MAX) or limits.check_range(
+            "lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX
+        )
+        if refused is not None:
+            return refused
+    ttl_ms = command.ttl_ms
+    if (not command.session_id) == (not ttl_ms):
+        if isinstance(command, Uncommon) and command.is_endless:
+            return None
+        return invalid("session_id, ttl_ms: give exactly one of the two")
+    return limits.check_ttl(ttl_ms) if ttl_ms else None
+
+
+def check_limit(limit: int, permits: int = 1) -> Refused | None:
+    """Return why a semaphore cannot have this `limit`, or give this many `permits` at once, or None."""
+    if not 1 <= limit <= limits.SEMAPHORE_LIMIT_MAX:
+        return invalid(f"limit: {limit}; must be 1 to {limits.SEMAPHORE_LIMIT_MAX}")
+    if not 1 <= permits <= limit:
+        return invalid(f"permits: {permits}; must be 1 to the limit, {limit}")
+    return None
+
+
+def invalid(detail: str) -> Refused:
+    """Return the refusal of a command that its client must correct."""
+    return Refused(Reason.INVALID_REQUEST, detail)

@@ -1,0 +1,66 @@
+"""Conversion: a hold gets another mode.
+
+One that goes with all that the old one goes with is *down*, and had at once: nothing that stands beside the
+old mode is in the way of the new one. Every other is *up*, also between modes that are not ordered: it waits
+until nothing is in the way that the hold itself is not, for it excludes what it did not before.
+"""
+
+from lockstate.rules import deadlocks
+from lockstate.rules.changes import check_change, check_unchanging, ticket_for
+from lockstate.rules.checks import invalid
+from lockstate.words.claims import claims_of
+from lockstate.words.commands import Convert, Wanted
+from lockstate.rules.holds import LEASE_EXPIRED, Holds, refused_for
+from lockstate.words.modes import is_down
+from lockstate.tables.queues import can_go
+from lockstate.tables.records import Hold, RequestKey, Ticket
+from lockstate.words.results import HoldKind, Refused, Result
+
+
+class Conversions:
+    """Applies conversions to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def convert(self, command: Convert, key: RequestKey | None = None) -> Result:
+        """Give every lock of a hold the mode, or let it wait for that ahead of all newcomers.
+
+        Two conversions that wait for each other's hold would wait for ever: the second is refused, even if
+        it would not have waited.
+        """
+        holds, state = self._holds, self._state
+        hold = state.holds.get(command.hold_id)
+        refused = self._check(command, hold)
+        if refused is not None or hold is None:
+            return refused or LEASE_EXPIRED
+        modes = {lock.mode for lock in hold.locks} if hold.locks else {hold.mode}
+        if modes == {command.mode}:
+            return holds.granted(hold)
+        locks = tuple([Wanted(lock.name, command.mode, lock.scope) for lock in hold.locks])
+        claims = claims_of(hold.name, command.mode, hold.scope, locks)
+        if all(is_down(mode, command.mode) for mode in modes):
+            holds.serve(holds.convert(hold, command.mode, locks, claims))
+            return holds.granted(hold)
+        wanted = hold.name, command.mode, hold.scope, locks
+        ticket = ticket_for(Ticket, command, hold, wanted, now_ms=state.now_ms, key=key)
+        ticket.order = state.next_order  # the order it would get: it is judged as if it waited
+        if can_go(state, ticket, claims):
+            holds.serve(holds.convert(hold, command.mode, locks, claims))
+            return holds.granted(hold)
+        if command.wait_ms:
+            session = state.sessions.get(hold.session_id)
+            return holds.check_room(session, len(claims), None) or holds.wait(ticket, claims, command.wait_ms)
+        cycle = deadlocks.find(state, ticket)
+        if cycle is not None and cycle.is_of_conversions:
+            return refused_for(cycle)
+        return holds.lock_held(claims, hold.hold_id)
+
+    def _check(self, command: Convert, hold: Hold | None) -> Refused | None:
+        refused = check_change(self._holds, command)
+        if refused is not None or hold is None:
+            return refused
+        if hold.kind is not HoldKind.LOCK or hold.permits:
+            return invalid("hold_id: only a lock can be converted")
+        return check_unchanging(self._state, hold, "hold_id: is")

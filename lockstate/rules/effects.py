@@ -1,0 +1,216 @@
+"""What applying an entry tells others: events for everybody, ended waits for the nodes of their clients."""
+
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from lockstate.tables.cells import Cell
+from lockstate.words.commands import Wanted
+from lockstate.words.ids import NO_OWNER, NO_SESSION
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
+from lockstate.tables.owners import own_id
+from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket
+from lockstate.words.results import CellEvent, CellEventKind, Event, EventKind, Granted, Left, Refused, Settled
+from lockstate.tables.state import Permits, State
+from lockstate.reads.views import told_value
+
+_NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
+"""Events that do not go into the audit."""
+_OVERRIDES: Final = frozenset({EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.REVOKED})
+"""Events of what somebody does to the holds of others."""
+
+
+class _Permits(NamedTuple):
+    """The permits of one semaphore as a part of what is of several kinds."""
+
+    name: str
+    permits: int
+    kind: HoldKind = HoldKind.SEMAPHORE
+    mode: Mode = Mode.EXCLUSIVE
+    scope: Scope = Scope.NODE
+
+
+_Part: TypeAlias = Wanted | _Permits | Hold | Ticket
+"""What an event tells of."""
+
+
+class Effects:
+    """Collects the events and ended waits of one entry."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.events: list[Event] = []
+        self.settled: list[Settled] = []
+        self.cell_events: list[CellEvent] = []
+        self._is_all_audited = True
+
+    def take(self) -> tuple[tuple[Event, ...], tuple[Settled, ...], tuple[CellEvent, ...]]:
+        """Return what was collected and start over; events that are audited go into the audit.
+
+        Those of cells are not: a counter would soon push out all that is told of holds.
+        """
+        events, settled = tuple(self.events), tuple(self.settled)
+        if events:
+            self.events = []
+            if self._is_all_audited:
+                self.state.audit.extend(events)
+            else:
+                self._is_all_audited = True
+                self.state.audit.extend([event for event in events if event.kind not in _NOT_AUDITED])
+        self.state.audit.link()
+        if settled:
+            self.settled = []
+        if not self.cell_events:
+            return events, settled, ()
+        cell_events = tuple(self.cell_events)
+        self.cell_events = []
+        return events, settled, cell_events
+
+    def tell(  # noqa: PLR0917 - what an event tells, called everywhere
+        self,
+        kind: EventKind,
+        of: Hold | Ticket,
+        lasted_ms: int,
+        reason: str = "",
+        locks: tuple[Wanted, ...] = (),
+        ticket: int = 0,
+        permits: Permits | None = None,
+    ) -> None:
+        """Add an event of a hold or a ticket: one for each of its locks, or for each of `locks`.
+
+        `ticket` is the number of the wait that brought a hold this event. One of several kinds is told of by
+        each of its parts; `permits` are those that it had, if it is gone already.
+        """
+        if kind in _NOT_AUDITED:
+            self._is_all_audited = False
+        if isinstance(of, Ticket):
+            ticket = of.order
+        for part in locks or self._parts(of, permits):
+            self.events.append(self._event(kind, of, part, lasted_ms, reason, ticket))
+
+    def _parts(self, of: Hold | Ticket, permits: Permits | None = None) -> list[_Part]:
+        """Return the parts of a hold or a ticket. What is of one thing is its own only part."""
+        if of.name:
+            return [of]
+        locks: list[_Part] = list(of.locks)
+        if not of.is_of_kinds:
+            return locks
+        had = self.state.permits_in(of) if permits is None else permits
+        return [*locks, *[_Permits(name, count) for name, count in had]]
+
+    def tell_left(self, ticket: Ticket, why: Left, permits: Permits | None = None) -> None:
+        """Add the event that a wait ended without a grant of its own."""
+        self.tell(EventKind.LEFT, ticket, self.state.now_ms - ticket.since_ms, why, permits=permits)
+
+    def _event(  # noqa: PLR0917 - what an event of a hold or a ticket is made of
+        self,
+        kind: EventKind,
+        of: Hold | Ticket,
+        part: _Part,
+        lasted_ms: int,
+        reason: str,
+        ticket: int,
+    ) -> Event:
+        state = self.state
+        principal = state.principals.of(of) if state.owners else ""
+        by = state.principals.asking if kind in _OVERRIDES else ""
+        of_kind, permits = of.kind, of.permits
+        if permits and of.is_of_kinds:
+            of_kind, permits = (part.kind, part.permits) if isinstance(part, _Permits) else (of_kind, 0)
+        return Event(
+            state.revision,
+            state.now_ms,
+            kind,
+            part.name,
+            part.mode,
+            of.owner,
+            of.token if isinstance(of, Hold) else 0,
+            of.session_id or own_id(of),
+            lasted_ms,
+            reason,
+            of_kind,
+            part.scope,
+            permits,
+            of.value and told_value(state, of),
+            ticket,
+            0,
+            principal,
+            by,
+        )
+
+    def tell_plea(self, kind: EventKind, hold: Hold, plea: Plea) -> None:
+        """Add the event that a holder is to give up, or has put that off."""
+        state = self.state
+        lasted_ms, ends_in_ms = state.now_ms - hold.since_ms, plea.expires_at_ms - state.now_ms
+        for part in self._parts(hold):
+            event = self._event(kind, hold, part, lasted_ms, plea.reason, plea.ticket)
+            self.events.append(msgspec.structs.replace(event, ends_in_ms=max(0, ends_in_ms)))
+
+    def tell_session(self, session: Session, kind: EventKind, reason: str) -> None:
+        """Add the event that a session expired, or was ended by force for a reason."""
+        state = self.state
+        event = Event(
+            state.revision,
+            state.now_ms,
+            kind,
+            "",
+            Mode.EXCLUSIVE,
+            session.owner,
+            0,
+            session.session_id,
+            0,
+            reason,
+            principal=state.principals.rows.get(session.session_id, ""),
+            by=state.principals.asking if kind in _OVERRIDES else "",
+        )
+        self.events.append(event)
+
+    def tell_lifted(self, delay: Delay, reason: str) -> None:
+        """Add the event that a delay was ended before its time."""
+        event = self._of_nobody(EventKind.DELAY_LIFTED, delay.name, 0, reason)
+        self.events.append(
+            msgspec.structs.replace(event, of=delay.kind, scope=delay.scope, permits=delay.permits)
+        )
+
+    def tell_forgotten(self, resource: str, token: int, reason: str) -> None:
+        """Add the event that the highest token of a resource was forgotten."""
+        self.events.append(self._of_nobody(EventKind.FENCE_FORGOTTEN, resource, token, reason))
+
+    def _of_nobody(self, kind: EventKind, name: str, token: int, reason: str) -> Event:
+        """Return an event of what belongs to no client."""
+        state = self.state
+        return Event(
+            state.revision,
+            state.now_ms,
+            kind,
+            name,
+            Mode.EXCLUSIVE,
+            NO_OWNER,
+            token,
+            NO_SESSION,
+            0,
+            reason,
+            by=state.principals.asking,
+        )
+
+    def tell_cell(self, kind: CellEventKind, cell: Cell) -> None:
+        """Add the event of a cell that was written or, at the present revision of the table, removed."""
+        state, is_put = self.state, kind is CellEventKind.PUT
+        self.cell_events.append(
+            CellEvent(
+                state.revision,
+                state.now_ms,
+                kind,
+                cell.key,
+                cell.mod_revision if is_put else state.cells.revision,
+                cell.version if is_put else 0,
+            )
+        )
+
+    def settle(self, ticket: Ticket, result: Granted | Refused, position: int = 0) -> None:
+        """Settle a wait: remember the outcome of its request, and tell the node that keeps its client."""
+        self.state.settle(ticket.request, result)
+        added = ticket.locks if ticket.is_addition else ()
+        waited_ms = self.state.now_ms - ticket.since_ms
+        self.settled.append(Settled(ticket.hold_id, result, waited_ms, added, position))

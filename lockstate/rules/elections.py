@@ -1,0 +1,99 @@
+"""The commands about elections: exclusive locks with a value, for sessions only, with names of their own."""
+
+from lockstate.words import limits
+from lockstate.rules.checks import check_attempt, invalid
+from lockstate.words.claims import claims_of, record_name
+from lockstate.words.commands import Campaign, Proclaim
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
+from lockstate.words.ids import OwnerName, attempt_of
+from lockstate.words.modes import Mode
+from lockstate.tables.queues import is_free
+from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
+from lockstate.words.results import HoldKind, Proclaimed, Refused, Result
+
+
+class Elections:
+    """Applies the commands about elections to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def campaign(self, command: Campaign, key: RequestKey | None = None) -> Result:
+        """Let a session lead, or wait in the queue for it."""
+        state, holds = self._state, self._holds
+        refused = (
+            limits.check_name(command.name)
+            or check_attempt(command)
+            or _check_value(command.value)
+            or holds.check_unused("hold_id", command.hold_id)
+        )
+        if refused is not None:
+            return refused
+        session = state.sessions.get(command.session_id)
+        if session is None:
+            return SESSION_EXPIRED
+        owner = command.owner or session.owner
+        held = self._led_already(session, command.name, owner)
+        if held is not None:
+            refused = holds.check_texts(held, held.note, command.value)
+            if refused is not None:
+                return refused
+            return holds.renewed(held, command.attempt_id, key, command.value)
+        claims = claims_of(command.name, Mode.EXCLUSIVE, kind=HoldKind.ELECTION)
+        refused = holds.check_room(session, 1, command)
+        if refused is not None:
+            return refused
+        if is_free(state, claims):
+            return holds.begin(self._record(Hold, command, owner, key), claims, 0)
+        if command.wait_ms == 0:
+            return holds.lock_held(claims)
+        return holds.wait(self._record(Ticket, command, owner, key), claims, command.wait_ms)
+
+    def _led_already(self, session: Session, name: str, owner: OwnerName) -> Hold | None:
+        lock = self._state.locks.get(record_name(HoldKind.ELECTION, name))
+        hold = lock.holder if lock is not None else None
+        is_mine = hold is not None and (hold.session_id, hold.owner) == (session.session_id, owner)
+        return hold if is_mine else None
+
+    def _record(
+        self, make: type[HoldOrTicket], command: Campaign, owner: OwnerName, key: RequestKey | None
+    ) -> HoldOrTicket:
+        """Return the hold that `command` asks for, or the ticket for it."""
+        return make(
+            0,
+            0,
+            0,
+            command.hold_id,
+            command.name,
+            Mode.EXCLUSIVE,
+            owner,
+            "",
+            command.session_id,
+            0,
+            self._state.now_ms,
+            attempt_of(command.hold_id, command.attempt_id),
+            key,
+            kind=HoldKind.ELECTION,
+            value=command.value,
+        )
+
+    def proclaim(self, command: Proclaim) -> Result:
+        """Change the value of an election that a hold leads."""
+        refused = _check_value(command.value)
+        if refused is not None:
+            return refused
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None:
+            return LEASE_EXPIRED
+        if hold.kind is not HoldKind.ELECTION:
+            return invalid("hold_id: leads no election")
+        refused = self._holds.check_texts(hold, hold.note, command.value)
+        if refused is not None:
+            return refused
+        self._holds.proclaim(hold, command.value)
+        return Proclaimed(hold.token)
+
+
+def _check_value(value: str) -> Refused | None:
+    return limits.check_text("value", value, limits.VALUE_BYTES_MAX)

@@ -1,0 +1,186 @@
+"""Applying the frames of streams: numbered commands, each once, in order and without gaps."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_args
+
+from lockstate.tables import budget
+from lockstate.words import limits
+from lockstate.words.commands import (
+    Acquire,
+    EndWait,
+    MayWait,
+    Numbered,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+    ResumeStream,
+    TransactCells,
+)
+from lockstate.rules.holds import SESSION_EXPIRED, Holds
+from lockstate.words.ids import SessionId
+from lockstate.tables.records import RequestKey, Stream
+from lockstate.words.results import (
+    Done,
+    FrameRefused,
+    Left,
+    NumberedDone,
+    Queued,
+    Reason,
+    Refused,
+    Result,
+    StreamFault,
+    StreamResumed,
+    Transacted,
+)
+
+_DONE: Final = Done()
+_GONE: Final = FrameRefused(StreamFault.GONE)
+_MALFORMED: Final = FrameRefused(StreamFault.MALFORMED)
+_FREES: Final = (Release, Renew, EndWait, ReleaseByValue, RenewByValue)
+"""The classes of commands that are carried out when the state has no room: they make it no larger."""
+_WAITING: Final = frozenset(get_args(MayWait))
+"""The classes of commands that may wait. They are told the key under which their outcome is remembered."""
+_WINDOW_FULL: Final = Refused(
+    Reason.OVERLOADED, "too many outcomes of this stream are not acknowledged", (), 0, budget.RETRY_MS
+)
+
+
+class Frames:
+    """Applies the frames of one state. The machine applies each command, and says what became of one."""
+
+    def __init__(
+        self,
+        holds: Holds,
+        acts: Mapping[type, Callable[..., Result]],
+        apply_owned: Callable[[Any, RequestKey], Result],
+        again: Callable[[Any, RequestKey, Result, int], Result],
+    ) -> None:
+        """`acts` carry commands out, by class; `apply_owned` does it for the principal that asks.
+
+        `again` tells the outcome that a command had before as it is now. What only streams know, the end of a
+        wait by its number, is not among `acts`.
+        """
+        self._holds = holds
+        self._state = holds.state
+        self._acts = acts
+        self._apply_owned = apply_owned
+        self._again = again
+
+    def resume(self, command: ResumeStream) -> Result:
+        """Begin a stream, or a new epoch of it."""
+        state = self._state
+        session = state.sessions.get(command.session_id)
+        if session is None:
+            return SESSION_EXPIRED
+        known = state.streams.get(session.session_id)
+        if known is None and (refused := budget.check_room(state)) is not None:
+            return refused
+        stream = state.streams.resume(session.session_id)
+        state.extend(session)
+        return StreamResumed(stream.epoch, stream.last)
+
+    def apply(self, frame: Numbered) -> Result:
+        """Apply the commands that are new, and repeat the outcomes of those that are not."""
+        state = self._state
+        session, stream = state.sessions.get(frame.session_id), state.streams.get(frame.session_id)
+        principals = state.principals
+        if session is None or (principals.asking and principals.is_foreign(frame.session_id)):
+            return _GONE
+        if stream is None or frame.epoch != stream.epoch:
+            return FrameRefused(StreamFault.REPLACED, stream.last if stream is not None else 0)
+        if frame.count != len(frame.commands) or frame.first < 1 or not _are_ranges(frame.acked):
+            return _MALFORMED
+        if frame.first > stream.last + 1:
+            return FrameRefused(StreamFault.GAP, stream.last)
+        state.extend(session)
+        state.streams.acknowledge(stream, frame.acked)
+        # A wait of a stream is kept by no node process: its client may come back over another one.
+        asking, state.asking = state.asking, ""
+        sender = principals.asking
+        principal = state.owners.get(frame.session_id, sender) if state.owners else sender
+        if principal:
+            principals.asking = principal
+            done = self._apply_each(stream, frame, is_owned=True)
+            principals.asking = sender
+        else:
+            done = self._apply_each(stream, frame, is_owned=False)
+        state.asking = asking
+        return done
+
+    def _apply_each(self, stream: Stream, frame: Numbered, *, is_owned: bool) -> NumberedDone:
+        """Apply the numbers that are new, up to the first for which there is no room.
+
+        What is the same for all of them is found out before: nearly every command of a stream passes here.
+        """
+        state, acts, now_ms = self._state, self._acts, self._state.now_ms
+        keep, session_id = state.streams.keep, stream.session_id
+        count_max, bytes_max = limits.STREAM_KEPT_MAX, limits.STREAM_KEPT_BYTES_MAX
+        release, kept = acts[Release], stream.kept
+        results: list[Result] = []
+        for number, command in enumerate(frame.commands, frame.first):
+            if number <= stream.last:
+                results.append(self._repeat(stream, number, command))
+                continue
+            if len(kept) >= count_max or stream.kept_bytes >= bytes_max:
+                return NumberedDone(tuple(results), _WINDOW_FULL)
+            if state.is_tight and not isinstance(command, _FREES):
+                refused = budget.check_room(state)
+                if refused is not None:
+                    return NumberedDone(tuple(results), refused)
+            kind = command.__class__
+            if is_owned and kind is not EndWait and not self._is_of(session_id, command):
+                result = self._apply_owned(command, (session_id, number))
+            elif kind is Release:  # half of what streams ask for: it need not be looked up
+                result = release(command)
+            elif kind in _WAITING:
+                result = acts[kind](command, (session_id, number))
+            elif isinstance(command, EndWait):
+                result = self._end_wait(stream, command)
+            else:
+                result = acts[kind](command)
+            keep(stream, number, now_ms, result)
+            results.append(result)
+        return NumberedDone(tuple(results))
+
+    def _is_of(self, session_id: SessionId, command: Any) -> bool:
+        """Whether a plain command is about this session alone, whose principal asks already."""
+        if command.__class__ is Release:
+            hold = self._state.holds.get(command.hold_id)
+            return hold is not None and hold.session_id == session_id
+        return command.__class__ is Acquire and bool(command.session_id == session_id)
+
+    def _repeat(self, stream: Stream, number: int, command: Any) -> Result:
+        """Return the outcome of a number that was applied before."""
+        kept = stream.kept.get(number)
+        if kept is None:
+            return Refused(Reason.INVALID_REQUEST, f"number {number}: its outcome was acknowledged")
+        if not _could_be_of(command, kept.result):
+            return Refused(Reason.INVALID_REQUEST, f"number {number}: was given to another command")
+        return self._again(command, (stream.session_id, number), kept.result, kept.at_ms)
+
+    def _end_wait(self, stream: Stream, command: EndWait) -> Result:
+        """End the wait of an earlier number, as if its time were over."""
+        kept = stream.kept.get(command.number)
+        if kept is not None and isinstance(kept.result, Queued):
+            ticket = self._state.tickets[kept.result.hold_id]
+            self._holds.serve(self._holds.end_wait(ticket, Left.CANCELLED))
+        return _DONE
+
+
+def _could_be_of(command: Any, result: Result) -> bool:
+    """Whether a command may have had this result, as far as its repetition looks at that.
+
+    One that still waits is told its place again. A transaction reads again, so it has as many parts.
+    """
+    if isinstance(result, Queued):
+        return isinstance(command, MayWait)
+    if not isinstance(result, Transacted):
+        return True
+    if not isinstance(command, TransactCells):
+        return False
+    return len(command.then if result.succeeded else command.otherwise) == len(result.results)
+
+
+def _are_ranges(ranges: tuple[tuple[int, int], ...]) -> bool:
+    return len(ranges) <= limits.STREAM_RANGES_MAX and all(1 <= first <= last for first, last in ranges)

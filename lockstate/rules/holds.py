@@ -1,0 +1,771 @@
+"""How holds of every kind begin, change and end, and how waiters are let through.
+
+Every grant is made here or, for one free exclusive lock that nobody waits for, by the fast path in
+`plain_locks`. That is most grants, and they must be equal: it writes the same records, token and event that
+`begin` would, and leaves to `locks` whatever is not plain. The property test runs every history both ways and
+compares states and results (tests/property/test_plain_locks.py).
+
+Theory of operation
+-------------------
+
+A *hold* is one granted right: to a lock, to several locks together, to permits of a semaphore, or to lead an
+election. It has one secret id, one fencing token and one lease, which is its own or its session's. A lock or
+an election claims records of names (see `claims`), a semaphore counts permits; beyond that the kinds do not
+differ here. Whoever cannot have a hold at once may wait for it: as a *ticket*.
+
+    request --------- begin ---------> hold  <---+ renewed, convert, add, give_up, proclaim
+       |                               ^ | |     |
+       |                               | | +-----+
+       +--- wait ---> ticket --- serve + |
+                        |                +--- end ---> gone; after an expiry or a force, its lock-delay stays
+                        +--- end_wait ---> refused
+
+What each move relies on and what it keeps true. The sentences in backquotes are functions of `invariants`.
+
+begin       Relies on the caller: nothing is in the way of the claims (`is_free`, `can_go`, or there are the
+            permits), so `holders_are_compatible`. Draws the next token: `tokens_are_unique_and_given_out`.
+            The lease begins now, also after a wait.
+pass_by     Grants a request that comes before everybody who waits for the same (`can_go`). Refuses a grant
+            that would close a deadlock: those that it passes wait for what it gets.
+wait        Relies on the caller: something is in the way. Refuses a wait that would close a deadlock, and one
+            for which there is no room. Enters the ticket in the queue of each of its claims, behind what
+            comes before it: `queues_are_right`.
+end         Takes a hold out of every table, and the ticket of its change before it: `tables_agree`,
+            `claims_are_counted`. After an expiry or a force, the lock-delay begins in the same move, so that
+            nobody is granted what the late holder may still be writing to.
+end_wait    Takes a ticket out of every table, and settles its request with a refusal.
+convert     Gives a hold another mode that nothing is in the way of. The hold keeps its id, and gets a new
+            token if the new mode excludes more, and somebody may write (`DRAWING`).
+add         Gives a hold more locks that nothing is in the way of, and the next token: for each of them it
+            must be higher than that of everybody who had it before.
+give_up     Ends a part of a hold of several locks. The rest keeps its token and its lease.
+serve       Lets through every ticket that nothing is in the way of any more, conversions first, then in order
+            of arrival, until none is left: `nobody_waits_in_vain`.
+
+Why grants happen where they do: tokens are drawn in `begin`, `convert` and `add`, by the fast path where it
+stands for `begin`, and nowhere else. All of these are called from two kinds of places: a command that has
+just found its claims free, and `serve`. To see that a lock has one holder, read those calls. A newcomer waits
+also for what only an earlier ticket claims, so it cannot overtake; `precedence` says which one is earlier.
+
+A move that ends something does not serve. It returns what became free, and the command serves once, after
+the last of what it ends is gone: while a session is half closed, the tables do not agree and nothing may be
+granted. But a command does not return before it has served. So no other command, no revision and no time lies
+between an end and the grants that follow from it, and every node that applies the entry makes the same ones.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from lockstate.reads import views
+from lockstate.rules import deadlocks
+from lockstate.tables import budget
+from lockstate.words import limits
+from lockstate.rules.attempts import Others
+from lockstate.tables.blockers import shown_conflicts, shown_covering
+from lockstate.tables.claim_table import Freed
+from lockstate.words.claims import Claims, claims_of, permits_of, semaphore_of, shown_name
+from lockstate.words.commands import (
+    PRIORITY_DEFAULT,
+    Acquire,
+    Acquisition,
+    IfHeld,
+    Wanted,
+    WantedPermits,
+    WantedRate,
+)
+from lockstate.rules.effects import Effects
+from lockstate.tables.extras import NO_EXTRA, Extra
+from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
+from lockstate.words.modes import DRAWING, Mode
+from lockstate.rules.namespace_rules import if_held_of, keep_delay, names_asked
+from lockstate.tables.owners import wish_of
+from lockstate.tables.queues import can_go, candidates, is_free
+from lockstate.tables.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
+from lockstate.words.results import (
+    Event,
+    EventKind,
+    Granted,
+    GrantedAgain,
+    GrantedAgainAs,
+    GrantedAs,
+    GrantedPermits,
+    GrantedPermitsAs,
+    GrantedSeveral,
+    HolderView,
+    HoldKind,
+    Left,
+    PermitsHeld,
+    Queued,
+    RateUsed,
+    Reason,
+    Refused,
+    ReleasedOnce,
+)
+from lockstate.tables.state import Permits, State, claims_of_hold
+from lockstate.rules.values import is_secret, texts_of, value_of
+from lockstate.tables.wait_graph import Cycle
+
+SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never existed")
+LEASE_EXPIRED: Final = Refused(Reason.LEASE_EXPIRED, "the hold has ended or never existed")
+_LOCK: Final = HoldKind.LOCK
+_SEMAPHORE: Final = HoldKind.SEMAPHORE
+_ELECTION: Final = HoldKind.ELECTION
+_GRANTED: Final = EventKind.GRANTED
+_EXPIRED: Final = EventKind.EXPIRED
+_FORCED: Final = EventKind.FORCED
+_RELEASED: Final = EventKind.RELEASED
+"""Members under names of this module: looking one up in its enumeration costs more than making an event."""
+
+_LEAVE_DELAYS: Final = (_EXPIRED, _FORCED)
+"""The ends that a hold's lock-delay follows."""
+
+RETRY_MS: Final = 1000
+"""Milliseconds after which to ask again when no lease or delay says it: a table is full, or only waiters are
+in the way."""
+
+
+class Holds:
+    """Begins and ends holds and waits of one state."""
+
+    def __init__(self, state: State, effects: Effects) -> None:
+        self.state = state
+        self.effects = effects
+
+    # -- what may be asked for ------------------------------------------------------------------------------
+
+    def check_unused(self, field: str, secret: str) -> Refused | None:
+        """Refuse an id that is in use already: ids are random, so whoever made this one made a mistake."""
+        state = self.state
+        if secret in state.holds or secret in state.tickets or secret in state.sessions:
+            return Refused(Reason.INVALID_REQUEST, f"{field}: is in use")
+        return None
+
+    def check_room(
+        self, session: Session | None, claims_count: int, new: Acquisition | None
+    ) -> Refused | None:
+        """Refuse the `new` hold that a command asks for if there is no room; or a change of one."""
+        state = self.state
+        if (
+            (session is None or session.claims_count + claims_count <= limits.SESSION_CLAIMS_MAX)
+            and len(state.holds) < limits.HOLDS_COUNT_MAX
+            and len(state.locks) + len(state.intents) < limits.RECORDS_COUNT_MAX
+            and not state.is_tight
+            and not state.principals.quotas
+            and not state.spaces
+        ):
+            return None
+        if session is not None and session.claims_count + claims_count > limits.SESSION_CLAIMS_MAX:
+            held = f"the session has {session.claims_count} claims"
+            return Refused(
+                Reason.OVERLOADED, f"{held}; {limits.SESSION_CLAIMS_MAX} are allowed", (), 0, RETRY_MS
+            )
+        return (
+            check_count(len(state.holds), limits.HOLDS_COUNT_MAX, "holds")
+            or check_count(len(state.claimed), limits.RECORDS_COUNT_MAX, "names")
+            or budget.check_room(state)
+            or (None if new is None else self._check_quotas(new))
+        )
+
+    def _check_quotas(self, new: Acquisition) -> Refused | None:
+        """Refuse a new hold for which a quota has no room, of who asks or of a namespace."""
+        state = self.state
+        texts = texts_of(new)
+        return state.principals.check_hold(*texts) or (
+            state.namespaces.check_hold(names_asked(new), *texts) if state.spaces else None
+        )
+
+    def check_texts(self, hold: Hold, note: str, value: str) -> Refused | None:
+        """Refuse another note or value of a hold for which a quota has no room."""
+        state = self.state
+        return state.principals.check_texts(hold, note, value) or (
+            state.namespaces.check_texts(hold, state.tickets.get(hold.changing), note, value)
+            if state.spaces
+            else None
+        )
+
+    # -- how holds begin ------------------------------------------------------------------------------------
+
+    def begin(self, hold: Hold, claims: Claims, waited_ms: int, ticket: int = 0) -> Granted:
+        """Begin a hold that nothing is in the way of: it gets the next token, and its lease begins now.
+
+        `ticket` is the number of the wait that it ends.
+        """
+        state = self.state
+        hold.token = state.next_token
+        state.next_token += 1
+        if state.spaces:
+            keep_delay(state, hold)
+        if hold.ttl_ms:
+            hold.order = state.take_order()
+            state.start(hold)
+            if hold.permits and (at_ms := state.extras.get(hold.hold_id).at_ms):
+                hold.expires_at_ms = at_ms + hold.ttl_ms  # before that moment its holder cannot use it
+        lease = state.add_hold(hold, claims)
+        kind = EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED
+        if hold.name:
+            # The same as below for a single thing, which nearly every grant is of, without the calls.
+            self.effects.events.append(
+                Event(
+                    state.revision,
+                    state.now_ms,
+                    kind,
+                    hold.name,
+                    hold.mode,
+                    hold.owner,
+                    hold.token,
+                    hold.session_id or hold.hold_id,
+                    waited_ms,
+                    "",
+                    hold.kind,
+                    hold.scope,
+                    hold.permits,
+                    hold.value and views.told_value(state, hold),
+                    ticket,
+                    0,
+                    state.principals.of(hold) if state.owners else "",
+                )
+            )
+            if hold.value or hold.kind is not _LOCK:
+                return self.granted(hold)
+            expires_in_ms = lease.expires_at_ms - state.now_ms
+            if expires_in_ms <= 0:
+                if hold.is_endless:
+                    return self.granted(hold)
+                expires_in_ms = 0  # overdue, not ended yet
+            return Granted(
+                hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope
+            )
+        self.effects.tell(kind, hold, waited_ms, ticket=ticket)
+        return self.granted(hold)
+
+    def granted(self, hold: Hold) -> Granted:
+        """Return the grant of a hold as its holder is to see it now."""
+        state = self.state
+        expires_in_ms = views.remaining_ms(state, hold)
+        if hold.kind is _LOCK:
+            locks = hold.locks
+            granted = Granted(
+                hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope, locks
+            )
+            if hold.value:
+                return GrantedAs(**msgspec.structs.asdict(granted), value=hold.value)
+            return self._of_kinds(hold, granted) if hold.permits else granted
+        if hold.kind is _SEMAPHORE:
+            return self._of_permits(hold, expires_in_ms)
+        return Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, hold.owner)
+
+    def _of_permits(self, hold: Hold, expires_in_ms: int | None) -> Granted:
+        """Return the grant of permits of a semaphore."""
+        semaphore = self.state.semaphores[hold.name]
+        told = (
+            hold.hold_id,
+            hold.token,
+            hold.name,
+            hold.mode,
+            expires_in_ms,
+            NO_OWNER,
+            hold.scope,
+            (),
+            hold.permits,
+            views.available(semaphore),
+        )
+        if hold.value:
+            return GrantedPermitsAs(*told, semaphore.limit, hold.value)
+        return GrantedPermits(*told, semaphore.limit)
+
+    def _of_kinds(self, hold: Hold, granted: Granted) -> GrantedSeveral:
+        """Return the grant of a hold of several kinds."""
+        state = self.state
+        semaphores = [(state.semaphores[name], count) for name, count in state.permits_in(hold)]
+        return GrantedSeveral(
+            **msgspec.structs.asdict(granted),
+            held=tuple(
+                [PermitsHeld(one.name, count, views.available(one), one.limit) for one, count in semaphores]
+            ),
+            at_ms=state.extras.get(hold.hold_id).at_ms,
+        )
+
+    def renewed(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str = "") -> Granted:
+        """Renew what a session holds already, and hand it to the attempt that asks for it again.
+
+        A leader says `value` from now on.
+        """
+        self.state.extend(self.state.lease_of(hold))
+        return self._passed_on(hold, attempt_id, key, value)
+
+    def held_again(self, hold: Hold, command: Acquire, key: RequestKey | None) -> Granted | Refused:
+        """Renew, count or refuse what a session holds already. Note, delay and value are taken if given."""
+        if_held = if_held_of(self.state, command)
+        if if_held is IfHeld.REFUSE:
+            return refused_as_held(hold)
+        value = value_of(command)
+        refused = self.check_texts(hold, command.note or hold.note, value or hold.value)
+        if refused is not None:
+            return refused
+        self.state.extend(self.state.lease_of(hold))
+        self._take_over(hold, command.note, command.lock_delay_ms, if_held)
+        self._take_value(hold, value, is_secret=is_secret(command))
+        return self._passed_on(hold, command.attempt_id, key, "")
+
+    def _take_value(self, hold: Hold, value: str, *, is_secret: bool) -> None:
+        """Let a hold have the value, if there is one, that another acquire of it gives."""
+        if value:
+            state = self.state
+            self._say(hold, hold.note, value)
+            extra = state.extras.get(hold.hold_id)
+            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, is_secret=is_secret))
+
+    def _take_over(self, hold: Hold, note: str, lock_delay_ms: int, if_held: IfHeld) -> None:
+        """Let a hold say and do what another acquire of it asks for."""
+        state = self.state
+        if note or lock_delay_ms:
+            self._say(hold, note or hold.note, hold.value)
+            hold.lock_delay_ms = lock_delay_ms or hold.lock_delay_ms
+            keep_delay(state, hold)
+        if if_held is IfHeld.COUNT:
+            extra = state.extras.get(hold.hold_id)
+            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth + 1))
+
+    def _say(self, hold: Hold, note: str, value: str) -> None:
+        """Let a hold have this note and this value from now on."""
+        state = self.state
+        if state.owners:
+            state.principals.count_texts(hold, note, value)
+        if state.spaces:
+            state.namespaces.count_texts(hold, state.tickets.get(hold.changing), note, value)
+        state.ledger.change(hold)
+        hold.note, hold.value = note, value
+
+    def release_once(self, hold: Hold) -> ReleasedOnce:
+        """Count one release of a hold that takes several."""
+        extras = self.state.extras
+        extra = extras.get(hold.hold_id)
+        extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth - 1))
+        return ReleasedOnce((), extra.depth - 1)
+
+    def uncount(self, hold: Hold) -> None:
+        """Take back the newest counted acquire; what was counted before is not its own to undo.
+
+        The attempt is forgotten: a second cancel of it, which does come, finds nothing to take back.
+        """
+        self.release_once(hold)
+        self.state.ledger.change(hold)
+        hold.attempt_id = NO_ATTEMPT
+
+    def _passed_on(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str) -> Granted:
+        state = self.state
+        state.ledger.change(hold)
+        hold.attempt_id, hold.request = attempt_id, key
+        extra = state.extras.get(hold.hold_id)
+        if extra.attempts:
+            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, attempts=()))
+        if hold.kind is _ELECTION:
+            self.proclaim(hold, value)
+        granted = self.granted(hold)
+        depth = state.extras.get(hold.hold_id).depth
+        if isinstance(granted, GrantedAs):
+            return GrantedAgainAs(**msgspec.structs.asdict(granted), depth=depth)
+        return GrantedAgain(**msgspec.structs.asdict(granted), depth=depth)
+
+    def proclaim(self, hold: Hold, value: str) -> None:
+        """Set what a leader says; nothing happens if it says that already."""
+        if value != hold.value:
+            self._say(hold, hold.note, value)
+            self.effects.tell(EventKind.ELECTED, hold, 0)
+
+    def check_passing(self, ticket: Ticket) -> Refused | None:
+        """Refuse a grant by which some of those that wait behind it would wait for ever."""
+        cycle = deadlocks.find(self.state, ticket)
+        return None if cycle is None else refused_for(cycle)
+
+    def pass_by(self, ticket: Ticket, claims: Claims, *, is_secret: bool) -> Granted | Refused:
+        """Grant at once what only later waiters are in the way of, unless some would wait for ever then.
+
+        The session may be among them with the same wish, which is granted with it.
+        """
+        refused = self.check_passing(ticket)
+        if refused is not None:
+            return refused
+        hold = hold_of(ticket, self.state.now_ms)
+        if is_secret:
+            self.state.extras.put(hold.hold_id, Extra(is_secret=True))
+        granted = self.begin(hold, claims, 0)
+        self._share(hold, claims)
+        return granted
+
+    def wait(self, ticket: Ticket, claims: Claims, wait_ms: int) -> Queued | Refused:
+        """Queue a ticket that cannot go at once, unless it would wait for ever or there is no room."""
+        state = self.state
+        ticket.order, ticket.expires_at_ms = state.take_order(), state.now_ms + wait_ms
+        cycle = deadlocks.find(state, ticket)
+        if cycle is not None:
+            return refused_for(cycle)
+        refused = (
+            check_count(len(state.tickets), limits.TICKETS_COUNT_MAX, "waiters")
+            or check_count(len(state.claimed), limits.RECORDS_COUNT_MAX, "names")
+            or state.principals.check("waits")
+            or (state.namespaces.check("waits", state.namespaces.names_of(ticket)) if state.spaces else None)
+        )
+        if refused is not None:
+            return refused
+        queue_length = self._queue_length(ticket, claims)
+        if queue_length >= limits.QUEUE_LENGTH_MAX:
+            detail = f"{queue_length} wait already; no more are allowed"
+            return Refused(Reason.QUEUE_FULL, detail, (), queue_length, RETRY_MS)
+        position = views.newcomer_position(state, ticket, claims, queue_length)
+        ticket.origin = state.asking
+        state.add_ticket(ticket, claims)
+        self.effects.tell(EventKind.QUEUED, ticket, 0)
+        return Queued(ticket.hold_id, position)
+
+    def _queue_length(self, ticket: Ticket, claims: Claims) -> int:
+        if not ticket.permits:
+            return views.queue_length(self.state, claims)
+        queues = [len(self.state.semaphores[name].queue) for name, _ in self.state.permits_in(ticket)]
+        return max([*queues, views.queue_length(self.state, claims)])
+
+    # -- how things end -------------------------------------------------------------------------------------
+
+    def end(self, hold: Hold, kind: EventKind, reason: str = "", delay_ms: int = 0) -> Freed:
+        """End a hold, record the event, and return what became free.
+
+        A hold that its holder did not end leaves a lock-delay: the longer of its own and of the force's.
+        """
+        state = self.state
+        if hold.value and not views.told_value(state, hold):
+            # Nothing that is told from here on has it: what says that it is secret goes with the hold.
+            self._say(hold, hold.note, "")
+        permits: Permits = ()
+        if hold.permits and (not hold.name or hold.lock_delay_ms or delay_ms):
+            permits = state.permits_in(hold)
+        principal = state.principals.of(hold) if state.owners else ""
+        by = state.principals.asking if kind is _FORCED else ""
+        if hold.changing:
+            freed = self.end_wait(state.tickets[hold.changing], Left.LEASE_EXPIRED, LEASE_EXPIRED)
+            freed += state.remove_hold(hold)
+        else:
+            freed = state.remove_hold(hold)
+        if kind in _LEAVE_DELAYS and (hold.lock_delay_ms or delay_ms):
+            delay_ms = max(hold.lock_delay_ms, delay_ms)
+            for lock in each_lock(hold) if hold.kind is not _SEMAPHORE else ():
+                state.set_delay(lock.name, lock.scope, delay_ms)
+            for name, count in permits:
+                state.withhold_permits(name, count, delay_ms)
+        if kind is _RELEASED and hold.kind is _ELECTION:
+            kind = EventKind.RESIGNED
+        if not hold.name:
+            self.effects.tell(kind, hold, state.now_ms - hold.since_ms, reason, permits=permits)
+            self._disown(hold)
+            return freed
+        self.effects.events.append(
+            Event(
+                state.revision,
+                state.now_ms,
+                kind,
+                hold.name,
+                hold.mode,
+                hold.owner,
+                hold.token,
+                hold.session_id or hold.hold_id,
+                state.now_ms - hold.since_ms,
+                reason,
+                hold.kind,
+                hold.scope,
+                hold.permits,
+                hold.value,
+                0,
+                0,
+                principal,
+                by,
+            )
+        )
+        if principal:
+            self._disown(hold)
+        return freed
+
+    def _disown(self, record: Hold | Ticket) -> None:
+        """Forget whose something was that is gone, unless it was its session's or only a change."""
+        if not record.session_id and not (isinstance(record, Ticket) and record.changes):
+            self.state.principals.drop(record.hold_id)
+
+    def end_wait(self, ticket: Ticket, why: Left, refusal: Refused | None = None) -> Freed:
+        """End a wait with a refusal, by default one that says what is in the way; return what became free."""
+        state = self.state
+        claims, permits = claims_of_hold(ticket), state.permits_in(ticket)
+        position = views.last_position(state, ticket) if why is Left.TIMED_OUT else 0
+        freed = state.remove_ticket(ticket, claims)
+        self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.changes), position)
+        self.effects.tell_left(ticket, why, permits)
+        if state.owners:
+            self._disown(ticket)
+        return freed
+
+    def in_the_way(self, claims: Claims, permits: Permits, but: HoldId = NO_HOLD) -> Refused:
+        """Return the refusal that says who is in the way, except `but`, and when to ask again.
+
+        Of several kinds it tells of the locks if one of them cannot be had, else of a semaphore.
+        """
+        if not permits or (claims and not is_free(self.state, claims)):
+            return self.lock_held(claims, but)
+        semaphores = [(self.state.semaphores[name], count) for name, count in permits]
+        lacking = [one for one, count in semaphores if one.queue or one.used + count > one.limit]
+        return self.no_permits((lacking or [semaphores[0][0]])[0])
+
+    def lock_held(self, claims: Claims, but: HoldId = NO_HOLD) -> Refused:
+        """Return the refusal that says who is in the way of `claims`, except `but`, and when to ask again."""
+        state = self.state
+        in_the_way = shown_conflicts(state, claims, but)
+        named = in_the_way or shown_covering(state, claims)
+        holders = tuple([views.holder_view(state, hold, shown_name(name)) for name, hold in named])
+        delays_ms = views.delays_ms(state, claims)
+        if in_the_way:
+            detail = f"held by {holders[0].owner}"
+        elif delays_ms:
+            detail = "delayed after an expiry or a forced release"
+        else:
+            detail = "others wait for it"
+        waits_ms = _known(holders) + delays_ms
+        retry_after_ms = max(1, min(waits_ms, default=RETRY_MS))
+        return Refused(Reason.LOCK_HELD, detail, holders, views.queue_length(state, claims), retry_after_ms)
+
+    def no_permits(self, semaphore: Semaphore) -> Refused:
+        """Return the refusal that says who has the permits, and when to ask again."""
+        state = self.state
+        first = islice(semaphore.holders.values(), limits.HOLDERS_SHOWN_MAX)
+        holders = tuple([views.holder_view(state, hold, semaphore.name, _SEMAPHORE) for hold in first])
+        available = max(views.available(semaphore), 0)
+        others = ", and others wait" if semaphore.queue else ""
+        waits_ms = _known(holders)
+        waits_ms += [delay.expires_at_ms - state.now_ms for delay in semaphore.delays.values()]
+        return Refused(
+            Reason.NO_PERMITS,
+            f"{available} of {semaphore.limit} permits are available{others}",
+            holders,
+            len(semaphore.queue),
+            max(1, min(waits_ms, default=RETRY_MS)),
+            (),
+            {"available": available, "limit": semaphore.limit},
+        )
+
+    # -- how waiters are let through ------------------------------------------------------------------------
+
+    def serve(self, freed: Freed) -> None:
+        """Let through, in order of arrival, every waiter that nothing is in the way of any more."""
+        state = self.state
+        if len(freed) == 1:
+            semaphore = state.semaphores.get(semaphore_of(freed[0][0]))
+            if semaphore is not None and not semaphore.queue:
+                state.drop_if_idle(semaphore)  # the same as below, without the calls
+                return
+        while freed:
+            ended, freed = freed, []
+            for ticket in candidates(state, ended):
+                if ticket.hold_id not in state.tickets:
+                    continue  # it waited for several locks, and went when another of them was looked at
+                claims = claims_of_hold(ticket)
+                if not can_go(state, ticket, claims):
+                    continue
+                if ticket.permits and ticket.is_of_kinds:
+                    ended += self._let_several_through(ticket, claims)
+                else:
+                    freed += self._let_through(ticket, claims)
+            for name, _ in ended:
+                if semaphore := state.semaphores.get(semaphore_of(name)):
+                    state.drop_if_idle(semaphore)
+
+    def _let_through(self, ticket: Ticket, claims: Claims) -> Freed:
+        """End a wait with a grant; return what became free, which only a conversion can cause."""
+        state = self.state
+        extra = state.extras.get(ticket.hold_id) if state.extras.rows else NO_EXTRA
+        state.remove_ticket(ticket, claims)
+        if ticket.changes:
+            hold, freed = state.holds[ticket.changes], []
+            number = ticket.order
+            if ticket.is_addition:
+                self.add(hold, ticket.locks, state.now_ms - ticket.since_ms, number)
+            else:
+                freed = self.convert(hold, ticket.mode, ticket.locks, claims, number)
+            self.effects.settle(ticket, self.granted(hold))
+            return freed
+        hold = hold_of(ticket, state.now_ms)
+        if extra is not NO_EXTRA:
+            kept = msgspec.structs.replace(extra, if_held=IfHeld.RENEW, priority=PRIORITY_DEFAULT)
+            state.extras.put(hold.hold_id, kept)
+        waited_ms = state.now_ms - ticket.since_ms
+        self.effects.settle(ticket, self.begin(hold, claims, waited_ms, ticket.order))
+        self._share(hold, claims)
+        return []
+
+    def _let_several_through(self, ticket: Ticket, claims: Claims) -> Freed:
+        """End a wait for several kinds: with a grant, or a refusal if a rate limit has no place in time.
+
+        Return what it does not keep any more: its places in the queues, or all that it stood in the way of.
+        """
+        state = self.state
+        extra = state.extras.get(ticket.hold_id)
+        taken = self.take_rates(extra.rates, ticket.expires_at_ms - state.now_ms)
+        if isinstance(taken, Refused):
+            return self.end_wait(ticket, Left.RATE_LIMITED, taken)
+        state.remove_ticket(ticket, claims)
+        waited_ms = state.now_ms - ticket.since_ms
+        hold = hold_of(ticket, state.now_ms)
+        granted = self.begin_several(
+            hold, claims, extra.permits, taken, waited_ms, ticket.order, extra.attempts
+        )
+        self.effects.settle(ticket, granted)
+        return [permits_of(one.name) for one in extra.permits]
+
+    def take_rates(
+        self, rates: tuple[WantedRate, ...], wait_ms: int
+    ) -> tuple[int, tuple[RateUsed, ...]] | Refused:
+        """Take from rate limits, all or none, within what is left of a wait."""
+        state = self.state
+        no_room = budget.check_room(state) if state.is_tight else None
+        return state.rates.take_together(rates, state.now_ms, max(wait_ms, 0), no_room)
+
+    def begin_several(  # noqa: PLR0917 - what such a grant is made of
+        self,
+        hold: Hold,
+        claims: Claims,
+        permits: tuple[WantedPermits, ...],
+        taken: tuple[int, tuple[RateUsed, ...]],
+        waited_ms: int,
+        ticket: int = 0,
+        attempts: Others = (),
+    ) -> Granted:
+        """Begin a hold of several kinds, for which there are the permits, and the rates have been `taken`.
+
+        `attempts` are those at its request beside the newest one.
+        """
+        state, (at_ms, used) = self.state, taken
+        at_ms = at_ms if at_ms > state.now_ms else 0
+        state.extras.put(hold.hold_id, Extra(permits=permits, at_ms=at_ms, attempts=attempts))
+        granted = self.begin(hold, claims, waited_ms, ticket)
+        return msgspec.structs.replace(granted, rates=used)
+
+    def _share(self, hold: Hold, claims: Claims) -> None:
+        """Give a hold to all other tickets of its session that want the same, for acquire is reentrant.
+
+        What they free needs no serving: the hold claims the same. Their leases are not renewed, for their
+        clients have given no sign of life since they asked.
+        """
+        state = self.state
+        if hold.kind is _SEMAPHORE:
+            return
+        wish = wish_of(hold)
+        for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
+            extra = state.extras.get(ticket.hold_id)
+            if_held = extra.if_held
+            if if_held is IfHeld.REFUSE:
+                self.end_wait(ticket, Left.ALREADY_HELD, refused_as_held(hold))
+                continue
+            state.remove_ticket(ticket, claims)
+            self._take_over(hold, ticket.note, ticket.lock_delay_ms, if_held)
+            if hold.kind is not _ELECTION:
+                self._take_value(hold, ticket.value, is_secret=extra.is_secret)
+            granted = self._passed_on(hold, ticket.attempt_id, ticket.request, ticket.value)
+            self.effects.settle(ticket, granted)
+            self.effects.tell_left(ticket, Left.SHARED)
+
+    def convert(
+        self, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims, ticket: int = 0
+    ) -> Freed:
+        """Give a hold another mode that nothing is in the way of; return what became free.
+
+        `ticket` is the number of the wait that this ends.
+
+        A hold that may write from now on, or is protected against a writer that it was not, gets a new token:
+        the old one may be lower than that of another who has left since, and what the lock protects would
+        refuse it as stale. From shared to update nothing of that happens.
+        """
+        state = self.state
+        token = hold.token
+        if _draws_token(hold, mode):
+            token = state.next_token
+            state.next_token += 1
+        state.namespaces.count_hold(hold, -1)
+        freed = state.reclaim(hold, claims, token)
+        state.ledger.change(hold)
+        hold.mode, hold.locks = mode, locks
+        state.namespaces.count_hold(hold, 1)
+        self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, ticket=ticket)
+        return freed
+
+    def add(self, hold: Hold, more: tuple[Wanted, ...], waited_ms: int = 0, ticket: int = 0) -> None:
+        """Give a hold `more` locks that nothing is in the way of; `ticket` is the number of the wait for it.
+
+        All of the hold is told of: what is new as granted, what it had as converted, for the token is another
+        one. Nothing becomes free.
+        """
+        state = self.state
+        had, locks = tuple(each_lock(hold)), (*each_lock(hold), *more)
+        token = state.next_token
+        state.next_token += 1
+        state.namespaces.count_hold(hold, -1)
+        state.claim_more(hold, claims_of("", hold.mode, hold.scope, locks), token)
+        state.ledger.change(hold)
+        hold.name, hold.locks = "", locks
+        state.namespaces.count_hold(hold, 1)
+        keep_delay(state, hold)
+        self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, locks=had)
+        self.effects.tell(_GRANTED, hold, waited_ms, locks=more, ticket=ticket)
+
+    def give_up(self, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]) -> Freed:
+        """End a part of a hold of several locks, record the event, and return what became free."""
+        state = self.state
+        freed = state.reclaim(hold, claims_of(hold.name, hold.mode, hold.scope, kept), hold.token)
+        self.effects.tell(_RELEASED, hold, state.now_ms - hold.since_ms, locks=gone)
+        state.ledger.change(hold)
+        state.namespaces.count_hold(hold, -1)
+        hold.locks = kept
+        state.namespaces.count_hold(hold, 1)
+        return freed
+
+
+def _draws_token(hold: Hold, mode: Mode) -> bool:
+    """Whether any lock of a hold needs a new token with this mode."""
+    if not hold.locks:
+        return (hold.mode, mode) in DRAWING
+    return any((lock.mode, mode) in DRAWING for lock in hold.locks)
+
+
+def _known(holders: Iterable[HolderView]) -> list[int]:
+    """Return when holds end, of those that have a deadline."""
+    return [holder.expires_in_ms for holder in holders if holder.expires_in_ms is not None]
+
+
+def held_already(
+    session: Session, owner: OwnerName, holders: Collection[Hold], is_wanted: Callable[[Hold], bool]
+) -> Hold | None:
+    """Return the wanted hold among `holders` that `session` has as `owner` already, or None."""
+    mine = session.holds_of(owner)
+    known = mine.values() if len(mine) < len(holders) else holders
+    found = [
+        hold
+        for hold in known
+        if hold.session_id == session.session_id and hold.owner == owner and is_wanted(hold)
+    ]
+    return min(found, key=lambda hold: hold.token, default=None)
+
+
+def check_count(count: int, count_max: int, what: str) -> Refused | None:
+    """Refuse more of something than the cluster may have."""
+    if count < count_max:
+        return None
+    return Refused(Reason.OVERLOADED, f"the cluster has {count} {what}; no more are allowed", (), 0, RETRY_MS)
+
+
+def refused_as_held(hold: Hold) -> Refused:
+    """Return the refusal of an acquire that must not find its session holding the same already."""
+    return Refused(Reason.ALREADY_HELD, f"the session holds it already, with token {hold.token}")
+
+
+def refused_for(cycle: Cycle) -> Refused:
+    """Return the refusal that names a deadlock."""
+    steps = cycle.steps[: limits.CYCLE_SHOWN_MAX]
+    way = ", ".join(f"{step.owner} waits for {step.name}" for step in steps)
+    reason = Reason.CONVERSION_DEADLOCK if cycle.is_of_conversions else Reason.DEADLOCK
+    return Refused(reason, f"would wait for ever: {way}", cycle=steps)

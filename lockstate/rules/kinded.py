@@ -1,0 +1,107 @@
+"""What commands do that name a kind: they are told when they mean another one, and force ends any of them.
+
+The delays that a force or an expiry leaves can be lifted.
+
+A hold keeps its kind for as long as it lives, and locks, semaphores and elections of one name are three
+different things. So a call that finds another kind than its own is a mistake of its caller: it is refused,
+changes nothing, and is not remembered, for the corrected one may carry the same `request_id`.
+"""
+
+from itertools import islice
+
+from lockstate.words import limits
+from lockstate.rules.checks import invalid
+from lockstate.tables.claim_table import Freed
+from lockstate.words.commands import ForceEnd, LiftDelay, PutOff, ReleaseOf, RenewOf
+from lockstate.rules.holds import Holds
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import DelaysLifted, EventKind, ForceReleased, HolderView, Reason, Refused, Result
+from lockstate.reads.views import holder_view, holders_of, parts_of
+
+
+class Kinds:
+    """Applies the commands that name a kind to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def check(self, command: ReleaseOf | RenewOf | PutOff) -> Refused | None:
+        """Refuse a command for a hold of another kind; one that is gone is the business of the command."""
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None or hold.kind is command.kind:
+            return None
+        name = parts_of(self._state, hold)[0].name
+        detail = f"hold_id: its kind is {hold.kind}, not {command.kind}"
+        return Refused(Reason.WRONG_KIND, detail, (holder_view(self._state, hold, name),))
+
+    def force_end(self, command: ForceEnd) -> Result:
+        """End the holds of a name, or one of them, whoever has them."""
+        refused = _check(command)
+        if refused is not None:
+            return refused
+        of_name = holders_of(self._state, command.kind, command.name)
+        ended = [hold for hold in of_name if command.token in (0, hold.token)]
+        if not ended:
+            nothing = self.nothing_of(command.kind, command.name, command.token, is_held=bool(of_name))
+            return nothing or ForceReleased(())
+        released = tuple([holder_view(self._state, hold, command.name, command.kind) for hold in ended])
+        freed: Freed = []
+        for hold in ended:
+            freed += self._holds.end(hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
+        self._holds.serve(freed)
+        return ForceReleased(released)
+
+    def lift_delay(self, command: LiftDelay) -> Result:
+        """End the delays of a name before their time, and serve those that wait for it."""
+        refused = _check_lift(command)
+        if refused is not None:
+            return refused
+        state = self._state
+        delays = state.delays_of(command.kind, command.name)
+        left_ms = max([delay.expires_at_ms - state.now_ms for delay in delays], default=0)
+        freed: Freed = []
+        for delay in delays:
+            self._holds.effects.tell_lifted(delay, command.reason)
+            freed += state.end_delay(delay)
+        self._holds.serve(freed)
+        return DelaysLifted(len(delays), max(left_ms, 0))
+
+    def nothing_of(self, kind: HoldKind, name: str, token: int, *, is_held: bool) -> Refused | None:
+        """Say what there is instead: another kind of this name, or holders with other tokens."""
+        others = () if is_held else self._holders_of_other_kinds(kind, name)
+        if others:
+            detail = f"name: no {kind} of this name is held, but the {others[0].kind} is"
+            return Refused(Reason.WRONG_KIND, detail, others)
+        if token:
+            return Refused(Reason.NOT_HOLDER, f"token: nobody holds it with token {token}")
+        return None
+
+    def _holders_of_other_kinds(self, kind: HoldKind, name: str) -> tuple[HolderView, ...]:
+        """Return holders of the first other kind that has any of this name."""
+        for other in HoldKind:
+            if other is not kind and (found := holders_of(self._state, other, name)):
+                first = islice(found, limits.HOLDERS_SHOWN_MAX)
+                return tuple([holder_view(self._state, hold, name, other) for hold in first])
+        return ()
+
+
+def _check(command: ForceEnd) -> Refused | None:
+    refused = (
+        limits.check_name(command.name)
+        or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+        or limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX)
+        or limits.check_range("token", command.token, limits.TOKEN_MAX)
+    )
+    if refused is None and command.kind is HoldKind.ELECTION and command.lock_delay_ms:
+        return invalid("lock_delay_ms: an election has none")
+    return refused
+
+
+def _check_lift(command: LiftDelay) -> Refused | None:
+    refused = limits.check_name(command.name) or limits.check_text(
+        "reason", command.reason, limits.REASON_BYTES_MAX
+    )
+    if refused is None and command.kind is HoldKind.ELECTION:
+        return invalid("kind: an election has no delay")
+    return refused

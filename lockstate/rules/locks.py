@@ -1,0 +1,227 @@
+"""The commands about locks: acquire one or several, force-release; and release, for every kind of hold."""
+
+from typing import Final
+
+from lockstate.words import limits
+from lockstate.rules.changes import check_unchanging
+from lockstate.rules.checks import check_acquire, check_uncommon
+from lockstate.tables.claim_table import Freed
+from lockstate.words.claims import Claims, claims_of, claims_of_one
+from lockstate.words.commands import (
+    PRIORITY_DEFAULT,
+    Acquire,
+    AcquireAs,
+    AcquireIf,
+    ForceRelease,
+    IfHeld,
+    Release,
+    Wanted,
+)
+from lockstate.tables.extras import Extra
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
+from lockstate.words.ids import OwnerName, attempt_of
+from lockstate.words.modes import CONFLICTS, Scope
+from lockstate.rules.namespace_rules import check_rare, check_ttl, if_held_of, names_asked
+from lockstate.tables.priorities import check_priority, class_of
+from lockstate.tables.queues import can_go, is_free
+from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
+from lockstate.words.results import (
+    RELEASED,
+    EventKind,
+    ForceReleased,
+    HoldKind,
+    Queued,
+    Reason,
+    Refused,
+    Released,
+    Result,
+)
+from lockstate.rules.values import is_secret, mark
+from lockstate.reads.views import holder_view
+
+_BY_CLIENT: Final = EventKind.RELEASED
+"""The event of a hold that its client ends."""
+_NODE: Final = Scope.NODE
+"""Looked up in the class, it would take longer."""
+
+
+class Locks:
+    """Applies the commands about locks to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    # -- acquire --------------------------------------------------------------------------------------------
+
+    def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
+        """Grant, queue or refuse. `key` is the key under which the request is remembered."""
+        state, holds = self._state, self._holds
+        hold_id: str = command.hold_id  # of no kind yet: it may be in use for a session
+        refused = check_acquire(command)
+        if refused is None and (
+            hold_id in state.holds or hold_id in state.tickets or hold_id in state.sessions
+        ):
+            refused = holds.check_unused("hold_id", hold_id)
+        refused = refused or (
+            check_ttl(state, names_asked(command), command.ttl_ms) if state.spaces else None
+        )
+        if refused is not None:
+            return refused
+        # The record on which a hold that the session has already would be found.
+        lock = state.locks.get(command.locks[0].name if command.locks else command.name)
+        owner, session = command.owner, None
+        if command.session_id:
+            session = state.sessions.get(command.session_id)
+            if session is None:
+                return SESSION_EXPIRED
+            owner = owner or session.owner
+            held = None
+            if lock is not None:
+                held = held_already(session, owner, lock.all_holders(), lambda hold: _is_same(hold, command))
+            if held is not None:
+                return holds.held_again(held, command, key)
+        is_plain = command.scope is _NODE and not command.locks
+        if is_plain:
+            claims = claims_of_one(command.name, command.mode)
+        else:
+            claims = claims_of(command.name, command.mode, command.scope, command.locks)
+        refused = holds.check_room(session, len(claims), command)
+        if refused is not None:
+            return refused
+        if (lock is None and is_plain and len(claims) == 1) or is_free(state, claims):
+            return holds.begin(self._record(Hold, command, owner, key), claims, 0)
+        return self._in_turn(command, owner, key, claims)
+
+    def acquire_as(self, command: AcquireAs, key: RequestKey | None = None) -> Result:
+        """Do what `acquire` does with what only few holds have."""
+        return (
+            check_acquire(command)
+            or check_uncommon(command)
+            or check_priority(command.priority)
+            or self._holds.check_unused("hold_id", command.hold_id)
+            or check_rare(self._state, command)
+            or self.acquire(command, key)
+        )
+
+    def _in_turn(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
+        """Grant what only those who come later wait for, or queue or refuse the request."""
+        state, holds = self._state, self._holds
+        name, claim = claims[0]
+        lock = state.locks.get(name)
+        if lock is None or not lock.held & CONFLICTS[claim]:
+            ticket = self._ticket(command, owner, key)
+            ticket.order = state.next_order  # the order it would get: it is judged as if it waited
+            if can_go(state, ticket, claims):
+                return holds.pass_by(ticket, claims, is_secret=is_secret(command))
+        if command.wait_ms == 0:
+            return holds.lock_held(claims)
+        return self._wait(command, owner, key, claims)
+
+    def _wait(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
+        """Queue a request that cannot be granted at once."""
+        ticket = self._ticket(command, owner, key)
+        result = self._holds.wait(ticket, claims, command.wait_ms)
+        if_held = if_held_of(self._state, command)
+        is_rare = isinstance(command, AcquireIf) or if_held is not IfHeld.RENEW
+        if is_rare and isinstance(result, Queued):
+            extra = Extra(if_held=if_held, priority=ticket.priority, is_secret=is_secret(command))
+            self._state.extras.put(command.hold_id, extra)
+        return result
+
+    def _ticket(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Ticket:
+        """Return the ticket for what `command` asks for, with the place that its priority gives it."""
+        priority = command.priority if isinstance(command, AcquireAs) else PRIORITY_DEFAULT
+        return self._record(class_of(priority), command, owner, key)
+
+    def _record(
+        self, make: type[HoldOrTicket], command: Acquire, owner: OwnerName, key: RequestKey | None
+    ) -> HoldOrTicket:
+        """Return the hold that `command` asks for, or the ticket for it."""
+        record = make(
+            0,
+            0,
+            command.ttl_ms,
+            command.hold_id,
+            command.name,
+            command.mode,
+            owner,
+            command.note,
+            command.session_id,
+            command.lock_delay_ms,
+            self._state.now_ms,
+            attempt_of(command.hold_id, command.attempt_id),
+            key,
+            command.scope,
+            command.locks,
+        )
+        if command.__class__ is AcquireAs:
+            mark(self._state, record, command)
+        return record
+
+    # -- release, force -------------------------------------------------------------------------------------
+
+    def release(self, command: Release) -> Result:
+        """End a hold, or a part of one of several locks, and serve those that wait for it."""
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None:
+            return LEASE_EXPIRED
+        depth = self._state.extras.get(hold.hold_id).depth if self._state.extras.rows else 1
+        if command.names:
+            return self._release_part(hold, command.names, depth)
+        if depth > 1:
+            return self._holds.release_once(hold)
+        freed = self._holds.end(hold, _BY_CLIENT)
+        if freed:
+            self._holds.serve(freed)
+        return RELEASED
+
+    def _release_part(self, hold: Hold, names: tuple[str, ...], depth: int) -> Result:
+        if hold.is_of_kinds:
+            return Refused(Reason.INVALID_REQUEST, "names: a hold of several kinds ends as a whole")
+        held = {lock.name: lock for lock in each_lock(hold)}
+        if len(set(names)) < len(names):
+            return Refused(Reason.INVALID_REQUEST, "names: a name is given twice")
+        if foreign := [name for name in names if name not in held]:
+            return Refused(Reason.NOT_HOLDER, f"names: the hold does not have {foreign[0]!r}")
+        if depth > 1:
+            return Refused(Reason.INVALID_REQUEST, f"names: the hold was acquired {depth} times")
+        if len(names) == len(held):
+            self._holds.serve(self._holds.end(hold, _BY_CLIENT))
+            return RELEASED
+        refused = check_unchanging(self._state, hold, "names: the hold is")
+        if refused is not None:
+            return refused
+        kept = tuple([lock for lock in hold.locks if lock.name not in names])
+        self._holds.serve(self._holds.give_up(hold, tuple([held[name] for name in names]), kept))
+        return Released(kept)
+
+    def force_release(self, command: ForceRelease) -> Result:
+        """End all holds of a lock, whoever has them."""
+        refused = (
+            limits.check_name(command.name)
+            or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+            or limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX)
+        )
+        if refused is not None:
+            return refused
+        lock = self._state.locks.get(command.name)
+        ended = list(lock.all_holders()) if lock is not None else []
+        if not ended:
+            return ForceReleased(())
+        released = tuple([holder_view(self._state, hold, command.name) for hold in ended])
+        freed: Freed = []
+        for hold in ended:
+            freed += self._holds.end(hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
+        self._holds.serve(freed)
+        return ForceReleased(released)
+
+
+def _is_same(hold: Hold, command: Acquire) -> bool:
+    """Whether a hold is exactly what `command` asks for."""
+    if hold.kind is not HoldKind.LOCK or hold.permits:
+        return False
+    if hold.locks or command.locks:
+        wanted = command.locks or (Wanted(command.name, command.mode, command.scope),)
+        return set(each_lock(hold)) == set(wanted)
+    return (hold.name, hold.mode, hold.scope) == (command.name, command.mode, command.scope)

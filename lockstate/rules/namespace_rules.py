@@ -1,0 +1,185 @@
+"""What a namespace says of what is asked for below it, and the command that sets one.
+
+The longest namespace that covers a name decides as a whole: what it leaves open is not looked up in those
+around it. It is looked at when something is asked for: what is held or waited for already stays as it is, but
+for the lock-delay, which is that of the moment in which a hold begins.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final, get_args
+
+from lockstate.words import limits
+from lockstate.rules.checks import invalid
+from lockstate.words.commands import (
+    PRIORITY_DEFAULT,
+    Acquire,
+    AcquireIf,
+    AcquireSeveral,
+    Acquisition,
+    IfHeld,
+    NamespaceSettings,
+    SetNamespace,
+    Uncommon,
+)
+from lockstate.tables.namespaces import Counted, Namespace
+from lockstate.tables.records import Hold
+from lockstate.words.results import HoldKind, NamespaceSet, Reason, Refused, RefusedInNamespace, Result
+from lockstate.tables.state import State
+
+_SET: Final = NamespaceSet()
+
+
+def set_namespace(state: State, command: SetNamespace) -> Result:
+    """Set a namespace, give one other settings, or remove it."""
+    table, prefix, settings = state.namespaces, command.prefix, command.settings
+    refused = limits.check_name(prefix)
+    if refused is None and settings is not None:
+        refused = check_settings(settings)
+        if refused is None and prefix not in table.rows and len(table.rows) >= limits.NAMESPACES_COUNT_MAX:
+            detail = f"the cluster has {len(table.rows)} namespaces; no more are allowed"
+            refused = Refused(Reason.OVERLOADED, detail, retry_after_ms=1000)
+    if refused is not None:
+        return refused
+    if settings is None:
+        table.remove(prefix)
+    else:
+        since = state.next_token, state.next_order, state.cells.revision + 1
+        table.put(Namespace(prefix, settings, *since))
+    return _SET
+
+
+def check_settings(settings: NamespaceSettings) -> Refused | None:
+    """Refuse numbers that mean nothing."""
+    lowest, highest = settings.ttl_ms_min, settings.ttl_ms_max
+    for field, ttl_ms in (("ttl_ms_min", lowest), ("ttl_ms_max", highest)):
+        if ttl_ms is not None and limits.check_ttl(ttl_ms) is not None:
+            return invalid(f"{field}: {ttl_ms}; must be {limits.TTL_MS_MIN} to {limits.TTL_MS_MAX}")
+    if lowest is not None and highest is not None and lowest > highest:
+        return invalid(f"ttl_ms_min: {lowest}; must not be above ttl_ms_max, {highest}")
+    if settings.if_held is IfHeld.COUNT:
+        return invalid("if_held: count: only an acquire can say that; must be renew or refuse")
+    delay_ms = settings.lock_delay_ms_min
+    if delay_ms is not None:
+        refused = limits.check_range("lock_delay_ms_min", delay_ms, limits.LOCK_DELAY_MS_MAX)
+        if refused is not None:
+            return refused
+    for what in get_args(Counted):
+        number: int | None = getattr(settings, what)
+        refused = None if number is None else limits.check_range(what, number, limits.QUOTA_MAX)
+        if refused is not None:
+            return refused
+    return None
+
+
+# -- what may be asked for -----------------------------------------------------------------------------------
+
+
+def names_asked(command: Acquisition) -> tuple[str, ...]:
+    """Return the names for which a command asks for a hold."""
+    if command.name or not isinstance(command, Acquire):
+        return (command.name,)
+    permits = command.permits if isinstance(command, AcquireSeveral) else ()
+    return (*[lock.name for lock in command.locks], *[one.name for one in permits])
+
+
+def check_ttl(state: State, names: Iterable[str], ttl_ms: int) -> Refused | None:
+    """Refuse a lease of its own that a namespace of one of these names does not allow; 0 stands for none."""
+    for name in names if ttl_ms else ():
+        namespace = state.namespaces.innermost(name)
+        if namespace is None:
+            continue
+        lowest = namespace.settings.ttl_ms_min or limits.TTL_MS_MIN
+        highest = namespace.settings.ttl_ms_max or limits.TTL_MS_MAX
+        if not lowest <= ttl_ms <= highest:
+            detail = f"ttl_ms: {ttl_ms}; must be {lowest} to {highest} in the namespace {namespace.prefix!r}"
+            return _refused(Reason.TTL_OUT_OF_RANGE, detail, namespace)
+    return None
+
+
+def if_held_of(state: State, command: Acquire) -> IfHeld:
+    """Return what an acquire means if its session holds just that already.
+
+    If it does not say it, the namespaces of its names do: it is refused if one of them wants that.
+    """
+    said = command.if_held if isinstance(command, AcquireIf) else None
+    if said is not None:
+        return said
+    for name in names_asked(command) if state.spaces else ():
+        namespace = state.namespaces.innermost(name)
+        if namespace is not None and namespace.settings.if_held is IfHeld.REFUSE:
+            return IfHeld.REFUSE
+    return IfHeld.RENEW
+
+
+def check_rare(state: State, command: Uncommon) -> Refused | None:
+    """Refuse a priority or a hold without a deadline where neither a namespace nor the node allows it.
+
+    The node that was asked has written into the command for which of its names its own settings do not.
+    """
+    names = names_asked(command)
+    if command.priority != PRIORITY_DEFAULT:
+        refused = _check_priority(state, names, command)
+        if refused is not None:
+            return refused
+    return check_endless(state, names, command.endless_not_for) if command.is_endless else None
+
+
+def _check_priority(state: State, names: Iterable[str], command: Uncommon) -> Refused | None:
+    for name in names:
+        namespace = state.namespaces.innermost(name)
+        if namespace is None or namespace.settings.priority is None:
+            refused = _refused_by_node("priority", f"{command.priority}", name, command.priority_not_for)
+        elif namespace.settings.priority:
+            refused = None
+        else:
+            refused = _forbidden(f"priority: {command.priority}", name, namespace)
+        if refused is not None:
+            return refused
+    return None
+
+
+def check_endless(state: State, names: Iterable[str], not_for: Collection[str]) -> Refused | None:
+    """Refuse a hold without a deadline for one of these names.
+
+    `not_for` are those for which the node that was asked does not allow it.
+    """
+    for name in names:
+        namespace = state.namespaces.innermost(name)
+        if namespace is None or namespace.settings.no_deadline is None:
+            refused = _refused_by_node("no_deadline", "true", name, not_for)
+        elif namespace.settings.no_deadline:
+            refused = None
+        else:
+            refused = _forbidden("no_deadline: true", name, namespace)
+        if refused is not None:
+            return refused
+    return None
+
+
+def _refused_by_node(field: str, value: str, name: str, not_for: Collection[str]) -> Refused | None:
+    if name not in not_for:
+        return None
+    flag = f"setting allow_{field}, flag --allow-{field.replace('_', '-')}"
+    return invalid(f"{field}: {value}: neither this node nor a namespace allows it for {name!r} ({flag})")
+
+
+def _forbidden(what: str, name: str, namespace: Namespace) -> Refused:
+    detail = f"{what}: the namespace {namespace.prefix!r} does not allow it for {name!r}"
+    return _refused(Reason.INVALID_REQUEST, detail, namespace)
+
+
+def _refused(reason: Reason, detail: str, namespace: Namespace) -> Refused:
+    return RefusedInNamespace(reason, detail, namespace=namespace.prefix)
+
+
+def keep_delay(state: State, hold: Hold) -> None:
+    """Give a hold that begins, or has more names, the lock-delay that its namespaces want, if that is longer.
+
+    An election has none.
+    """
+    if not state.spaces or hold.kind is HoldKind.ELECTION:
+        return
+    for name in state.namespaces.names_of(hold):
+        namespace = state.namespaces.innermost(name)
+        if namespace is not None:
+            hold.lock_delay_ms = max(hold.lock_delay_ms, namespace.settings.lock_delay_ms_min or 0)

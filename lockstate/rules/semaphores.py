@@ -1,0 +1,183 @@
+"""The commands about semaphores: permits with owner, number and lease, granted in order."""
+
+from typing import Final
+
+from lockstate.words import limits
+from lockstate.rules.checks import check_attempt, check_lease, check_limit, check_uncommon
+from lockstate.tables.claim_table import Freed
+from lockstate.words.claims import permits_of
+from lockstate.words.commands import (
+    PRIORITY_DEFAULT,
+    AcquirePermits,
+    AcquirePermitsAs,
+    AcquirePermitsOf,
+    ResizeSemaphore,
+)
+from lockstate.tables.extras import Extra
+from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
+from lockstate.words.ids import OwnerName, attempt_of
+from lockstate.words.modes import Mode
+from lockstate.rules.namespace_rules import check_rare, check_ttl
+from lockstate.tables.priorities import check_priority, class_of
+from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
+from lockstate.words.results import HoldKind, Left, Queued, Reason, Refused, Resized, Result
+from lockstate.rules.values import is_secret, mark
+from lockstate.reads.views import available
+
+NO_LIMIT: Final = Refused(Reason.LIMIT_MISMATCH, "limit: is required, because nobody uses the semaphore yet")
+
+
+class Semaphores:
+    """Applies the commands about semaphores to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def acquire(self, command: AcquirePermits, key: RequestKey | None = None) -> Result:
+        """Grant, queue or refuse. The first request gives the semaphore its limit."""
+        state, holds = self._state, self._holds
+        refused = (
+            _check(command)
+            or holds.check_unused("hold_id", command.hold_id)
+            or (check_ttl(state, (command.name,), command.ttl_ms) if state.spaces else None)
+        )
+        if refused is not None:
+            return refused
+        owner, session = command.owner, None
+        if command.session_id:
+            session = state.sessions.get(command.session_id)
+            if session is None:
+                return SESSION_EXPIRED
+            owner = owner or session.owner
+        known = state.semaphores.get(command.name)
+        semaphore = known or Semaphore(command.name, command.limit)
+        count = len(state.semaphores) + len(state.permit_delays) if known is None else 0
+        refused = (
+            _check_limit(semaphore, command)
+            or holds.check_room(session, 1, command)
+            or check_count(count, limits.SEMAPHORES_COUNT_MAX, "semaphores")
+        )
+        if refused is not None:
+            return refused
+        if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
+            state.add_semaphore(semaphore)
+            return holds.begin(self._record(Hold, command, owner, key), (), 0)
+        return self._in_turn(command, owner, key, semaphore)
+
+    def acquire_as(self, command: AcquirePermitsAs, key: RequestKey | None = None) -> Result:
+        """Do what `acquire` does with what only few holds have."""
+        return (
+            _check(command)
+            or check_uncommon(command)
+            or check_priority(command.priority)
+            or self._holds.check_unused("hold_id", command.hold_id)
+            or check_rare(self._state, command)
+            or self.acquire(command, key)
+        )
+
+    def _in_turn(
+        self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None, semaphore: Semaphore
+    ) -> Result:
+        """Grant what fits to who comes before all who wait, or queue or refuse the request."""
+        if semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
+            ticket = self._ticket(command, owner, key)
+            ticket.order = self._state.next_order  # the order it would get: it is judged as if it waited
+            if precedence(ticket) < precedence(next(iter(semaphore.queue.values()))):
+                return self._holds.pass_by(ticket, (), is_secret=is_secret(command))
+        if command.wait_ms == 0:
+            return self._holds.no_permits(semaphore)
+        return self._wait(command, owner, key)
+
+    def _wait(self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None) -> Result:
+        """Queue a request that cannot be granted at once."""
+        ticket = self._ticket(command, owner, key)
+        result = self._holds.wait(ticket, (), command.wait_ms)
+        if isinstance(result, Queued):
+            extra = Extra(priority=ticket.priority, is_secret=is_secret(command))
+            self._state.extras.put(command.hold_id, extra)
+        return result
+
+    def _ticket(self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None) -> Ticket:
+        """Return the ticket for what `command` asks for, with the place that its priority gives it."""
+        priority = command.priority if isinstance(command, AcquirePermitsAs) else PRIORITY_DEFAULT
+        return self._record(class_of(priority), command, owner, key)
+
+    def _record(
+        self, make: type[HoldOrTicket], command: AcquirePermits, owner: OwnerName, key: RequestKey | None
+    ) -> HoldOrTicket:
+        """Return the hold that `command` asks for, or the ticket for it."""
+        record = make(
+            0,
+            0,
+            command.ttl_ms,
+            command.hold_id,
+            command.name,
+            Mode.EXCLUSIVE,
+            owner,
+            command.note,
+            command.session_id,
+            command.lock_delay_ms,
+            self._state.now_ms,
+            attempt_of(command.hold_id, command.attempt_id),
+            key,
+            kind=HoldKind.SEMAPHORE,
+            permits=command.permits,
+        )
+        if command.__class__ is AcquirePermitsAs:
+            mark(self._state, record, command)
+        return record
+
+    def resize(self, command: ResizeSemaphore) -> Result:
+        """Give a semaphore another limit. Holders keep their permits; waiters that want more are refused."""
+        state, holds = self._state, self._holds
+        refused = limits.check_name(command.name) or check_limit(command.limit)
+        if refused is not None:
+            return refused
+        semaphore = state.semaphores.get(command.name)
+        if semaphore is None:
+            return Refused(
+                Reason.NOT_HOLDER, "nobody holds a permit or waits for one: the next request sets the limit"
+            )
+        state.resize(semaphore, command.limit)
+        freed: Freed = [permits_of(command.name)]
+        wanted = [(one, dict(state.permits_in(one))[command.name]) for one in semaphore.queue.values()]
+        for ticket in [waiter for waiter, permits in wanted if permits > command.limit]:
+            detail = f"the semaphore was resized to {command.limit}"
+            mismatch = Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": command.limit})
+            freed += holds.end_wait(ticket, Left.LIMIT_MISMATCH, mismatch)
+        holds.serve(freed)
+        return Resized(semaphore.limit, available(semaphore))
+
+
+def _check_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | None:
+    """Refuse a request if the semaphore has another limit than it needs, or would have none."""
+    limit = semaphore.limit
+    if not limit:
+        return NO_LIMIT
+    if isinstance(command, AcquirePermitsOf) and not command.is_strict:
+        return refuse_limit(limit, command.permits)
+    if command.limit == limit:
+        return None
+    detail = f"the semaphore has a limit of {limit}: use that limit, or resize the semaphore"
+    return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": limit})
+
+
+def refuse_limit(limit: int, permits: int) -> Refused | None:
+    """Refuse more permits than a semaphore has; with limit 0 it has no limit yet."""
+    if not limit:
+        return NO_LIMIT
+    if permits <= limit:
+        return None
+    detail = f"the semaphore has a limit of {limit}: ask for at most that many permits, or resize it"
+    return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": limit})
+
+
+def _check(command: AcquirePermits) -> Refused | None:
+    is_open = isinstance(command, AcquirePermitsOf) and command.limit == 0 and not command.is_strict
+    return (
+        limits.check_name(command.name)
+        or check_limit(command.permits if is_open else command.limit, command.permits)
+        or check_attempt(command)
+        or check_lease(command)
+    )

@@ -1,0 +1,238 @@
+"""Sessions: how they begin, live and end. And expiry: what ends because its time is over."""
+
+from typing import Final
+
+from lockstate.tables import budget
+from lockstate.words import limits
+from lockstate.tables.cells import Cell
+from lockstate.tables.claim_table import Freed
+from lockstate.words.commands import CloseSession, ForceCloseSession, KeepAlive, KeepAliveFor, OpenSession, Renew
+from lockstate.tables.deadlines import Timed
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
+from lockstate.words.ids import OwnerName
+from lockstate.rules.namespace_rules import check_ttl
+from lockstate.tables.owners import order_in, public_name, session_name
+from lockstate.rules.pleas import Pleas
+from lockstate.tables.principals import bytes_of_labels
+from lockstate.tables.rate_algorithms import Limiter
+from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket
+from lockstate.words.results import (
+    CellEventKind,
+    EventKind,
+    Left,
+    Reason,
+    Refused,
+    Renewed,
+    RenewedToEnd,
+    Result,
+    SessionClosed,
+    SessionForced,
+    SessionKept,
+    SessionKeptToEnd,
+    SessionOpened,
+)
+from lockstate.tables.state import weight_of
+from lockstate.rules.transactions import Transactions
+from lockstate.reads.views import parts_of, remaining_ms, revocation_of, revoked_of
+
+_TOLD: Final = {
+    EventKind.EXPIRED: EventKind.SESSION_EXPIRED,
+    EventKind.FORCED: EventKind.SESSION_FORCED,
+}
+"""The event of a session that its client did not close, by that of its holds."""
+_LEFT: Final = {
+    EventKind.RELEASED: Left.SESSION_CLOSED,
+    EventKind.EXPIRED: Left.SESSION_EXPIRED,
+    EventKind.FORCED: Left.SESSION_FORCED,
+}
+"""Why the waits of a session end, by the event of its holds."""
+
+
+class Sessions:
+    """Begins, extends and ends the sessions of one state."""
+
+    def __init__(self, holds: Holds, transactions: Transactions, pleas: Pleas) -> None:
+        self._holds = holds
+        self._pleas = pleas
+        self._transactions = transactions
+        self._state = holds.state
+
+    def open(self, command: OpenSession) -> Result:
+        """Open a session, unless its id is in use."""
+        state = self._state
+        refused = (
+            limits.check_made_id("session_id", command.session_id)
+            or limits.check_ttl(command.ttl_ms)
+            or limits.check_labels(command.labels)
+            or self._holds.check_unused("session_id", command.session_id)
+            or check_count(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
+            or budget.check_room(state)
+            or state.principals.check("sessions")
+            or state.principals.check("bytes", bytes_of_labels(command.labels))
+        )
+        if refused is not None:
+            return refused
+        owner = OwnerName(command.labels.get("owner") or public_name("session", command.session_id))
+        order, expires_at_ms = state.take_order(), state.now_ms + command.ttl_ms
+        state.add_session(
+            Session(order, expires_at_ms, command.ttl_ms, command.session_id, owner, command.labels)
+        )
+        return SessionOpened(command.session_id, command.ttl_ms, command.ttl_ms)
+
+    def keep_alive(self, command: KeepAlive) -> Result:
+        """Start a session's ttl anew."""
+        session = self._state.sessions.get(command.session_id)
+        if session is None:
+            return SESSION_EXPIRED
+        return self._kept(session)
+
+    def keep_alive_for(self, command: KeepAliveFor) -> Result:
+        """Start a session's ttl anew, with another length.
+
+        As of a hold, a shorter one counts from the next keepalive on: what was promised stays promised.
+        """
+        refused = limits.check_ttl(command.ttl_ms)
+        session = self._state.sessions.get(command.session_id)
+        if refused is not None or session is None:
+            return refused or SESSION_EXPIRED
+        self._state.ledger.change(session)
+        session.ttl_ms = command.ttl_ms
+        return self._kept(session)
+
+    def _kept(self, session: Session) -> SessionKept:
+        self._state.extend(session)
+        expires_in_ms = session.expires_at_ms - self._state.now_ms
+        if self._state.pleas and (revoked := revoked_of(self._state, session)):
+            return SessionKeptToEnd(session.session_id, expires_in_ms, revoked)
+        return SessionKept(session.session_id, expires_in_ms)
+
+    def close(self, command: CloseSession) -> Result:
+        """End a session, its holds and its waits."""
+        session = self._state.sessions.get(command.session_id)
+        if session is None:
+            return SESSION_EXPIRED
+        return SessionClosed(self._end(session, EventKind.RELEASED))
+
+    def force_close(self, command: ForceCloseSession) -> Result:
+        """End the session of a public name, whoever has it. Its holds end as by force, with their delays."""
+        refused = limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+        if refused is not None:
+            return refused
+        session = self._state.sessions_in_order.get(order_in(command.session_name))
+        if session is None or session_name(session) != command.session_name:
+            return SESSION_EXPIRED
+        released = self._end(session, EventKind.FORCED, command.reason)
+        return SessionForced(command.session_name, session.owner, released)
+
+    def renew(self, command: Renew) -> Result:
+        """Start the lease of a hold anew.
+
+        A shorter ttl counts from the next renewal on. If it cut the present lease short, a renewal that
+        arrives late would take back time that a later, longer one has promised. There is nothing to renew of
+        a hold without a deadline.
+        """
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None:
+            return LEASE_EXPIRED
+        if command.ttl_ms:
+            refused = limits.check_ttl(command.ttl_ms)
+            if refused is not None:
+                return refused
+            if hold.session_id:
+                return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
+            if hold.is_endless:
+                return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold has no deadline")
+            refused = check_ttl(self._state, self._state.namespaces.names_of(hold), command.ttl_ms)
+            if refused is not None:
+                return refused
+            self._state.ledger.change(hold)
+            hold.ttl_ms = command.ttl_ms
+        state = self._state
+        if hold.is_endless:
+            return self.renewed(hold, hold.token)
+        lease = state.lease_of(hold)
+        state.extend(lease)
+        if state.pleas:
+            return self.renewed(hold, hold.token)
+        return Renewed(hold.token, lease.expires_at_ms - state.now_ms)  # the same, without the calls
+
+    def renewed(self, hold: Hold, token: int) -> Renewed:
+        """Return what the holder of `hold`, which had `token`, is told of its lease, and of a revocation."""
+        left_ms = remaining_ms(self._state, hold)
+        revocation = revocation_of(self._state, hold)
+        if revocation is not None:
+            return RenewedToEnd(token, left_ms, revocation)
+        return Renewed(token, left_ms)
+
+    def _end(self, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
+        """End a session with its waits and holds, then serve the waiters; return the names it held.
+
+        Its tickets go first: none of them may be granted what its holds leave behind. With its stream go the
+        waits that it numbered, also those without it or for another session: nobody would hear of the grants.
+        """
+        state, holds = self._state, self._holds
+        numbered = state.streams.waiting(session.session_id)
+        state.remove_session(session)
+        freed: Freed = []
+        for ticket in list(session.tickets.values()):
+            freed += holds.end_wait(ticket, _LEFT[kind], LEASE_EXPIRED if ticket.changes else SESSION_EXPIRED)
+        # No entry may take long: what is beyond that goes when its time is over.
+        left = limits.EXPIRIES_PER_ENTRY_MAX
+        for ticket in [state.tickets[hold_id] for hold_id in numbered if hold_id in state.tickets]:
+            if left <= 0:
+                break
+            left -= weight_of(state, ticket)
+            freed += holds.end_wait(ticket, _LEFT[kind], SESSION_EXPIRED)
+        ended = list(session.holds.values())
+        names = tuple([part.name for hold in ended for part in parts_of(state, hold)])
+        for hold in ended:
+            freed += holds.end(hold, kind, reason)
+        if kind in _TOLD:
+            holds.effects.tell_session(session, _TOLD[kind], reason)
+        self._transactions.end_session(
+            session.session_id,
+            CellEventKind.EXPIRED if kind is EventKind.EXPIRED else CellEventKind.DELETED,
+        )
+        state.principals.drop(session.session_id)
+        holds.serve(freed)
+        return names
+
+    # -- time -----------------------------------------------------------------------------------------------
+
+    def expire_due(self) -> None:
+        """End everything whose deadline has passed, in order of (deadline, creation).
+
+        One entry ends only a limited number of claims: when very many leases end at one moment, a node would
+        do nothing else for long. What is left lives on until the next entry.
+        """
+        state = self._state
+        left = limits.EXPIRIES_PER_ENTRY_MAX
+        while left > 0 and (record := state.deadlines.due(state.now_ms)) is not None:
+            left -= self._weight(state.holds[record.hold_id] if isinstance(record, Plea) else record)
+            if isinstance(record, Session):
+                left -= len(self._state.cells.of_session(record.session_id))
+            match record:
+                case Hold():
+                    self._holds.serve(self._holds.end(record, EventKind.EXPIRED))
+                case Session():
+                    self._end(record, EventKind.EXPIRED)
+                case Ticket():
+                    self._holds.serve(self._holds.end_wait(record, Left.TIMED_OUT))
+                case Delay():
+                    self._holds.serve(state.end_delay(record))
+                case Cell():
+                    self._transactions.remove((record,), CellEventKind.EXPIRED)
+                case Plea():
+                    self._pleas.end(record)
+                case _:
+                    assert isinstance(record, Limiter), "only these end by themselves"
+                    state.rates.end(record)
+
+    def _weight(self, record: Timed) -> int:
+        """Return how many claims end with a record."""
+        match record:
+            case Hold() | Ticket():
+                return weight_of(self._state, record)
+            case Session():
+                return max(record.claims_count, 1)
+        return 1

@@ -1,0 +1,108 @@
+"""Values: a text that marks a hold, by which it can be ended or renewed by who knows no more than that.
+
+"End it if it still has my value" is what other systems offer in the place of ids and sessions. A value may be
+secret: then it works like a password, and only its holder is ever told it. So no refusal says more than that
+nobody holds the name with this value, whatever there is instead.
+
+A value says nothing of who may have the lock: it decides no grant.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from lockstate.words import limits
+from lockstate.rules.checks import check_value, invalid
+from lockstate.words.commands import (
+    Acquire,
+    AcquirePermits,
+    Acquisition,
+    Campaign,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+    Uncommon,
+)
+from lockstate.tables.extras import Extra
+from lockstate.tables.principals import lease_id_of
+from lockstate.tables.records import Hold, Ticket
+from lockstate.words.results import Reason, Refused, Result
+from lockstate.tables.state import State
+from lockstate.reads.views import holders_of
+
+NOBODY: Final = Refused(Reason.NOT_HOLDER, "nobody holds it with this value")
+
+
+class Values:
+    """Applies the commands that name a hold by its value to one state."""
+
+    def __init__(
+        self, state: State, release: Callable[[Release], Result], renew: Callable[[Renew], Result]
+    ) -> None:
+        """`release` and `renew` apply the commands that name a hold by its id."""
+        self._state = state
+        self._release = release
+        self._renew = renew
+
+    def release(self, command: ReleaseByValue) -> Result:
+        """Give back the oldest hold that has the value, as a release of it would."""
+        refused = _check(command)
+        if refused is not None:
+            return refused
+        hold = hold_with(self._state, command)
+        return NOBODY if hold is None else self._release(Release(hold.hold_id))
+
+    def renew(self, command: RenewByValue) -> Result:
+        """Renew the oldest hold that has the value, as a renewal of it would."""
+        refused = _check(command)
+        if refused is not None:
+            return refused
+        hold = hold_with(self._state, command)
+        return NOBODY if hold is None else self._renew(Renew(hold.hold_id, command.ttl_ms))
+
+
+def hold_with(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:
+    """Return the hold of exactly this name that has the value: of several, the one with the lowest token.
+
+    What belongs to another principal than the one that asks is none. Nor is a hold that was asked for with a
+    list of locks: it would end as a whole, and who may use one of its names need not have a right on the
+    others.
+    """
+    is_foreign = state.principals.is_foreign
+    for hold in holders_of(state, command.kind, command.name):
+        if hold.value == command.value and not hold.locks and not is_foreign(lease_id_of(hold)):
+            return hold
+    return None
+
+
+def mark(state: State, record: Hold | Ticket, command: Acquire | AcquirePermits) -> None:
+    """Let a hold or a ticket that is about to be there have the value that a command gives, if any.
+
+    Of a ticket it is noted later whether that is secret: it may be refused.
+    """
+    record.value = value_of(command)
+    if is_secret(command) and isinstance(record, Hold):
+        state.extras.put(record.hold_id, Extra(is_secret=True))
+
+
+def is_secret(command: Acquire | AcquirePermits) -> bool:
+    """Whether a command gives its hold a value that only its holder is told."""
+    return isinstance(command, Uncommon) and command.is_secret
+
+
+def value_of(command: Acquire | AcquirePermits) -> str:
+    """Return the value that a command gives its hold, "" if none."""
+    return command.value if isinstance(command, Uncommon) else ""
+
+
+def texts_of(command: Acquisition) -> tuple[str, str]:
+    """Return the note and the value that a command gives its hold, "" for what it does not give."""
+    if isinstance(command, Campaign):
+        return "", command.value
+    return command.note, value_of(command)
+
+
+def _check(command: ReleaseByValue | RenewByValue) -> Refused | None:
+    if not command.value:
+        return invalid("value: must not be empty")
+    return limits.check_name(command.name) or check_value(command.value)

@@ -1,0 +1,72 @@
+"""The commands that end waits whose clients are gone: of one attempt, or of a whole node process."""
+
+import heapq
+
+from lockstate.rules import attempts
+from lockstate.words import limits
+from lockstate.tables.claim_table import Freed
+from lockstate.words.commands import AbandonWaits, Cancel
+from lockstate.rules.holds import Holds
+from lockstate.words.ids import HoldId
+from lockstate.tables.records import NOTHING, Ticket
+from lockstate.words.results import Cancelled, EventKind, Left, Result, WaitsAbandoned
+from lockstate.tables.state import weight_of
+
+
+class Waits:
+    """Applies the commands that end waits to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def cancel(self, command: Cancel) -> Result:
+        """Undo an attempt that its client does not know to have succeeded, unless others may be told of it.
+
+        If it has been granted meanwhile, the hold ends, or one of the acquires that it counts.
+        """
+        state, holds = self._state, self._holds
+        ticket = state.tickets.get(command.hold_id)
+        hold = state.holds.get(command.hold_id)
+        freed: Freed = []
+        # Every node is told: an earlier attempt of the request may still wait on another connection.
+        if ticket is not None and attempts.leave(state, ticket, command.attempt_id):
+            state.requests.forget(ticket.request, ticket.hold_id)
+            freed = holds.end_wait(ticket, Left.CANCELLED)
+        elif hold is not None and attempts.leave(state, hold, command.attempt_id):
+            state.requests.forget(hold.request, hold.hold_id)
+            if state.extras.get(hold.hold_id).depth > 1:
+                holds.uncount(hold)
+            else:
+                freed = holds.end(hold, EventKind.RELEASED)
+        else:
+            return Cancelled(undone=False)
+        holds.serve(freed)
+        return Cancelled(undone=True)
+
+    def abandon(self, command: AbandonWaits) -> Result:
+        """End waits of a node process that is gone, so that nothing is granted without a client to use it.
+
+        Only so many at a time, and only so many claims: the leader asks until none is left.
+        """
+        state, holds = self._state, self._holds
+        tickets: dict[HoldId, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
+        # By arrival, not by place in the table: a repeated request moved back, and a snapshot forgets that.
+        first = heapq.nsmallest(
+            limits.ABANDONED_PER_COMMAND_MAX, tickets.values(), key=lambda ticket: ticket.order
+        )
+        # Others stay: their clients asked again, on another node.
+        ended: list[Ticket] = []
+        left = limits.EXPIRIES_PER_ENTRY_MAX
+        for ticket in first:
+            if left <= 0:
+                break
+            if attempts.leave_origin(state, ticket, command.origin):
+                ended.append(ticket)
+                left -= weight_of(state, ticket)
+        freed: Freed = []
+        for ticket in ended:
+            state.requests.forget(ticket.request, ticket.hold_id)
+            freed += holds.end_wait(ticket, Left.ABANDONED)
+        holds.serve(freed)
+        return WaitsAbandoned(len(ended), len(tickets))

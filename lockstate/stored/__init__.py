@@ -1,0 +1,1 @@
+"""The state as bytes, for snapshots, and back."""

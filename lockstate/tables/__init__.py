@@ -1,0 +1,1 @@
+"""What the state is made of: records, the tables that hold them, and what counts them."""

@@ -1,0 +1,153 @@
+"""The audit: what happened last, each record with its number and the hash of the one before it.
+
+The hash of a record covers all that it shows, and so the hash of its predecessor, and so all records before.
+Who has one of them can tell whether all before it are there, and as they were.
+
+A hash takes as long as half an acquire, so an entry links only some records (`LINKS_MAX`); those behind them
+are linked by later entries, and until then have a number alone. If more happens, and a record is forgotten
+before it was linked, the chain begins anew behind it: its successor cannot tell of it any more. Which records
+that are follows from the log alone, so the hashes are the same on every node, and after every restart.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import count, islice
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from lockstate.words import limits
+from lockstate.tables.audit_record import AuditEvent, shown
+from lockstate.words.results import Event
+
+LINKS_MAX: Final = 8
+"""Records that one entry links: of a few commands it links all, of hundreds of them a small part."""
+
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+class AuditLink(NamedTuple):
+    """What ties a record to the one before; while it is not linked yet, its number alone."""
+
+    number: int
+    chain: int = 0
+    """The number of the record with which its chain begins: 1, unless too much happened at some time."""
+    previous: str = ""
+    """The hash of the record before it, empty if it is the first of its chain."""
+    hash: str = ""
+
+
+Linked: TypeAlias = tuple[Event, AuditLink]
+"""An event of the audit, with its link."""
+
+
+class Base(msgspec.Struct, frozen=True, array_like=True):
+    """What a snapshot has of the chain beside the events: the hashes can be made of it and them."""
+
+    forgotten: int
+    """How many records there were before the oldest one that is kept."""
+    chain: int
+    previous: str
+    linked_count: int
+
+
+class Audit:
+    """The newest events, the oldest first, and the hashes of those at the front that are linked."""
+
+    def __init__(self) -> None:
+        self.events: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
+        self._hashes: deque[str] = deque()
+        self._forgotten = 0
+        self._chain = 1
+        self._previous = ""
+        """The hash of the newest record that was forgotten."""
+        self._to_link = 0
+        """While a snapshot is loaded: how many of its records had been linked."""
+
+    def extend(self, events: Sequence[Event]) -> None:
+        """Add what an entry made happen."""
+        over = len(self.events) + len(events) - limits.AUDIT_COUNT_MAX
+        self.events.extend(events)
+        if over > 0:
+            self._forget(over)
+
+    def link(self) -> None:
+        """Link what an entry links: some of the records that are not linked yet. Called after each entry."""
+        if len(self._hashes) < len(self.events):
+            self._link_more(LINKS_MAX)
+
+    def records(self, is_wanted: Callable[[Event], bool], behind: int | None = None) -> Iterator[Linked]:
+        """Yield the records of some events, the newest first.
+
+        Behind a number it is the oldest first.
+        """
+        if behind is None:
+            places = range(len(self.events) - 1, -1, -1)
+            found: Iterable[tuple[int, Event]] = zip(places, reversed(self.events), strict=True)
+        else:
+            first = min(max(behind - self._forgotten, 0), len(self.events))
+            found = zip(count(first), islice(self.events, first, None), strict=False)
+        return ((event, self._link(place)) for place, event in found if is_wanted(event))
+
+    def base(self) -> list[Base]:
+        """Return what a snapshot has to have."""
+        return [Base(self._forgotten, self._chain, self._previous, len(self._hashes))]
+
+    def load_base(self, rows: Sequence[Base]) -> None:
+        """Begin as a snapshot does; its events follow."""
+        for row in rows:
+            self._forgotten, self._chain = row.forgotten, row.chain
+            self._previous, self._to_link = row.previous, row.linked_count
+
+    def load(self, events: Sequence[Event]) -> None:
+        """Add events of a snapshot, linked as they were."""
+        self.events.extend(events)
+        self._link_more(max(min(self._to_link, len(self.events)) - len(self._hashes), 0))
+
+    def _forget(self, gone: int) -> None:
+        """Follow the events, of which the oldest have gone."""
+        self._forgotten += gone
+        if gone > len(self._hashes):
+            self._hashes.clear()
+            self._chain, self._previous = self._forgotten + 1, ""
+            return
+        for _ in range(gone):
+            self._previous = self._hashes.popleft()
+
+    def _link_more(self, most: int) -> None:
+        """Link up to `most` records more.
+
+        They are at the end, or nearly so, where a deque finds them by their places at once: to go there from
+        its beginning would take a hundred microseconds, for each entry.
+        """
+        first = len(self._hashes)
+        previous = self._hashes[-1] if first else self._previous
+        for place in range(first, min(first + most, len(self.events))):
+            previous = _hash(self.events[place], self._forgotten + place + 1, self._chain, previous)
+            self._hashes.append(previous)
+
+    def _link(self, place: int) -> AuditLink:
+        """Return the link of a record."""
+        number = self._forgotten + place + 1
+        if place >= len(self._hashes):
+            return AuditLink(number)
+        previous = self._hashes[place - 1] if place else self._previous
+        return AuditLink(number, self._chain, previous, self._hashes[place])
+
+
+def _hash(event: Event, number: int, chain: int, previous: str) -> str:
+    """Return the SHA-256 of a record as it is shown: compact JSON, its fields in alphabetical order."""
+    record = shown(event)
+    record.number, record.chain, record.previous = number, chain, previous
+    return sha256(_canonical.encode(record)).hexdigest()
+
+
+def row(event: Event, link: AuditLink) -> AuditEvent:
+    """Return a record as it is shown."""
+    record = shown(event)
+    record.number = link.number
+    if link.chain:
+        record.chain, record.previous = link.chain, link.previous
+        record.hash = link.hash or msgspec.UNSET
+    return record

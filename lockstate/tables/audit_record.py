@@ -1,0 +1,93 @@
+"""What an event shows to others: in the audit, whose hashes cover it, and in watches. It has no secret.
+
+To show anything else changes the hashes: that takes further rules (lockstate/words/versions.py).
+"""
+
+from typing import Final
+
+import msgspec
+
+from lockstate.words.modes import Mode, Scope
+from lockstate.tables.owners import shown_owner
+from lockstate.words.results import Event, EventKind, HoldKind
+
+Unset = msgspec.UnsetType
+UNSET = msgspec.UNSET
+
+_OF_NOBODY: Final = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN})
+"""Events of what no client has: they show no owner."""
+_OF_PLEAS: Final = frozenset({EventKind.REVOKED, EventKind.PUT_OFF})
+"""Events of holds that are to be given up: they say by when."""
+
+
+class AuditEvent(msgspec.Struct, kw_only=True):
+    """Something that happened. Times are milliseconds of cluster time, of which only differences matter.
+
+    `number`, `chain`, `previous` and `hash` are of the audit alone: they chain its records. One that is not
+    linked yet has only the first of them.
+    """
+
+    revision: int
+    event: EventKind
+    kind: HoldKind | Unset = UNSET
+    name: str
+    mode: Mode | Unset = UNSET
+    scope: Scope | Unset = UNSET
+    permits: int | Unset = UNSET
+    owner: str
+    token: int | Unset = UNSET
+    value: str | Unset = UNSET
+    ticket: int | Unset = UNSET
+    reason: str
+    at_ms: int
+    lasted_ms: int
+    ends_in_ms: int | Unset = UNSET
+    principal: str | Unset = UNSET
+    by: str | Unset = UNSET
+    number: int | Unset = UNSET
+    chain: int | Unset = UNSET
+    previous: str | Unset = UNSET
+    hash: str | Unset = UNSET
+
+
+def shown(event: Event) -> AuditEvent:
+    """Return an event as others see it."""
+    record = AuditEvent(
+        revision=event.revision,
+        event=event.kind,
+        name=event.name,
+        owner=shown_owner(event.owner, event.session_id) if event.kind not in _OF_NOBODY else "",
+        reason=event.reason,
+        at_ms=event.now_ms,
+        lasted_ms=event.lasted_ms,
+        principal=event.principal or UNSET,
+        by=event.by or UNSET,
+    )
+    match event.kind:
+        case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED:
+            return record  # a session has none of the fields below
+        case EventKind.FENCE_FORGOTTEN:
+            record.token = event.token
+            return record  # a resource is of no kind
+        case EventKind.DELAY_LIFTED:
+            record.kind = event.of
+        case _:
+            record.kind, record.token = event.of, event.token
+    if event.ticket:
+        record.ticket = event.ticket
+    if event.kind in _OF_PLEAS:
+        record.ends_in_ms = event.ends_in_ms
+    if event.kind is EventKind.DELAY_LIFTED and event.of is HoldKind.LOCK:
+        record.scope = event.scope
+    elif event.of is HoldKind.LOCK:
+        record.mode, record.scope = event.mode, event.scope
+    elif event.of is HoldKind.SEMAPHORE:
+        record.permits = event.permits
+    if _tells_value(event):
+        record.value = event.value
+    return record
+
+
+def _tells_value(event: Event) -> bool:
+    """Whether an event tells what a leader says from now on, or what any other hold carries."""
+    return bool(event.value) if event.of is not HoldKind.ELECTION else event.kind is EventKind.ELECTED

@@ -1,0 +1,693 @@
+"""What can be asked of the state machine: one frozen struct per command, and the log entry that carries them.
+
+A command is encoded as a MessagePack array whose first element is its tag. A tag is never reused; a new field
+goes to the end, with a default. Ids and secrets come in commands: the state machine invents nothing.
+"""
+
+import enum
+from typing import ClassVar
+
+import msgspec
+
+from lockstate.words.cell_operations import CellOperation, Compare
+from lockstate.words.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode, Scope
+
+PRIORITY_DEFAULT = 5
+"""The priority of a request that does not name one."""
+
+
+class _Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of all commands; fixes how they are encoded."""
+
+
+class _Unremembered(_Command, frozen=True):
+    """Base of the commands that may come twice without harm: they carry no `request_id`."""
+
+    request_id: ClassVar[str] = ""
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One of several locks: asked for together, held together."""
+
+    name: str
+    mode: Mode = Mode.EXCLUSIVE
+    scope: Scope = Scope.NODE
+
+
+class Algorithm(enum.StrEnum):
+    """How a rate limit counts. The value is the word used in JSON."""
+
+    FIXED_WINDOW = "fixed-window"
+    SLIDING_WINDOW = "sliding-window"
+    GCRA = "gcra"
+
+    __hash__ = str.__hash__  # that of Enum is a Python function, and slow
+
+
+class IfHeld(enum.StrEnum):
+    """What an acquire means if its session holds just that already. The value is the word used in JSON."""
+
+    RENEW = "renew"
+    COUNT = "count"
+    REFUSE = "refuse"
+
+    __hash__ = str.__hash__
+
+
+class WantedPermits(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Permits of one semaphore, asked for together with other things. `limit` 0 stands for any limit."""
+
+    name: str
+    limit: int = 0
+    permits: int = 1
+
+
+class WantedRate(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A place of one rate limit, asked for together with other things. The fields are those of `TakeRate`."""
+
+    name: str
+    limit: int
+    window_ms: int
+    algorithm: Algorithm = Algorithm.FIXED_WINDOW
+    cost: int = 1
+
+
+class Quota(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How much one principal may have at a time; None stands for as much as there is room for.
+
+    `holds` counts what it holds and what it waits for, `waits` only the latter, with waits for changes.
+    `cells` and `fences` are those that it made, and what `bytes` are is said in lockstate/tables/principals.py.
+    """
+
+    sessions: int | None = None
+    holds: int | None = None
+    waits: int | None = None
+    cells: int | None = None
+    fences: int | None = None
+    bytes: int | None = None
+
+
+class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a namespace says of what lies in it; None leaves it open (lockstate/rules/namespace_rules.py).
+
+    A lease of a hold's own is to be `ttl_ms_min` to `ttl_ms_max` long, and a lock-delay at least
+    `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
+    `if_held` is what an acquire of a lock means that does not say it itself: to renew, or to refuse. The
+    others are quotas (lockstate/tables/namespaces.py).
+    """
+
+    ttl_ms_min: int | None = None
+    ttl_ms_max: int | None = None
+    lock_delay_ms_min: int | None = None
+    no_deadline: bool | None = None
+    priority: bool | None = None
+    holds: int | None = None
+    waits: int | None = None
+    cells: int | None = None
+    fences: int | None = None
+    bytes: int | None = None
+    if_held: IfHeld | None = None
+
+
+class OpenSession(_Command, frozen=True, tag=1):
+    """Open a session that lives for `ttl_ms` after its last keepalive."""
+
+    session_id: SessionId
+    ttl_ms: int
+    labels: dict[str, str] = {}
+    request_id: str = ""
+
+
+class KeepAlive(_Unremembered, frozen=True, tag=2):
+    """Start the session's ttl anew."""
+
+    session_id: SessionId
+
+
+class CloseSession(_Command, frozen=True, tag=3):
+    """End a session: release its holds, end its waits."""
+
+    session_id: SessionId
+    request_id: str = ""
+
+
+class Acquire(_Command, frozen=True, tag=4):
+    """Ask for a lock, for a session (`session_id`) or with a lease of its own (`ttl_ms`): one of the two.
+
+    Several locks at once are listed in `locks`; then `name` is empty, and `mode` and `scope` mean nothing.
+    `hold_id` is the secret that the hold gets if this command is granted. `attempt_id` names this attempt: a
+    repeated request carries the same `request_id` and a new attempt id; `Cancel` ends only the attempt it
+    names.
+    """
+
+    name: str
+    mode: Mode
+    hold_id: HoldId
+    attempt_id: AttemptId
+    session_id: SessionId = NO_SESSION
+    ttl_ms: int = 0
+    owner: OwnerName = NO_OWNER
+    wait_ms: int = 0
+    lock_delay_ms: int = 0
+    note: str = ""
+    request_id: str = ""
+    scope: Scope = Scope.NODE
+    locks: tuple[Wanted, ...] = ()
+
+
+class AcquireIf(Acquire, frozen=True, tag=43):
+    """Ask for a lock, and say what is to be done if the session holds it already.
+
+    `Acquire` and None do not say it: then it is renewed, unless a namespace says otherwise. To count means
+    that as many releases end the hold.
+    """
+
+    if_held: IfHeld | None = IfHeld.RENEW
+
+
+class Cancel(_Unremembered, frozen=True, tag=5):
+    """Undo an attempt whose client went away: end its wait, or release what it got.
+
+    `hold_id` is the id under which the attempt waits: the `ticket_id` of a change, else the hold's id. A
+    change that was granted is not undone: its client still has its hold, and can give back what it got.
+
+    Has no effect when a later attempt of the same request took over.
+    """
+
+    hold_id: HoldId
+    attempt_id: AttemptId
+
+
+class Renew(_Command, frozen=True, tag=6):
+    """Start the lease of a hold anew, with another length if `ttl_ms` is not 0."""
+
+    hold_id: HoldId
+    ttl_ms: int = 0
+    request_id: str = ""
+
+
+class Release(_Command, frozen=True, tag=7):
+    """Give a hold back; of a hold of several locks only those in `names`, unless `names` is empty."""
+
+    hold_id: HoldId
+    request_id: str = ""
+    names: tuple[str, ...] = ()
+
+
+class ForceRelease(_Command, frozen=True, tag=8):
+    """End every hold of a lock, whoever holds it."""
+
+    name: str
+    reason: str
+    lock_delay_ms: int = 0
+    request_id: str = ""
+
+
+class Tick(_Unremembered, frozen=True, tag=9):
+    """Let cluster time pass, so that what is due expires. The entry's `now_ms` does the work."""
+
+
+class Barrier(_Unremembered, frozen=True, tag=10):
+    """Mark a place in the log at which a node may answer linearizable reads."""
+
+
+class Convert(_Command, frozen=True, tag=11):
+    """Change the mode of a hold: down at once, up as soon as no other holder is in the way.
+
+    `ticket_id` is the id under which the conversion waits; `attempt_id` is as for an acquire.
+    """
+
+    hold_id: HoldId
+    mode: Mode
+    ticket_id: HoldId
+    attempt_id: AttemptId
+    wait_ms: int = 0
+    request_id: str = ""
+
+
+class AcquirePermits(_Command, frozen=True, tag=12):
+    """Ask for `permits` of a semaphore that has `limit` of them. The other fields are those of `Acquire`."""
+
+    name: str
+    limit: int
+    permits: int
+    hold_id: HoldId
+    attempt_id: AttemptId
+    session_id: SessionId = NO_SESSION
+    ttl_ms: int = 0
+    owner: OwnerName = NO_OWNER
+    wait_ms: int = 0
+    lock_delay_ms: int = 0
+    note: str = ""
+    request_id: str = ""
+
+
+class ResizeSemaphore(_Command, frozen=True, tag=13):
+    """Give a semaphore another limit. Nobody loses permits: a smaller limit is reached as they return."""
+
+    name: str
+    limit: int
+    request_id: str = ""
+
+
+class Campaign(_Command, frozen=True, tag=14):
+    """Ask to lead an election, for a session, with a value that everybody can read."""
+
+    name: str
+    session_id: SessionId
+    value: str
+    hold_id: HoldId
+    attempt_id: AttemptId
+    owner: OwnerName = NO_OWNER
+    wait_ms: int = 0
+    request_id: str = ""
+
+
+class Proclaim(_Command, frozen=True, tag=15):
+    """Change the value of the election that a hold leads."""
+
+    hold_id: HoldId
+    value: str
+    request_id: str = ""
+
+
+class TakeRate(_Command, frozen=True, tag=16):
+    """Take `cost` from a rate limit of `limit` per `window_ms`, now or within the next `wait_ms`."""
+
+    name: str
+    limit: int
+    window_ms: int
+    algorithm: Algorithm = Algorithm.FIXED_WINDOW
+    cost: int = 1
+    wait_ms: int = 0
+    request_id: str = ""
+
+
+class AdvanceFence(_Command, frozen=True, tag=17):
+    """Raise the highest token that a resource has seen; refused if `token` is below it."""
+
+    resource: str
+    token: int
+    request_id: str = ""
+
+
+class AbandonWaits(_Unremembered, frozen=True, tag=18):
+    """End the waits whose clients were connected to a node process that is gone, a limited number at a time.
+
+    `origin` names the process, as in `Batch`. An attempt that was repeated on another node waits there now.
+    """
+
+    origin: str
+
+
+class PutCell(_Command, frozen=True, tag=40):
+    """Write a cell, whatever it had. It lives with a session, for `ttl_ms`, or until it is deleted."""
+
+    key: bytes
+    value: bytes
+    session_id: SessionId = NO_SESSION
+    ttl_ms: int = 0
+    request_id: str = ""
+
+
+class DeleteCells(_Command, frozen=True, tag=41):
+    """Delete the cell of a key, or a limited number of those whose keys begin with it, in order."""
+
+    key: bytes
+    is_prefix: bool = False
+    request_id: str = ""
+
+
+class TransactCells(_Command, frozen=True, tag=42):
+    """Do all of `then` if every compare is true, all of `otherwise` if not; or neither, if it is refused.
+
+    Operations are done in order, and see what those before them did. Each of the two writes or deletes a key
+    at most once.
+    """
+
+    compares: tuple[Compare, ...]
+    then: tuple[CellOperation, ...] = ()
+    otherwise: tuple[CellOperation, ...] = ()
+    request_id: str = ""
+
+
+class ReleaseOf(Release, frozen=True, tag=44):
+    """A release that says what it takes the hold for: refused with `wrong-kind` if it is something else."""
+
+    kind: HoldKind = HoldKind.LOCK
+
+
+class RenewOf(Renew, frozen=True, tag=45):
+    """A renewal that says what it takes the hold for: refused with `wrong-kind` if it is something else."""
+
+    kind: HoldKind = HoldKind.LOCK
+
+
+class EndWait(_Unremembered, frozen=True, tag=72):
+    """End the wait of an earlier number of the same stream, if it still waits. Only within `Numbered`."""
+
+    number: int
+
+
+class ForceEnd(ForceRelease, frozen=True, tag=46):
+    """End every hold of a name, or the one that has `token`, of one kind; 0 stands for all of them."""
+
+    kind: HoldKind = HoldKind.LOCK
+    token: int = 0
+
+
+class ForceCloseSession(_Command, frozen=True, tag=47):
+    """End somebody else's session, known by its public name, with its holds and waits."""
+
+    session_name: str
+    reason: str
+    request_id: str = ""
+
+
+class LiftDelay(_Command, frozen=True, tag=48):
+    """End the lock-delays of a name, of a lock or a semaphore, before their time."""
+
+    name: str
+    reason: str
+    kind: HoldKind = HoldKind.LOCK
+    request_id: str = ""
+
+
+class ForgetFence(_Command, frozen=True, tag=49):
+    """Forget the highest token that a resource has seen: from now on it accepts any."""
+
+    resource: str
+    reason: str
+    request_id: str = ""
+
+
+class Revoke(_Command, frozen=True, tag=73):
+    """Ask the holders of a name, or the one that has `token`, to give up; after `grace_ms` they are forced.
+
+    `ticket` is the public number of the wait for which that is asked; 0 if for none.
+    """
+
+    name: str
+    reason: str
+    grace_ms: int
+    kind: HoldKind = HoldKind.LOCK
+    token: int = 0
+    ticket: int = 0
+    request_id: str = ""
+
+
+class PutOff(_Command, frozen=True, tag=74):
+    """Answer a revocation with "not yet": the grace counts once more. Possible once for each hold."""
+
+    hold_id: HoldId
+    kind: HoldKind = HoldKind.LOCK
+    request_id: str = ""
+
+
+class AcquirePermitsOf(AcquirePermits, frozen=True, tag=75):
+    """Ask for permits of a semaphore that may have another limit than `limit`, or with 0 any that it has.
+
+    With `is_strict` another one is a mistake, as it is for `AcquirePermits`.
+    """
+
+    is_strict: bool = False
+
+
+class AcquireAs(AcquireIf, frozen=True, tag=76):
+    """Ask for a lock with what only few holds have: see `Uncommon`."""
+
+    value: str = ""
+    is_secret: bool = False
+    priority: int = PRIORITY_DEFAULT
+    is_endless: bool = False
+    priority_not_for: tuple[str, ...] = ()
+    endless_not_for: tuple[str, ...] = ()
+
+
+class AcquirePermitsAs(AcquirePermitsOf, frozen=True, tag=77):
+    """Ask for permits with what only few holds have: see `Uncommon`."""
+
+    value: str = ""
+    is_secret: bool = False
+    priority: int = PRIORITY_DEFAULT
+    is_endless: bool = False
+    priority_not_for: tuple[str, ...] = ()
+    endless_not_for: tuple[str, ...] = ()
+
+
+Uncommon = AcquireAs | AcquirePermitsAs
+"""The commands that ask for what only few holds have.
+
+`value` is a text that the hold carries, which only its holder is told of if it `is_secret`. `priority` is its
+place in the queue, 0 to 9. A hold that `is_endless` has neither a session nor a ttl, and ends when somebody
+ends it.
+
+`priority_not_for` and `endless_not_for` are those of the names for which the node that was asked is not set
+to allow it. Then it is refused, unless a namespace allows it.
+"""
+
+
+class ReleaseByValue(_Command, frozen=True, tag=79):
+    """Give back the hold of a name that has a value, as a whole; of several with it, the one held longest."""
+
+    name: str
+    value: str
+    kind: HoldKind = HoldKind.LOCK
+    request_id: str = ""
+
+
+class RenewByValue(_Command, frozen=True, tag=80):
+    """Renew the hold of a name that has a value; of several with it, the one held longest."""
+
+    name: str
+    value: str
+    ttl_ms: int = 0
+    kind: HoldKind = HoldKind.LOCK
+    request_id: str = ""
+
+
+class AcquireSeveral(Acquire, frozen=True, tag=81):
+    """Ask for locks, permits and places of rate limits, all of them or none; `name` is empty.
+
+    There is a lock or a permit among them, and something that is not a lock: several locks are an `Acquire`.
+    """
+
+    permits: tuple[WantedPermits, ...] = ()
+    rates: tuple[WantedRate, ...] = ()
+
+
+class AddLocks(_Command, frozen=True, tag=82):
+    """Add locks to a hold: all of them at once, or none.
+
+    `ticket_id` is the id under which this waits; `attempt_id` is as for an acquire. What the hold has already
+    in the same mode and scope is not added again. `endless_not_for` is as for an acquire, and means something
+    if the hold has no deadline.
+    """
+
+    hold_id: HoldId
+    locks: tuple[Wanted, ...]
+    ticket_id: HoldId
+    attempt_id: AttemptId
+    wait_ms: int = 0
+    request_id: str = ""
+    endless_not_for: tuple[str, ...] = ()
+
+
+class SetQuota(_Command, frozen=True, tag=84):
+    """Bound what a principal may have, or with "*" each one without a quota of its own; None ends the bound.
+
+    What it has already stays.
+    """
+
+    principal: str
+    quota: Quota | None = None
+    request_id: str = ""
+
+
+class SetNamespace(_Command, frozen=True, tag=85):
+    """Set a namespace, or with None remove it. What is there already stays, and is not counted."""
+
+    prefix: str
+    settings: NamespaceSettings | None = None
+    request_id: str = ""
+
+
+class KeepAliveFor(KeepAlive, frozen=True, tag=50):
+    """Start the session's ttl anew, with another length from now on."""
+
+    ttl_ms: int
+
+
+NumberedCommand = (
+    Acquire
+    | AcquireIf
+    | AcquireAs
+    | AcquirePermits
+    | AcquirePermitsAs
+    | Campaign
+    | Convert
+    | Renew
+    | RenewOf
+    | Release
+    | ReleaseOf
+    | ReleaseByValue
+    | RenewByValue
+    | Proclaim
+    | TakeRate
+    | AdvanceFence
+    | PutCell
+    | DeleteCells
+    | TransactCells
+    | EndWait
+)
+"""What a session may number. A `request_id` in it means nothing: the number says which request it is."""
+
+
+class ResumeStream(_Unremembered, frozen=True, tag=70):
+    """Begin to number commands in a session, or go on after a connection was lost.
+
+    What comes later of the frames of an earlier connection has no effect.
+    """
+
+    session_id: SessionId
+
+
+class Numbered(_Unremembered, frozen=True, tag=71):
+    """A frame of a stream: commands that a session has numbered without gaps, from `first` on.
+
+    `count` is how many they are: it stands in front for who only wants to know that. `epoch` is that of the
+    connection (`StreamResumed`). `acked` are ranges, first and last, of numbers whose final answers the
+    client has seen: their outcomes are forgotten.
+    """
+
+    count: int
+    session_id: SessionId
+    epoch: int
+    first: int
+    acked: tuple[tuple[int, int], ...]
+    commands: tuple[NumberedCommand, ...]
+
+
+OfSomebody = (
+    OpenSession
+    | KeepAlive
+    | CloseSession
+    | Acquire
+    | Renew
+    | Release
+    | ForceRelease
+    | Convert
+    | AcquirePermits
+    | ResizeSemaphore
+    | Campaign
+    | Proclaim
+    | TakeRate
+    | AdvanceFence
+    | PutCell
+    | DeleteCells
+    | TransactCells
+    | AcquireIf
+    | ReleaseOf
+    | RenewOf
+    | ForceEnd
+    | ForceCloseSession
+    | LiftDelay
+    | ForgetFence
+    | KeepAliveFor
+    | Revoke
+    | PutOff
+    | AcquirePermitsOf
+    | AcquireAs
+    | AcquirePermitsAs
+    | ReleaseByValue
+    | RenewByValue
+    | AcquireSeveral
+    | AddLocks
+    | SetQuota
+    | SetNamespace
+    | ResumeStream
+    | Numbered
+)
+"""What clients ask for, and so a principal may."""
+
+
+class OnBehalf(_Command, frozen=True, tag=83):
+    """A command, and who asks for it: the principal whose what it makes will be (lockstate/tables/principals.py).
+
+    A frame of a stream needs none, if its session is of who sends it: all that is in it is asked by whom the
+    session belongs to. Who sends that of a session of nobody is told here.
+    """
+
+    principal: str
+    command: OfSomebody
+
+    @property
+    def request_id(self) -> str:
+        """Return that of the command."""
+        return self.command.request_id
+
+
+Command = OfSomebody | Cancel | Tick | Barrier | AbandonWaits | OnBehalf
+
+
+Acquisition = (
+    Acquire
+    | AcquirePermits
+    | Campaign
+    | AcquireIf
+    | AcquirePermitsOf
+    | AcquireAs
+    | AcquirePermitsAs
+    | AcquireSeveral
+)
+"""The commands that ask for a new hold."""
+
+Change = Convert | AddLocks
+"""The commands that change what a hold has, and may wait for that under an id of their own."""
+
+MayWait = Acquisition | Change
+"""The commands whose answer may be that they wait: for a hold, or for a change of one."""
+
+
+class Undecodable(msgspec.Struct, frozen=True):
+    """Stands in an entry for bytes that are not a command of this version. Never encoded."""
+
+    request_id: ClassVar[str] = ""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """The commands of one origin within an entry, in its order.
+
+    `origin` names one run of a node process. Sequence numbers rise strictly within an origin, for as long as
+    it lives; a command whose number is not above all that were applied for its origin is a repetition and has
+    no effect.
+    """
+
+    origin: str
+    seqs: tuple[int, ...]
+    commands: tuple[Command | Undecodable, ...]
+
+
+class AdvanceVersion(msgspec.Struct, frozen=True):
+    """Move the rules of the cluster up to version `to` (lockstate/words/versions.py): never down, one at a time.
+
+    The leader's own command: no client asks for it, so it has no origin, number or result. It travels in the
+    header of an entry, where a node that does not know these rules sees it before it applies anything.
+    """
+
+    to: int
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A committed log entry: commands, and the cluster time at which the leader proposed them.
+
+    `advance` counts first: time and commands of the same entry follow the rules that it moves to. Then
+    `bytes_max` bounds the memory that the state takes (lockstate/tables/budget.py); 0 leaves the bound as it is.
+    """
+
+    now_ms: int
+    batches: tuple[Batch, ...] = ()
+    advance: AdvanceVersion | None = None
+    bytes_max: int = 0
