@@ -53,8 +53,8 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SnapshotStore
 from cluster.storage.sync_runner import InPlace, SyncRunner
 from cluster.upkeep import Upkeep
-from lockstate.words import limits
 from lockstate.machine import LockMachine
+from lockstate.words import limits
 
 _TICKS_PER_HEARTBEAT: Final = 2
 """Ticks per heartbeat on an idle node. Two, so that an election starts at most half a heartbeat late."""

@@ -26,9 +26,9 @@ from cluster.observing.audit_log import AuditLog
 from cluster.observing.endless_log import EndlessLog
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
-from lockstate.machine import LockMachine
 from lockstate.words.results import Done, NumberedDone, Queued, Result
 
 logger = logging.getLogger(__name__)

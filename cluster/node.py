@@ -36,9 +36,9 @@ from cluster.storage.forked_child import Child
 from cluster.storage.kernel_syncs import runner_for
 from cluster.storage.snapshot_store import SnapshotStore
 from cluster.storage.sync_runner import SyncRunner
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.commands import Command, MayWait
-from lockstate.machine import LockMachine
 
 __all__ = ["Answer", "Node"]
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from lockstate.machine import LockMachine
 from lockstate.words.commands import Command
 from lockstate.words.ids import NO_HOLD, NO_SESSION
-from lockstate.machine import LockMachine
 from lockstate.words.results import Event, EventKind, Reason
 
 _WORDS: Final = {

@@ -28,10 +28,10 @@ from lockapi.problems import ProblemError
 from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
 from lockapi.views import ReadAnswer
+from lockstate.machine import LockMachine
 from lockstate.reads import listings
 from lockstate.words.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.results import GrantedSeveral, Queued, Reason, Refused, Result, TicketView
 from lockstate.words.versions import RULES
 

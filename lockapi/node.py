@@ -10,8 +10,8 @@ from cluster.consensus.member_list import Members
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample
 from cluster.observing.status import ClusterStatus
-from lockstate.words.commands import Command, MayWait
 from lockstate.machine import LockMachine
+from lockstate.words.commands import Command, MayWait
 from lockstate.words.results import Result
 
 T = TypeVar("T")

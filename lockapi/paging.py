@@ -10,10 +10,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from holdfast.token_lines import Right
 from lockapi.problems import ProblemError
 from lockapi.rights import Rights
-from lockstate.tables import audit
-from lockstate.words import limits
-from lockstate.tables.audit_record import AuditEvent
 from lockstate.machine import LockMachine
+from lockstate.tables import audit
+from lockstate.tables.audit_record import AuditEvent
+from lockstate.words import limits
 
 STEP_ROWS: Final = 200
 """Rows that are looked for in one step, which takes a millisecond or two."""

@@ -12,11 +12,11 @@ from holdfast.wire.answers import Unset
 from lockapi import paging, views
 from lockapi.rights import Rights
 from lockapi.rights_needed import forbidden
-from lockstate.words import limits
+from lockstate.machine import LockMachine
 from lockstate.tables.audit import AuditLink, Linked
 from lockstate.tables.audit_record import AuditEvent
+from lockstate.words import limits
 from lockstate.words.ids import SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.results import Event, HolderView, Refused
 
 

@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.wire.answers import UNSET, NamespaceUsed, Revocation, Unset, Used
 from lockapi import cursors
-from lockstate.words import results
 from lockstate.tables.audit_record import AuditEvent, shown
+from lockstate.words import results
 from lockstate.words.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, NamespaceSettings, Quota
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (

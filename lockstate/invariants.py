@@ -6,21 +6,21 @@ Tests and checkers call this; a node at work never does.
 from collections import Counter
 from itertools import combinations, pairwise
 
+from lockstate.machine import LockMachine
 from lockstate.tables import budget, fingerprint
 from lockstate.tables.cells import size_of
-from lockstate.words.claims import claims_of, parent
-from lockstate.words.commands import PRIORITY_DEFAULT
 from lockstate.tables.deadlines import Timed
-from lockstate.words.ids import HoldId
-from lockstate.machine import LockMachine
-from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent
 from lockstate.tables.namespaces import NamespaceUsage
 from lockstate.tables.owners import wish_of
 from lockstate.tables.principals import Usage, bytes_of_texts
 from lockstate.tables.queues import can_go
 from lockstate.tables.records import CONVERSION, Hold, Ticket, precedence
-from lockstate.words.results import HoldKind, Queued
 from lockstate.tables.state import State, claims_of_hold
+from lockstate.words.claims import claims_of, parent
+from lockstate.words.commands import PRIORITY_DEFAULT
+from lockstate.words.ids import HoldId
+from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent
+from lockstate.words.results import HoldKind, Queued
 
 
 def check(machine: LockMachine) -> None:

@@ -12,10 +12,35 @@ import msgspec
 
 from lockstate.reads import views
 from lockstate.rules import attempts
-from lockstate.tables import budget, fingerprint
-from lockstate.words import limits
 from lockstate.rules.additions import Additions
+from lockstate.rules.conversions import Conversions
+from lockstate.rules.effects import Effects
+from lockstate.rules.elections import Elections
+from lockstate.rules.fences import advance, forget
+from lockstate.rules.frames import Frames
+from lockstate.rules.holds import Holds
+from lockstate.rules.kinded import Kinds
+from lockstate.rules.locks import Locks
+from lockstate.rules.namespace_rules import set_namespace
+from lockstate.rules.on_behalf import OnBehalfOf
+from lockstate.rules.plain_locks import PlainLocks
+from lockstate.rules.pleas import Pleas
+from lockstate.rules.semaphores import Semaphores
+from lockstate.rules.sessions import Sessions
+from lockstate.rules.several import Several
+from lockstate.rules.transactions import Transactions
+from lockstate.rules.values import Values
+from lockstate.rules.waits import Waits
+from lockstate.tables import budget, fingerprint
 from lockstate.tables.audit import Linked
+from lockstate.tables.ledger import NO_ROOM, NOTED_MAX
+from lockstate.tables.names import GONE_MAX, YOUNG_MAX
+from lockstate.tables.owners import order_in
+from lockstate.tables.principals import NOBODY, lease_id_of
+from lockstate.tables.records import RequestKey, Ticket
+from lockstate.tables.requests import Remembered, content_digest, key_of, older_form, request_key
+from lockstate.tables.state import State
+from lockstate.words import limits
 from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
@@ -67,25 +92,7 @@ from lockstate.words.commands import (
     TransactCells,
     Undecodable,
 )
-from lockstate.rules.conversions import Conversions
-from lockstate.rules.effects import Effects
-from lockstate.rules.elections import Elections
-from lockstate.rules.fences import advance, forget
-from lockstate.rules.frames import Frames
-from lockstate.rules.holds import Holds
 from lockstate.words.ids import NO_HOLD, NO_SESSION, HoldId, SessionId
-from lockstate.rules.kinded import Kinds
-from lockstate.tables.ledger import NO_ROOM, NOTED_MAX
-from lockstate.rules.locks import Locks
-from lockstate.tables.names import GONE_MAX, YOUNG_MAX
-from lockstate.rules.namespace_rules import set_namespace
-from lockstate.rules.on_behalf import OnBehalfOf
-from lockstate.tables.owners import order_in
-from lockstate.rules.plain_locks import PlainLocks
-from lockstate.rules.pleas import Pleas
-from lockstate.tables.principals import NOBODY, lease_id_of
-from lockstate.tables.records import RequestKey, Ticket
-from lockstate.tables.requests import Remembered, content_digest, key_of, older_form, request_key
 from lockstate.words.results import (
     BatchOutcome,
     CellsDeleted,
@@ -116,14 +123,7 @@ from lockstate.words.results import (
     StreamView,
     Transacted,
 )
-from lockstate.rules.semaphores import Semaphores
-from lockstate.rules.sessions import Sessions
-from lockstate.rules.several import Several
-from lockstate.tables.state import State
-from lockstate.rules.transactions import Transactions
-from lockstate.rules.values import Values
 from lockstate.words.versions import RULES
-from lockstate.rules.waits import Waits
 
 _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""

@@ -13,7 +13,9 @@ from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.log_space import deciding
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
+from lockstate.machine import LockMachine
 from lockstate.rules import attempts
+from lockstate.rules.on_behalf import on_behalf
 from lockstate.words import codec
 from lockstate.words.commands import (
     AcquireIf,
@@ -27,8 +29,6 @@ from lockstate.words.commands import (
     Numbered,
 )
 from lockstate.words.ids import NO_HOLD, HoldId, SessionId
-from lockstate.machine import LockMachine
-from lockstate.rules.on_behalf import on_behalf
 from lockstate.words.results import Granted, GrantedAgain, Queued, Result
 
 T = TypeVar("T")

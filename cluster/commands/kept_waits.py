@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from cluster.commands.outbox import Answer
-from lockstate.words.commands import MayWait
 from lockstate.tables.requests import content_digest, key_of, request_key
+from lockstate.words.commands import MayWait
 
 KEEP_S: Final = 10.0
 """The grace, in seconds. A client that was cut off asks again within two or three; one that died holds up the

@@ -7,8 +7,8 @@ a state machine about, which decides what waits for what and nothing else: nodes
 
 from typing import Final
 
-from lockstate.words import codec
 from lockstate.machine import LockMachine
+from lockstate.words import codec
 
 FREE: Final = 24
 """What any command may have without any load, each one in a frame as well: parts of names, and bytes."""

@@ -21,9 +21,9 @@ import msgspec
 from cluster.commands.fair_queue import FairQueue, QueueTurn
 from cluster.commands.forwarded import COMMAND_BYTES_MAX
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded
+from lockstate.machine import LockMachine
 from lockstate.words import codec
 from lockstate.words.commands import Barrier
-from lockstate.machine import LockMachine
 from lockstate.words.results import Result
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ from collections.abc import Callable, Generator
 
 from cluster.commands.batcher import Batcher
 from cluster.errors import NodeFailed
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.commands import Entry
-from lockstate.machine import LockMachine
 from lockstate.words.versions import RULES, UnknownVersionError
 
 logger = logging.getLogger(__name__)

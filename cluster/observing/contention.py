@@ -16,6 +16,7 @@ from typing import Final
 
 from cluster.observing.samples import Sample, histogram
 from lockstate.machine import LockMachine
+from lockstate.reads.views import parts_of
 from lockstate.words.results import (
     Event,
     EventKind,
@@ -31,7 +32,6 @@ from lockstate.words.results import (
     Result,
     Settled,
 )
-from lockstate.reads.views import parts_of
 
 PATHS_COUNT_MAX: Final = 20
 """Paths counted by themselves, as many as a person compares. Each makes some 50 time series for each kind."""

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lockstate.words.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.tables.owners import shown_owner
+from lockstate.words.ids import HoldId
 from lockstate.words.results import Event, EventKind
 
 logger = logging.getLogger(__name__)

@@ -20,10 +20,10 @@ from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.status import ClusterStatus, PeerStatus
 from lockapi.node import Counters
-from lockstate.rules import attempts
-from lockstate.words.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
+from lockstate.rules import attempts
 from lockstate.rules.on_behalf import on_behalf
+from lockstate.words.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.words.results import Done, Queued
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from http_api.server.call import Call
 from lockapi import cursors
 from lockapi.problems import ProblemError
 from lockapi.requests.fields import UNSET, WORDS, Request, Write, check, invalid
+from lockstate.reads.listings import Whose, is_session_name
 from lockstate.words import limits
 from lockstate.words.ids import SessionId
-from lockstate.reads.listings import Whose, is_session_name
 
 LIST_LIMIT_DEFAULT = 100
 """Things that a read shows when the client does not say how many."""

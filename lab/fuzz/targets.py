@@ -23,10 +23,10 @@ from holdfast import token_lines
 from holdfast.wire.stream import Commands, ToNode
 from lockapi.problems import ProblemError
 from lockapi.requests.stream import decode_binary, decode_text, numbered
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.ids import SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.versions import UnknownVersionError
 from tests.support.stream_client import acquire
 from tests.unit.cluster.storage.crash_disk import CrashDisk

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from lockstate.machine import LockMachine
 from lockstate.words import codec
 from lockstate.words.commands import Acquire, Command, Entry, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.limits import TTL_MS_MAX
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import BatchOutcome, NumberedDone, Result
 

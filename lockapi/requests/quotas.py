@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 
 from lockapi.requests.fields import UNSET, Maybe, Write, check, invalid
+from lockstate.tables.principals import EVERYBODY
 from lockstate.words import limits
 from lockstate.words.commands import Quota, SetQuota
-from lockstate.tables.principals import EVERYBODY
 
 Amount = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": limits.QUOTA_MAX})]
 

@@ -19,10 +19,10 @@ from lockapi.requests.fields import (
 from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquiringRequest, WantedLock
 from lockapi.requests.primitives import Permits
+from lockstate.rules.several import check_permits, check_rates, check_things
 from lockstate.words import commands, limits
 from lockstate.words.modes import Mode
 from lockstate.words.results import Refused
-from lockstate.rules.several import check_permits, check_rates, check_things
 
 
 class WantedPermitsJson(Request, kw_only=True):

@@ -11,12 +11,14 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from lockstate.words import limits
-from lockstate.words.claims import FIRST_OF_LOCKS, is_lock, record_name, shown_name
-from lockstate.words.commands import Algorithm
+from lockstate.reads.views import available, hold_view, hold_views, parts_of, position, waiter_view
 from lockstate.tables.owners import order_in, own_id, session_name, shown_owner
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.records import Claimant, Hold, Session, Ticket
+from lockstate.tables.state import State
+from lockstate.words import limits
+from lockstate.words.claims import FIRST_OF_LOCKS, is_lock, record_name, shown_name
+from lockstate.words.commands import Algorithm
 from lockstate.words.results import (
     ElectionSummary,
     EventKind,
@@ -32,8 +34,6 @@ from lockstate.words.results import (
     TicketView,
     WaiterView,
 )
-from lockstate.tables.state import State
-from lockstate.reads.views import available, hold_view, hold_views, parts_of, position, waiter_view
 
 Row = TypeVar("Row")
 Found = TypeVar("Found")

@@ -7,13 +7,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from lockstate.words import limits
 from lockstate.tables.audit import Linked
 from lockstate.tables.blockers import covering_holds, names_below
 from lockstate.tables.cells import Cell
-from lockstate.words.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
-from lockstate.words.ids import NO_OWNER, HoldId, SessionId
-from lockstate.words.modes import NAMED, Mode, Scope, is_intent, is_tree
 from lockstate.tables.owners import own_id, session_name, shown_owner
 from lockstate.tables.records import (
     NOTHING,
@@ -26,6 +22,11 @@ from lockstate.tables.records import (
     each_lock,
     place_among,
 )
+from lockstate.tables.state import State, claims_of_hold
+from lockstate.words import limits
+from lockstate.words.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
+from lockstate.words.ids import NO_OWNER, HoldId, SessionId
+from lockstate.words.modes import NAMED, Mode, Scope, is_intent, is_tree
 from lockstate.words.results import (
     CellView,
     ElectionView,
@@ -42,7 +43,6 @@ from lockstate.words.results import (
     SessionView,
     WaiterView,
 )
-from lockstate.tables.state import State, claims_of_hold
 
 ENDINGS_SEARCHED_MAX: Final = 1000
 """Newest events among which the end of a hold or session is looked for: a refusal must stay cheap."""

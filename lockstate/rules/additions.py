@@ -8,16 +8,16 @@ with them the next token, which counts for the whole of it.
 
 from lockstate.rules.changes import check_change, check_unchanging, ticket_for
 from lockstate.rules.checks import check_together, invalid
-from lockstate.words.claims import claims_of
-from lockstate.words.commands import AddLocks, Wanted
-from lockstate.tables.extras import Extra
 from lockstate.rules.holds import LEASE_EXPIRED, Holds
-from lockstate.words.modes import Mode, Scope
 from lockstate.rules.namespace_rules import check_endless, check_ttl
+from lockstate.tables.extras import Extra
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.records import Addition, Hold, RequestKey, each_lock
-from lockstate.words.results import HoldKind, Queued, Refused, Result
 from lockstate.tables.state import State
+from lockstate.words.claims import claims_of
+from lockstate.words.commands import AddLocks, Wanted
+from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import HoldKind, Queued, Refused, Result
 
 
 class Additions:

@@ -10,12 +10,12 @@ The newest one stands in the record itself, the others in its `Extra`.
 
 import msgspec
 
-from lockstate.words import limits
-from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, AttemptId, HoldId
 from lockstate.tables.records import Hold, Ticket
 from lockstate.tables.requests import key_of
-from lockstate.words.results import Granted, GrantedAgain, Queued
 from lockstate.tables.state import State
+from lockstate.words import limits
+from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, AttemptId, HoldId
+from lockstate.words.results import Granted, GrantedAgain, Queued
 
 Others = tuple[tuple[AttemptId, str], ...]
 """Attempts, each with the node process that keeps the connection of its client; the newest is the last."""

@@ -6,15 +6,15 @@ what it is until then; if the hold ends, so does the wait.
 
 from typing import TypeVar
 
-from lockstate.words import limits
 from lockstate.rules.checks import invalid
-from lockstate.words.commands import Change, Wanted
 from lockstate.rules.holds import Holds
+from lockstate.tables.records import Hold, RequestKey, Ticket
+from lockstate.tables.state import State
+from lockstate.words import limits
+from lockstate.words.commands import Change, Wanted
 from lockstate.words.ids import attempt_of
 from lockstate.words.modes import Mode, Scope
-from lockstate.tables.records import Hold, RequestKey, Ticket
 from lockstate.words.results import Refused
-from lockstate.tables.state import State
 
 TicketT = TypeVar("TicketT", bound=Ticket)
 

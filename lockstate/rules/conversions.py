@@ -8,12 +8,12 @@ until nothing is in the way that the hold itself is not, for it excludes what it
 from lockstate.rules import deadlocks
 from lockstate.rules.changes import check_change, check_unchanging, ticket_for
 from lockstate.rules.checks import invalid
-from lockstate.words.claims import claims_of
-from lockstate.words.commands import Convert, Wanted
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, refused_for
-from lockstate.words.modes import is_down
 from lockstate.tables.queues import can_go
 from lockstate.tables.records import Hold, RequestKey, Ticket
+from lockstate.words.claims import claims_of
+from lockstate.words.commands import Convert, Wanted
+from lockstate.words.modes import is_down
 from lockstate.words.results import HoldKind, Refused, Result
 
 

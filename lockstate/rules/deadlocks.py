@@ -15,11 +15,7 @@ from itertools import chain, takewhile
 
 import msgspec
 
-from lockstate.words import limits
 from lockstate.tables.blockers import conflict, conflicting_holds
-from lockstate.words.claims import Claims, permits_of
-from lockstate.words.ids import HoldId
-from lockstate.words.modes import CONFLICTING, CONFLICTS, UNIT, Claim, conflicting_among
 from lockstate.tables.owners import Party, party_of, wish_of
 from lockstate.tables.queues import overtakes
 from lockstate.tables.records import (
@@ -32,9 +28,13 @@ from lockstate.tables.records import (
     lanes_of,
     precedence,
 )
-from lockstate.words.results import HoldKind
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.tables.wait_graph import Cycle, Pool, Wait, cycle, reduce
+from lockstate.words import limits
+from lockstate.words.claims import Claims, permits_of
+from lockstate.words.ids import HoldId
+from lockstate.words.modes import CONFLICTING, CONFLICTS, UNIT, Claim, conflicting_among
+from lockstate.words.results import HoldKind
 
 _CHECKED_MAX = 64
 """Holds or tickets of a party that are looked through before a search; with more of them it begins at

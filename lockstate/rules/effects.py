@@ -4,16 +4,25 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from lockstate.reads.views import told_value
 from lockstate.tables.cells import Cell
+from lockstate.tables.owners import own_id
+from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket
+from lockstate.tables.state import Permits, State
 from lockstate.words.commands import Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.tables.owners import own_id
-from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket
-from lockstate.words.results import CellEvent, CellEventKind, Event, EventKind, Granted, Left, Refused, Settled
-from lockstate.tables.state import Permits, State
-from lockstate.reads.views import told_value
+from lockstate.words.results import (
+    CellEvent,
+    CellEventKind,
+    Event,
+    EventKind,
+    Granted,
+    Left,
+    Refused,
+    Settled,
+)
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""

@@ -1,14 +1,14 @@
 """The commands about elections: exclusive locks with a value, for sessions only, with names of their own."""
 
-from lockstate.words import limits
 from lockstate.rules.checks import check_attempt, invalid
-from lockstate.words.claims import claims_of, record_name
-from lockstate.words.commands import Campaign, Proclaim
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
-from lockstate.words.ids import OwnerName, attempt_of
-from lockstate.words.modes import Mode
 from lockstate.tables.queues import is_free
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
+from lockstate.words import limits
+from lockstate.words.claims import claims_of, record_name
+from lockstate.words.commands import Campaign, Proclaim
+from lockstate.words.ids import OwnerName, attempt_of
+from lockstate.words.modes import Mode
 from lockstate.words.results import HoldKind, Proclaimed, Refused, Result
 
 

@@ -3,13 +3,13 @@
 None is forgotten by itself, or a stale token could pass: only when an operator says so, with a reason.
 """
 
-from lockstate.tables import budget
-from lockstate.words import limits
-from lockstate.words.commands import AdvanceFence, ForgetFence
 from lockstate.rules.effects import Effects
 from lockstate.rules.holds import check_count
-from lockstate.words.results import FenceAdvanced, FenceForgotten, Reason, Refused, Result
+from lockstate.tables import budget
 from lockstate.tables.state import State
+from lockstate.words import limits
+from lockstate.words.commands import AdvanceFence, ForgetFence
+from lockstate.words.results import FenceAdvanced, FenceForgotten, Reason, Refused, Result
 
 
 def advance(state: State, command: AdvanceFence) -> Result:

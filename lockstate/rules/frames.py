@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_args
 
+from lockstate.rules.holds import SESSION_EXPIRED, Holds
 from lockstate.tables import budget
+from lockstate.tables.records import RequestKey, Stream
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
@@ -17,9 +19,7 @@ from lockstate.words.commands import (
     ResumeStream,
     TransactCells,
 )
-from lockstate.rules.holds import SESSION_EXPIRED, Holds
 from lockstate.words.ids import SessionId
-from lockstate.tables.records import RequestKey, Stream
 from lockstate.words.results import (
     Done,
     FrameRefused,

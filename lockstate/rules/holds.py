@@ -61,11 +61,20 @@ import msgspec
 
 from lockstate.reads import views
 from lockstate.rules import deadlocks
-from lockstate.tables import budget
-from lockstate.words import limits
 from lockstate.rules.attempts import Others
+from lockstate.rules.effects import Effects
+from lockstate.rules.namespace_rules import if_held_of, keep_delay, names_asked
+from lockstate.rules.values import is_secret, texts_of, value_of
+from lockstate.tables import budget
 from lockstate.tables.blockers import shown_conflicts, shown_covering
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.extras import NO_EXTRA, Extra
+from lockstate.tables.owners import wish_of
+from lockstate.tables.queues import can_go, candidates, is_free
+from lockstate.tables.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
+from lockstate.tables.state import Permits, State, claims_of_hold
+from lockstate.tables.wait_graph import Cycle
+from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of, permits_of, semaphore_of, shown_name
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
@@ -76,14 +85,8 @@ from lockstate.words.commands import (
     WantedPermits,
     WantedRate,
 )
-from lockstate.rules.effects import Effects
-from lockstate.tables.extras import NO_EXTRA, Extra
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.words.modes import DRAWING, Mode
-from lockstate.rules.namespace_rules import if_held_of, keep_delay, names_asked
-from lockstate.tables.owners import wish_of
-from lockstate.tables.queues import can_go, candidates, is_free
-from lockstate.tables.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
 from lockstate.words.results import (
     Event,
     EventKind,
@@ -104,9 +107,6 @@ from lockstate.words.results import (
     Refused,
     ReleasedOnce,
 )
-from lockstate.tables.state import Permits, State, claims_of_hold
-from lockstate.rules.values import is_secret, texts_of, value_of
-from lockstate.tables.wait_graph import Cycle
 
 SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never existed")
 LEASE_EXPIRED: Final = Refused(Reason.LEASE_EXPIRED, "the hold has ended or never existed")

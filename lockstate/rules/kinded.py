@@ -9,14 +9,22 @@ changes nothing, and is not remembered, for the corrected one may carry the same
 
 from itertools import islice
 
-from lockstate.words import limits
-from lockstate.rules.checks import invalid
-from lockstate.tables.claim_table import Freed
-from lockstate.words.commands import ForceEnd, LiftDelay, PutOff, ReleaseOf, RenewOf
-from lockstate.rules.holds import Holds
-from lockstate.words.kinds import HoldKind
-from lockstate.words.results import DelaysLifted, EventKind, ForceReleased, HolderView, Reason, Refused, Result
 from lockstate.reads.views import holder_view, holders_of, parts_of
+from lockstate.rules.checks import invalid
+from lockstate.rules.holds import Holds
+from lockstate.tables.claim_table import Freed
+from lockstate.words import limits
+from lockstate.words.commands import ForceEnd, LiftDelay, PutOff, ReleaseOf, RenewOf
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import (
+    DelaysLifted,
+    EventKind,
+    ForceReleased,
+    HolderView,
+    Reason,
+    Refused,
+    Result,
+)
 
 
 class Kinds:

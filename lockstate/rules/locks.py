@@ -2,10 +2,18 @@
 
 from typing import Final
 
-from lockstate.words import limits
+from lockstate.reads.views import holder_view
 from lockstate.rules.changes import check_unchanging
 from lockstate.rules.checks import check_acquire, check_uncommon
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
+from lockstate.rules.namespace_rules import check_rare, check_ttl, if_held_of, names_asked
+from lockstate.rules.values import is_secret, mark
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.extras import Extra
+from lockstate.tables.priorities import check_priority, class_of
+from lockstate.tables.queues import can_go, is_free
+from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
+from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of, claims_of_one
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
@@ -17,14 +25,8 @@ from lockstate.words.commands import (
     Release,
     Wanted,
 )
-from lockstate.tables.extras import Extra
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.modes import CONFLICTS, Scope
-from lockstate.rules.namespace_rules import check_rare, check_ttl, if_held_of, names_asked
-from lockstate.tables.priorities import check_priority, class_of
-from lockstate.tables.queues import can_go, is_free
-from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
 from lockstate.words.results import (
     RELEASED,
     EventKind,
@@ -36,8 +38,6 @@ from lockstate.words.results import (
     Released,
     Result,
 )
-from lockstate.rules.values import is_secret, mark
-from lockstate.reads.views import holder_view
 
 _BY_CLIENT: Final = EventKind.RELEASED
 """The event of a hold that its client ends."""

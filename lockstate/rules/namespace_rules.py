@@ -8,8 +8,11 @@ for the lock-delay, which is that of the moment in which a hold begins.
 from collections.abc import Collection, Iterable
 from typing import Final, get_args
 
-from lockstate.words import limits
 from lockstate.rules.checks import invalid
+from lockstate.tables.namespaces import Counted, Namespace
+from lockstate.tables.records import Hold
+from lockstate.tables.state import State
+from lockstate.words import limits
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
@@ -21,10 +24,7 @@ from lockstate.words.commands import (
     SetNamespace,
     Uncommon,
 )
-from lockstate.tables.namespaces import Counted, Namespace
-from lockstate.tables.records import Hold
 from lockstate.words.results import HoldKind, NamespaceSet, Reason, Refused, RefusedInNamespace, Result
-from lockstate.tables.state import State
 
 _SET: Final = NamespaceSet()
 

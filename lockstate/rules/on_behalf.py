@@ -10,8 +10,11 @@ Whoever asks through a node without principals may use whatever id it knows.
 from collections.abc import Callable
 from typing import Any, Final, get_args
 
-from lockstate.words import limits
 from lockstate.rules.checks import invalid
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, check_count
+from lockstate.tables.principals import EVERYBODY, NOBODY
+from lockstate.tables.state import State
+from lockstate.words import limits
 from lockstate.words.commands import (
     Acquisition,
     AddLocks,
@@ -30,11 +33,8 @@ from lockstate.words.commands import (
     RenewOf,
     SetQuota,
 )
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, check_count
 from lockstate.words.ids import NO_SESSION
-from lockstate.tables.principals import EVERYBODY, NOBODY
 from lockstate.words.results import QuotaSet, Refused, Result
-from lockstate.tables.state import State
 
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))
 _OF_A_HOLD: Final = frozenset({Renew, RenewOf, Release, ReleaseOf, Convert, AddLocks, Proclaim, PutOff})

@@ -7,17 +7,17 @@ test compares them (tests/property/test_plain_locks.py).
 
 from typing import Final
 
+from lockstate.rules.effects import Effects
+from lockstate.rules.locks import Locks
+from lockstate.tables.principals import NOBODY
+from lockstate.tables.records import NOTHING, Hold, Lock, RequestKey
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import claims_of_one
 from lockstate.words.commands import Acquire, Release
-from lockstate.rules.effects import Effects
 from lockstate.words.limits import ID_CHARS_MAX, OWNER_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
-from lockstate.rules.locks import Locks
 from lockstate.words.modes import UNIT, Mode, Scope, intent_of
-from lockstate.tables.principals import NOBODY
-from lockstate.tables.records import NOTHING, Hold, Lock, RequestKey
 from lockstate.words.results import RELEASED, Event, EventKind, Granted, HoldKind, Result
-from lockstate.tables.state import State
 
 _EXCLUSIVE: Final = Mode.EXCLUSIVE
 _NODE: Final = Scope.NODE

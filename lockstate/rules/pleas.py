@@ -4,14 +4,14 @@ A hold has one *plea* at most. Who asks again can only let it end earlier. What 
 it, whichever way it ends.
 """
 
-from lockstate.tables import budget
-from lockstate.words import limits
-from lockstate.words.commands import PutOff, Revoke
+from lockstate.reads.views import holders_of, parts_of, revoked_view
 from lockstate.rules.holds import LEASE_EXPIRED, Holds
 from lockstate.rules.kinded import Kinds
+from lockstate.tables import budget
 from lockstate.tables.records import Hold, Plea
+from lockstate.words import limits
+from lockstate.words.commands import PutOff, Revoke
 from lockstate.words.results import EventKind, PutOffTo, Reason, Refused, Result, Revoked
-from lockstate.reads.views import holders_of, parts_of, revoked_view
 
 
 class Pleas:

@@ -2,9 +2,16 @@
 
 from typing import Final
 
-from lockstate.words import limits
+from lockstate.reads.views import available
 from lockstate.rules.checks import check_attempt, check_lease, check_limit, check_uncommon
+from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
+from lockstate.rules.namespace_rules import check_rare, check_ttl
+from lockstate.rules.values import is_secret, mark
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.extras import Extra
+from lockstate.tables.priorities import check_priority, class_of
+from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
+from lockstate.words import limits
 from lockstate.words.claims import permits_of
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
@@ -13,16 +20,9 @@ from lockstate.words.commands import (
     AcquirePermitsOf,
     ResizeSemaphore,
 )
-from lockstate.tables.extras import Extra
-from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.modes import Mode
-from lockstate.rules.namespace_rules import check_rare, check_ttl
-from lockstate.tables.priorities import check_priority, class_of
-from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
 from lockstate.words.results import HoldKind, Left, Queued, Reason, Refused, Resized, Result
-from lockstate.rules.values import is_secret, mark
-from lockstate.reads.views import available
 
 NO_LIMIT: Final = Refused(Reason.LIMIT_MISMATCH, "limit: is required, because nobody uses the semaphore yet")
 

@@ -2,20 +2,30 @@
 
 from typing import Final
 
+from lockstate.reads.views import parts_of, remaining_ms, revocation_of, revoked_of
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
+from lockstate.rules.namespace_rules import check_ttl
+from lockstate.rules.pleas import Pleas
+from lockstate.rules.transactions import Transactions
 from lockstate.tables import budget
-from lockstate.words import limits
 from lockstate.tables.cells import Cell
 from lockstate.tables.claim_table import Freed
-from lockstate.words.commands import CloseSession, ForceCloseSession, KeepAlive, KeepAliveFor, OpenSession, Renew
 from lockstate.tables.deadlines import Timed
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
-from lockstate.words.ids import OwnerName
-from lockstate.rules.namespace_rules import check_ttl
 from lockstate.tables.owners import order_in, public_name, session_name
-from lockstate.rules.pleas import Pleas
 from lockstate.tables.principals import bytes_of_labels
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket
+from lockstate.tables.state import weight_of
+from lockstate.words import limits
+from lockstate.words.commands import (
+    CloseSession,
+    ForceCloseSession,
+    KeepAlive,
+    KeepAliveFor,
+    OpenSession,
+    Renew,
+)
+from lockstate.words.ids import OwnerName
 from lockstate.words.results import (
     CellEventKind,
     EventKind,
@@ -31,9 +41,6 @@ from lockstate.words.results import (
     SessionKeptToEnd,
     SessionOpened,
 )
-from lockstate.tables.state import weight_of
-from lockstate.rules.transactions import Transactions
-from lockstate.reads.views import parts_of, remaining_ms, revocation_of, revoked_of
 
 _TOLD: Final = {
     EventKind.EXPIRED: EventKind.SESSION_EXPIRED,

@@ -14,19 +14,19 @@ Nor can it be converted, which would give its permits another token.
 
 from collections.abc import Sequence
 
-from lockstate.words import limits
 from lockstate.rules.checks import check_attempt, check_lease, check_limit, check_locks, invalid
-from lockstate.words.claims import Claims, claims_of
-from lockstate.words.commands import AcquireSeveral, WantedPermits, WantedRate
-from lockstate.tables.extras import Extra
 from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
-from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.rules.namespace_rules import check_ttl, names_asked
+from lockstate.rules.semaphores import refuse_limit
+from lockstate.tables.extras import Extra
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.rates import check_wanted
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, hold_of
+from lockstate.words import limits
+from lockstate.words.claims import Claims, claims_of
+from lockstate.words.commands import AcquireSeveral, WantedPermits, WantedRate
+from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.results import Queued, Refused, Result
-from lockstate.rules.semaphores import refuse_limit
 
 
 class Several:

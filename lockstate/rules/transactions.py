@@ -10,7 +10,14 @@ from typing import Final
 
 import msgspec
 
+from lockstate.reads.views import cell_view
+from lockstate.rules.checks import invalid
+from lockstate.rules.effects import Effects
+from lockstate.rules.holds import RETRY_MS, SESSION_EXPIRED
 from lockstate.tables import budget
+from lockstate.tables.cells import Cell, size_of
+from lockstate.tables.principals import lease_id_of
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.cell_operations import (
     CellCompare,
@@ -23,13 +30,8 @@ from lockstate.words.cell_operations import (
     PutOperation,
     Relation,
 )
-from lockstate.tables.cells import Cell, size_of
-from lockstate.rules.checks import invalid
 from lockstate.words.commands import DeleteCells, PutCell, TransactCells
-from lockstate.rules.effects import Effects
-from lockstate.rules.holds import RETRY_MS, SESSION_EXPIRED
 from lockstate.words.ids import SessionId
-from lockstate.tables.principals import lease_id_of
 from lockstate.words.results import (
     CellEventKind,
     CellRead,
@@ -40,8 +42,6 @@ from lockstate.words.results import (
     Result,
     Transacted,
 )
-from lockstate.tables.state import State
-from lockstate.reads.views import cell_view
 
 _VALUE: Final = CellField.VALUE
 _EQUAL, _NOT_EQUAL, _LESS = Relation.EQUAL, Relation.NOT_EQUAL, Relation.LESS

@@ -10,8 +10,13 @@ A value says nothing of who may have the lock: it decides no grant.
 from collections.abc import Callable
 from typing import Final
 
-from lockstate.words import limits
+from lockstate.reads.views import holders_of
 from lockstate.rules.checks import check_value, invalid
+from lockstate.tables.extras import Extra
+from lockstate.tables.principals import lease_id_of
+from lockstate.tables.records import Hold, Ticket
+from lockstate.tables.state import State
+from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
@@ -23,12 +28,7 @@ from lockstate.words.commands import (
     RenewByValue,
     Uncommon,
 )
-from lockstate.tables.extras import Extra
-from lockstate.tables.principals import lease_id_of
-from lockstate.tables.records import Hold, Ticket
 from lockstate.words.results import Reason, Refused, Result
-from lockstate.tables.state import State
-from lockstate.reads.views import holders_of
 
 NOBODY: Final = Refused(Reason.NOT_HOLDER, "nobody holds it with this value")
 

@@ -3,14 +3,14 @@
 import heapq
 
 from lockstate.rules import attempts
-from lockstate.words import limits
-from lockstate.tables.claim_table import Freed
-from lockstate.words.commands import AbandonWaits, Cancel
 from lockstate.rules.holds import Holds
-from lockstate.words.ids import HoldId
+from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import NOTHING, Ticket
-from lockstate.words.results import Cancelled, EventKind, Left, Result, WaitsAbandoned
 from lockstate.tables.state import weight_of
+from lockstate.words import limits
+from lockstate.words.commands import AbandonWaits, Cancel
+from lockstate.words.ids import HoldId
+from lockstate.words.results import Cancelled, EventKind, Left, Result, WaitsAbandoned
 
 
 class Waits:

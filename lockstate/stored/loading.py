@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from lockstate.tables.cells import Cell, size_of
-from lockstate.words.ids import attempt_of
 from lockstate.tables.priorities import ranked
 from lockstate.tables.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket, adding
 from lockstate.tables.state import Origin, State, claims_of_hold
+from lockstate.words.ids import attempt_of
 
 
 def load_sessions(state: State, sessions: Iterable[Session]) -> None:

@@ -17,20 +17,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from lockstate.machine import LockMachine
 from lockstate.stored import loading
-from lockstate.words import limits
 from lockstate.tables.audit import Base
 from lockstate.tables.cells import Cell
-from lockstate.words.commands import Quota
 from lockstate.tables.extras import Extra
-from lockstate.words.ids import OwnerName, SessionId
-from lockstate.machine import LockMachine
 from lockstate.tables.namespaces import Namespace
 from lockstate.tables.rates import RateRow
 from lockstate.tables.records import Delay, Hold, Kept, Plea, RequestKey, Session, Ticket
 from lockstate.tables.requests import Remembered
-from lockstate.words.results import Event
 from lockstate.tables.state import Origin, State
+from lockstate.words import limits
+from lockstate.words.commands import Quota
+from lockstate.words.ids import OwnerName, SessionId
+from lockstate.words.results import Event
 from lockstate.words.versions import (
     GROUP,
     GROUPS_COUNT,

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from lockstate.words import limits
 from lockstate.tables.audit_record import AuditEvent, shown
+from lockstate.words import limits
 from lockstate.words.results import Event
 
 LINKS_MAX: Final = 8

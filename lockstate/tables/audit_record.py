@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from lockstate.words.modes import Mode, Scope
 from lockstate.tables.owners import shown_owner
+from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Event, EventKind, HoldKind
 
 Unset = msgspec.UnsetType

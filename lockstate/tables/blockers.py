@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator
 from itertools import islice, takewhile
 from typing import Final
 
+from lockstate.tables.records import Hold, Lock
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import Claims, ancestors, claims_of
 from lockstate.words.ids import NO_HOLD, HoldId
@@ -22,8 +24,6 @@ from lockstate.words.modes import (
     is_intent,
     is_tree,
 )
-from lockstate.tables.records import Hold, Lock
-from lockstate.tables.state import State
 
 _SHOWN: Final = limits.HOLDERS_SHOWN_MAX
 """Holds that are found for a refusal."""

@@ -14,10 +14,10 @@ reads something is never refused for want of room, so it can get below the bound
 from typing import Final
 
 from lockstate.tables import marks
-from lockstate.words import limits
 from lockstate.tables.ledger import NO_ROOM, NOTED_MAX, mark_of_session
-from lockstate.words.results import Reason, Refused
 from lockstate.tables.state import State
+from lockstate.words import limits
+from lockstate.words.results import Reason, Refused
 
 RETRY_MS: Final = 1000
 """Milliseconds after which to ask again for something there was no room for."""

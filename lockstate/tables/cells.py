@@ -8,13 +8,13 @@ same. (The revision of the state counts entries, and many commands share an entr
 from collections.abc import Iterator
 from typing import Final
 
-from lockstate.words.cell_operations import PutOperation
-from lockstate.words.commands import PutCell
 from lockstate.tables.deadlines import Deadlines, Lease
-from lockstate.words.ids import SessionId
 from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import NOTHING
 from lockstate.tables.sorted_runs import SortedRuns
+from lockstate.words.cell_operations import PutOperation
+from lockstate.words.commands import PutCell
+from lockstate.words.ids import SessionId
 
 _YOUNG_MAX: Final = 1024
 """Keys that may wait to be sorted in."""

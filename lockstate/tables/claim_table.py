@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
+from lockstate.tables.names import NameIndex
+from lockstate.tables.records import NOTHING, Hold, Lock
 from lockstate.words import limits
 from lockstate.words.claims import Claims
 from lockstate.words.modes import CONFLICTS, IS_INTENT, UNIT, Claim, Counts, Mode, Scope, claim_of
-from lockstate.tables.names import NameIndex
-from lockstate.tables.records import NOTHING, Hold, Lock
 
 Freed = list[tuple[str, Claim]]
 """Claims that ended and that somebody waits for. `Holds.serve` finds out who can go."""

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from lockstate.tables import marks
+from lockstate.tables.ledger import Ledger
 from lockstate.words.commands import PRIORITY_DEFAULT, IfHeld, WantedPermits, WantedRate
 from lockstate.words.ids import AttemptId
-from lockstate.tables.ledger import Ledger
 
 
 class Extra(

@@ -14,9 +14,9 @@ fingerprint is.
 from typing import Final
 
 from lockstate.tables import marks
-from lockstate.words import limits
 from lockstate.tables.ledger import mark_of_session
 from lockstate.tables.state import State, number_of_fence, number_of_origin, number_of_semaphore
+from lockstate.words import limits
 
 VERSION: Final = 1
 """The version of what is in a fingerprint: only those of one version are compared. Whoever changes a stored

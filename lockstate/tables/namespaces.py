@@ -19,13 +19,13 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from lockstate.tables import marks
-from lockstate.words.cell_operations import PutOperation
 from lockstate.tables.cells import Cell, size_of
-from lockstate.words.commands import NamespaceSettings, PutCell
 from lockstate.tables.extras import Extras
 from lockstate.tables.ledger import Ledger
 from lockstate.tables.principals import bytes_of_texts
 from lockstate.tables.records import Claimant, Hold, Ticket
+from lockstate.words.cell_operations import PutOperation
+from lockstate.words.commands import NamespaceSettings, PutCell
 from lockstate.words.results import Reason, Refused, RefusedInNamespace
 
 RETRY_MS: Final = 1000

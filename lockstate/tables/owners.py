@@ -3,9 +3,9 @@
 import hashlib
 from typing import Final
 
+from lockstate.tables.records import Claimant, Session, Ticket
 from lockstate.words.commands import Wanted
 from lockstate.words.ids import NO_HOLD, HoldId, OwnerName, SessionId
-from lockstate.tables.records import Claimant, Session, Ticket
 from lockstate.words.results import HoldKind
 
 Party = tuple[str, str]

@@ -16,9 +16,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from lockstate.tables import marks
-from lockstate.words.commands import Quota
 from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import Hold, Session, Ticket
+from lockstate.words.commands import Quota
 from lockstate.words.results import QuotaExceeded, Reason, Refused
 
 NOBODY: Final = ""

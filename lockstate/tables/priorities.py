@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
+from lockstate.tables.records import CONVERSION, RANKED, Ticket
 from lockstate.words import limits
 from lockstate.words.commands import PRIORITY_DEFAULT
-from lockstate.tables.records import CONVERSION, RANKED, Ticket
 from lockstate.words.results import Refused
 
 

@@ -9,8 +9,10 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Container, Iterator
 
-from lockstate.words import limits
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.records import CONVERSION, RANKED, Lock, Place, Semaphore, Ticket, last_of, precedence
+from lockstate.tables.state import State, claims_of_hold
+from lockstate.words import limits
 from lockstate.words.claims import Claims, semaphore_of
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import (
@@ -29,9 +31,7 @@ from lockstate.words.modes import (
     is_intent,
     is_tree,
 )
-from lockstate.tables.records import CONVERSION, RANKED, Lock, Place, Semaphore, Ticket, last_of, precedence
 from lockstate.words.results import HoldKind
-from lockstate.tables.state import State, claims_of_hold
 
 
 def is_free(state: State, claims: Claims) -> bool:

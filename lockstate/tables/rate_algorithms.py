@@ -11,9 +11,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from lockstate.tables.deadlines import Timed
 from lockstate.words import limits
 from lockstate.words.commands import Algorithm
-from lockstate.tables.deadlines import Timed
 
 _NEVER: Final = -(1 << 63)
 """Milliseconds of cluster time before all others: the moment of the first row of a log."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
-from lockstate.words import limits
-from lockstate.words.commands import Algorithm, TakeRate, WantedRate
 from lockstate.tables.deadlines import Deadlines
 from lockstate.tables.ledger import Ledger, mark_of_limiter
 from lockstate.tables.rate_algorithms import FixedWindow, Gcra, Limiter, SlidingRow, SlidingWindow
 from lockstate.tables.record_index import RecordIndex
+from lockstate.words import limits
+from lockstate.words.commands import Algorithm, TakeRate, WantedRate
 from lockstate.words.results import RateTaken, RateUsed, Reason, Refused
 
 RateRow = FixedWindow | SlidingRow | Gcra

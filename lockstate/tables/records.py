@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
+from lockstate.tables.deadlines import Lease, Timed
 from lockstate.words import limits
 from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
-from lockstate.tables.deadlines import Lease, Timed
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import CLAIMS_END, Claim, Counts, Mode, Scope, is_intent
 from lockstate.words.results import HoldKind, Result

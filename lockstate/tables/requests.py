@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from lockstate.tables import marks
+from lockstate.tables.ledger import Ledger
+from lockstate.tables.records import RequestKey
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
@@ -50,8 +52,6 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import NO_HOLD, HoldId
 from lockstate.words.kinds import HoldKind
-from lockstate.tables.ledger import Ledger
-from lockstate.tables.records import RequestKey
 from lockstate.words.results import CellRead, Granted, Queued, Refused, Result, Transacted
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -7,23 +7,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from lockstate.tables import marks
-from lockstate.words import limits
 from lockstate.tables.audit import Audit
 from lockstate.tables.cells import CellTable
 from lockstate.tables.claim_table import ClaimTable, Freed
-from lockstate.words.claims import Claims, claims_of, claims_of_one, parent, permits_of
 from lockstate.tables.deadlines import Deadlines, Lease
 from lockstate.tables.extras import Extras
-from lockstate.words.ids import NO_HOLD, HoldId, SessionId
 from lockstate.tables.ledger import Ledger, NamedValues
-from lockstate.words.modes import (
-    CONFLICTS,
-    UNIT,
-    Claim,
-    Mode,
-    Scope,
-    is_intent,
-)
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import Party, Wish, party_of, wish_of
 from lockstate.tables.principals import Principals
@@ -44,8 +33,19 @@ from lockstate.tables.records import (
     stand_in,
 )
 from lockstate.tables.requests import RequestMemory
-from lockstate.words.results import HoldKind, Result
 from lockstate.tables.streams import Streams
+from lockstate.words import limits
+from lockstate.words.claims import Claims, claims_of, claims_of_one, parent, permits_of
+from lockstate.words.ids import NO_HOLD, HoldId, SessionId
+from lockstate.words.modes import (
+    CONFLICTS,
+    UNIT,
+    Claim,
+    Mode,
+    Scope,
+    is_intent,
+)
+from lockstate.words.results import HoldKind, Result
 from lockstate.words.versions import RULES_FIRST
 
 Permits = tuple[tuple[str, int], ...]

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from lockstate.words.ids import HoldId, SessionId
 from lockstate.tables.ledger import Ledger, mark_of_stream
 from lockstate.tables.records import Kept, RequestKey, Stream
 from lockstate.tables.requests import brief
+from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import RELEASED, Queued, Refused, Result, Transacted
 
 _encode: Final = msgspec.msgpack.Encoder().encode

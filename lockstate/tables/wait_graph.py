@@ -9,10 +9,10 @@ from collections.abc import Container, Iterator
 
 import msgspec
 
-from lockstate.words.claims import semaphore_of, shown_name
-from lockstate.words.ids import HoldId
 from lockstate.tables.owners import own_id, shown_owner
 from lockstate.tables.records import Ticket
+from lockstate.words.claims import semaphore_of, shown_name
+from lockstate.words.ids import HoldId
 from lockstate.words.results import CycleView, HoldKind
 
 

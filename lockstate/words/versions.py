@@ -45,7 +45,9 @@ RULES: Final = {rules.number: rules for rules in (Rules(1, 85, "What release 1.0
 RULES_FIRST: Final = min(RULES)
 """The rules of an empty log."""
 
-ENTRY_FORMATS: Final = {1: "[1, [now_ms, fields?], batches]. Fields are numbered; see lockstate/words/codec.py."}
+ENTRY_FORMATS: Final = {
+    1: "[1, [now_ms, fields?], batches]. Fields are numbered; see lockstate/words/codec.py."
+}
 """The formats of log entries that this release reads."""
 
 SNAPSHOT_FORMATS: Final = {

@@ -19,6 +19,7 @@ import msgspec
 
 from cluster.config import load
 from cluster.node import Node
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec, limits
 from lockstate.words.codec import encode_command, encode_entry
@@ -36,7 +37,6 @@ from lockstate.words.commands import (
     TakeRate,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import Outcome
 from tests.compat.values import plain

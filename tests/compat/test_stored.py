@@ -21,10 +21,10 @@ from cluster.storage.files import Files
 from cluster.storage.journal import Journal
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint
 from lockstate.words import codec
-from lockstate.machine import LockMachine
 from tests.compat.values import plain
 from tests.support.vocabulary import VOCABULARY
 

@@ -20,11 +20,11 @@ from cluster.errors import ClusterError, DataDirError, NodeFailed, OutcomeUnknow
 from cluster.node import Node
 from cluster.storage.files import Files
 from cluster.storage.snapshot_format import Snapshot, write_snapshot
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.commands import Acquire
 from lockstate.words.ids import AttemptId, HoldId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted
 from tests.hazards.test_random_histories import Chaos

@@ -26,10 +26,10 @@ from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotStore
+from lockstate.machine import LockMachine
 from lockstate.words import codec
 from lockstate.words.commands import Acquire
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from tests.hazards.virtual_cluster import Cluster, Network
 from tests.support.founded import disks_of, store_founding

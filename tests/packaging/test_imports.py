@@ -191,7 +191,11 @@ def test_messages_name_what_exists() -> None:
         ("lockapi/requests/x.py", "import aiohttp", "http_api speaks HTTP"),
         ("http_api/x.py", "from holdfast import Client", "only holdfast.wire is shared"),
         ("http_api/v1/x.py", "import holdfast.wired", "only holdfast.wire is shared"),
-        ("http_api/v1/x.py", "from lockstate.words.commands import Acquire", "lockapi/requests makes commands"),
+        (
+            "http_api/v1/x.py",
+            "from lockstate.words.commands import Acquire",
+            "lockapi/requests makes commands",
+        ),
         ("http_api/server/x.py", "from http_api.v1 import table", "the server serves any calls"),
         ("holdfast/x.py", "from lockstate.words.modes import Mode", "must install without the server"),
         ("holdfast/wire/words.py", "from holdfast.values import errors", "it is data"),

@@ -11,14 +11,14 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.cli.audit_chain import ChainCheck
+from lockstate.machine import LockMachine
 from lockstate.reads import listings
+from lockstate.reads.listings import Whose
 from lockstate.tables import audit
+from lockstate.tables.owners import shown_owner
 from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.words.limits import HOLDERS_SHOWN_MAX
-from lockstate.reads.listings import Whose
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
-from lockstate.tables.owners import shown_owner
 from lockstate.words.results import (
     Event,
     EventKind,

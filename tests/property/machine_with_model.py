@@ -9,7 +9,10 @@ import msgspec
 import pytest
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
+from lockstate.rules.plain_locks import PlainLocks
 from lockstate.stored import snapshot
+from lockstate.tables.owners import session_name
 from lockstate.words.codec import decode_entry, encode_command, encode_entry, entry_format
 from lockstate.words.commands import (
     Acquire,
@@ -26,9 +29,6 @@ from lockstate.words.commands import (
     ResumeStream,
 )
 from lockstate.words.ids import NO_SESSION, HoldId
-from lockstate.machine import LockMachine
-from lockstate.tables.owners import session_name
-from lockstate.rules.plain_locks import PlainLocks
 from lockstate.words.results import Outcome, Queued, Result
 from lockstate.words.versions import ENTRY_FORMATS, UnknownVersionError
 from tests.property import compare, random_commands, situations

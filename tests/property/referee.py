@@ -16,7 +16,17 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Event, EventKind, Granted, HoldKind, Left, NumberedDone, Outcome, Queued, Result
+from lockstate.words.results import (
+    Event,
+    EventKind,
+    Granted,
+    HoldKind,
+    Left,
+    NumberedDone,
+    Outcome,
+    Queued,
+    Result,
+)
 from tests.property.model_locks import conflict
 from tests.support.ticket_book import TicketBook
 from tests.support.vocabulary import plain_command

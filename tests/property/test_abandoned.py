@@ -10,6 +10,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.words import limits
 from lockstate.words.commands import (
     AbandonWaits,
@@ -24,7 +25,6 @@ from lockstate.words.commands import (
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Granted, Outcome
 from tests.property import compare

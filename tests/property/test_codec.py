@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.cell_operations import (
@@ -38,7 +39,6 @@ from lockstate.words.commands import (
     WantedRate,
 )
 from lockstate.words.kinds import HoldKind
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.versions import RULES_FIRST, UnknownVersionError
 from tests.support.vocabulary import VOCABULARY

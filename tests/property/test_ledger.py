@@ -13,12 +13,12 @@ from unittest.mock import patch
 import pytest
 
 from lockstate import machine
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget, fingerprint, ledger
-from lockstate.words import codec, limits
-from lockstate.machine import LockMachine
-from lockstate.words.results import Reason, Refused, Result
 from lockstate.tables.state import State
+from lockstate.words import codec, limits
+from lockstate.words.results import Reason, Refused, Result
 from tests.property import test_totality
 from tests.property.test_totality import History
 

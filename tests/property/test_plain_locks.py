@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.rules import plain_locks
+from lockstate.rules.locks import Locks
 from lockstate.stored import snapshot
 from lockstate.tables import records
 from lockstate.words import limits
@@ -41,8 +43,6 @@ from lockstate.words.commands import (
 )
 from lockstate.words.commands import NamespaceSettings as Settings
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.rules.locks import Locks
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Granted, Outcome, Reason, Refused, Result
 from tests.property import random_commands

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lockstate.words import limits
-from lockstate.words.commands import Algorithm, TakeRate
 from lockstate.tables.deadlines import Deadlines
 from lockstate.tables.rate_algorithms import Limiter, SlidingWindow
 from lockstate.tables.rates import RateLimits, RateRow
+from lockstate.words import limits
+from lockstate.words.commands import Algorithm, TakeRate
 from lockstate.words.results import RateTaken
 from tests.property.model_rates import Admission, RateModel
 

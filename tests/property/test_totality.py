@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
@@ -61,7 +62,6 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Granted, Queued, Result
 from tests.support.vocabulary import another_attempt

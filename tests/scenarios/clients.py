@@ -38,7 +38,14 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstate.words.cell_operations import CellCompare, CellField, Compare, GetOperation, HoldCompare, PutOperation
+from lockstate.words.cell_operations import (
+    CellCompare,
+    CellField,
+    Compare,
+    GetOperation,
+    HoldCompare,
+    PutOperation,
+)
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,

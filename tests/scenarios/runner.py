@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterator
 
 from holdfast import FencedResource, StaleToken
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
 from lockstate.words.commands import AbandonWaits, Command, OfSomebody, OnBehalf, Tick
 from lockstate.words.ids import NO_SESSION
-from lockstate.machine import LockMachine
 from lockstate.words.results import Done, EventKind, Granted, Left, Outcome, Queued, Refused, Result
 from tests.scenarios import trace_lines
 from tests.scenarios.clients import Client, CommandParser, Line, milliseconds

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from lockstate.tables.owners import shown_owner
 from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.words.modes import Mode, Scope
-from lockstate.tables.owners import shown_owner
 from lockstate.words.results import (
     Cancelled,
     CellRead,

@@ -41,8 +41,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cluster.observing.event_log import AnyEvent
-from lockstate.words.ids import HoldId
 from lockstate.machine import LockMachine
+from lockstate.words.ids import HoldId
 from lockstate.words.results import CellEvent, Event, Result
 from tests.simulation.checks.beliefs import Beliefs
 from tests.simulation.checks.belonging import Belonging

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
+from lockstate.machine import LockMachine
+from lockstate.tables.owners import session_name
 from lockstate.words import limits
 from lockstate.words.codec import decode_entry
 from lockstate.words.commands import (
@@ -23,8 +25,6 @@ from lockstate.words.commands import (
     Undecodable,
 )
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.machine import LockMachine
-from lockstate.tables.owners import session_name
 from lockstate.words.results import (
     CellEvent,
     CellView,

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
 from lockstate.words.commands import Acquire, Command
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import Result
 from tests.simulation.checks.all_checkers import Checkers, Violation

@@ -8,10 +8,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lockstate.reads import listings
-from lockstate.stored import snapshot
 from lockstate.invariants import streams_are_right
 from lockstate.machine import LockMachine
+from lockstate.reads import listings
+from lockstate.stored import snapshot
 from lockstate.words.results import CellEvent, Event, EventKind, StreamView
 from tests.property import model_principals
 from tests.simulation.checks.comparable import plain

@@ -1,11 +1,11 @@
 """The checkers of terms, logs, disks and states object to what they are for, and to nothing else."""
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
+from lockstate.tables.requests import RequestMemory
 from lockstate.words.codec import decode_entry
 from lockstate.words.commands import KeepAlive, Tick
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.machine import LockMachine
-from lockstate.tables.requests import RequestMemory
 from tests.simulation.checks.all_checkers import Violation
 from tests.simulation.checks.scripted_cluster import ListLog, ScriptedCluster, acquire, objects
 

@@ -2,7 +2,14 @@
 
 import msgspec
 
-from lockstate.words.commands import AdvanceFence, Numbered, NumberedCommand, OpenSession, Release, ResumeStream
+from lockstate.words.commands import (
+    AdvanceFence,
+    Numbered,
+    NumberedCommand,
+    OpenSession,
+    Release,
+    ResumeStream,
+)
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import (
     FenceAdvanced,

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from lockstate.rules.holds import LEASE_EXPIRED
 from lockstate.words.commands import (
     Acquire,
     AcquireAs,
@@ -22,7 +23,6 @@ from lockstate.words.commands import (
     Tick,
     Wanted,
 )
-from lockstate.rules.holds import LEASE_EXPIRED
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (

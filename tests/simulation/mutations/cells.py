@@ -5,11 +5,11 @@ from typing import Final
 
 import msgspec
 
-from lockstate.words.cell_operations import Compare, HoldCompare
+from lockstate.rules.transactions import Transactions
 from lockstate.tables.cells import Cell, CellTable
+from lockstate.words.cell_operations import Compare, HoldCompare
 from lockstate.words.commands import PutCell, TransactCells
 from lockstate.words.results import Result
-from lockstate.rules.transactions import Transactions
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _CELLS: Final = Surroundings(minutes=1, client_settings={"cells_share": 0.7})

@@ -4,11 +4,11 @@ from typing import Final
 
 import msgspec
 
-from lockstate.words.claims import Claims
-from lockstate.words.commands import Acquire, AcquireIf, IfHeld
 from lockstate.rules.holds import Holds
 from lockstate.tables.owners import wish_of
 from lockstate.tables.records import NOTHING, Hold, RequestKey
+from lockstate.words.claims import Claims
+from lockstate.words.commands import Acquire, AcquireIf, IfHeld
 from lockstate.words.results import EventKind, Granted, HoldKind, Refused, ReleasedOnce, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 

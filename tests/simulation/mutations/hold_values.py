@@ -5,15 +5,15 @@ from typing import Final
 import msgspec
 
 from lockstate.reads import views
+from lockstate.reads.views import holders_of
 from lockstate.rules import holds, values
+from lockstate.rules.holds import Holds
+from lockstate.tables.extras import Extra
+from lockstate.tables.records import Hold, Ticket, hold_of
+from lockstate.tables.state import State
 from lockstate.words.claims import Claims
 from lockstate.words.commands import ReleaseByValue, RenewByValue
-from lockstate.tables.extras import Extra
-from lockstate.rules.holds import Holds
-from lockstate.tables.records import Hold, Ticket, hold_of
 from lockstate.words.results import Granted
-from lockstate.tables.state import State
-from lockstate.reads.views import holders_of
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _MARKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})

@@ -3,12 +3,12 @@
 from typing import Final
 
 import lockstate.machine
-from lockstate.words.commands import ForceCloseSession, ForgetFence, KeepAliveFor, LiftDelay
 from lockstate.rules.effects import Effects
 from lockstate.rules.kinded import Kinds
-from lockstate.tables.records import Session
-from lockstate.words.results import DelaysLifted, EventKind, FenceForgotten, Result, SessionForced
 from lockstate.rules.sessions import Sessions
+from lockstate.tables.records import Session
+from lockstate.words.commands import ForceCloseSession, ForgetFence, KeepAliveFor, LiftDelay
+from lockstate.words.results import DelaysLifted, EventKind, FenceForgotten, Result, SessionForced
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _OPERATED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})

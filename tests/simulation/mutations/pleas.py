@@ -3,12 +3,12 @@
 from typing import Final
 
 from lockstate.rules import semaphores
-from lockstate.words.claims import Claims
-from lockstate.words.commands import AcquirePermits, PutOff, Revoke
 from lockstate.rules.effects import Effects
 from lockstate.rules.holds import Holds
 from lockstate.rules.pleas import Pleas
 from lockstate.tables.records import Hold, Plea, Semaphore, Ticket
+from lockstate.words.claims import Claims
+from lockstate.words.commands import AcquirePermits, PutOff, Revoke
 from lockstate.words.results import Granted, Left, Refused, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 

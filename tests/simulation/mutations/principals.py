@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from lockstate.rules.holds import Holds
-from lockstate.tables.namespaces import Namespaces
 from lockstate.rules.on_behalf import OnBehalfOf
+from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.principals import Principals
 from lockstate.tables.records import Hold, Ticket
 from lockstate.words.results import Refused

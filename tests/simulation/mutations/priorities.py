@@ -4,14 +4,14 @@ import contextlib
 from typing import Final
 from unittest import mock
 
-import lockstate.stored.loading
 import lockstate.rules.locks
+import lockstate.stored.loading
 import lockstate.tables.state
+from lockstate.tables.priorities import class_of
+from lockstate.tables.records import Ticket
 from lockstate.words import limits
 from lockstate.words.commands import PRIORITY_DEFAULT
 from lockstate.words.ids import HoldId
-from lockstate.tables.priorities import class_of
-from lockstate.tables.records import Ticket
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.mutations.states import can_overtake
 

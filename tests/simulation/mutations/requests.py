@@ -8,11 +8,11 @@ from typing import Any, Final
 from cluster.commands.batcher import Batcher, Commands, _Room
 from cluster.commands.outbox import _BARRIER, SHARED_S_MAX, Outbox, Pending, _retrieve
 from cluster.storage.snapshot_store import SnapshotStore
-from lockstate.rules import attempts
-from lockstate.words.ids import AttemptId
 from lockstate.machine import LockMachine
+from lockstate.rules import attempts
 from lockstate.tables.records import Hold, Ticket
 from lockstate.tables.state import State
+from lockstate.words.ids import AttemptId
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.plan import CROWDS, Limits
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from cluster import assembly
 from cluster.rare_proposals import RareProposals
-from lockstate.stored import snapshot
 from lockstate.machine import LockMachine
+from lockstate.stored import snapshot
 from lockstate.words.versions import RULES_FIRST
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.support.later_rules import RULES_LATER

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+from lockstate.rules.holds import Holds
 from lockstate.tables import queues
 from lockstate.tables.claim_table import Freed
-from lockstate.words.commands import WantedRate
-from lockstate.rules.holds import Holds
 from lockstate.tables.records import Hold, Semaphore, Ticket
-from lockstate.words.results import RateUsed, Refused
 from lockstate.tables.state import State
+from lockstate.words.commands import WantedRate
+from lockstate.words.results import RateUsed, Refused
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 
 from cluster.group import Group
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.deadlines import Deadlines, Timed
-from lockstate.machine import LockMachine
 from lockstate.tables.rates import RateLimits
 from lockstate.tables.requests import RequestMemory
 from lockstate.tables.state import State

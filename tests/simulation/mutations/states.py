@@ -8,19 +8,28 @@ from unittest import mock
 import cluster.commands.clock
 import lockstate.rules.holds
 from lockstate import machine
-from lockstate.tables import queues
-from lockstate.words import limits
-from lockstate.tables.claim_table import Freed
-from lockstate.words.claims import Claims
-from lockstate.words.commands import Batch, Cancel, Command, Renew, Undecodable
 from lockstate.machine import LockMachine
-from lockstate.words.modes import CONFLICTING, FIELD, Mode, Scope, claim_of, intent_of
+from lockstate.rules.sessions import Sessions
+from lockstate.rules.waits import Waits
+from lockstate.tables import queues
+from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.requests import RequestMemory
-from lockstate.words.results import BatchOutcome, Cancelled, EventKind, HoldKind, Reason, Refused, Renewed, Result
-from lockstate.rules.sessions import Sessions
 from lockstate.tables.state import State
-from lockstate.rules.waits import Waits
+from lockstate.words import limits
+from lockstate.words.claims import Claims
+from lockstate.words.commands import Batch, Cancel, Command, Renew, Undecodable
+from lockstate.words.modes import CONFLICTING, FIELD, Mode, Scope, claim_of, intent_of
+from lockstate.words.results import (
+    BatchOutcome,
+    Cancelled,
+    EventKind,
+    HoldKind,
+    Reason,
+    Refused,
+    Renewed,
+    Result,
+)
 from tests.simulation.mutations.mutation import (
     Apply,
     Mutation,

@@ -6,12 +6,12 @@ import msgspec
 
 from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.waiters import Waiters
-from lockstate.words.commands import Numbered
 from lockstate.rules.frames import Frames
-from lockstate.words.ids import SessionId
 from lockstate.tables.records import Kept, Stream
-from lockstate.words.results import Result
 from lockstate.tables.streams import Streams
+from lockstate.words.commands import Numbered
+from lockstate.words.ids import SessionId
+from lockstate.words.results import Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _apply = Frames.apply

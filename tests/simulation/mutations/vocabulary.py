@@ -5,14 +5,25 @@ from typing import Final
 
 import msgspec
 
+import lockstate.machine
 import lockstate.rules.additions
 import lockstate.rules.conversions
 import lockstate.rules.elections
 import lockstate.rules.locks
-import lockstate.machine
 from cluster.commands.abandoned_waits import AbandonedWaits
 from lockstate.rules import deadlocks
+from lockstate.rules.holds import Holds
+from lockstate.rules.kinded import Kinds
+from lockstate.rules.locks import Locks
+from lockstate.rules.semaphores import Semaphores
+from lockstate.rules.waits import Waits
 from lockstate.tables.claim_table import ClaimTable, Freed
+from lockstate.tables.owners import shown_owner
+from lockstate.tables.queues import is_free
+from lockstate.tables.rate_algorithms import FixedWindow, Gcra, SlidingWindow
+from lockstate.tables.records import Addition, Hold, RequestKey, Ticket, each_lock
+from lockstate.tables.state import State
+from lockstate.tables.wait_graph import Cycle
 from lockstate.words.claims import Claims, claims_of, shown_name
 from lockstate.words.commands import (
     AcquirePermits,
@@ -23,19 +34,8 @@ from lockstate.words.commands import (
     ResizeSemaphore,
     Wanted,
 )
-from lockstate.rules.holds import Holds
-from lockstate.rules.kinded import Kinds
-from lockstate.rules.locks import Locks
 from lockstate.words.modes import Counts, Mode, is_intent, is_tree
-from lockstate.tables.owners import shown_owner
-from lockstate.tables.queues import is_free
-from lockstate.tables.rate_algorithms import FixedWindow, Gcra, SlidingWindow
-from lockstate.tables.records import Addition, Hold, RequestKey, Ticket, each_lock
 from lockstate.words.results import CycleView, EventKind, FenceAdvanced, Released, Result
-from lockstate.rules.semaphores import Semaphores
-from lockstate.tables.state import State
-from lockstate.tables.wait_graph import Cycle
-from lockstate.rules.waits import Waits
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
 from tests.simulation.mutations.states import beside
 

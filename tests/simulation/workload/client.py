@@ -7,7 +7,15 @@ from typing import Final
 import msgspec
 
 from lockstate.words import results
-from lockstate.words.commands import CloseSession, ForceRelease, KeepAlive, MayWait, OpenSession, Release, Renew
+from lockstate.words.commands import (
+    CloseSession,
+    ForceRelease,
+    KeepAlive,
+    MayWait,
+    OpenSession,
+    Release,
+    Renew,
+)
 from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.words.results import Reason, Refused, Result
 from tests.simulation.workload.any_client import AnyClient

@@ -6,7 +6,14 @@ from typing import Final
 from lockstate.words.commands import AcquirePermits, Campaign, MayWait, Wanted
 from lockstate.words.ids import NO_SESSION, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, GrantedAgainAs, GrantedAs, GrantedPermitsAs, GrantedSeveral, HoldKind
+from lockstate.words.results import (
+    Granted,
+    GrantedAgainAs,
+    GrantedAs,
+    GrantedPermitsAs,
+    GrantedSeveral,
+    HoldKind,
+)
 from tests.simulation.checks.conflicts import is_stronger
 from tests.simulation.workload.history import Belief, History
 from tests.simulation.world.event_loop import NodeLoop

@@ -10,7 +10,14 @@ from collections.abc import Awaitable
 from random import Random
 from typing import Final
 
-from lockstate.words.commands import CloseSession, MayWait, Numbered, NumberedCommand, OpenSession, ResumeStream
+from lockstate.words.commands import (
+    CloseSession,
+    MayWait,
+    Numbered,
+    NumberedCommand,
+    OpenSession,
+    ResumeStream,
+)
 from lockstate.words.ids import SessionId
 from lockstate.words.results import (
     FrameRefused,

@@ -12,9 +12,9 @@ import pytest
 from cluster.commands.outbox import Answer
 from cluster.errors import ClusterError, NodeFailed
 from cluster.storage.forked_child import Child
+from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command, OpenSession, Release
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Released, SessionOpened
 from tests.support.planted import Planted, raised_at_line

@@ -20,6 +20,7 @@ from cluster.peers.link import FrameKind
 from cluster.peers.peering import Ping
 from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SNAPSHOT_NAME
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec, limits
 from lockstate.words.commands import (
@@ -33,7 +34,6 @@ from lockstate.words.commands import (
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Reason, Refused, Released, SessionClosed, SessionOpened
 from lockstate.words.versions import RULES_FIRST

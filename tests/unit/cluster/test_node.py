@@ -16,11 +16,19 @@ from cluster.errors import NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.node import Node
 from cluster.observing.event_log import Position
 from cluster.storage.files import Files
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
-from lockstate.words.commands import Acquire, AcquirePermits, Campaign, Convert, ForceRelease, OpenSession, Release
+from lockstate.words.commands import (
+    Acquire,
+    AcquirePermits,
+    Campaign,
+    Convert,
+    ForceRelease,
+    OpenSession,
+    Release,
+)
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import EventKind, Granted, Queued
 from tests.support.replica_parts import FullDisk

@@ -13,10 +13,10 @@ from lockapi import paging
 from lockapi.paging import STEP_ROWS, Records, Search, named
 from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Rights
-from lockstate.words import limits
-from lockstate.tables.audit import AuditLink, Linked
-from lockstate.words.ids import HoldId, OwnerName
 from lockstate.machine import LockMachine
+from lockstate.tables.audit import AuditLink, Linked
+from lockstate.words import limits
+from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.modes import Mode
 from lockstate.words.results import Event, EventKind
 

@@ -13,7 +13,15 @@ from lockstate.words.cell_operations import (
 )
 from lockstate.words.commands import DeleteCells, Entry, PutCell, TransactCells
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import CellEvent, CellsDeleted, CellView, CellWritten, Outcome, Result, Transacted
+from lockstate.words.results import (
+    CellEvent,
+    CellsDeleted,
+    CellView,
+    CellWritten,
+    Outcome,
+    Result,
+    Transacted,
+)
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
@@ -25,7 +26,6 @@ from lockstate.words.commands import (
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (
     Event,

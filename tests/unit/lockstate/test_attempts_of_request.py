@@ -1,5 +1,6 @@
 """What a request waits under or was granted, for the node that is to take it back."""
 
+from lockstate.machine import LockMachine
 from lockstate.rules import attempts
 from lockstate.words.commands import (
     Acquire,
@@ -13,7 +14,6 @@ from lockstate.words.commands import (
     Release,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 
 NOTHING = (HoldId(""), ())

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from holdfast.cli.audit_chain import ChainCheck
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import audit, audit_record
 from lockstate.words import limits
 from lockstate.words.commands import Entry
 from lockstate.words.ids import OwnerName, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Event, EventKind, HoldKind
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted

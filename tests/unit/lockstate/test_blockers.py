@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate.words import limits
 from lockstate.tables.blockers import names_below
+from lockstate.words import limits
 from lockstate.words.modes import Mode, Scope
 from tests.unit.lockstate.machine_driver import MachineDriver
 

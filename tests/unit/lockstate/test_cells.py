@@ -5,14 +5,14 @@ import pytest
 from lockstate import invariants
 from lockstate.stored import snapshot
 from lockstate.tables import cells, sorted_runs
-from lockstate.words import limits
 from lockstate.tables.cells import Cell, CellTable
-from lockstate.words.commands import DeleteCells, PutCell
 from lockstate.tables.deadlines import Deadlines
-from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.tables.ledger import Ledger
-from lockstate.words.results import CellView, CellWritten, Reason, Refused
 from lockstate.tables.sorted_runs import SortedRuns
+from lockstate.words import limits
+from lockstate.words.commands import DeleteCells, PutCell
+from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.results import CellView, CellWritten, Reason, Refused
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import expect, reason
 from tests.unit.lockstate.short_of_memory import ShortOfMemoryBytes, failing_allocation, short_of_memory

@@ -4,7 +4,14 @@ import msgspec
 import pytest
 
 from lockstate.words import codec, limits
-from lockstate.words.codec import NOW_MS_MAX, decode_entry, encode_command, encode_entry, entry_format, entry_time
+from lockstate.words.codec import (
+    NOW_MS_MAX,
+    decode_entry,
+    encode_command,
+    encode_entry,
+    entry_format,
+    entry_time,
+)
 from lockstate.words.commands import (
     Acquire,
     AdvanceVersion,

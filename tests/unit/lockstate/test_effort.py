@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from lockstate.stored import snapshot
-from lockstate.words import limits
 from lockstate.tables.audit import Audit
+from lockstate.tables.state import State
+from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
@@ -28,7 +29,6 @@ from lockstate.words.commands import (
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Granted, Queued, Reason, Refused
-from lockstate.tables.state import State
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, wanted
 from tests.unit.lockstate.work_meter import Meter
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lockstate.reads.listings import Whose, holdings
 from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -19,7 +20,6 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
-from lockstate.reads.listings import Whose, holdings
 from lockstate.words.modes import Mode
 from lockstate.words.results import (
     EventKind,

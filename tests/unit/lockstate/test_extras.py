@@ -3,12 +3,12 @@
 import pytest
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget, fingerprint
-from lockstate.words.commands import Acquire, CloseSession, IfHeld, OpenSession, Release
 from lockstate.tables.extras import NO_EXTRA, Extra
+from lockstate.words.commands import Acquire, CloseSession, IfHeld, OpenSession, Release
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from tests.unit.lockstate.machine_driver import MachineDriver
 

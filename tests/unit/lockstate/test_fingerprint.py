@@ -7,18 +7,18 @@ import msgspec
 import pytest
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint, marks
+from lockstate.tables.deadlines import Deadlines, Timed
+from lockstate.tables.ledger import Ledger
+from lockstate.tables.rates import RateLimits
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import Acquire, AdvanceFence, Algorithm, Batch, Entry, OpenSession, TakeRate
-from lockstate.tables.deadlines import Deadlines, Timed
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.tables.ledger import Ledger
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
-from lockstate.tables.rates import RateLimits
 from lockstate.words.results import HoldKind
-from lockstate.tables.state import State
 from tests.unit.lockstate.machine_driver import SHARED, MachineDriver
 
 DERIVED = {"algorithm", "holds", "tickets", "claims_count", "by_owner", "dead", "moments_ms", "sums"}

@@ -6,6 +6,7 @@ fails as soon as a type is weakened and a line becomes acceptable.
 
 import msgspec
 
+from lockstate.machine import LockMachine
 from lockstate.words.codec import encode_command
 from lockstate.words.commands import (
     Acquire,
@@ -22,7 +23,6 @@ from lockstate.words.commands import (
     Renew,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import CycleView, Granted, Queued, SessionKept, SessionOpened
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from lockstate import invariants
-from lockstate.tables.deadlines import Deadlines, Timed
-from lockstate.words.ids import NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
-from lockstate.words.modes import INTENT, UNIT, Mode, Scope
+from lockstate.tables.deadlines import Deadlines, Timed
 from lockstate.tables.principals import Usage
 from lockstate.tables.records import Lock, Semaphore
-from lockstate.words.results import HoldKind
 from lockstate.tables.state import State
+from lockstate.words.ids import NO_HOLD, HoldId, OwnerName, SessionId
+from lockstate.words.modes import INTENT, UNIT, Mode, Scope
+from lockstate.words.results import HoldKind
 from tests.unit.lockstate.machine_driver import SHARED, SUBTREE, MachineDriver
 
 

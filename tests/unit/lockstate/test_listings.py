@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from lockstate.reads import listings
+from lockstate.reads.listings import Whose
 from lockstate.words import limits
 from lockstate.words.claims import record_name
 from lockstate.words.commands import AdvanceFence, Algorithm, OpenSession, TakeRate
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.reads.listings import Whose
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import HighestToken, Holdings, HoldKind, RateTaken, TicketView
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted

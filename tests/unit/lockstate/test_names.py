@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from lockstate.tables import sorted_runs
 from lockstate.tables.claim_table import ClaimTable
+from lockstate.tables.names import GONE_MAX, YOUNG_MAX
+from lockstate.tables.sorted_runs import SortedRuns
 from lockstate.words.commands import Acquire, Cancel, Release
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
-from lockstate.tables.names import GONE_MAX, YOUNG_MAX
-from lockstate.tables.sorted_runs import SortedRuns
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
 from tests.unit.lockstate.short_of_memory import ShortOfMemory, short_of_memory
 from tests.unit.lockstate.work_meter import Meter

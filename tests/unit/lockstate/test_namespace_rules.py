@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lockstate.tables.requests import content_digest
 from lockstate.words import limits
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
@@ -23,8 +24,15 @@ from lockstate.words.commands import (
     WantedPermits,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.tables.requests import content_digest
-from lockstate.words.results import Granted, GrantedAgain, Reason, Refused, RefusedInNamespace, Renewed, Result
+from lockstate.words.results import (
+    Granted,
+    GrantedAgain,
+    Reason,
+    Refused,
+    RefusedInNamespace,
+    Renewed,
+    Result,
+)
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
 from tests.unit.lockstate.test_namespaces import space
 from tests.unit.lockstate.test_principals import Driver

@@ -7,6 +7,7 @@ import pytest
 
 from lockstate.reads import listings
 from lockstate.stored import snapshot
+from lockstate.stored.snapshot import SnapshotError
 from lockstate.tables import fingerprint
 from lockstate.words import limits
 from lockstate.words.cell_operations import DeleteOperation, PutOperation
@@ -42,7 +43,6 @@ from lockstate.words.results import (
     Result,
     Transacted,
 )
-from lockstate.stored.snapshot import SnapshotError
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted
 from tests.unit.lockstate.test_principals import Driver
 

@@ -4,6 +4,7 @@ import pytest
 
 from lockstate.reads import listings
 from lockstate.stored import snapshot
+from lockstate.tables.owners import session_name
 from lockstate.words import limits
 from lockstate.words.commands import (
     AdvanceFence,
@@ -18,7 +19,6 @@ from lockstate.words.commands import (
 from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Scope
-from lockstate.tables.owners import session_name
 from lockstate.words.results import (
     DelaysLifted,
     EventKind,

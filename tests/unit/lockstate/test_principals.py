@@ -5,8 +5,11 @@ from typing import get_args
 
 import pytest
 
+from lockstate.rules.on_behalf import on_behalf
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint
+from lockstate.tables.owners import session_name
+from lockstate.tables.requests import RequestMemory, key_of
 from lockstate.words import limits
 from lockstate.words.cell_operations import GetOperation, HoldCompare, PutOperation
 from lockstate.words.commands import (
@@ -45,9 +48,6 @@ from lockstate.words.commands import (
     TransactCells,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.rules.on_behalf import on_behalf
-from lockstate.tables.owners import session_name
-from lockstate.tables.requests import RequestMemory, key_of
 from lockstate.words.results import (
     Done,
     Event,

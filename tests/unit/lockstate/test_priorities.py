@@ -6,12 +6,12 @@ import pytest
 
 from lockstate.reads import listings
 from lockstate.stored import snapshot
+from lockstate.tables.extras import Extra
+from lockstate.tables.records import Ticket
 from lockstate.words import limits
 from lockstate.words.commands import AcquireAs, AcquirePermitsAs, IfHeld, Wanted
-from lockstate.tables.extras import Extra
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
-from lockstate.tables.records import Ticket
 from lockstate.words.results import EventKind, Granted, Queued, Reason, Refused, Result
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted

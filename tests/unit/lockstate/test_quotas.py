@@ -4,6 +4,7 @@ import pytest
 
 from lockstate.reads import listings
 from lockstate.stored import snapshot
+from lockstate.tables.principals import EVERYBODY, Usage
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
@@ -19,7 +20,6 @@ from lockstate.words.commands import (
     WantedPermits,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.tables.principals import EVERYBODY, Usage
 from lockstate.words.results import (
     Granted,
     PrincipalRow,

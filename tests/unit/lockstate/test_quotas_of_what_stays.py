@@ -3,6 +3,8 @@
 import pytest
 
 from lockstate.stored import snapshot
+from lockstate.stored.snapshot import SnapshotError
+from lockstate.tables.principals import EVERYBODY
 from lockstate.words.cell_operations import DeleteOperation, PutOperation
 from lockstate.words.commands import (
     Acquire,
@@ -22,7 +24,6 @@ from lockstate.words.commands import (
     TransactCells,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.tables.principals import EVERYBODY
 from lockstate.words.results import (
     CellsDeleted,
     CellWritten,
@@ -38,7 +39,6 @@ from lockstate.words.results import (
     SessionOpened,
     Transacted,
 )
-from lockstate.stored.snapshot import SnapshotError
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, wanted
 from tests.unit.lockstate.test_principals import Driver
 from tests.unit.lockstate.test_quotas import quota, refusal

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from lockstate.words import limits
-from lockstate.words.commands import Algorithm, TakeRate
 from lockstate.tables.deadlines import Deadlines
 from lockstate.tables.rate_algorithms import Limiter, SlidingWindow
 from lockstate.tables.rates import RateLimits, RateRow
+from lockstate.words import limits
+from lockstate.words.commands import Algorithm, TakeRate
 from lockstate.words.results import RateTaken, Reason, Refused
 
 FIXED, SLIDING, GCRA = Algorithm

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstate.tables.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
 from lockstate.words.claims import (
     ClaimsKept,
     ancestors,
@@ -17,7 +18,6 @@ from lockstate.words.claims import (
 from lockstate.words.commands import Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope, claim_of, intent_of
-from lockstate.tables.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
 from lockstate.words.results import HoldKind
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,

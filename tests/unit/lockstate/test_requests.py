@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.reads import views
+from lockstate.tables.requests import RequestMemory, request_key
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
@@ -24,9 +26,7 @@ from lockstate.words.commands import (
     Tick,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
-from lockstate.tables.requests import RequestMemory, request_key
 from lockstate.words.results import (
     Cancelled,
     ForceReleased,

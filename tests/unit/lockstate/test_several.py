@@ -526,7 +526,10 @@ def test_a_full_state_refuses_new_rates(driver: Driver) -> None:
     driver.waits("a", "q", "mail", count=2)
     driver.waits("b", "q", "post", count=2)
     driver.machine.state.is_tight = True
-    with patch("lockstate.tables.budget.is_full", return_value=True), patch("lockstate.tables.budget.begin_entry"):
+    with (
+        patch("lockstate.tables.budget.is_full", return_value=True),
+        patch("lockstate.tables.budget.begin_entry"),
+    ):
         assert reason(driver.several("c", "o", "new")) is Reason.OVERLOADED
         driver.release("h1")
         assert driver.served() == ["h2"]

@@ -2,13 +2,13 @@
 
 import msgspec
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
+from lockstate.tables.records import Hold, Ticket
 from lockstate.words import codec
 from lockstate.words.commands import Acquire, Convert, Entry
 from lockstate.words.ids import AttemptId, HoldId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
-from lockstate.tables.records import Hold, Ticket
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
 
 

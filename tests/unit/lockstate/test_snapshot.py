@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
 from lockstate.words.commands import AdvanceFence, OpenSession, TakeRate
 from lockstate.words.ids import SessionId
-from lockstate.machine import LockMachine
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
 
 

@@ -6,15 +6,15 @@ from collections import Counter
 import pytest
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import claim_table
+from lockstate.tables.owners import public_name, shown_owner
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import Acquire, Batch, Entry
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.machine import LockMachine
-from lockstate.tables.owners import public_name, shown_owner
 from lockstate.words.results import Granted
-from lockstate.tables.state import State
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
 from tests.unit.lockstate.work_meter import Meter
 

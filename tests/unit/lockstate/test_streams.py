@@ -5,6 +5,7 @@ import pytest
 
 from lockstate.stored import snapshot
 from lockstate.tables import budget
+from lockstate.tables.ledger import NO_ROOM
 from lockstate.words import limits
 from lockstate.words.cell_operations import GetOperation, PutOperation
 from lockstate.words.commands import (
@@ -24,7 +25,6 @@ from lockstate.words.commands import (
     Wanted,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
-from lockstate.tables.ledger import NO_ROOM
 from lockstate.words.modes import Mode
 from lockstate.words.results import (
     CellWritten,

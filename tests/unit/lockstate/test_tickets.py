@@ -2,6 +2,8 @@
 
 import pytest
 
+from lockstate.reads.views import POSITION_QUEUE_MAX
+from lockstate.tables.owners import session_name
 from lockstate.words.commands import (
     AbandonWaits,
     AcquireIf,
@@ -12,9 +14,7 @@ from lockstate.words.commands import (
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.tables.owners import session_name
 from lockstate.words.results import Event, EventKind, Left
-from lockstate.reads.views import POSITION_QUEUE_MAX
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
 

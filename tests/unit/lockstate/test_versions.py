@@ -5,10 +5,10 @@ from typing import get_args
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec, versions
 from lockstate.words.commands import AdvanceVersion, Batch, Command, Entry, NumberedCommand, Tick, Undecodable
-from lockstate.machine import LockMachine
 from lockstate.words.results import Reason, Refused
 from tests.support.later_rules import RULES_LATER, later_rules
 

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
-from lockstate.words.commands import Batch, Command, Entry
 from lockstate.machine import LockMachine
+from lockstate.words.commands import Batch, Command, Entry
 from lockstate.words.results import Outcome, Result
 
 

@@ -11,11 +11,11 @@ from cluster.commands import outbox as outbox_module
 from cluster.commands.abandoned_waits import GRACE_MS, RETRY_MS, TIMEOUT_S, AbandonedWaits
 from cluster.commands.clock import ClusterClock
 from cluster.commands.outbox import Answer, Outbox
+from lockstate.machine import LockMachine
 from lockstate.words import limits
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
 from lockstate.words.commands import AbandonWaits, Acquire, Batch, Entry
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from tests.support.virtual_loop import VirtualLoop
 

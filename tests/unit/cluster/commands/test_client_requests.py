@@ -13,6 +13,7 @@ from cluster.commands.client_requests import ClientRequests
 from cluster.commands.log_space import check_log_space
 from cluster.commands.outbox import Answer, Outbox
 from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, WaitCutOff
+from lockstate.machine import LockMachine
 from lockstate.words.commands import (
     Acquire,
     AcquireIf,
@@ -31,7 +32,6 @@ from lockstate.words.commands import (
     Release,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode
 from lockstate.words.results import Cancelled, Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
 

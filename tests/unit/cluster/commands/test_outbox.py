@@ -9,10 +9,10 @@ from cluster.commands import outbox as outbox_module
 from cluster.commands.fair_queue import QueueTurn
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded, ShuttingDown
+from lockstate.machine import LockMachine
 from lockstate.words import codec
 from lockstate.words.commands import Barrier, KeepAlive
 from lockstate.words.ids import SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.results import Done
 from tests.support.virtual_loop import VirtualLoop
 

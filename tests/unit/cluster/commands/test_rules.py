@@ -8,9 +8,9 @@ import pytest
 from cluster.commands.batcher import Batcher
 from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
 from cluster.errors import NodeFailed
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
-from lockstate.machine import LockMachine
 from tests.support.later_rules import later_rules
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from cluster.observing.contention import NAMES_KEPT_MAX, OTHER, Contention
 from cluster.observing.metrics import NodeMetrics
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.commands import (
     Acquire,
@@ -30,7 +31,6 @@ from lockstate.words.commands import (
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.machine import LockMachine
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import HoldKind, NumberedDone, Outcome, Queued, Reason, Refused
 from tests.unit.lockstate.machine_driver import MachineDriver, expect

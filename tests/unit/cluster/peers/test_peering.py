@@ -36,8 +36,8 @@ from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering, Ping
 from cluster.storage.cluster_record import Founding
 from cluster.storage.data_directory import DataDir
-from lockstate.tables import fingerprint
 from lockstate.machine import LockMachine
+from lockstate.tables import fingerprint
 from lockstate.words.versions import RULES_FIRST
 from tests.support.replica_parts import FullDisk
 
