@@ -190,11 +190,13 @@ class Group:
         """Return the state machine as bytes, in a forked child. Raises StateDamaged."""
         if not self.machine.is_sound:
             raise StateDamaged
-        return snapshot.encode(self.machine)
+        return snapshot.encode(self.machine.state)
 
     def restore(self, state: object) -> None:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
-        machine = state if isinstance(state, LockMachine) else snapshot.decode(cast("bytes", state))
+        machine = (
+            state if isinstance(state, LockMachine) else LockMachine(snapshot.decode(cast("bytes", state)))
+        )
         self.machine = machine
         self._divergence.restarted(machine.revision)
         self.events.restart(machine.revision)

@@ -6,7 +6,6 @@ Tests and checkers call this; a node at work never does.
 from collections import Counter
 from itertools import combinations, pairwise
 
-from lockstate.machine import LockMachine
 from lockstate.tables import budget, fingerprint
 from lockstate.tables.cells import size_of
 from lockstate.tables.deadlines import Timed
@@ -23,9 +22,8 @@ from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_
 from lockstate.words.results import HoldKind, Queued
 
 
-def check(machine: LockMachine) -> None:
+def check(state: State) -> None:
     """Check every sentence; raise AssertionError naming the first that does not hold."""
-    state = machine.state
     for sentence in SENTENCES:
         sentence(state)
 

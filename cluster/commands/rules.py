@@ -1,8 +1,8 @@
 """The rules of the cluster on one node: what it can apply, and when the leader moves them on.
 
-Rules are what commands do (lockstate/words/versions.py). All nodes must follow the same ones, so they move by an
-entry of the log, and only when nobody is left behind: every member is connected and said in its handshake
-that it knows the next rules, and nobody joins or leaves.
+Rules are what commands do (lockstate/words/versions.py). All nodes must follow the same ones, so they move
+by an entry of the log, and only when nobody is left behind: every member is connected and said in its
+handshake that it knows the next rules, and nobody joins or leaves.
 """
 
 import logging
@@ -33,7 +33,7 @@ def decode_entry(data: bytes, rules: int) -> Entry:
 def decode_state(state: bytearray) -> Generator[None, None, LockMachine]:
     """Decode a received snapshot in steps. Raises SnapshotError, or NodeFailed if it is a newer one."""
     try:
-        return (yield from snapshot.decode_in_steps(state))
+        return LockMachine((yield from snapshot.decode_in_steps(state)))
     except snapshot.SnapshotTooNewError as error:
         raise NodeFailed(str(error)) from error
 

@@ -1,7 +1,7 @@
 """How large the state may get: the leader makes the bound that the smallest node can bear part of the state.
 
-What a state takes is counted in the state itself (lockstate/tables/budget.py), and all nodes must refuse the same
-commands. So the bound is in the log: a leader that wants another one proposes it.
+What a state takes is counted in the state itself (lockstate/tables/budget.py), and all nodes must refuse
+the same commands. So the bound is in the log: a leader that wants another one proposes it.
 """
 
 import logging

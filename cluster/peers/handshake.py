@@ -49,11 +49,11 @@ class Particulars(msgspec.Struct, frozen=True):
     """What the peers tell each other about themselves: their disk, and where clients reach them.
 
     `members_version` is that of the newest member list that the node knows to be committed, `rules` the
-    newest rules that it knows (lockstate/words/versions.py), `group` its Raft group. `cluster_id` is empty while it
-    has none. `your_disk_id` is the disk that its member list has for the node that it speaks with, empty if
-    none: who can say it knows a list of that node's cluster. `run_id` is another one in each process.
-    `certificate` is the digest of what the node has shown on this connection, empty without TLS: so somebody
-    in between who speaks TLS with both sides is noticed, however good the certificates are.
+    newest rules that it knows (lockstate/words/versions.py), `group` its Raft group. `cluster_id` is empty
+    while it has none. `your_disk_id` is the disk that its member list has for the node that it speaks with,
+    empty if none: who can say it knows a list of that node's cluster. `run_id` is another one in each
+    process. `certificate` is the digest of what the node has shown on this connection, empty without TLS:
+    so somebody in between who speaks TLS with both sides is noticed, however good the certificates are.
     """
 
     disk_id: str

@@ -136,7 +136,7 @@ def _machine_figures(node: Node) -> dict[str, float]:
     """Measure fork, encode and decode of the node's state."""
     forks_ms = sorted(_fork_ms() for _ in range(FORKS))
     began_s = time.perf_counter()
-    data = snapshot.encode(node.machine)
+    data = snapshot.encode(node.machine.state)
     encode_s = time.perf_counter() - began_s
     steps_ms = []
     steps = snapshot.decode_in_steps(data)

@@ -74,13 +74,15 @@ def _entry(data: bytes) -> None:
     codec.commands_in(data)
     machine = LockMachine()
     machine.apply(codec.decode_entry(data))
-    snapshot.encode(machine)
+    snapshot.encode(machine.state)
 
 
 def _snapshot(data: bytes) -> None:
     """Read a state; what was read can be written and read again."""
-    machine = snapshot.decode(data)
-    assert snapshot.digest(snapshot.decode(snapshot.encode(machine))) == snapshot.digest(machine)
+    machine = LockMachine(snapshot.decode(data))
+    assert snapshot.digest(
+        LockMachine(snapshot.decode(snapshot.encode(machine.state))).state
+    ) == snapshot.digest(machine.state)
 
 
 def _snapshot_file(data: bytes) -> None:

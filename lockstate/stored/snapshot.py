@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lockstate.machine import LockMachine
 from lockstate.stored import loading
 from lockstate.tables.audit import Base
 from lockstate.tables.cells import Cell
@@ -274,9 +273,8 @@ _TABLES: Final = (
 """All tables, in the order in which they are stored."""
 
 
-def encode(machine: LockMachine) -> bytes:
+def encode(state: State) -> bytes:
     """Return the state as bytes; equal states give equal bytes."""
-    state = machine.state
     fields = _Fields(rules=state.rules, bytes_max=state.bytes_max, cells_revision=state.cells.revision)
     tables = [_groups(table, table.rows(state)) for table in _TABLES]
     head = (FORMAT_NEWEST, state.revision, state.now_ms, state.next_token, state.next_order)
@@ -293,8 +291,8 @@ def _groups(table: _Table, rows: Sequence[Any]) -> list[bytes]:
     return groups
 
 
-def decode(data: bytes) -> LockMachine:
-    """Return a machine in the state of `data`.
+def decode(data: bytes) -> State:
+    """Return the state that `data` is.
 
     Raises:
         SnapshotError: these bytes are not a snapshot that this version knows.
@@ -307,15 +305,15 @@ def decode(data: bytes) -> LockMachine:
         while True:
             next(steps)
     except StopIteration as end:
-        machine: LockMachine = end.value
-        return machine
+        state: State = end.value
+        return state
     finally:
         if was_enabled:
             gc.enable()
 
 
-def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachine]:
-    """Decode as `decode` does, a few milliseconds of work for each `next`; the machine is the return value.
+def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, State]:
+    """Decode as `decode` does, a few milliseconds of work for each `next`; the state is the return value.
 
     `data` must stay as it is until the end. Raises SnapshotError, at any step; SnapshotTooNewError at the
     first one.
@@ -331,12 +329,12 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachin
         raise SnapshotError(f"not a snapshot of this version: {error}") from error
     except KeyError as error:
         raise SnapshotError(f"inconsistent: {error} is referred to and not there") from error
-    return LockMachine(state)
+    return state
 
 
-def digest(machine: LockMachine) -> str:
+def digest(state: State) -> str:
     """Return a digest of the state: two nodes at one revision have the same."""
-    return hashlib.blake2b(encode(machine), digest_size=16).hexdigest()
+    return hashlib.blake2b(encode(state), digest_size=16).hexdigest()
 
 
 def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:

@@ -24,7 +24,7 @@ class Extra(
     if_held: IfHeld = IfHeld.RENEW
     """What a ticket means if another one of its session gets the same before."""
     attempts: tuple[tuple[AttemptId, str], ...] = ()
-    """The other attempts at the request, each with the node process of its client (lockstate/rules/attempts.py)."""
+    """The other attempts at the request, each with the node process of its client (rules/attempts.py)."""
     is_secret: bool = False
     """Whether only its holder is told the value."""
     priority: int = PRIORITY_DEFAULT

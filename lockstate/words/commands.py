@@ -78,7 +78,8 @@ class Quota(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How much one principal may have at a time; None stands for as much as there is room for.
 
     `holds` counts what it holds and what it waits for, `waits` only the latter, with waits for changes.
-    `cells` and `fences` are those that it made, and what `bytes` are is said in lockstate/tables/principals.py.
+    `cells` and `fences` are those that it made, and what `bytes` are is said in
+    lockstate/tables/principals.py.
     """
 
     sessions: int | None = None
@@ -614,7 +615,7 @@ OfSomebody = (
 
 
 class OnBehalf(_Command, frozen=True, tag=83):
-    """A command, and who asks for it: the principal whose what it makes will be (lockstate/tables/principals.py).
+    """A command, and who asks for it: the principal that will own what it makes (tables/principals.py).
 
     A frame of a stream needs none, if its session is of who sends it: all that is in it is asked by whom the
     session belongs to. Who sends that of a session of nobody is told here.
@@ -671,7 +672,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class AdvanceVersion(msgspec.Struct, frozen=True):
-    """Move the rules of the cluster up to version `to` (lockstate/words/versions.py): never down, one at a time.
+    """Move the rules of the cluster up to `to` (lockstate/words/versions.py): never down, one at a time.
 
     The leader's own command: no client asks for it, so it has no origin, number or result. It travels in the
     header of an entry, where a node that does not know these rules sees it before it applies anything.
@@ -684,7 +685,8 @@ class Entry(msgspec.Struct, frozen=True):
     """A committed log entry: commands, and the cluster time at which the leader proposed them.
 
     `advance` counts first: time and commands of the same entry follow the rules that it moves to. Then
-    `bytes_max` bounds the memory that the state takes (lockstate/tables/budget.py); 0 leaves the bound as it is.
+    `bytes_max` bounds the memory that the state takes (lockstate/tables/budget.py); 0 leaves the bound as
+    it is.
     """
 
     now_ms: int

@@ -17,11 +17,11 @@ How something gets a new field without a change of what older rules write, and s
 - A command: another class with a tag of its own, above `command_tag_max` of the rules before. Content digests
   of what is asked in the old way stay the same, and older rules find the new one undecodable, on every node.
   That holds of a command by itself. Inside of a `Numbered` or an `OnBehalf`, a node that knows it would read
-  it and others would not: there lockstate/words/codec.py must find the whole undecodable by older rules, too, and
+  it and others would not: there `codec` must find the whole undecodable by older rules, too, and
   `Gateway._known` must refuse it.
 - A result, for results are remembered: another class with a tag of its own.
-- A new kind of record: another table (lockstate/stored/snapshot.py), and another sum in the fingerprint that is 0 as
-  long as there is none.
+- A new kind of record: another table (lockstate/stored/snapshot.py), and another sum in the fingerprint that
+  is 0 as long as there is none.
 
 What an entry does includes the words of a refusal: outcomes are remembered, so a `detail` that two releases
 word differently gives two states. A format that has been released stays readable.

@@ -100,8 +100,8 @@ def history(directory: Path) -> None:
     """Store what was applied, and the state in which the most tables had a row."""
     machine, steps, fullest = LockMachine(), list[Step](), b""
     for data in entries():
-        steps.append((data, machine.apply(codec.decode_entry(data)), snapshot.digest(machine)))
-        stored = snapshot.encode(machine)
+        steps.append((data, machine.apply(codec.decode_entry(data)), snapshot.digest(machine.state)))
+        stored = snapshot.encode(machine.state)
         if not fullest or _rows_count(stored) >= _rows_count(fullest):
             fullest = stored
     told = [
@@ -132,7 +132,7 @@ async def data_directory(directory: Path) -> None:
         facts = {
             "revision": machine.revision,
             "next_token": machine.next_token,
-            "digest": snapshot.digest(machine),
+            "digest": snapshot.digest(machine.state),
             "holds": sorted([hold.name, hold.token] for hold in machine.state.holds.values()),
             "disk_id": json.loads((work / "n" / "identity.json").read_text())["content"]["disk_id"],
         }

@@ -218,11 +218,11 @@ def test_our_snapshot_holds_all_of_the_state(tmp_path: Path, monkeypatch: pytest
         cluster.settle()
     cluster.run_ms(1000)
     assert cluster["a"].journal.first_index > 2, "nothing was compacted"
-    before = snapshot.encode(cluster["a"].machine)
+    before = snapshot.encode(cluster["a"].machine.state)
     cluster.crash("a")
     cluster.start("a")
     cluster.run_ms(3000)
-    assert snapshot.encode(cluster["a"].machine) == before
+    assert snapshot.encode(cluster["a"].machine.state) == before
 
 
 def test_the_bare_library_compacts_its_log_into_memory(

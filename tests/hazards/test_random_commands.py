@@ -84,7 +84,7 @@ def test_every_command_is_applied_once_or_its_outcome_is_unknown(
         node = cluster[node_id]
         assert not node.parts.loop.failure.done(), node.parts.loop.failure.result()
         assert len(node.parts.outbox) == 0, "a command waits for ever"
-        assert snapshot.encode(node.machine) == snapshot.encode(state)
+        assert snapshot.encode(node.machine.state) == snapshot.encode(state.state)
     outcomes = {"granted": 0, "unknown": 0}
     for hold_id, pending, node in clients.asked:
         is_alive = node in cluster.nodes.values()

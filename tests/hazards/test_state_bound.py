@@ -55,9 +55,9 @@ def test_the_smallest_node_decides_and_all_refuse_the_same(cluster: Cluster) -> 
     cluster.run_ms(5000)
     release(cluster, granted[0])
     assert isinstance(ask(cluster, clients), Granted), "there is room again"
-    assert len({snapshot.digest(node.machine) for node in cluster.nodes.values()}) == 1
+    assert len({snapshot.digest(node.machine.state) for node in cluster.nodes.values()}) == 1
     for node in cluster.nodes.values():
-        invariants.check(node.machine)
+        invariants.check(node.machine.state)
         assert node.machine.bytes_max == BOUNDS["b"]
 
 

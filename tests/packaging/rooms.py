@@ -21,6 +21,18 @@ class Room(NamedTuple):
 
 ROOMS = {
     "lockstate": Room((), "give it the value in a command or an entry; the state machine knows nobody"),
+    "lockstate/words": Room((), "words are data: what is done with them is told in lockstate/rules"),
+    "lockstate/tables": Room(("lockstate.words",), "a table keeps records; who changes them is a rule"),
+    "lockstate/reads": Room(
+        ("lockstate.tables", "lockstate.words"), "a read changes nothing, and needs no rule"
+    ),
+    "lockstate/rules": Room(
+        ("lockstate.reads", "lockstate.tables", "lockstate.words"),
+        "a rule knows the state; lockstate/machine.py calls it, and lockstate/stored keeps what it leaves",
+    ),
+    "lockstate/stored": Room(
+        ("lockstate.tables", "lockstate.words"), "the state is stored as it is: what it means is in rules"
+    ),
     # -- one process of the cluster -----------------------------------------------------------------------
     "cluster": Room(
         ("lockstate",),
@@ -87,8 +99,9 @@ ROOMS = {
     "http_api/v1": Room(
         (
             "cluster.config_sources", "cluster.errors", "cluster.observing", "holdfast.token_lines",
-            "holdfast.wire", "http_api.server", "lockapi", "lockstate.words.ids", "lockstate.words.kinds",
-            "lockstate.words.limits", "lockstate.reads.listings", "lockstate.machine", "lockstate.words.results",
+            "holdfast.wire", "http_api.server", "lockapi", "lockstate.machine", "lockstate.reads.listings",
+            "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.limits",
+            "lockstate.words.results",
         ),
         "only holdfast.wire is shared with the SDK; lockapi/requests makes commands, its gateway.py submits",
     ),

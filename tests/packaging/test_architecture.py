@@ -39,7 +39,9 @@ def room_name(module: str) -> str:
     match parts:
         case ["cluster", "config" | "config_secrets" | "config_sources" | "errors" | "file_watch", *_]:
             return ""
-        case ["cluster" | "http_api", room, *_]:
+        case ["lockstate", "machine"]:
+            return "lockstate"
+        case ["cluster" | "http_api" | "lockstate", room, *_]:
             return room
         case ["holdfast", *_]:
             return module

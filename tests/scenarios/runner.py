@@ -147,7 +147,7 @@ class Runner:
         entry = decode_entry(data)
         outcomes = [self.machines[number].apply(entry) for number in sorted(self.alive)]
         for number in self.alive:
-            invariants.check(self.machines[number])
+            invariants.check(self.machines[number].state)
         outcome = outcomes[0]
         assert all(other == outcome for other in outcomes), "replicas disagree"
         return [
@@ -268,7 +268,7 @@ class Runner:
         return []
 
     def _catch_up(self, number: int, other: int) -> list[str]:
-        self.machines[number] = snapshot.decode(snapshot.encode(self.machines[other]))
+        self.machines[number] = LockMachine(snapshot.decode(snapshot.encode(self.machines[other].state)))
         self.alive.add(number)
         return []
 
@@ -276,7 +276,7 @@ class Runner:
         first = self.machines[min(self.alive)]
         trace = []
         for number, machine in self.machines.items():
-            same = "same" if snapshot.digest(machine) == snapshot.digest(first) else "another"
+            same = "same" if snapshot.digest(machine.state) == snapshot.digest(first.state) else "another"
             dead = "" if number in self.alive else " (stopped)"
             trace.append(f"node {number}{dead}: revision {machine.revision}, {same} state")
         return trace

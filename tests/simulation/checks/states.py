@@ -57,7 +57,7 @@ class States:
     def __init__(self, report: Report, digest_every: int) -> None:
         self._report = report
         self._every = digest_every
-        self._digests: dict[int, str] = {0: snapshot.digest(LockMachine())}
+        self._digests: dict[int, str] = {0: snapshot.digest(LockMachine().state)}
         self._fingerprints = array("q", [fingerprint(LockMachine())])
 
     def applied(self, node_id: str, machine: LockMachine) -> None:
@@ -73,7 +73,7 @@ class States:
     def same(self, node_id: str, machine: LockMachine) -> None:
         """Compare all of a state: after a restore, and at the end."""
         self._same_fingerprint(node_id, machine)
-        digest = snapshot.digest(machine)
+        digest = snapshot.digest(machine.state)
         known = self._digests.setdefault(machine.revision, digest)
         if known != digest:
             self._report.fail("equal-digest", f"{node_id} has another state at revision {machine.revision}")

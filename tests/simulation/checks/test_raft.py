@@ -40,7 +40,7 @@ def test_an_honest_cluster_passes() -> None:
     for revision in range(9):
         cluster.ask(acquire(f"h{revision}", f"x{revision}"))
         checkers.compare_logs({"a": cluster.log, "b": cluster.log})
-    cluster.machines["b"] = snapshot.decode(snapshot.encode(cluster.machines["b"]))
+    cluster.machines["b"] = LockMachine(snapshot.decode(snapshot.encode(cluster.machines["b"].state)))
     checkers.restored("b", cluster.log[-1][1], cluster.machines["b"])
     checkers.stored("b", 2, "b")
     checkers.sent("b", "c", {"type": "request_vote", "term": 2})
@@ -283,7 +283,7 @@ def test_a_snapshot_that_lost_something() -> None:
     cluster = ScriptedCluster(digest_every=1000)
     cluster.ask(acquire("h1", request_id="r1", owner="one"))
     for field, value in (("requests", RequestMemory()), ("next_token", 1)):
-        spoilt = snapshot.decode(snapshot.encode(cluster.machine))
+        spoilt = LockMachine(snapshot.decode(snapshot.encode(cluster.machine.state)))
         setattr(spoilt.state, field, value)
         with objects("equal-digest"):
             cluster.checkers.restored("b", 2, spoilt)

@@ -21,9 +21,9 @@ _UPGRADING: Final = Surroundings(
 
 def _decode_without_rules(state: bytearray) -> Generator[None, None, LockMachine]:
     """Decode a snapshot as if it did not say what rules it follows."""
-    machine = yield from snapshot.decode_in_steps(state)
-    machine.state.rules = RULES_FIRST
-    return machine
+    decoded = yield from snapshot.decode_in_steps(state)
+    decoded.rules = RULES_FIRST
+    return LockMachine(decoded)
 
 
 def _known_by_this_one(_proposals: RareProposals) -> int:

@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from cluster.group import Group
-from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.deadlines import Deadlines, Timed
 from lockstate.tables.rates import RateLimits
@@ -30,7 +29,7 @@ def snapshot_without(hide: Callable[[State], None]) -> Apply:
         held = vars(state).copy()
         hide(state)
         try:
-            return snapshot.encode(group.machine)
+            return snapshot.encode(group.machine.state)
         finally:
             vars(state).update(held)
 
@@ -63,13 +62,12 @@ class _Forgetful(Deadlines):
 _decode_in_steps = snapshot.decode_in_steps
 
 
-def _decode_without_deadlines(data: bytes) -> Generator[None, None, LockMachine]:
+def _decode_without_deadlines(data: bytes) -> Generator[None, None, State]:
     """Forget that what a snapshot holds ends by itself."""
-    machine = yield from _decode_in_steps(data)
-    deadlines = machine.state.deadlines
-    deadlines.__class__ = _Forgetful
-    vars(deadlines)["first_order"] = machine.state.next_order
-    return machine
+    state = yield from _decode_in_steps(data)
+    state.deadlines.__class__ = _Forgetful
+    vars(state.deadlines)["first_order"] = state.next_order
+    return state
 
 
 def _forget_values(state: State) -> None:

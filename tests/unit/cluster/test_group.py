@@ -530,9 +530,9 @@ async def test_a_snapshot_of_the_disk_is_decoded(tmp_path: Path) -> None:
     """At the start there are only its bytes; a state goes out as it came in."""
     async with following(tmp_path) as node:
         machine = state_after(batch("n3.run", 1, acquire("h1")))
-        node.parts.group.restore(snapshot.encode(machine))
+        node.parts.group.restore(snapshot.encode(machine.state))
         assert node.parts.machine.lock("a").state == "held"
-        assert node.parts.group.encode_state() == snapshot.encode(machine)
+        assert node.parts.group.encode_state() == snapshot.encode(machine.state)
 
 
 async def test_nodes_that_write_tell_and_wait_for_each_other(

@@ -226,7 +226,7 @@ async def test_a_snapshot_without_the_ticket_of_a_conversion_leaves_its_outcome_
         await hold_both(node)
         waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
         await until(lambda: len(node.parts.waiters) == 1)
-        elsewhere = snapshot.decode(snapshot.encode(node.machine))
+        elsewhere = LockMachine(snapshot.decode(snapshot.encode(node.machine.state)))
         node.parts.group.restore(elsewhere)
         await asyncio.sleep(0)
         assert not waiting.done(), "it still waits there"

@@ -59,7 +59,7 @@ class MachineDriver:
         outcome = self.machine.apply(entry)
         self.events = outcome.events
         self.settled = {end.hold_id: end.result for end in outcome.settled}
-        invariants.check(self.machine)
+        invariants.check(self.machine.state)
         return outcome
 
     def run(self, command: Command | Undecodable, at_ms: int = 0) -> Result:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.commands import Wanted
@@ -304,7 +305,7 @@ def test_a_snapshot_keeps_what_waits_for_more() -> None:
     driver.granted("b", ttl_ms=60_000)
     driver.queued("b", ttl_ms=60_000)
     driver.adding("h1", "b")
-    driver.machine = snapshot.decode(snapshot.encode(driver.machine))
+    driver.machine = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     driver.release("h2")
     assert driver.served() == ["h3"]
     assert driver.machine.state.holds[HoldId("h1")].kind is HoldKind.LOCK

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.reads.views import ENDINGS_SEARCHED_MAX
 from lockstate.stored import snapshot
 from lockstate.words import limits
@@ -124,13 +125,15 @@ def test_the_oldest_are_forgotten() -> None:
     assert 0 < forgotten < 2 * len(locks)
     assert kept[-1].token == grants_count
     assert (kept[0].token, kept[0].name) == (1, str(forgotten % len(locks)))
-    assert list(snapshot.decode(snapshot.encode(meter.machine)).state.audit.events) == list(kept)
+    assert list(
+        LockMachine(snapshot.decode(snapshot.encode(meter.machine.state))).state.audit.events
+    ) == list(kept)
 
 
 def test_it_survives_a_restart() -> None:
     """The audit is part of the state: every node has the same, also from a snapshot."""
     driver = _busy_driver()
-    restored = snapshot.decode(snapshot.encode(driver.machine))
+    restored = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert restored.audit() == driver.machine.audit()
     assert restored.audit("a", SessionId("s1"), 1) == driver.machine.audit("a", SessionId("s1"), 1)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint
 from lockstate.words import codec, limits
@@ -186,7 +187,7 @@ def test_a_bound_travels_in_an_entry_and_a_snapshot() -> None:
         codec.decode_entry(both.replace(bytes((codec.FIELD_BYTES_MAX, 0xCE)), bytes((99, 0xCE))))
     driver = bounded()
     driver.granted("a", request_id="r")
-    restored = snapshot.decode(snapshot.encode(driver.machine))
+    restored = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert restored.bytes_max == BOUND
     assert restored.bytes_count == driver.machine.bytes_count > 0
     assert fingerprint.of(restored.state) == fingerprint.of(driver.machine.state)

@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import COMPATIBLE, Mode, is_down
@@ -123,9 +124,9 @@ def test_a_snapshot_has_them() -> None:
     driver.granted("a/b", mode=READ)
     driver.queued("a", mode=SHARED, scope=SUBTREE)
     driver.converting("h2", UPDATE)
-    data = snapshot.encode(driver.machine)
-    driver.machine = snapshot.decode(data)
-    assert snapshot.encode(driver.machine) == data
+    data = snapshot.encode(driver.machine.state)
+    driver.machine = LockMachine(snapshot.decode(data))
+    assert snapshot.encode(driver.machine.state) == data
     driver.release("h1")
     assert driver.served() == ["t4", "h3"]
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.reads.listings import Whose, holdings
 from lockstate.stored import snapshot
 from lockstate.words import limits
@@ -58,7 +59,7 @@ class EndlessDriver(CellDriver):
 
     def restored(self) -> "EndlessDriver":
         """Go on from a snapshot: nobody can tell the difference."""
-        self.machine = snapshot.decode(snapshot.encode(self.machine))
+        self.machine = LockMachine(snapshot.decode(snapshot.encode(self.machine.state)))
         return self
 
 

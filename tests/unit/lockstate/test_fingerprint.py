@@ -194,7 +194,7 @@ def test_a_planted_difference_shows_when_the_record_goes() -> None:
 def test_a_loaded_state_has_the_fingerprint_of_the_stored_one() -> None:
     """The fingerprint is not stored, and a restart does not change it."""
     machine = _machine()
-    restored = snapshot.decode(snapshot.encode(machine))
+    restored = LockMachine(snapshot.decode(snapshot.encode(machine.state)))
     assert restored.fingerprint == machine.fingerprint == fingerprint.recomputed(restored.state)
 
 
@@ -257,7 +257,7 @@ def test_a_mark_that_fails_for_want_of_memory_leaves_the_lease(monkeypatch: pyte
             _ = machine.fingerprint
     assert machine.state.holds[HoldId("h1")].expires_at_ms == machine.next_deadline_ms() == 1000
     assert machine.is_sound
-    invariants.check(machine)
+    invariants.check(machine.state)
     machine.apply(Entry(1001))
     assert not machine.state.holds
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from lockstate import invariants
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.commands import (
     AcquireIf,
@@ -66,7 +67,7 @@ def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
         assert expect(GrantedAgain, driver.run(ask(depth, IfHeld.COUNT))).depth == depth
     assert expect(GrantedAgain, driver.run(ask(4))).depth == 3, "a renewal does not count"
     assert reason(driver.run(Release(HoldId("x1"), "", ("a",)))) == Reason.INVALID_REQUEST
-    restored = snapshot.decode(snapshot.encode(driver.machine))
+    restored = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert restored.state.extras.get("x1").depth == 3
     assert [expect(ReleasedOnce, driver.run(Release(HoldId("x1")))).depth for _ in range(2)] == [2, 1]
     driver.release("x1")
@@ -96,8 +97,8 @@ def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver)
     assert driver.run(Cancel(HoldId("x1"), AttemptId("t2"))) == Cancelled(undone=True)
     assert driver.run(Cancel(HoldId("x1"), AttemptId("t2"))) == Cancelled(undone=False)
     assert driver.machine.lock("a").state == "held"
-    invariants.check(driver.machine)
-    restored = snapshot.decode(snapshot.encode(driver.machine))
+    invariants.check(driver.machine.state)
+    restored = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert restored.fingerprint == driver.machine.fingerprint
     driver.release("x1")
     assert driver.machine.lock("a").state == "free"
@@ -123,7 +124,7 @@ def test_waits_for_the_same_are_shared_as_each_says(driver: MachineDriver) -> No
     assert type(ends["x1"]) is Granted
     assert (expect(GrantedAgain, ends["x2"]).depth, expect(GrantedAgain, ends["x4"]).depth) == (2, 2)
     assert expect(Refused, ends["x3"]).reason == Reason.ALREADY_HELD
-    invariants.check(driver.machine)
+    invariants.check(driver.machine.state)
     assert [(key, extra.depth) for key, extra in driver.machine.state.extras.dump()] == [("x1", 2)]
     assert driver.machine.lock("a").holders[0].note == "n4"
 

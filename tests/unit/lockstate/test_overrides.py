@@ -2,6 +2,7 @@
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.tables.owners import session_name
@@ -200,7 +201,7 @@ def test_forgotten_and_seen_again_is_one_fence(driver: MachineDriver) -> None:
     driver.run_all([AdvanceFence("disk", 9), ForgetFence("disk", ""), AdvanceFence("disk", 2)])
     assert machine.is_sound
     assert [row.resource for row in listings.fences(machine.state, "", "", 9)[0]] == ["disk"]
-    restored = snapshot.decode(snapshot.encode(machine))
+    restored = LockMachine(snapshot.decode(snapshot.encode(machine.state)))
     assert (restored.fingerprint, restored.bytes_count) == (machine.fingerprint, machine.bytes_count)
     driver.run_all([ForgetFence("disk", ""), AdvanceFence("disk", 3), ForgetFence("disk", "")])
     assert machine.is_sound

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -251,7 +252,7 @@ def test_a_restart_forgets_nothing(driver: CellDriver) -> None:
     hold = driver.granted("a", session_id="ann")
     asked(driver, "a", 1000)
     driver.run(PutOff(hold.hold_id), at_ms=10)
-    driver.machine = snapshot.decode(snapshot.encode(driver.machine))
+    driver.machine = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert reason(driver.run(PutOff(hold.hold_id))) is Reason.NOT_REVOKED
     assert driver.pass_to(2000) == []
     assert driver.pass_to(2001) == [EventKind.FORCED]

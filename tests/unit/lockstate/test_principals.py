@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.rules.on_behalf import on_behalf
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint
@@ -263,7 +264,7 @@ def test_an_attempt_through_a_node_that_does_not_say_who_asks_is_the_same_reques
     assert expect(Granted, driver.run(again)).hold_id == first.hold_id
     assert driver.machine.state.holds[H1].attempt_id == "a2"
     assert driver.machine.state.principals.rows == {"h1": "ann"}
-    restarted = snapshot.decode(snapshot.encode(driver.machine))
+    restarted = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert restarted.state.requests.askers_of(("", ID)) == ("ann",)
 
 
@@ -516,8 +517,8 @@ def test_a_hold_that_ends_by_itself_is_ended_by_nobody(driver: Driver) -> None:
 def test_whose_everything_is_survives_a_restart(driver: Driver) -> None:
     """A snapshot that is loaded gives the same state, with the same counts and the same fingerprint."""
     expect(Queued, driver.took("bob", "h9", "b", wait_ms=1000))
-    again = snapshot.decode(snapshot.encode(driver.machine))
-    assert snapshot.encode(again) == snapshot.encode(driver.machine)
+    again = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
+    assert snapshot.encode(again.state) == snapshot.encode(driver.machine.state)
     assert fingerprint.of(again.state) == fingerprint.of(driver.machine.state)
     assert again.is_sound
     ours, theirs = again.state.principals, driver.machine.state.principals

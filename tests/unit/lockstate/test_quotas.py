@@ -2,6 +2,7 @@
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.tables.principals import EVERYBODY, Usage
@@ -225,7 +226,7 @@ def test_quotas_survive_a_restart() -> None:
     driver = Driver()
     quota(driver, "ann", holds=1, sessions=2)
     quota(driver, EVERYBODY, waits=3)
-    again = snapshot.decode(snapshot.encode(driver.machine))
+    again = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert again.state.principals.quotas == {"ann": Quota(2, 1), EVERYBODY: Quota(waits=3)}
     assert again.fingerprint == driver.machine.fingerprint
     assert again.is_sound

@@ -46,7 +46,7 @@ def test_neighbours_share_texts_and_numbers() -> None:
     change = Convert(HoldId("id of a"), SHARED, HoldId("x"), AttemptId("x"), wait_ms=9)
     machine.apply(decoded(machine, acquire("b", wait_ms=999), change))
     check(machine)
-    check(snapshot.decode(snapshot.encode(machine)))
+    check(LockMachine(snapshot.decode(snapshot.encode(machine.state))))
 
 
 def test_another_ttl_and_another_moment_are_their_own() -> None:

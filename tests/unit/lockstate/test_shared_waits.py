@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.commands import Acquire, OpenSession
 from lockstate.words.ids import AttemptId, HoldId, SessionId
@@ -58,7 +59,7 @@ def test_waits_of_every_kind_get_one_hold(kind: str) -> None:
     driver = _driver()
     hold(driver)
     first, second = wait(driver).hold_id, wait(driver).hold_id
-    driver.machine = snapshot.decode(snapshot.encode(driver.machine))
+    driver.machine = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     driver.release("h1")
     got = _settled(driver)
     assert got[first].hold_id == got[second].hold_id == first

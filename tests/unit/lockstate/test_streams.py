@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget
 from lockstate.tables.ledger import NO_ROOM
@@ -399,7 +400,7 @@ def test_a_snapshot_has_the_streams(driver: StreamDriver) -> None:
     driver.acquire("a", ttl_ms=100_000)
     driver.done(1, lock("a", "w1", wait_ms=10_000), lock("b", "h2"))
     fingerprint = driver.machine.fingerprint
-    driver.machine = snapshot.decode(snapshot.encode(driver.machine))
+    driver.machine = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert driver.machine.fingerprint == fingerprint
     assert driver.view == StreamView(1, 2, 2)
     driver.run(Release(HoldId("h1")))

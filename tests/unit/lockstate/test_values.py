@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables import budget
 from lockstate.words import limits
@@ -70,7 +71,7 @@ class ValueDriver(CellDriver):
 
     def restored(self) -> "ValueDriver":
         """Go on from a snapshot: nobody can tell the difference."""
-        self.machine = snapshot.decode(snapshot.encode(self.machine))
+        self.machine = LockMachine(snapshot.decode(snapshot.encode(self.machine.state)))
         return self
 
     def values_told(self) -> list[str]:

@@ -42,7 +42,7 @@ def test_the_rules_move_up_by_one(later: None) -> None:
         machine.apply(Entry(0, (), AdvanceVersion(to)))
         assert machine.rules == rules, to
     assert machine.revision == len(moves), "each of them is an entry"
-    restored = snapshot.decode(snapshot.encode(machine))
+    restored = LockMachine(snapshot.decode(snapshot.encode(machine.state)))
     assert restored.rules == RULES_LATER
     assert restored.fingerprint == machine.fingerprint
 
@@ -54,7 +54,7 @@ def test_an_entry_follows_the_rules_that_it_moves_to(later: None) -> None:
     batches = (Batch("n1", (1,), (Tick(),)),)
     assert one.apply(Entry(5, batches, AdvanceVersion(2))) == other.apply(Entry(5, batches))
     assert (one.rules, other.rules, one.now_ms) == (2, 1, 5)
-    assert snapshot.digest(one) != snapshot.digest(other)
+    assert snapshot.digest(one.state) != snapshot.digest(other.state)
     assert one.fingerprint != other.fingerprint
 
 

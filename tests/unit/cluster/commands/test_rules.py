@@ -87,7 +87,7 @@ def test_an_entry_that_moves_the_rules_is_told(caplog: pytest.LogCaptureFixture)
 
 def test_a_snapshot_of_a_newer_release_stops_the_node() -> None:
     """It is not taken for damage, which would be asked for again and again."""
-    parts = msgspec.msgpack.decode(snapshot.encode(LockMachine()))
+    parts = msgspec.msgpack.decode(snapshot.encode(LockMachine().state))
     parts[0] = snapshot.FORMAT_NEWEST + 1
     with pytest.raises(NodeFailed, match="upgrade this node"):
         list(decode_state(bytearray(msgspec.msgpack.encode(parts))))

@@ -406,7 +406,7 @@ def test_queue_lengths_are_those_of_the_state(seed: int) -> None:
         assert queue_lengths(contention) == queues_of(machine)
         entries_with_waiters += bool(machine.state.tickets)
         if traffic.random.random() < 0.02:
-            machine = snapshot.decode(snapshot.encode(machine))
+            machine = LockMachine(snapshot.decode(snapshot.encode(machine.state)))
             if traffic.random.random() < 0.5:
                 contention = Contention()
             contention.restart(machine)
