@@ -66,9 +66,11 @@ class Tree:
 
 
 def rules_count(tree: Tree) -> int:
-    """Count the versions of the rules, as lockstate/words/versions.py makes them."""
-    made = ast.walk(tree.parsed["lockstate/words/versions.py"])
-    return sum(isinstance(node, ast.Call) and _name(node.func) == "Rules" for node in made)
+    """Count the versions of the rules, as versions.py of lockstate makes them."""
+    (versions,) = (
+        module for path, module in tree.parsed.items() if re.match(r"lockstate/(\w+/)?versions\.py", path)
+    )
+    return sum(isinstance(node, ast.Call) and _name(node.func) == "Rules" for node in ast.walk(versions))
 
 
 def rules_branches(tree: Tree) -> int:

@@ -27,7 +27,7 @@ SOURCES = {
 def tree(root: Path) -> figures.Tree:
     """Write a small product, with its tests, and return it."""
     for path, text in SOURCES.items():
-        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     for package in ("lockstate", "cluster", "holdfast"):
         (root / package / "py.typed").touch()

@@ -224,21 +224,21 @@ def test_a_state_of_many_groups_is_sound(monkeypatch: pytest.MonkeyPatch, group_
 
 
 def test_decoding_takes_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host can do something else between two groups; the machine comes with the last step."""
+    """A host can do something else between two groups; the state comes with the last step."""
     monkeypatch.setattr(snapshot, "GROUP_ROWS", 10)
     driver = MachineDriver()
     for number in range(30):
         driver.granted(f"name/{number}")
     data = snapshot.encode(driver.machine.state)
-    steps, steps_count, machine = snapshot.decode_in_steps(data), 0, None
-    while machine is None:
+    steps, steps_count, state = snapshot.decode_in_steps(data), 0, None
+    while state is None:
         try:
             next(steps)
         except StopIteration as end:
-            machine = end.value
+            state = end.value
         steps_count += 1
     assert steps_count > 2 * 3, "a step for each group of sessions and of holds"
-    assert snapshot.encode(machine.state) == data
+    assert snapshot.encode(state) == data
 
 
 def test_the_collector_is_as_it_was() -> None:
