@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from lab.chaos.history import read_history
 from lab.chaos.targets.processes import PREFIX
+from lab.chaos.teeth.spoilers import SPOILERS
 from scripts.local_cluster import PROJECT, LocalCluster
 from tests.process.nodes import DEADLINE_S
 
@@ -97,40 +100,19 @@ def test_a_cluster_that_is_well_is_clean_under_faults(tmp_path: Path) -> None:
     assert again.returncode == CLEAN, again.stdout + again.stderr
 
 
-def grant_it_twice(lines: list[dict[str, Any]]) -> None:
-    """Let another client have been granted the same lock at the same time, with the same token."""
-    number = next(
-        number
-        for number, line in enumerate(lines)
-        if line["line"] == "operation" and line["workload"] == "mutex" and line["kind"] == "acquire"
-        if line["outcome"] == "ok"
-    )
-    twin = json.loads(json.dumps(lines[number]))
-    twin |= {"id": 10**9, "client": "somebody-else"}
-    twin["result"]["hold"] = "another"
-    lines.insert(number + 1, twin)
-
-
-def differ_in_the_end(lines: list[dict[str, Any]]) -> None:
-    """Let a node have ended in another state."""
-    last = next(line for line in reversed(lines) if line["line"] == "node-state")
-    last["digest"] = "0" * 16
-
-
 def test_a_history_that_breaks_a_promise_is_red(tmp_path: Path) -> None:
     """What no cluster may answer, put into the recorded history of a real one."""
-    done = chaos(
-        tmp_path, *("--minutes", "0.1", "--seed", "1", "--no-faults", "--dir", "run", "--workloads", "mutex")
-    )
+    done = chaos(tmp_path, "--minutes", "0.15", "--seed", "1", "--no-faults", "--dir", "run")
     assert done.returncode == CLEAN, done.stdout + done.stderr
-    recorded = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
-    for spoil in (grant_it_twice, differ_in_the_end):
-        lines = [json.loads(line) for line in recorded]
-        spoil(lines)
-        (tmp_path / "spoiled.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for spoiler in SPOILERS:
+        lines = read_history(tmp_path / "run" / "history.jsonl").lines
+        spoiler.spoil(lines)
+        spoiled = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        (tmp_path / "spoiled.jsonl").write_bytes(spoiled)
         judged = chaos(tmp_path, "check", "spoiled.jsonl")
         assert judged.returncode == BROKEN, judged.stdout + judged.stderr
         assert "A PROMISE WAS BROKEN" in judged.stdout
+        assert spoiler.checker in judged.stdout, spoiler.name
         page = (tmp_path / "timeline.html").read_text()
         assert '"verdict":"broken"' in page
     drawn = chaos(tmp_path, "timeline", "run")

@@ -24,8 +24,8 @@ from lab.chaos.checkers.value_models import Advance, FenceModel, Read, RegisterM
 from lab.chaos.checkers.violation import Violation
 from lab.chaos.history import History, Operation
 
-LOOK: Final = "look"
-"""A linearizable read of the holders of a lock."""
+LOOKS: Final = ("look", "queue")
+"""Linearizable reads of the holders of a lock."""
 
 
 def linearizable(history: History, work_max: int = WORK_MAX) -> list[Violation]:
@@ -60,7 +60,7 @@ def problems(history: History) -> Iterator[tuple[str, str, Model[Any], list[Call
             if kind == "semaphore":
                 limit = max(operation.arguments.get("limit", 1) for operation in group)
                 model = SemaphoreModel(limit, has_waits=has_waits)
-            yield kind, name, model, list(_Calls(closes, known.get((kind, name), [])).of(group))
+            yield kind, name, model, list(_Calls(closes, known.get((kind, name), []), group).all())
 
 
 def _kind(operation: Operation) -> str:
@@ -68,8 +68,8 @@ def _kind(operation: Operation) -> str:
     for kinds in (ACQUIRES, RELEASES, RENEWALS):
         if operation.kind in kinds:
             return kinds[operation.kind]
-    others = {"advance": "fence", "register-read": "register", "register-write": "register", LOOK: "lock"}
-    return others.get(operation.kind, "")
+    others = {"advance": "fence", "register-read": "register", "register-write": "register"}
+    return "lock" if operation.kind in LOOKS else others.get(operation.kind, "")
 
 
 def _closes(history: History) -> dict[str, list[Operation]]:
@@ -84,21 +84,23 @@ def _closes(history: History) -> dict[str, list[Operation]]:
 class _Calls:
     """Says what the operations on one lock or semaphore may have done, and what happens by itself."""
 
-    def __init__(self, closes: dict[str, list[Operation]], known: list[Hold]) -> None:
+    def __init__(self, closes: dict[str, list[Operation]], known: list[Hold], group: list[Operation]) -> None:
         self._closes = closes
         self._known = known
+        self._group = list(_merged(group))
+        self._untold = _untold(self._group, {hold.token for hold in known})
         self._ids = itertools.count(-1, -1)  # of what no client asked for
         self._released: set[str] = set()
         self._seen_ghosts: set[Ghost] = set()
         self._modes = {hold.key: hold.mode for hold in known}
         self._may_end_ns = {hold.key: hold.trusted_until_ns for hold in known}
 
-    def of(self, group: Iterable[Operation]) -> Iterator[Call]:
+    def all(self) -> Iterator[Call]:
         """Yield the calls."""
-        for operation in _merged(group):
+        for operation in self._group:
             if operation.kind in ACQUIRES:
                 yield from self._acquire(operation)
-            elif operation.kind == LOOK:
+            elif operation.kind in LOOKS:
                 yield from _look(operation)
             else:
                 yield from self._use(operation)
@@ -113,13 +115,29 @@ class _Calls:
             grant = Grant(operation.result["hold"], mode, permits, operation.result["token"])
             yield Call(operation.id, operation.call_ns, operation.return_ns, grant)
         elif is_busy:
-            yield Call(operation.id, operation.call_ns, operation.return_ns, Busy(mode, permits))
-        for _ in range(_ghosts(operation)):
-            ghost = Ghost(mode, permits)
-            yield Call(next(self._ids), operation.call_ns, None, ghost, twin=ghost)
-            if ghost not in self._seen_ghosts:
-                self._seen_ghosts.add(ghost)
-                yield Call(next(self._ids), -FOREVER_NS, None, Vanish(mode, permits), is_repeated=True)
+            busy = Busy(mode, permits, _tokens(operation))
+            yield Call(operation.id, operation.call_ns, operation.return_ns, busy)
+        for _ in range(operation.lost):
+            yield from self._lost(operation, mode, permits)
+
+    def _lost(self, operation: Operation, mode: str, permits: int) -> Iterator[Call]:
+        """Yield the grant that may have come of an attempt without its client knowing of it, and its end.
+
+        A node whose client went away before it was answered takes the wait or the grant back, and the request
+        is forgotten with it: what its client asks again is a new one. If somebody saw its owner with a token
+        that no client was told of, that is the token of such a grant: it was not given before, nor again.
+        """
+        untold = self._untold.get(operation.arguments.get("owner", ""))
+        if untold:
+            grant = Grant(f"token {untold[0]}", mode, permits, untold.pop(0))
+            yield Call(next(self._ids), operation.call_ns, None, grant)
+            yield Call(next(self._ids), operation.call_ns, None, End(grant.key, mode))
+            return
+        ghost = Ghost(mode, permits)
+        yield Call(next(self._ids), operation.call_ns, None, ghost, twin=ghost)
+        if ghost not in self._seen_ghosts:
+            self._seen_ghosts.add(ghost)
+            yield Call(next(self._ids), -FOREVER_NS, None, Vanish(mode, permits), is_repeated=True)
 
     def _use(self, operation: Operation) -> Iterator[Call]:
         """Yield what a release or a renewal did or was told."""
@@ -151,8 +169,22 @@ class _Calls:
 def _look(operation: Operation) -> Iterator[Call]:
     """Yield what somebody saw who asked for the holders of a lock."""
     if operation.outcome == "ok":
-        seen = Seen(frozenset(holder["token"] for holder in operation.result["holders"]))
-        yield Call(operation.id, operation.call_ns, operation.return_ns, seen)
+        yield Call(operation.id, operation.call_ns, operation.return_ns, Seen(_tokens(operation)))
+
+
+def _tokens(operation: Operation) -> frozenset[int]:
+    """Return the tokens of the holders that an answer shows."""
+    return frozenset(holder["token"] for holder in operation.result.get("holders", ()))
+
+
+def _untold(group: list[Operation], told: set[int]) -> dict[str, list[int]]:
+    """Return the tokens that were seen and that no client was told of, by owner and in order."""
+    found: dict[str, set[int]] = {}
+    for operation in group:
+        for holder in operation.result.get("holders", ()):
+            if holder["token"] not in told:
+                found.setdefault(holder["owner"], set()).add(holder["token"])
+    return {owner: sorted(tokens) for owner, tokens in found.items()}
 
 
 def _merged(group: Iterable[Operation]) -> Iterator[Operation]:
@@ -168,16 +200,9 @@ def _merged(group: Iterable[Operation]) -> Iterator[Operation]:
             yield operation
     for same in requests.values():
         first = min(same, key=lambda item: (item.outcome == "unknown", item.return_ns))
-        yield msgspec.structs.replace(first, call_ns=min(item.call_ns for item in same))
-
-
-def _ghosts(operation: Operation) -> int:
-    """Return how many grants may have come of a request without its client knowing of them.
-
-    A node whose client went away before it was answered takes the wait or the grant back, and the request is
-    forgotten with it: what its client asks again is a new one.
-    """
-    return operation.lost
+        yield msgspec.structs.replace(
+            first, call_ns=min(item.call_ns for item in same), lost=sum(item.lost for item in same)
+        )
 
 
 def _fence_calls(group: Iterable[Operation]) -> Iterator[Call]:

@@ -15,10 +15,11 @@ class Grant(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """A request is refused because of others."""
+    """A request is refused because of others. Of these `tokens` are shown, but perhaps not all."""
 
     mode: str = "exclusive"
     permits: int = 1
+    tokens: frozenset[int] = frozenset()
 
 
 class End(NamedTuple):
@@ -29,7 +30,7 @@ class End(NamedTuple):
 
 
 class Ghost(NamedTuple):
-    """A request that nobody listens to any longer is granted: a hold that no client knows."""
+    """A request that nobody listens to any longer is granted: a hold whose token nobody ever saw."""
 
     mode: str = "exclusive"
     permits: int = 1
@@ -67,6 +68,11 @@ class Holders(NamedTuple):
     highest_token: int = 0
     ghosts: tuple[Ghost, ...] = ()
     """In order, so that equal ones cannot be told apart."""
+
+    @property
+    def tokens(self) -> set[int | None]:
+        """The tokens of all grants."""
+        return {grant.token for grant in self.grants}
 
     def modes(self) -> list[str]:
         """Return the modes of all."""
@@ -141,12 +147,14 @@ class LockModel:
             case (End() | Vanish(), Ghost()) | (Vanish(), Grant()):
                 return self._makes_room(first, second)
             case (Grant() | Ghost(), Busy()):
-                return self._takes_room(first, second)
+                return self._takes_room(first, second) or (
+                    isinstance(first, Grant) and first.token in second.tokens
+                )
             case (Grant(), End() | Held() | Gone()) | (End(), Gone()) | (Held(), End()) | (Gone(), Grant()):
                 return bool(first.key == second.key)
             case (Grant(), Seen(tokens)):
-                return first.token is None or first.token in tokens  # else it is never seen so
-            case (End() | Ghost() | Vanish(), Seen()) | (Busy(), End() | Vanish()):
+                return first.token in tokens  # else it is never seen so
+            case (End() | Vanish(), Seen()) | (Busy(), End() | Vanish()):
                 return True
             case (Seen(), Grant() | End() | Ghost() | Vanish()):
                 return True
@@ -185,14 +193,15 @@ class LockModel:
         return Holders(state.grants | {grant}, highest_token, state.ghosts)
 
     def _is_busy(self, state: Holders, busy: Busy) -> bool:
+        if not busy.tokens <= state.tokens:
+            return False
         if self._has_waits:
             return bool(state.grants or state.ghosts)
         return not self._has_room(state, busy.mode, busy.permits)
 
     def _shows(self, state: Holders, tokens: frozenset[int]) -> bool:
-        """Whether these are the tokens of all holds; of some nobody knows the token."""
-        known = {grant.token for grant in state.grants if grant.token is not None}
-        return known <= tokens and len(tokens) == len(state.grants) + len(state.ghosts)
+        """Whether these are the tokens of all holds. A ghost would show one that was never seen."""
+        return state.tokens == tokens and not state.ghosts
 
     def _has_room(self, state: Holders, mode: str, permits: int) -> bool:
         del permits

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from lab.chaos.checkers.registers import objections
 from lab.chaos.defective_node import NONE, UNGUARDED
 from lab.chaos.lab import Workload
@@ -22,6 +24,7 @@ LEADS: Final = f"0.1 lead 5 node={NODE}"
 LEADS_AGAIN: Final = f"0.1 lead 2 node={NODE}\n0.1 lead 0.3 node=n2\n0.1 lead 2 node={NODE}"
 POWER_CUT: Final = f"0.1 lead 0 node=n2\n0.1 power-cut 0 node={NODE}"
 KILLED: Final = f"0.1 lead 1.5 node={NODE}\n0.1 kill-leader 0.5\n0.1 lead 1.5 node={NODE}"
+LOSSES: Final = "0.1 lead 0 node=n2\n0.1 kill-follower 1 node=n3\n0.1 lead 4 node=n2"
 
 _SENTENCES: Final = {mutation.name: mutation.sentence for mutation in MUTATIONS}
 
@@ -94,6 +97,11 @@ _TEETH: Final = (
         repeats=True,
     ),
     _defect("reads-without-barrier", Reads, schedule="0.1 lead 5 node=n2"),
+    msgspec.structs.replace(
+        _defect("reads-without-barrier", Reads, schedule=LOSSES),
+        name="stale-reads-behind-losses",
+        sentence="Every node answers reads from its own state, and requests were lost before.",
+    ),
     _defect("time-jumps-with-leader", LeftToExpire, Sessions, schedule=LEADS_AGAIN),
     _defect("token-given-twice", Mutex, FencingTokens),
     _defect("request-ids-ignored", Repeats),

@@ -52,9 +52,9 @@ def test_a_grant_that_is_taken_back_with_its_connection() -> None:
         script = one_after_the_other()
         script.release("h2", 36, 40)
         script.grant("h4", 4, 50, 90, lost=lost)
-        script.add("look", "a", 55, 60, result={"holders": [{"token": 3}]})
+        script.add("look", "a", 55, 60, result={"holders": [{"token": 3, "owner": "h4"}]})
         script.add("look", "a", 61, 65, result={"holders": []})
-        script.add("look", "a", 91, 95, result={"holders": [{"token": 4}]})
+        script.add("look", "a", 91, 95, result={"holders": [{"token": 4, "owner": "h4"}]})
         return script
 
     assert linearizable(seen_before(lost=1).history) == []
@@ -211,9 +211,10 @@ def test_every_checker_has_a_name() -> None:
     assert CHECKERS["linearizability"] is linearizable
 
 
-def look(script: Script, call: int, until: int, *tokens: int) -> None:
+def look(script: Script, call: int, until: int, *tokens: int, owner: str = "") -> None:
     """Add a read of the holders."""
-    script.add("look", "a", call, until, result={"holders": [{"token": token} for token in tokens]})
+    holders = [{"token": token, "owner": owner} for token in tokens]
+    script.add("look", "a", call, until, result={"holders": holders})
 
 
 def test_reads_see_what_was_answered_before() -> None:
@@ -239,6 +240,38 @@ def test_a_read_may_see_a_grant_of_unknown_outcome() -> None:
     """Its token is known to nobody but the reader."""
     script = Script()
     script.unknown("x", 0, 10)
-    look(script, 20, 22, 5)
+    look(script, 20, 22, 5, owner="x")
     look(script, 30, 32)
     assert linearizable(script.history) == []
+
+
+def test_a_lost_request_explains_no_token_that_fits_none() -> None:
+    """A released token is seen again, an owner has two tokens for one request, or a stranger has one."""
+
+    def lost_and(*looks: tuple[int, str]) -> bool:
+        script = Script()
+        script.unknown("x", 0, 10)
+        script.grant("h5", 5, 20, 25)
+        script.release("h5", 30, 35)
+        for number, (token, owner) in enumerate(looks):
+            look(script, 40 + 10 * number, 45 + 10 * number, token, owner=owner)
+        return linearizable(script.history) == []
+
+    assert lost_and((6, "x"), (6, "x"))
+    assert not lost_and((5, "h5"))
+    assert not lost_and((4, "x"))
+    assert not lost_and((6, "x"), (7, "x"))
+    assert not lost_and((6, "stranger"))
+
+
+def test_a_refusal_shows_only_holders() -> None:
+    """Those that a refused client is told of are there when it is refused, if perhaps not all of them."""
+
+    def told(token: int) -> bool:
+        script = one_after_the_other()
+        refused = script.refused("y", 40, 41)
+        refused.result = {"holders": [{"token": token, "owner": "h"}]}
+        return linearizable(script.history) == []
+
+    assert told(2)
+    assert not told(1)

@@ -10,8 +10,9 @@ from tests.unit.lab.chaos.histories import Script
 
 
 def queue_of(script: Script, call: int, *owners: str) -> None:
-    """Add a read of the queue."""
-    script.add("queue", "a", call, call + 5, result={"queue": [{"owner": owner} for owner in owners]})
+    """Add a read of the queue, while "h0" has the lock."""
+    result = {"holders": [{"owner": "h0", "token": 1}], "queue": [{"owner": owner} for owner in owners]}
+    script.add("queue", "a", call, call + 5, result=result)
 
 
 def served(first_token: int, second_token: int, seen: int) -> Script:

@@ -41,7 +41,12 @@ LOCK_ACTIONS = st.one_of(
         st.integers(1, 2),
         st.one_of(st.none(), st.integers(1, 4)),
     ),
-    st.builds(Busy, st.sampled_from(["exclusive", "shared"]), st.integers(1, 2)),
+    st.builds(
+        Busy,
+        st.sampled_from(["exclusive", "shared"]),
+        st.integers(1, 2),
+        st.one_of(st.just(frozenset()), st.frozensets(st.integers(1, 4), max_size=1)),
+    ),
     st.builds(End, st.sampled_from(KEYS), st.sampled_from(["", "exclusive", "shared"])),
     *(st.builds(kind, st.sampled_from(KEYS)) for kind in (End, Held, Gone)),
     st.builds(Seen, st.frozensets(st.integers(1, 4), max_size=2)),

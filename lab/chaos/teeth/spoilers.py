@@ -1,0 +1,82 @@
+"""What no cluster may answer, written into a clean history: the checker of the row must object.
+
+A row needs no defect that a node could have, so it also shows what a real node never does by itself. Another
+one is a function that changes the lines of a history in place, at a place that it finds.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lab.chaos.history import AnyLine, NodeState, Operation
+
+Lines = list[AnyLine]
+
+
+class Spoiler(NamedTuple):
+    """One way to spoil a history. `spoil` raises StopIteration when the history has no place for it."""
+
+    name: str
+    sentence: str
+    checker: str
+    spoil: Callable[[Lines], None]
+
+
+def _all(lines: Lines, *kinds: str, outcome: str = "ok", **fields: Any) -> Iterator[Operation]:
+    """Yield the operations of these kinds in order of their calls, `fields` being what they have."""
+    found = [line for line in lines if isinstance(line, Operation) and line.kind in kinds]
+    for operation in sorted(found, key=lambda item: item.call_ns):
+        if operation.outcome == outcome and all(getattr(operation, key) == fields[key] for key in fields):
+            yield operation
+
+
+def _copy(lines: Lines, operation: Operation, **changes: Any) -> Operation:
+    """Add an operation that is like another one, but for `changes`; dictionaries are merged."""
+    number = max(line.id for line in lines if isinstance(line, Operation))
+    merged = {
+        key: getattr(operation, key) | value if isinstance(value, dict) else value
+        for key, value in changes.items()
+    }
+    copy = msgspec.structs.replace(operation, id=number + 1, **merged)
+    lines.append(copy)
+    return copy
+
+
+def _released(lines: Lines, *, before: Operation) -> Iterator[Operation]:
+    """Yield the grants of a lock whose release was acknowledged before it was asked for something else."""
+    for release in _all(lines, "release", name=before.name):
+        if release.return_ns < before.call_ns:
+            for grant in _all(lines, "acquire", name=before.name):
+                if grant.result["hold"] == release.arguments["hold"]:
+                    yield grant
+
+
+def _granted_twice(lines: Lines) -> None:
+    grant = next(_all(lines, "acquire"))
+    _copy(lines, grant, client="somebody-else", result={"hold": "another"})
+
+
+def _nodes_differ(lines: Lines) -> None:
+    last = next(line for line in reversed(lines) if isinstance(line, NodeState))
+    last.digest = "0" * 16
+
+
+def _stale_read(lines: Lines) -> None:
+    look, grant = next(
+        (look, grant) for look in _all(lines, "look") for grant in _released(lines, before=look)
+    )
+    _copy(lines, grant, outcome="unknown", lost=1, arguments={"owner": "lost"})
+    look.result["holders"] = [{"token": grant.result["token"], "owner": grant.arguments["owner"]}]
+
+
+SPOILERS: Final = (
+    Spoiler("granted-twice", "two clients are granted one lock with one token", "tokens", _granted_twice),
+    Spoiler("nodes-differ", "a node ends in another state", "equal-nodes", _nodes_differ),
+    Spoiler(
+        "stale-read",
+        "a request is lost, and a read shows the token of a hold that was released before",
+        "linearizability",
+        _stale_read,
+    ),
+)

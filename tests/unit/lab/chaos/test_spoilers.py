@@ -1,0 +1,32 @@
+"""Every way to spoil a clean history is objected to by the checker that it is for."""
+
+import pytest
+
+from lab.chaos.checkers.catalogue import check_all
+from lab.chaos.history import History
+from lab.chaos.teeth.spoilers import SPOILERS, Spoiler
+from tests.unit.lab.chaos.histories import Script
+
+
+def clean() -> Script:
+    """Return a history with a place for every spoiler."""
+    script = Script()
+    script.grant("h1", 1, 0, 5)
+    script.release("h1", 10, 15)
+    script.add("look", "a", 20, 25, result={"holders": []})
+    script.node("n1", 7, "d")
+    script.node("n2", 7, "d")
+    return script
+
+
+def test_the_history_is_clean() -> None:
+    """Nobody objects before it is spoiled."""
+    assert check_all(clean().history) == []
+
+
+@pytest.mark.parametrize("spoiler", SPOILERS, ids=lambda spoiler: spoiler.name)
+def test_a_spoiled_history_is_objected_to(spoiler: Spoiler) -> None:
+    """By the checker of the row."""
+    lines = clean().history.lines
+    spoiler.spoil(lines)
+    assert spoiler.checker in {found.checker for found in check_all(History(lines))}
