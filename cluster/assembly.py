@@ -111,10 +111,10 @@ class Parts:
 
     def start(self) -> None:
         """Begin to tick. A node that is to be a cluster of its own founds it, unless somebody knows it."""
-        founding = self.peering.first_start
-        if founding is not None and founding.is_alone and self._config.takes_peers:
+        founding = self.peering.founding
+        if founding.is_alone and self._config.takes_peers:
             self._loop.call_later(first_start.LONELY_S, founding.begin)
-        elif founding is not None:
+        else:
             founding.begin()
         self.loop.start()
 
@@ -219,7 +219,7 @@ class Parts:
         self.leadership = LeaderWatch(replica, links, config.election_ms_max)
         self.peering = Peering(
             datadir,
-            self.node_id,
+            self._founding(datadir),
             config.advertise_http,
             replica,
             machine=self._machine,
@@ -232,7 +232,6 @@ class Parts:
         self._refusals = RefusalWatch(
             config,
             replica,
-            links,
             self.peering,
             joins=self._beginning.joins,
             broke=self._fail,
@@ -248,8 +247,8 @@ class Parts:
                 leader_id=self.leadership.leader_id,
                 send=lambda peer_id, change: links.send(peer_id, FrameKind.CHANGE, change),
                 answer=lambda peer_id, verdict: links.send(peer_id, FrameKind.CHANGED, verdict),
-                disk_ids=self.peering.disk_ids,
-                belongs=self.peering.belongs,
+                disk_ids=self.peering.table.disk_ids,
+                belongs=self.peering.table.belongs,
                 why_not_joining=self.peering.objections_met.why_not_joining,
                 takes_peers=config.takes_peers,
                 hand_over=self.handovers.begin_with_most_caught_up,
@@ -258,13 +257,23 @@ class Parts:
             self._loop,
         )
 
+    def _founding(self, datadir: DataDir) -> first_start.FirstStart:
+        """Return this node's part in the founding of its cluster."""
+        means = first_start.FoundingMeans(
+            send=lambda peer_id, news: self.links.send(peer_id, FrameKind.FOUNDING, news),
+            founded=self._founded,
+            run=self._run,
+        )
+        founders = {node_id: str(address) for node_id, address in self._config.founders.items()}
+        return first_start.FirstStart(datadir, founders, means, joins=self._beginning.joins)
+
     def _make_clients(self) -> None:
         """Make what takes commands, and sends them to the leader."""
         self.outgoing = Outgoing(
             self.outbox,
             self.replica,
             self.links,
-            self.peering,
+            self.peering.table,
             leadership=self.leadership,
             divergence=self.divergence,
             request_entry=self.group.request_entry,
@@ -309,8 +318,7 @@ class Parts:
             fitness=Fitness(
                 replica,
                 self.handovers,
-                links,
-                peering,
+                peering.table,
                 clocks=self.clocks,
                 disk=self.disk,
                 now_s=self._now_s,
@@ -396,15 +404,6 @@ class Parts:
 
     def _join_peers(self) -> None:
         """Link those who belong to the cluster, or are to found it."""
-        self.peering.found(
-            self._config.founders,
-            first_start.FoundingMeans(
-                send=lambda peer_id, news: self.links.send(peer_id, FrameKind.FOUNDING, news),
-                founded=self._founded,
-                run=self.loop.run,
-            ),
-            joins=self._beginning.joins,
-        )
         membership = self.replica.membership
         self.peering.set_members(membership.committed, membership.latest)
         self.links.set_peers(self.peering.addresses())

@@ -165,7 +165,7 @@ class Node:
                 if watch is not None:
                     watch.start()
         if not parts.peering.is_established:
-            logger.info("event=first-start waiting_for=%s", ",".join(parts.peering.missing()) or "-")
+            logger.info("event=first-start waiting_for=%s", ",".join(parts.peering.founding.missing()) or "-")
         elif self.config.node_id not in parts.replica.membership.latest.nodes:
             logger.info("event=joining detail=%r", "waits to be added: see `holdfast cluster add`")
         self._compare_members(parts)
@@ -197,7 +197,7 @@ class Node:
         if self.peer_tls_watch is not None:
             joins = self._datadir.identity.joins
             self.peer_tls_watch.belong(
-                lambda: parts.peering.cluster_id, is_founding=not joins and parts.replica.is_log_empty
+                lambda: parts.peering.table.cluster_id, is_founding=not joins and parts.replica.is_log_empty
             )
 
     def _listen_address(self, parts: Parts) -> Address:
@@ -427,9 +427,10 @@ class Node:
             return PeerStatus(
                 node_id, self.config.advertise_http, peer, parts.peering.role(), parts.machine.revision
             )
-        ping, http = parts.peering.pings.get(node_id), parts.peering.http.get(node_id, "")
-        if ping is None or not parts.links.is_up(node_id):
-            return PeerStatus(node_id, http, peer, "unreachable", ping.revision if ping else 0)
+        record = parts.peering.table.records[node_id]
+        ping, http = record.ping, record.http
+        if ping is None:
+            return PeerStatus(node_id, http, peer, "unreachable", 0)
         told = "follower" if ping.state == "leader" else ping.state
         if member is not None and not member.is_voter:
             told = "joining"

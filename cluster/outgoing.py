@@ -14,7 +14,7 @@ from cluster.errors import NoLeader
 from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
-from cluster.peers.peering import Peering
+from cluster.peers.peer_table import PeerTable
 from lockstate.words.commands import Command
 
 NO_TERM: Final = 0
@@ -29,7 +29,7 @@ class Outgoing:
         outbox: Outbox,
         replica: Replica,
         links: PeerLinks,
-        peering: Peering,
+        peers: PeerTable,
         *,
         leadership: LeaderWatch,
         divergence: Divergence,
@@ -40,7 +40,7 @@ class Outgoing:
         self._outbox = outbox
         self._replica = replica
         self._links = links
-        self._peering = peering
+        self._peers = peers
         self._leadership = leadership
         self._divergence = divergence
         self._request_entry = request_entry
@@ -84,7 +84,7 @@ class Outgoing:
         if role.is_leader:
             room: int = self._replica.engine.log_room
         else:
-            ping = self._peering.pings.get(role.leader_id or "")
+            ping = self._peers.records[role.leader_id].ping if role.leader_id is not None else None
             room = ping.log_room if ping is not None else LogSpace.ANYTHING
         if room:
             check_log_space(

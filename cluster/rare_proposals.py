@@ -59,7 +59,7 @@ class RareProposals:
         """Return the bound on the state that the cluster should have; 0 if this node does not lead."""
         if not self._replica.role.is_leader:
             return 0
-        pings = self._peering.pings
+        pings = self._peering.table.pings()
         others = [
             pings[node_id].state_bytes_max if node_id in pings else None
             for node_id in self._replica.membership.latest.nodes

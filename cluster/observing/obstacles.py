@@ -43,7 +43,7 @@ def obstacles(node: Observed, *, now_s: float, monotonic_s: float) -> tuple[Obst
     absences, uptime_s = node.links.absences.all(), now_s - node.started_s
     found: list[Obstacle] = []
     if not peering.is_established:
-        found += of_founding(peering.missing(), peering.founding_waits(), uptime_s)
+        found += of_founding(peering.founding.missing(), peering.founding.waits_for(), uptime_s)
     elif node.node_id not in membership.voters:
         is_member = node.node_id in membership.latest.nodes
         found.append(of_joining(node.node_id, uptime_s, is_member=is_member))

@@ -9,46 +9,9 @@ a node has from the founding of its cluster or from a leader.
 What a copied directory says is all true, so a copy cannot be told from its original here; see duplicates.
 """
 
-import enum
-from collections.abc import Mapping
-
-import msgspec
-
-from cluster.consensus.member_list import Members
 from cluster.peers import objections
 from cluster.peers.handshake import Objection, Particulars
-
-
-class Standing(enum.Enum):
-    """What is taken from a peer that is let in."""
-
-    MEMBER = "member"
-    """Everything."""
-    LEADER_ONLY = "leader-only"
-    """The log, and nothing that is counted. Its id has another disk in the list that counts here, but it
-    belongs to this cluster and knows a newer list: it was removed and added again without our knowing."""
-
-
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What this node knows of itself and of who belongs to its cluster."""
-
-    disk_id: str
-    cluster_id: str
-    """Empty if this node has none yet."""
-    committed: Members
-    latest: Members
-    """The list that counts: the newest in the log. Without nodes, if this node has yet to get one."""
-    remembered: Mapping[str, str]
-    """The disks of the peers that this node has met, by node id."""
-    rules: int
-    """The version of the rules that this node's state follows."""
-
-    def disks(self, peer_id: str) -> frozenset[str]:
-        """Return the disks that a member may come with; empty if none is known."""
-        listed = {members.disk_id(peer_id) for members in (self.latest, self.committed)} - {""}
-        if listed:
-            return frozenset(listed)
-        return frozenset({self.remembered[peer_id]} if peer_id in self.remembered else ())
+from cluster.peers.peer_table import Standing, View
 
 
 def check(view: View, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | Standing:

@@ -52,6 +52,8 @@ class FirstStart:
     ) -> None:
         """Be founded by `configured`, with their addresses; a node that `joins` founds nothing."""
         self._datadir = datadir
+        self.founders: Final = configured
+        """Where the founders listen, by node id."""
         self._own = Own(datadir.identity.node_id, datadir.disk_id, configured)
         self._means = means
         self._joins = joins

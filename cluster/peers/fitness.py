@@ -7,8 +7,7 @@ from cluster.consensus.handover import Handovers
 from cluster.consensus.replica import Replica
 from cluster.consensus.unfit_leader import UnfitLeader
 from cluster.peers.disk_watch import SLOW_MS, DiskWatch, is_slow
-from cluster.peers.links import PeerLinks
-from cluster.peers.peering import Peering
+from cluster.peers.peer_table import PeerTable
 
 
 class Fitness:
@@ -18,17 +17,15 @@ class Fitness:
         self,
         replica: Replica,
         handovers: Handovers,
-        links: PeerLinks,
-        peering: Peering,
+        table: PeerTable,
         *,
         clocks: ClockWatch,
         disk: DiskWatch,
         now_s: Callable[[], float],
     ) -> None:
-        """`clocks` and `disk` are what this node measures, `peering` has what the others say of theirs."""
+        """`clocks` and `disk` are what this node measures, `table` has what the others say of theirs."""
         self._replica = replica
-        self._links = links
-        self._peering = peering
+        self._table = table
         self._clocks = clocks
         self._disk = disk
         self._now_s = now_s
@@ -47,9 +44,8 @@ class Fitness:
 
     def _syncs_elsewhere(self) -> dict[str, int]:
         """Return how long syncs take on the other voters that are connected, in ms."""
-        voters = self._replica.membership.voters & self._links.up()
-        pings = self._peering.pings
-        return {peer_id: pings[peer_id].sync_ms for peer_id in voters if peer_id in pings}
+        voters, pings = self._replica.membership.voters, self._table.pings()
+        return {peer_id: ping.sync_ms for peer_id, ping in pings.items() if peer_id in voters}
 
     def _has_quicker_disk(self, peer_id: str) -> bool:
         """Whether a peer may lead in the place of this node, whose disk is slow."""

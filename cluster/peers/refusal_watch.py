@@ -10,7 +10,6 @@ from cluster.config import NodeConfig
 from cluster.consensus.replica import Replica
 from cluster.errors import IdentityRefused
 from cluster.peers.handshake import Objection
-from cluster.peers.links import PeerLinks
 from cluster.peers.objections import Kind
 from cluster.peers.peering import Peering
 from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Objections, Stop
@@ -25,7 +24,6 @@ class RefusalWatch:
         self,
         config: NodeConfig,
         replica: Replica,
-        links: PeerLinks,
         peering: Peering,
         *,
         joins: bool,
@@ -35,7 +33,6 @@ class RefusalWatch:
         """Watch for a node that `joins` a cluster, or was founded with it; `broke` stops it."""
         self._config = config
         self._replica = replica
-        self._links = links
         self._peering = peering
         self._joins = joins
         self._broke = broke
@@ -67,7 +64,7 @@ class RefusalWatch:
         verdict = self._refusals.verdict(
             node_id=self._config.node_id,
             is_leader_heard=silence_s < patience_s,
-            let_in_by=peering.pings.keys() & self._links.up(),
+            let_in_by=peering.table.pings().keys(),
             is_joining_empty=self._joins and replica.is_log_empty,
             voters=replica.membership.voters or self._config.peers.keys(),
             leader_id=replica.role.leader_id,

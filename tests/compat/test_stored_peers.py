@@ -11,10 +11,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from cluster.commands.clock_watch import ClockWatch
 from cluster.consensus import member_list
+from cluster.consensus.divergence import Divergence
 from cluster.consensus.founding import News
 from cluster.consensus.replica import Replica, Role
 from cluster.peers import handshake
+from cluster.peers.first_start import FirstStart, FoundingMeans
 from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars, Proof, Refusal
 from cluster.peers.link import FrameKind
 from cluster.peers.peering import Handlers, Peering
@@ -86,15 +89,18 @@ def test_frames_reach_the_node(release: str, name: str, tmp_path: Path) -> None:
     kind, _, body = FRAME.decode(stored_bytes(release, "frames")[name])
     assert FrameKind(kind).name == name.split(" ", maxsplit=1)[0]
     datadir, listener = DataDir.open(tmp_path / "n9", "n9"), Listener()
+    means = FoundingMeans(lambda *_: None, lambda _: None, lambda call: call())
     peering = Peering(
         datadir,
-        "n9",
+        FirstStart(datadir, {}, means, joins=True),
         "http://n9",
         cast("Replica", listener),
         machine=lambda: cast("LockMachine", listener),
         sync_ms=lambda: 0,
         state_bytes_max=0,
         is_alive=lambda _: True,
+        clocks=ClockWatch("n9", lambda: 0, frozenset),
+        divergence=cast("Divergence", SimpleNamespace(heard=listener.compared)),
     )
     peering.handlers = Handlers(**{name: getattr(listener, name) for name in Handlers.__struct_fields__})
     peering.is_established = True
@@ -107,7 +113,7 @@ def test_frames_reach_the_node(release: str, name: str, tmp_path: Path) -> None:
         heard = msgspec.msgpack.decode(body, type=News)
     else:
         peering.frame(sender, kind, body)
-        heard = peering.pings[sender] if kind == FrameKind.PING else listener.heard[-1][-1]
+        heard = peering.table.pings()[sender] if kind == FrameKind.PING else listener.heard[-1][-1]
     # This release sends the same content, in whatever order a map may have; new fields stand behind it.
     assert begins_with(msgspec.msgpack.decode(msgspec.msgpack.encode(heard)), msgspec.msgpack.decode(body))
     datadir.close()

@@ -161,7 +161,7 @@ class StrangerFaults:
         return not any(stalls) and all(
             parts is not None
             and parts.peering.is_established
-            and parts.peering._up >= groups.keys() - {node_id}
+            and all(parts.peering.table.records[other].is_up for other in groups.keys() - {node_id})
             for node_id, parts in groups.items()
         )
 

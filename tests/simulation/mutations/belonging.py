@@ -17,9 +17,9 @@ from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.membership import Membership
 from cluster.consensus.replica import Replica
 from cluster.peers import entry_check
-from cluster.peers.entry_check import Standing, View
 from cluster.peers.first_start import FirstStart
 from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.peer_table import Standing, View
 from cluster.peers.peering import Peering
 from cluster.storage import data_directory
 from cluster.storage.cluster_record import ClusterRecord, Founding

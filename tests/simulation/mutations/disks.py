@@ -5,7 +5,7 @@ from typing import Any, Final
 import cluster.storage.recovery
 from cluster.consensus import commit_rule, guards, library
 from cluster.loop import Loop
-from cluster.peers.entry_check import View
+from cluster.peers.peer_table import View
 from cluster.storage.journal import Journal
 from cluster.storage.journal_format import BlockHead, LogEntry, decode_head
 from cluster.storage.log_on_disk import LogOnDisk

@@ -210,6 +210,6 @@ def test_reboots_only_delay_the_first_start(seed: int) -> None:
         world.run(10)
         assert world.established() == set(NODE_IDS)
         assert len(world.leaders()) == 1
-        ids = {machine.parts.peering.cluster_id for machine in world.machines.values() if machine.parts}
+        ids = {machine.parts.peering.table.cluster_id for machine in world.machines.values() if machine.parts}
         assert len(ids) == 1
         assert ids != {""}

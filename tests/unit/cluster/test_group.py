@@ -17,7 +17,7 @@ from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, Shutting
 from cluster.peers import objections
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
-from cluster.peers.peering import Ping
+from cluster.peers.peer_table import Ping
 from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SNAPSHOT_NAME
 from lockstate.machine import LockMachine
@@ -223,8 +223,7 @@ async def test_a_node_alone_listens_before_it_founds(
         theirs = Particulars("disk-n2", "http://n2", 7, cluster_id="bb" * 16, your_disk_id="the lost one")
         assert parts.peering.objection("n2", theirs, is_known=False) is not None
         assert isinstance(parts.loop.failure.result(), IdentityRefused)
-        assert parts.peering.first_start is not None
-        parts.peering.first_start.begin()
+        parts.peering.founding.begin()
         await settle()
         assert parts.peering.role() == "starting"
         assert "event=founded" not in caplog.text
@@ -547,13 +546,13 @@ async def test_nodes_that_write_tell_and_wait_for_each_other(
             parts.loop.request_tick()  # in which it is seen what has become of the child
             return not peering.ping().is_writing
 
-        peering.pings["n3"] = Ping(7, "follower", is_writing=True)
+        peering.table.records["n3"].ping = Ping(7, "follower", is_writing=True)
         for number in range(2):  # and the list of the founding
             node.hear("n1", commands=(OpenSession(SessionId(f"s{number}"), 60_000),))
             await settle()
         assert not peering.ping().is_writing
         told = node.links.pings
-        peering.pings["n3"] = Ping(7, "follower")
+        peering.table.records["n3"].ping = Ping(7, "follower")
         parts.loop.request_tick()
         await settle()
         assert peering.ping().is_writing

@@ -71,8 +71,8 @@ async def test_a_certificate_with_the_id_of_another_cluster_is_refused(certifica
     """As soon as the node belongs to one."""
     first = Node(config(certificates, "n1"))
     await first.start()
-    await until(lambda: first.parts.peering.cluster_id)
-    cluster_id = first.parts.peering.cluster_id
+    await until(lambda: first.parts.peering.table.cluster_id)
+    cluster_id = first.parts.peering.table.cluster_id
     await first.stop()
     again = config(certificates, "n1")
     certificates.peer("n1", "f" * 32)

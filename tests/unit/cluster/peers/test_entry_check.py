@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from cluster.consensus import member_list
 from cluster.consensus.member_list import MemberRecord, Members
-from cluster.peers.entry_check import View, check, is_displacing
+from cluster.peers.entry_check import check, is_displacing
 from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.peer_table import View
 
 OURS, OTHERS = "c" * 32, "d" * 32
 THREE = Members(

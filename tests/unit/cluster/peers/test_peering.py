@@ -1,7 +1,7 @@
 """Whom a node lets in: members with their disks, and those who know more than it does."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.forwarded import COMMAND_BYTES_MAX, Forwarded
-from cluster.config import Address
 from cluster.consensus import member_list
 from cluster.consensus.digest_reports import DigestReport
 from cluster.consensus.divergence import Divergence
@@ -29,11 +28,12 @@ from cluster.consensus.messages import (
 )
 from cluster.consensus.replica import Replica, Role
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault, StateDiverged
-from cluster.peers import first_start
+from cluster.peers.first_start import FirstStart, FoundingMeans
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.objections import Kind
-from cluster.peers.peering import Handlers, Peering, Ping
+from cluster.peers.peer_table import Ping
+from cluster.peers.peering import Handlers, Peering
 from cluster.storage.cluster_record import Founding
 from cluster.storage.data_directory import DataDir
 from lockstate.machine import LockMachine
@@ -45,6 +45,16 @@ OURS = "cc" * 16
 THREE = Members(
     {node_id: MemberRecord(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")}, cluster_id=OURS
 )
+
+
+class NoLog:
+    """A log without an entry."""
+
+    def term_at(self, index: int) -> None:
+        """Know nothing."""
+
+    def digest_at(self, index: int) -> None:
+        """Know nothing."""
 
 
 class Host:
@@ -59,6 +69,19 @@ class Host:
         self.role = Role(None, 1, is_leader=False, is_candidate=False)
         self.membership = SimpleNamespace(voters={"n1", "n2", "n3"})
         self.engine = SimpleNamespace(log_room=0)
+        self.founded: list[Founding] = []
+        self.alive: set[str] = set()
+        self.clocks = ClockWatch("n1", lambda: 5_000, lambda: frozenset({"n1", "n2"}))
+        self.failures: list[NodeFailed] = []
+        self.divergence = Divergence(
+            "n1",
+            NoLog(),
+            lambda: frozenset({"n1", "n2", "n3"}),
+            lambda: 1.0,
+            newest=lambda: 11,
+            stop=self.failures.append,
+            tell=lambda: None,
+        )
 
     def note(self, what: str) -> Callable[..., None]:
         """Return what writes down that something was called."""
@@ -83,17 +106,20 @@ class Host:
             broke=lambda error: self.log.append(("broke", str(error))),
         )
 
-    def peering(self, datadir: DataDir, node_id: str = "n1") -> Peering:
-        """Return who this node is among its peers."""
+    def peering(self, datadir: DataDir, founders: Mapping[str, str] | None = None) -> Peering:
+        """Return who this node is among its peers; without `founders` it joins them."""
+        means = FoundingMeans(lambda *_: None, self.founded.append, lambda call: call())
         peering = Peering(
             datadir,
-            node_id,
-            f"http://{node_id}",
+            FirstStart(datadir, founders or {}, means, joins=not founders),
+            "http://n1",
             cast("Replica", self),
             machine=lambda: cast("LockMachine", self),
             sync_ms=lambda: 0,
             state_bytes_max=0,
-            is_alive=lambda _: False,
+            is_alive=self.alive.__contains__,
+            clocks=self.clocks,
+            divergence=self.divergence,
         )
         peering.handlers = self.handlers()
         return peering
@@ -110,8 +136,13 @@ def datadir(tmp_path: Path) -> Iterator[DataDir]:
 def make(datadir: DataDir, committed: Members = THREE, *, host: Host | None = None) -> Peering:
     """Return n1 among its peers, which writes down in the host's log what they send."""
     peering = (host or Host()).peering(datadir)
-    peering.set_members(committed)
+    set_members(peering, committed)
     return peering
+
+
+def set_members(peering: Peering, committed: Members, latest: Members | None = None) -> frozenset[str]:
+    """Let these lists count from now on."""
+    return peering.set_members(committed, latest or committed)
 
 
 def send(peering: Peering, peer_id: str, kind: int, content: object) -> None:
@@ -167,18 +198,18 @@ def test_who_knows_a_newer_list_is_let_in(datadir: DataDir) -> None:
     peering = make(datadir)
     assert peering.objection("n4", disk("n4", 2), is_known=False) is None
     assert datadir.known == {}
-    assert not peering.is_gone("n4")
-    peering.set_members(with_voter(THREE, "n4", "disk-n4"))
+    assert not peering.table.is_gone("n4")
+    set_members(peering, with_voter(THREE, "n4", "disk-n4"))
     assert datadir.known == {"n4": "disk-n4"}
-    assert not peering.is_gone("n4")
+    assert not peering.table.is_gone("n4")
 
 
 def test_a_removed_node_is_told(datadir: DataDir) -> None:
     """By its disk, and by its id with any other disk, as long as nobody added it again."""
     peering = make(datadir)
     peering.objection("n3", disk("n3"), is_known=True)
-    peering.set_members(without(THREE, "n3"))
-    assert peering.is_gone("n3")
+    set_members(peering, without(THREE, "n3"))
+    assert peering.table.is_gone("n3")
     assert datadir.known == {}
     for theirs in (disk("n3"), disk("another")):
         objection = peering.objection("n3", theirs, is_known=False)
@@ -193,12 +224,12 @@ def test_a_node_comes_back_with_another_disk(datadir: DataDir) -> None:
     gone = without(THREE, "n3")
     back = member_list.with_learner(gone, "n3", "h:n3")
     for committed in (gone, back):
-        peering.set_members(committed)
+        set_members(peering, committed)
     assert peering.objection("n3", disk("new"), is_known=True) is None
     assert datadir.known == {"n3": "disk-new"}
     assert "was removed" in str(peering.objection("n3", disk("n3"), is_known=True))
     grown = member_list.promoted(back, "n3", "disk-new")
-    peering.set_members(grown)
+    set_members(peering, grown)
     assert peering.objection("n3", disk("new", grown.version), is_known=True) is None
 
 
@@ -210,11 +241,11 @@ def test_who_was_away_meets_the_new_disk_of_an_old_id(datadir: DataDir) -> None:
     back = with_voter(gone, "n3", "disk-new")
     assert peering.objection("n3", disk("new", back.version), is_known=True) is None
     assert datadir.known == {"n3": "disk-n3"}
-    peering.set_members(gone)
-    assert not peering.is_gone("n3")
-    peering.set_members(back)
+    set_members(peering, gone)
+    assert not peering.table.is_gone("n3")
+    set_members(peering, back)
     assert datadir.known == {"n3": "disk-new"}
-    assert not peering.is_gone("n3")
+    assert not peering.table.is_gone("n3")
 
 
 def test_a_new_connection_keeps_what_is_known(datadir: DataDir) -> None:
@@ -222,7 +253,7 @@ def test_a_new_connection_keeps_what_is_known(datadir: DataDir) -> None:
     peering = make(datadir)
     peering.objection("n4", disk("n4", 2), is_known=False)
     peering.peer_down("n4", is_replaced=False)
-    peering.set_members(with_voter(THREE, "n4", "disk-n4"))
+    set_members(peering, with_voter(THREE, "n4", "disk-n4"))
     assert datadir.known == {"n4": "disk-n4"}
 
 
@@ -231,7 +262,7 @@ def test_disks_that_nobody_met_are_forgotten_with_the_node(datadir: DataDir) -> 
     learning = member_list.with_learner(THREE, "n4", "h:n4")
     peering = make(datadir, learning)
     peering.objection("n4", disk("n4"), is_known=True)
-    peering.set_members(member_list.without(learning, "n4", "", learning.nodes))
+    set_members(peering, member_list.without(learning, "n4", "", learning.nodes))
     assert datadir.known == {}
 
 
@@ -294,18 +325,32 @@ def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir, 
     assert host.log == [("raft", "n3", heartbeat), ("raft", "n3", NewerTerm(term=9))]
     host.log.clear()
     # The list that counts has it now, though it is not committed.
-    peering.set_members(gone, latest=back)
+    set_members(peering, gone, back)
     for message in counted:
         send(peering, "n3", FrameKind.RAFT, message)
     assert [message for _, _, message in host.log] == counted
+
+
+def test_a_removed_node_gets_no_say_while_its_link_ends(datadir: DataDir) -> None:
+    """Nothing is counted of a disk that did not count before, though the record of it is forgotten."""
+    host = Host()
+    peering = make(datadir, host=host)
+    gone = without(THREE, "n3")
+    back = with_voter(gone, "n3", "disk-new")
+    peering.objection("n3", disk("n3"), is_known=True)
+    assert peering.objection("n3", disk("new", back.version), is_known=True) is None
+    assert set_members(peering, member_list.without(back, "n3", "disk-new", back.nodes)) == {"n3"}
+    send(peering, "n3", FrameKind.RAFT, Vote(term=1))
+    send(peering, "n3", FrameKind.FORWARD, Forwarded(3, "n3.run", [1], [b"one"]))
+    assert host.log == []
 
 
 def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -> None:
     """Durably, before the message is handed on; then nobody of another cluster is let in."""
     datadir = DataDir.open(tmp_path / "n4", "n4", joins=True)
     host = Host()
-    peering = host.peering(datadir, "n4")
-    peering.set_members(Members())
+    peering = host.peering(datadir)
+    set_members(peering, Members())
     ours, others = (replace(disk(name, 4), cluster_id=name * 16) for name in ("aa", "bb"))
     assert peering.objection("n1", ours, is_known=True) is None
     assert peering.objection("n2", others, is_known=True) is None
@@ -331,8 +376,8 @@ def test_a_node_with_a_log_adopts_nothing(tmp_path: Path) -> None:
     """Which cluster that is of is for the log to say."""
     datadir, host = DataDir.open(tmp_path / "n4", "n4", joins=True), Host()
     host.is_log_empty = False
-    peering = host.peering(datadir, "n4")
-    peering.set_members(Members())
+    peering = host.peering(datadir)
+    set_members(peering, Members())
     assert peering.objection("n1", disk("n1", 4), is_known=True) is None
     send(peering, "n1", FrameKind.RAFT, AppendEntries(term=1, commit_index=1))
     assert datadir.cluster_id == ""
@@ -343,19 +388,19 @@ def test_who_belongs_to_this_cluster_says_so(datadir: DataDir) -> None:
     """By the latest that it said, in its ping or when it connected."""
     peering = make(datadir)
     peering.objection("n2", disk("n2"), is_known=True)
-    assert peering.belongs("n2")
+    assert peering.table.belongs("n2")
     peering.objection("n2", stranger("n2"), is_known=True)
-    assert not peering.belongs("n2")
+    assert not peering.table.belongs("n2")
     send(peering, "n2", FrameKind.PING, Ping(1, "joining"))
-    assert not peering.belongs("n2")
+    assert not peering.table.belongs("n2")
     send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="bb" * 16))
-    assert not peering.belongs("n2")
+    assert not peering.table.belongs("n2")
     with pytest.raises(msgspec.ValidationError, match="another cluster"):
         send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="bb" * 16))
     peering.peer_down("n2", is_replaced=False)
     peering.objection("n2", stranger("n2"), is_known=True)
     send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id=OURS))
-    assert peering.belongs("n2")
+    assert peering.table.belongs("n2")
 
 
 def test_two_processes_with_one_identity_are_noticed(
@@ -374,9 +419,9 @@ def test_a_second_process_is_not_let_in_beside_the_first(
     datadir: DataDir, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They would vote and acknowledge in turns. It is let in when the first one is silent, or gone."""
-    peering = make(datadir)
-    alive = {"n2"}
-    peering.is_alive = alive.__contains__
+    host = Host()
+    peering, alive = make(datadir, host=host), host.alive
+    alive.add("n2")
     first, second = (replace(disk("n2"), run_id=run_id) for run_id in "ab")
     assert peering.objection("n2", first, is_known=True) is None
     peering.peer_up("n2")
@@ -395,13 +440,9 @@ def test_a_second_process_is_not_let_in_beside_the_first(
 
 def founded_alone(datadir: DataDir, host: Host) -> Peering:
     """Return n1 as a cluster of its own, which it has just founded."""
-    peering = host.peering(datadir)
-    founded: list[Founding] = []
-    means = first_start.FoundingMeans(lambda *_: None, founded.append, lambda call, *args: call(*args))
-    peering.found({"n1": Address("h", 1)}, means, joins=False)
-    assert peering.first_start is not None
-    peering.first_start.begin()
-    peering.set_members(member_list.founded(founded[0]))
+    peering = host.peering(datadir, {"n1": "h:1"})
+    peering.founding.begin()
+    set_members(peering, member_list.founded(host.founded[0]))
     return peering
 
 
@@ -477,11 +518,12 @@ def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None
     peering = make(datadir, host=host)
     for revision in (5, 6):
         send(peering, "n2", FrameKind.PING, Ping(revision, "leader"))
-    assert peering.pings == {"n2": Ping(6, "leader")}
+    assert peering.table.pings() == {"n2": Ping(6, "leader")}
     peering.peer_down("n2", is_replaced=False)
-    assert peering.pings == {}
+    assert peering.table.pings() == {}
     assert host.log == [("let-in", "n2"), ("let-in", "n2"), ("down", "n2")]
-    assert peering.ping() == Ping(7, "follower", cluster_id=OURS)
+    ours = peering.ping()
+    assert (ours.revision, ours.state, ours.cluster_id) == (7, "follower", OURS)
 
 
 def test_pings_tell_who_writes_a_snapshot(datadir: DataDir) -> None:
@@ -505,41 +547,22 @@ def test_pings_tell_who_writes_a_snapshot(datadir: DataDir) -> None:
 
 def test_pings_carry_clocks(datadir: DataDir) -> None:
     """Each says what this node reads and has heard; a peer of an older release says nothing of its clock."""
-    peering = make(datadir)
-    peering.clocks = clocks = ClockWatch("n1", lambda: 5_000, lambda: frozenset({"n1", "n2"}))
+    host = Host()
+    peering = make(datadir, host=host)
     send(peering, "n2", FrameKind.PING, [6, "leader"])
     assert peering.ping().clock == ClockSaid(5_000, {})
     send(peering, "n2", FrameKind.PING, Ping(6, "leader", clock=ClockSaid(77, {}, is_off=True)))
     assert peering.ping().clock == ClockSaid(5_000, {"n2": (77, 5_000)})
-    assert not clocks.is_fit("n2")
+    assert not host.clocks.is_fit("n2")
     peering.peer_down("n2", is_replaced=False)
     assert peering.ping().clock == ClockSaid(5_000, {})
 
 
-class NoLog:
-    """A log without an entry."""
-
-    def term_at(self, index: int) -> None:
-        """Know nothing."""
-
-    def digest_at(self, index: int) -> None:
-        """Know nothing."""
-
-
 def test_pings_carry_claims_and_only_those_of_a_disk_that_counts_are_taken(datadir: DataDir) -> None:
     """Whoever has not the disk that counts here says nothing about who is right, nor who is gone."""
-    peering = make(datadir)
-    failures: list[NodeFailed] = []
-    peering.divergence = Divergence(
-        "n1",
-        NoLog(),
-        lambda: frozenset({"n1", "n2", "n3"}),
-        lambda: 1.0,
-        newest=lambda: 11,
-        stop=failures.append,
-        tell=lambda: None,
-    )
-    peering.divergence.restarted(6)
+    host = Host()
+    peering, failures = make(datadir, host=host), host.failures
+    host.divergence.restarted(6)
     assert peering.ping().report == DigestReport(fingerprint.VERSION, [(6, 11)])
     claims = DigestReport(fingerprint.VERSION, [(6, 12)])
     peering.objection("n2", disk("n2"), is_known=True)
@@ -549,12 +572,12 @@ def test_pings_carry_claims_and_only_those_of_a_disk_that_counts_are_taken(datad
     send(peering, "n2", FrameKind.PING, [6, "leader"])
     send(peering, "n2", FrameKind.PING, Ping(6, "leader", report=claims))
     send(peering, "n3", FrameKind.PING, Ping(6, "follower", report=claims))
-    assert peering.divergence.differing == {"n2"}
+    assert host.divergence.differing == {"n2"}
     assert not failures
     peering.peer_down("n2", is_replaced=False)
-    peering.set_members(without(THREE, "n3"), latest=back)
+    set_members(peering, without(THREE, "n3"), back)
     send(peering, "n3", FrameKind.PING, Ping(6, "follower", report=claims))
-    assert peering.divergence.differing == {"n3"}
+    assert host.divergence.differing == {"n3"}
     assert not failures
     send(peering, "n2", FrameKind.PING, Ping(6, "leader", report=claims))
     assert isinstance(failures[0], StateDiverged)
@@ -600,7 +623,7 @@ def test_only_a_removed_disk_is_refused_for_ever(datadir: DataDir) -> None:
     peering.objection("n3", disk("n3"), is_known=True)
     unknown = peering.objection("n4", disk("n4"), is_known=False)
     other = peering.objection("n3", disk("other"), is_known=True)
-    peering.set_members(without(THREE, "n3"))
+    set_members(peering, without(THREE, "n3"))
     removed = peering.objection("n3", disk("n3"), is_known=False)
     not_added_yet = peering.objection("n3", disk("new"), is_known=False)
     assert [found and found.is_final for found in (unknown, other, removed, not_added_yet)] == [
@@ -616,7 +639,7 @@ def test_a_node_that_joined_later_is_not_gone(datadir: DataDir) -> None:
     peering = make(datadir)
     peering.objection("n3", disk("n3"), is_known=True)
     peering.objection("n4", disk("n4", 5), is_known=False)
-    assert peering.set_members(without(THREE, "n3")) == {"n3"}
+    assert set_members(peering, without(THREE, "n3")) == {"n3"}
 
 
 def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> None:
@@ -624,7 +647,7 @@ def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> No
     peering = make(datadir)
     datadir.remember("n4", "disk-old")
     peering.objection("n4", disk("n4", 3), is_known=True)
-    assert peering.disk_ids()["n4"] == "disk-n4"
+    assert peering.table.disk_ids()["n4"] == "disk-n4"
 
 
 def test_a_peer_that_does_not_know_the_active_rules_is_refused(datadir: DataDir) -> None:
