@@ -19,9 +19,8 @@ from cluster.config import check_member, check_node_id
 from cluster.config_sources import WrongValueError
 from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown, ShuttingDown
-from holdfast import wire
 from holdfast.token_lines import Right
-from lockapi import endings, problems, right_calls, rights_needed, sight, spelling
+from lockapi import endings, needs, problems, right_calls, rights_needed, sight, spelling
 from lockapi.allowed_names import NOWHERE, AllowedForFew
 from lockapi.node import Applied, Begun, NodeState, ServingNode
 from lockapi.problems import ProblemError
@@ -301,10 +300,6 @@ class Gateway:
         """Refuse a watch of names that may not all be read: a stream has no gaps. Raises ProblemError."""
         rights_needed.check_start(self.rights, Right.READ, prefix)
 
-    def check_session_watch(self) -> None:
-        """Refuse a watch of what belongs to a session to who could not have one. Raises ProblemError."""
-        rights_needed.need_of("GET", wire.SESSION_WATCH).check(self.rights)
-
     async def view(
         self,
         query: Callable[[LockMachine], T],
@@ -400,13 +395,9 @@ class Gateway:
 
     # -- the cluster ----------------------------------------------------------------------------------------
 
-    def _check_admin(self) -> None:
-        if not self.rights.on_the_whole(Right.ADMIN):
-            raise rights_needed.forbidden(Right.ADMIN)
-
     async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
         """Hand leadership to `to`, or to the most advanced node. Raises ProblemError, ClusterError."""
-        self._check_admin()
+        needs.ADMIN.check(self.rights)
         if to is not None:
             known = [peer.id for peer in self._node.status().nodes]
             if to not in known:
@@ -416,7 +407,7 @@ class Gateway:
 
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> tuple[Members, int]:
         """Add a node; return the members and the revision. Raises ProblemError, ClusterError."""
-        self._check_admin()
+        needs.ADMIN.check(self.rights)
         try:
             check_member(node_id, peer)
         except WrongValueError as wrong:
@@ -425,7 +416,7 @@ class Gateway:
 
     async def move_member(self, node_id: str, peer: str, timeout_s: float) -> tuple[Members, int]:
         """Change a node's address; return the members and the revision. Raises ProblemError, ClusterError."""
-        self._check_admin()
+        needs.ADMIN.check(self.rights)
         try:
             check_member(node_id, peer)
         except WrongValueError as wrong:
@@ -434,7 +425,7 @@ class Gateway:
 
     async def remove_member(self, node_id: str, timeout_s: float) -> tuple[Members, int]:
         """Remove a node; return the members and the revision. Raises ProblemError, ClusterError."""
-        self._check_admin()
+        needs.ADMIN.check(self.rights)
         try:
             check_node_id("id", node_id)
         except WrongValueError as wrong:

@@ -1,16 +1,15 @@
-"""Which right each call and each command needs: the one place that decides it, for every face.
+"""Which right each command needs for what it names: the one place that decides it, for every face.
 
-A call is refused for its kind before it is read, when its principal lacks the right everywhere; a command,
-and a read of something that has a name, for what it names. What names only a hold or a session by its id
-needs the right somewhere: those ids are secrets, and whoever knows one may use it.
+A call is refused before it is read if its principal lacks the right everywhere (needs.py); a command, and a
+read of something that has a name, are checked here. What names only a hold or a session by its id needs the
+right somewhere: those ids are secrets, and whoever knows one may use it.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, get_args
 
-from holdfast import wire
 from holdfast.token_lines import Right
-from lockapi.problems import ProblemError
+from lockapi.needs import forbidden
 from lockapi.rights import Rights
 from lockstate.words.cell_operations import CellOperation, GetOperation, HoldCompare
 from lockstate.words.commands import (
@@ -56,135 +55,6 @@ from lockstate.words.commands import (
     TransactCells,
 )
 from lockstate.words.modes import Scope
-
-
-class Need(NamedTuple):
-    """What a call needs of a principal before anything of it is read."""
-
-    right: Right | None = None
-    """None: no right, only to be known."""
-    is_open: bool = False
-    """Whether not even that."""
-    on_everything: bool = False
-    """Whether the right is needed for all names: what is shown has none by which it could be left out."""
-    on_the_whole: bool = False
-    """Whether the right is needed without a prefix: it is about the cluster, and not about names."""
-    instead: Right | None = None
-    """The right that will do as well."""
-
-    def check(self, rights: Rights) -> None:
-        """Refuse a principal that can in no case make this call. Raises ProblemError."""
-        right = self.right
-        if right is None:
-            return
-        if self.on_everything:
-            if not rights.everywhere(right):
-                raise forbidden(right, "")
-        elif self.on_the_whole:
-            if not rights.on_the_whole(right):
-                raise forbidden(right)
-        elif not (rights.somewhere(right) or (self.instead and rights.somewhere(self.instead))):
-            raise forbidden(right)
-
-
-_OPEN: Final = Need(is_open=True)
-_KNOWN: Final = Need()
-_READ, _ACQUIRE, _FORCE = Need(Right.READ), Need(Right.ACQUIRE), Need(Right.FORCE)
-_ADMIN, _METRICS = Need(Right.ADMIN, on_the_whole=True), Need(Right.METRICS)
-_ADMIN_BELOW: Final = Need(Right.ADMIN)
-_READ_OR_ADMIN: Final = Need(Right.READ, instead=Right.ADMIN)
-_READ_ALL: Final = Need(Right.READ, on_everything=True)
-_FORCE_ALL: Final = Need(Right.FORCE, on_everything=True)
-
-_CALLS: Final[dict[tuple[str, str], Need]] = {
-    ("POST", wire.SESSIONS): _ACQUIRE,
-    ("POST", wire.SESSION_KEEPALIVE): _ACQUIRE,
-    ("GET", wire.SESSIONS): _READ_ALL,
-    ("GET", wire.SESSION): _ACQUIRE,
-    ("DELETE", wire.SESSION): _ACQUIRE,
-    ("GET", wire.SESSION_AUDIT): _ACQUIRE,
-    ("GET", wire.SESSION_WATCH): _ACQUIRE,
-    ("POST", wire.ACQUIRE): _ACQUIRE,
-    ("POST", wire.LOCK_ACQUIRE): _ACQUIRE,
-    ("POST", wire.LOCK_RENEW): _ACQUIRE,
-    ("POST", wire.LOCK_RELEASE): _ACQUIRE,
-    ("POST", wire.LOCK_CONVERT): _ACQUIRE,
-    ("POST", wire.LOCK_ADD): _ACQUIRE,
-    ("POST", wire.SESSION_FORCE_CLOSE): _FORCE_ALL,
-    ("POST", wire.LOCK_FORCE_RELEASE): _FORCE,
-    ("POST", wire.LOCK_LIFT_DELAY): _FORCE,
-    ("POST", wire.SEMAPHORE_LIFT_DELAY): _FORCE,
-    ("POST", wire.LOCK_REVOKE): _FORCE,
-    ("POST", wire.LOCK_PUT_OFF): _ACQUIRE,
-    ("POST", wire.SEMAPHORE_REVOKE): _FORCE,
-    ("POST", wire.SEMAPHORE_PUT_OFF): _ACQUIRE,
-    ("POST", wire.ELECTION_REVOKE): _FORCE,
-    ("POST", wire.ELECTION_PUT_OFF): _ACQUIRE,
-    ("POST", wire.FENCE_FORGET): _FORCE,
-    ("GET", wire.LOCK): _READ,
-    ("GET", wire.LOCKS): _READ,
-    ("GET", wire.HOLDS): _READ,
-    ("GET", wire.TICKET): _READ,
-    ("POST", wire.WAITS_WITHDRAW): _ACQUIRE,
-    ("POST", wire.SEMAPHORE_ACQUIRE): _ACQUIRE,
-    ("POST", wire.SEMAPHORE_RENEW): _ACQUIRE,
-    ("POST", wire.SEMAPHORE_RELEASE): _ACQUIRE,
-    ("POST", wire.SEMAPHORE_FORCE_RELEASE): _FORCE,
-    ("POST", wire.SEMAPHORE_RESIZE): _ACQUIRE,
-    ("GET", wire.SEMAPHORE): _READ,
-    ("GET", wire.SEMAPHORES): _READ,
-    ("POST", wire.RATE_TAKE): _ACQUIRE,
-    ("POST", wire.RATE_PEEK): _READ,
-    ("GET", wire.RATES): _READ,
-    ("GET", wire.FENCE): _READ,
-    ("GET", wire.FENCES): _READ,
-    ("POST", wire.FENCE_CHECK): _READ,
-    ("POST", wire.FENCE_ADVANCE): _ACQUIRE,
-    ("POST", wire.ELECTION_CAMPAIGN): _ACQUIRE,
-    ("POST", wire.ELECTION_PROCLAIM): _ACQUIRE,
-    ("POST", wire.ELECTION_RESIGN): _ACQUIRE,
-    ("POST", wire.ELECTION_DEPOSE): _FORCE,
-    ("GET", wire.ELECTION): _READ,
-    ("GET", wire.ELECTIONS): _READ,
-    ("POST", wire.CELLS_TRANSACT): _KNOWN,  # its operations say what they need
-    ("PUT", wire.CELL): _ACQUIRE,
-    ("DELETE", wire.CELL): _ACQUIRE,
-    ("DELETE", wire.CELLS): _ACQUIRE,
-    ("GET", wire.CELL): _READ,
-    ("GET", wire.CELLS): _READ,
-    ("GET", wire.AUDIT): _READ,
-    ("GET", wire.REFUSALS): _ADMIN,
-    ("GET", wire.QUOTAS): _ADMIN,
-    ("PUT", wire.QUOTA): _ADMIN,
-    ("DELETE", wire.QUOTA): _ADMIN,
-    ("GET", wire.NAMESPACES): _READ_OR_ADMIN,
-    ("PUT", wire.NAMESPACE): _ADMIN_BELOW,
-    ("DELETE", wire.NAMESPACE): _ADMIN_BELOW,
-    ("GET", wire.WATCH): _READ,
-    ("GET", wire.STREAM): _ACQUIRE,
-    ("GET", wire.CLUSTER): _KNOWN,
-    ("POST", wire.CLUSTER_TRANSFER_LEADERSHIP): _ADMIN,
-    ("POST", wire.CLUSTER_MEMBERS): _ADMIN,
-    ("PATCH", wire.CLUSTER_MEMBERS): _ADMIN,
-    ("DELETE", wire.CLUSTER_MEMBERS): _ADMIN,
-    ("GET", wire.METRICS): _METRICS,
-    ("GET", wire.OPENAPI): _KNOWN,
-    ("GET", wire.LIVEZ): _OPEN,
-    ("GET", wire.READYZ): _OPEN,
-}
-
-
-def need_of(method: str, path: str) -> Need:
-    """Return what a call of the API needs. Raises KeyError for one that this table does not have."""
-    return _CALLS[method, path]
-
-
-def forbidden(right: Right, name: str | None = None) -> ProblemError:
-    """Return the refusal of a principal that lacks a right: for a name or prefix, for all, or anywhere."""
-    if name is None:
-        return ProblemError("forbidden", f"this needs the right {right}, which the caller has for no name")
-    where = f"for {name!r}" if name else "for everything"
-    return ProblemError("forbidden", f"this needs the right {right} {where}")
 
 
 def check_name(rights: Rights, right: Right, name: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 from holdfast.token_lines import Right
 from holdfast.wire.answers import Unset
 from lockapi import paging, views
+from lockapi.needs import forbidden
 from lockapi.rights import Rights
-from lockapi.rights_needed import forbidden
 from lockstate.machine import LockMachine
 from lockstate.tables.audit import AuditLink, Linked
 from lockstate.tables.audit_record import AuditEvent

@@ -17,8 +17,8 @@ from holdfast import wire
 from holdfast.token_lines import Right
 from http_api.server.connection_limits import Place
 from lockapi.gateway import Gateway
+from lockapi.needs import Need
 from lockapi.problems import ProblemError
-from lockapi.rights_needed import Need
 
 OPERATORS_SHARE: Final = 10
 """Of so many requests a second, one more is kept for what operators do; one at least."""

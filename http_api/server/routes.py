@@ -3,14 +3,14 @@
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from http_api.server.call import Call, Reply
 from http_api.server.refusals import CallRefused
-from lockapi import answers, rights_needed
+from lockapi import answers
 from lockapi.gateway import CommandOutcome, Gateway
-from lockapi.rights_needed import Need
+from lockapi.needs import Need
 
 Handler = Callable[[Gateway, Call], Awaitable[Reply]]
 
@@ -45,13 +45,14 @@ class Direct(Generic[R]):
 class Route:
     """One call: its path, its handler, and what /openapi.json says about it.
 
-    It answers with the JSON of a `gives` or an `or_gives`; without either, with text of `media_type`. What a
-    `direct` one takes can make its command; a part of its path is the id of a session. What it needs of its
-    caller stands in lockapi/rights_needed.py; a call that is not there cannot be a route.
+    It has a `need` of of its caller, and answers with the JSON of a `gives` or an `or_gives`; without
+    either, with text of `media_type`. What a `direct` one takes can make its command; a part of its path is
+    the id of a session.
     """
 
     method: str
     path: str
+    need: Need
     handler: Handler
     takes: type[Any] | None = None
     gives: type[Any] | None = None
@@ -61,10 +62,6 @@ class Route:
     query: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     direct: Direct[Any] | None = None
-    need: Need = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "need", rights_needed.need_of(self.method, self.path))
 
     @property
     def has_part(self) -> bool:

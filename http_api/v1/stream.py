@@ -47,7 +47,7 @@ from http_api.v1.stream_calls import CALLS_IN_MESSAGE_MAX, CallCounts, OpenCalls
 from http_api.v1.stream_leader import LeaderWatch
 from http_api.v1.stream_out import FORMS, Out, SlowReader
 from http_api.v1.stream_results import all_told, one_told
-from lockapi import problems, rights_needed
+from lockapi import needs, problems
 from lockapi.gateway import Gateway
 from lockapi.node import Applied, Begun
 from lockapi.problems import ProblemError
@@ -96,8 +96,8 @@ _FAULTS: Final = {StreamFault.GONE: EXPIRED, StreamFault.REPLACED: REPLACED, Str
 
 _NOT_READ: Final = "answers are not read"
 
-_NEED: Final = rights_needed.need_of("GET", wire.STREAM)
-"""What a stream needs, and so what is asked on it."""
+NEED: Final = needs.ACQUIRE
+"""What a stream needs of its caller, as does each command on it."""
 
 
 class _Closed(Exception):
@@ -352,7 +352,7 @@ class _Stream(Reply):
         timeout_s = message.timeout_ms / 1000 or self._call.timeout_s
         try:
             caller = caller_of(self._gateway, self._call.place)
-            self._call.rates.take(caller, _NEED, _size(message))
+            self._call.rates.take(caller, NEED, _size(message))
             frame = numbered(message, self._session_id, self._epoch)
             begun = self._gateway.begin(frame, timeout_s)
         except (ProblemError, ClusterError) as exc:
@@ -372,7 +372,7 @@ class _Stream(Reply):
             raise _Closed(INVALID, f"calls: {len(message.calls)}; at most {CALLS_IN_MESSAGE_MAX} are allowed")
         caller = caller_of(self._gateway, self._call.place)
         try:
-            self._call.rates.take(caller, _NEED, max(len(message.calls), 1))
+            self._call.rates.take(caller, NEED, max(len(message.calls), 1))
         except ProblemError as problem:
             for asked in message.calls:
                 self._calls.refuse(asked, problem)

@@ -38,7 +38,7 @@ from http_api.v1.handlers import (
     several,
 )
 from http_api.v1.handlers import cells as cell_handlers
-from lockapi import answers, cells, views
+from lockapi import answers, cells, needs, views
 from lockapi.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from lockapi.requests.locks import (
     AcquireRequest,
@@ -99,30 +99,31 @@ _PAGE: Final = ("prefix", "limit", "after", "consistency")
 
 _SESSIONS: Final = (
     Route(
-        method="POST", path=wire.SESSIONS, handler=sessions.open_session,
+        method="POST", path=wire.SESSIONS, need=needs.ACQUIRE, handler=sessions.open_session,
         takes=OpenSessionRequest, gives=SessionOpenedJson, status=201,
         problems=("ttl-out-of-range", "quota-exceeded", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive, direct=sessions.KEEP_ALIVE,
-        takes=KeepAliveRequest, gives=answers.SessionKeptJson,
+        method="POST", path=wire.SESSION_KEEPALIVE, need=needs.ACQUIRE, handler=sessions.keep_alive,
+        direct=sessions.KEEP_ALIVE, takes=KeepAliveRequest, gives=answers.SessionKeptJson,
         problems=("ttl-out-of-range", "session-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.SESSION_FORCE_CLOSE, handler=sessions.force_close,
+        method="POST", path=wire.SESSION_FORCE_CLOSE, need=needs.FORCE_ALL, handler=sessions.force_close,
         takes=ForceCloseSessionRequest, gives=SessionForcedJson,
         problems=("session-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="GET", path=wire.SESSIONS, handler=sessions.list_sessions, gives=views.SessionPageJson,
+        method="GET", path=wire.SESSIONS, need=needs.READ_ALL, handler=sessions.list_sessions,
+        gives=views.SessionPageJson,
         query=("owner", "label", "limit", "after", "consistency"), problems=_READ,
     ),
     Route(
-        method="GET", path=wire.SESSION, handler=sessions.get_session,
+        method="GET", path=wire.SESSION, need=needs.ACQUIRE, handler=sessions.get_session,
         gives=views.SessionJson, query=("consistency",), problems=("session-expired", *_READ),
     ),
     Route(
-        method="DELETE", path=wire.SESSION, handler=sessions.close_session,
+        method="DELETE", path=wire.SESSION, need=needs.ACQUIRE, handler=sessions.close_session,
         takes=CloseSessionRequest, gives=SessionClosedJson,
         problems=("session-expired", *_WORLD),
     ),
@@ -130,7 +131,7 @@ _SESSIONS: Final = (
 
 _SEVERAL: Final = (
     Route(
-        method="POST", path=wire.ACQUIRE, handler=several.acquire_several,
+        method="POST", path=wire.ACQUIRE, need=needs.ACQUIRE, handler=several.acquire_several,
         takes=AcquireSeveralRequest, gives=answers.GrantedOfKindsJson,
         problems=(
             "lock-held", "no-permits", "limit-mismatch", "rate-limited", "upgrade-pending", *_ACQUIRE,
@@ -140,12 +141,13 @@ _SEVERAL: Final = (
 
 _LOCKS: Final = (
     Route(
-        method="POST", path=wire.LOCK_ACQUIRE, handler=locks.acquire, direct=locks.ACQUIRE,
+        method="POST", path=wire.LOCK_ACQUIRE, need=needs.ACQUIRE, handler=locks.acquire,
+        direct=locks.ACQUIRE,
         takes=AcquireRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=("lock-held", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
-        method="POST", path=wire.LOCK_RENEW, handler=locks.renew, direct=locks.RENEW,
+        method="POST", path=wire.LOCK_RENEW, need=needs.ACQUIRE, handler=locks.renew, direct=locks.RENEW,
         takes=RenewRequest, gives=answers.RenewedJson,
         problems=(
             "name-too-long", "ttl-out-of-range", "wrong-kind", "not-holder", "lease-expired",
@@ -153,12 +155,12 @@ _LOCKS: Final = (
         ),
     ),
     Route(
-        method="POST", path=wire.LOCK_RELEASE, handler=locks.release, direct=locks.RELEASE,
-        takes=ReleaseRequest, gives=answers.ReleasedJson,
+        method="POST", path=wire.LOCK_RELEASE, need=needs.ACQUIRE, handler=locks.release,
+        direct=locks.RELEASE, takes=ReleaseRequest, gives=answers.ReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.LOCK_CONVERT, handler=locks.convert,
+        method="POST", path=wire.LOCK_CONVERT, need=needs.ACQUIRE, handler=locks.convert,
         takes=ConvertRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=(
             "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "queue-full", "quota-exceeded",
@@ -166,7 +168,7 @@ _LOCKS: Final = (
         ),
     ),
     Route(
-        method="POST", path=wire.LOCK_ADD, handler=locks.add,
+        method="POST", path=wire.LOCK_ADD, need=needs.ACQUIRE, handler=locks.add,
         takes=AddRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=(
             "lock-held", "deadlock", "lease-expired", "queue-full", "name-too-long", "ttl-out-of-range",
@@ -174,56 +176,56 @@ _LOCKS: Final = (
         ),
     ),
     Route(
-        method="POST", path=wire.LOCK_FORCE_RELEASE, handler=locks.force_release,
+        method="POST", path=wire.LOCK_FORCE_RELEASE, need=needs.FORCE, handler=locks.force_release,
         takes=ForceReleaseRequest, gives=answers.ForceReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.LOCK_LIFT_DELAY, handler=locks.lift_delay,
+        method="POST", path=wire.LOCK_LIFT_DELAY, need=needs.FORCE, handler=locks.lift_delay,
         takes=LiftDelayRequest, gives=DelaysLiftedJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.LOCK_REVOKE, handler=locks.revoke,
+        method="POST", path=wire.LOCK_REVOKE, need=needs.FORCE, handler=locks.revoke,
         takes=RevokeRequest, gives=answers.RevokedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.LOCK_PUT_OFF, handler=locks.put_off,
+        method="POST", path=wire.LOCK_PUT_OFF, need=needs.ACQUIRE, handler=locks.put_off,
         takes=PutOffRequest, gives=PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="GET", path=wire.LOCK, handler=locks.get_lock,
+        method="GET", path=wire.LOCK, need=needs.READ, handler=locks.get_lock,
         gives=views.LockJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
-        method="GET", path=wire.LOCKS, handler=locks.list_locks,
+        method="GET", path=wire.LOCKS, need=needs.READ, handler=locks.list_locks,
         gives=views.LockPageJson, query=("held_longer_than_ms", *_PAGE), problems=_READ,
     ),
     Route(
-        method="GET", path=wire.HOLDS, handler=holds.list_holds, gives=views.HoldPageJson,
+        method="GET", path=wire.HOLDS, need=needs.READ, handler=holds.list_holds, gives=views.HoldPageJson,
         query=("owner", "label", "session_name", "held_longer_than_ms", "no_deadline", *_PAGE),
         problems=("session-expired", *_READ),
     ),
     Route(
-        method="GET", path=wire.TICKET, handler=holds.get_ticket,
+        method="GET", path=wire.TICKET, need=needs.READ, handler=holds.get_ticket,
         gives=views.TicketStatusJson, query=("consistency",), problems=("ticket-ended", *_READ),
     ),
     Route(
-        method="POST", path=wire.WAITS_WITHDRAW, handler=locks.withdraw,
+        method="POST", path=wire.WAITS_WITHDRAW, need=needs.ACQUIRE, handler=locks.withdraw,
         takes=WithdrawRequest, gives=WithdrawnJson, problems=_WORLD,
     ),
 )  # fmt: skip
 
 _SEMAPHORES: Final = (
     Route(
-        method="POST", path=wire.SEMAPHORE_ACQUIRE, handler=semaphores.acquire_permits,
+        method="POST", path=wire.SEMAPHORE_ACQUIRE, need=needs.ACQUIRE, handler=semaphores.acquire_permits,
         takes=AcquirePermitsRequest, gives=answers.PermitsGrantedJson,
         problems=("no-permits", "limit-mismatch", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
-        method="POST", path=wire.SEMAPHORE_RENEW, handler=semaphores.renew_permits,
+        method="POST", path=wire.SEMAPHORE_RENEW, need=needs.ACQUIRE, handler=semaphores.renew_permits,
         takes=RenewRequest, gives=answers.RenewedJson,
         problems=(
             "name-too-long", "ttl-out-of-range", "wrong-kind", "not-holder", "lease-expired",
@@ -231,80 +233,80 @@ _SEMAPHORES: Final = (
         ),
     ),
     Route(
-        method="POST", path=wire.SEMAPHORE_RELEASE, handler=semaphores.release_permits,
+        method="POST", path=wire.SEMAPHORE_RELEASE, need=needs.ACQUIRE, handler=semaphores.release_permits,
         takes=ReleasePermitsRequest, gives=answers.ReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.SEMAPHORE_FORCE_RELEASE, handler=semaphores.force_release_permits,
-        takes=ForceReleaseRequest, gives=answers.ForceReleasedJson,
+        method="POST", path=wire.SEMAPHORE_FORCE_RELEASE, need=needs.FORCE,
+        handler=semaphores.force_release_permits, takes=ForceReleaseRequest, gives=answers.ForceReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.SEMAPHORE_LIFT_DELAY, handler=semaphores.lift_permits_delay,
-        takes=LiftDelayRequest, gives=DelaysLiftedJson,
+        method="POST", path=wire.SEMAPHORE_LIFT_DELAY, need=needs.FORCE,
+        handler=semaphores.lift_permits_delay, takes=LiftDelayRequest, gives=DelaysLiftedJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.SEMAPHORE_REVOKE, handler=semaphores.revoke_permits,
+        method="POST", path=wire.SEMAPHORE_REVOKE, need=needs.FORCE, handler=semaphores.revoke_permits,
         takes=RevokeRequest, gives=answers.RevokedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.SEMAPHORE_PUT_OFF, handler=semaphores.put_off_permits,
+        method="POST", path=wire.SEMAPHORE_PUT_OFF, need=needs.ACQUIRE, handler=semaphores.put_off_permits,
         takes=PutOffRequest, gives=PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.SEMAPHORE_RESIZE, handler=semaphores.resize_semaphore,
+        method="POST", path=wire.SEMAPHORE_RESIZE, need=needs.ACQUIRE, handler=semaphores.resize_semaphore,
         takes=ResizeRequest, gives=answers.ResizedJson,
         problems=("name-too-long", "not-holder", *_WORLD),
     ),
     Route(
-        method="GET", path=wire.SEMAPHORE, handler=semaphores.get_semaphore,
+        method="GET", path=wire.SEMAPHORE, need=needs.READ, handler=semaphores.get_semaphore,
         gives=views.SemaphoreJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
-        method="GET", path=wire.SEMAPHORES, handler=semaphores.list_semaphores,
+        method="GET", path=wire.SEMAPHORES, need=needs.READ, handler=semaphores.list_semaphores,
         gives=views.SemaphorePageJson, query=_PAGE, problems=_READ,
     ),
 )  # fmt: skip
 
 _RATES_AND_FENCES: Final = (
     Route(
-        method="POST", path=wire.RATE_TAKE, handler=rates.take_rate,
+        method="POST", path=wire.RATE_TAKE, need=needs.ACQUIRE, handler=rates.take_rate,
         takes=TakeRateRequest, gives=answers.RateTakenJson,
         problems=("name-too-long", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.RATE_PEEK, handler=rates.peek_rate,
+        method="POST", path=wire.RATE_PEEK, need=needs.READ, handler=rates.peek_rate,
         takes=PeekRateRequest, gives=views.RatePeekJson, query=("consistency",),
         problems=("name-too-long", *_READ),
     ),
     Route(
-        method="GET", path=wire.RATES, handler=rates.list_rate_limits,
+        method="GET", path=wire.RATES, need=needs.READ, handler=rates.list_rate_limits,
         gives=views.RatePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
-        method="GET", path=wire.FENCE, handler=fences.get_fence,
+        method="GET", path=wire.FENCE, need=needs.READ, handler=fences.get_fence,
         gives=views.FenceStateJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
-        method="GET", path=wire.FENCES, handler=fences.list_fences,
+        method="GET", path=wire.FENCES, need=needs.READ, handler=fences.list_fences,
         gives=views.FencePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
-        method="POST", path=wire.FENCE_CHECK, handler=fences.check_fence,
+        method="POST", path=wire.FENCE_CHECK, need=needs.READ, handler=fences.check_fence,
         takes=CheckFenceRequest, gives=views.FenceJson, query=("consistency",),
         problems=("name-too-long", *_READ),
     ),
     Route(
-        method="POST", path=wire.FENCE_ADVANCE, handler=fences.advance_fence,
+        method="POST", path=wire.FENCE_ADVANCE, need=needs.ACQUIRE, handler=fences.advance_fence,
         takes=AdvanceFenceRequest, gives=FenceAdvancedJson,
         problems=("name-too-long", "stale-token", "quota-exceeded", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.FENCE_FORGET, handler=fences.forget_fence,
+        method="POST", path=wire.FENCE_FORGET, need=needs.FORCE, handler=fences.forget_fence,
         takes=ForgetFenceRequest, gives=FenceForgottenJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
@@ -312,7 +314,7 @@ _RATES_AND_FENCES: Final = (
 
 _ELECTIONS: Final = (
     Route(
-        method="POST", path=wire.ELECTION_CAMPAIGN, handler=elections.campaign,
+        method="POST", path=wire.ELECTION_CAMPAIGN, need=needs.ACQUIRE, handler=elections.campaign,
         takes=CampaignRequest, gives=answers.ElectedJson,
         problems=(
             "name-too-long", "lock-held", "session-expired", "lease-expired", "deadlock", "queue-full",
@@ -320,48 +322,48 @@ _ELECTIONS: Final = (
         ),
     ),
     Route(
-        method="POST", path=wire.ELECTION_PROCLAIM, handler=elections.proclaim,
+        method="POST", path=wire.ELECTION_PROCLAIM, need=needs.ACQUIRE, handler=elections.proclaim,
         takes=ProclaimRequest, gives=ProclaimedJson,
         problems=("lease-expired", "quota-exceeded", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.ELECTION_RESIGN, handler=elections.resign,
+        method="POST", path=wire.ELECTION_RESIGN, need=needs.ACQUIRE, handler=elections.resign,
         takes=ReleaseHoldRequest, gives=answers.ReleasedJson,
         problems=("wrong-kind", "lease-expired", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.ELECTION_DEPOSE, handler=elections.depose,
+        method="POST", path=wire.ELECTION_DEPOSE, need=needs.FORCE, handler=elections.depose,
         takes=DeposeRequest, gives=answers.ForceReleasedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.ELECTION_REVOKE, handler=elections.revoke_leader,
+        method="POST", path=wire.ELECTION_REVOKE, need=needs.FORCE, handler=elections.revoke_leader,
         takes=RevokeRequest, gives=answers.RevokedJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.ELECTION_PUT_OFF, handler=elections.put_off_resigning,
+        method="POST", path=wire.ELECTION_PUT_OFF, need=needs.ACQUIRE, handler=elections.put_off_resigning,
         takes=PutOffRequest, gives=PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="GET", path=wire.ELECTION, handler=elections.get_election,
+        method="GET", path=wire.ELECTION, need=needs.READ, handler=elections.get_election,
         gives=views.ElectionJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
-        method="GET", path=wire.ELECTIONS, handler=elections.list_elections,
+        method="GET", path=wire.ELECTIONS, need=needs.READ, handler=elections.list_elections,
         gives=views.ElectionPageJson, query=_PAGE, problems=_READ,
     ),
 )  # fmt: skip
 
 _CELLS: Final = (
     Route(
-        method="POST", path=wire.CELLS_TRANSACT, handler=cell_handlers.transact,
+        method="POST", path=wire.CELLS_TRANSACT, need=needs.KNOWN, handler=cell_handlers.transact,
         takes=TransactRequest, gives=cells.TransactedJson,
         problems=("ttl-out-of-range", "session-expired", "upgrade-pending", "quota-exceeded", *_WORLD),
     ),
     Route(
-        method="PUT", path=wire.CELL, handler=cell_handlers.put_cell,
+        method="PUT", path=wire.CELL, need=needs.ACQUIRE, handler=cell_handlers.put_cell,
         takes=PutCellRequest, gives=cells.CellWrittenJson,
         problems=(
             "ttl-out-of-range", "cell-changed", "session-expired", "upgrade-pending", "quota-exceeded",
@@ -369,97 +371,101 @@ _CELLS: Final = (
         ),
     ),
     Route(
-        method="DELETE", path=wire.CELL, handler=cell_handlers.delete_cell,
+        method="DELETE", path=wire.CELL, need=needs.ACQUIRE, handler=cell_handlers.delete_cell,
         takes=DeleteCellRequest, gives=cells.CellsDeletedJson,
         problems=("cell-changed", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="DELETE", path=wire.CELLS, handler=cell_handlers.delete_cells,
+        method="DELETE", path=wire.CELLS, need=needs.ACQUIRE, handler=cell_handlers.delete_cells,
         takes=DeletePrefixRequest, gives=cells.CellsDeletedJson, query=("prefix",),
         problems=("upgrade-pending", *_WORLD),
     ),
     Route(
-        method="GET", path=wire.CELL, handler=cell_handlers.get_cell,
+        method="GET", path=wire.CELL, need=needs.READ, handler=cell_handlers.get_cell,
         gives=cells.CellJson, query=("consistency",), problems=("cell-not-found", *_READ),
     ),
     Route(
-        method="GET", path=wire.CELLS, handler=cell_handlers.list_cells,
+        method="GET", path=wire.CELLS, need=needs.READ, handler=cell_handlers.list_cells,
         gives=cells.CellPageJson, query=("prefix", "limit", "after", "consistency"), problems=_READ,
     ),
 )  # fmt: skip
 
 _AUDIT: Final = (
     Route(
-        method="GET", path=wire.AUDIT, handler=audit.get_audit,
+        method="GET", path=wire.AUDIT, need=needs.READ, handler=audit.get_audit,
         gives=views.AuditJson, query=("name", "limit", "behind", "consistency"),
         problems=("name-too-long", *_READ),
     ),
     Route(
-        method="GET", path=wire.SESSION_AUDIT, handler=audit.get_session_audit,
+        method="GET", path=wire.SESSION_AUDIT, need=needs.ACQUIRE, handler=audit.get_session_audit,
         gives=views.AuditJson, query=("limit", "consistency"), problems=_READ,
     ),
 )  # fmt: skip
 
 _QUOTAS: Final = (
     Route(
-        method="GET", path=wire.QUOTAS, handler=quotas.list_quotas,
+        method="GET", path=wire.QUOTAS, need=needs.ADMIN, handler=quotas.list_quotas,
         gives=views.QuotaPageJson, query=("limit", "after", "consistency"), problems=_READ,
     ),
     Route(
-        method="PUT", path=wire.QUOTA, handler=quotas.set_quota,
+        method="PUT", path=wire.QUOTA, need=needs.ADMIN, handler=quotas.set_quota,
         takes=SetQuotaRequest, gives=answers.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
     ),
     Route(
-        method="DELETE", path=wire.QUOTA, handler=quotas.remove_quota,
+        method="DELETE", path=wire.QUOTA, need=needs.ADMIN, handler=quotas.remove_quota,
         takes=RemoveQuotaRequest, gives=answers.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
 
 _NAMESPACES: Final = (
     Route(
-        method="GET", path=wire.NAMESPACES, handler=namespaces.list_namespaces,
+        method="GET", path=wire.NAMESPACES, need=needs.READ_OR_ADMIN, handler=namespaces.list_namespaces,
         gives=views.NamespacePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
-        method="PUT", path=wire.NAMESPACE, handler=namespaces.set_namespace,
+        method="PUT", path=wire.NAMESPACE, need=needs.ADMIN_BELOW, handler=namespaces.set_namespace,
         takes=SetNamespaceRequest, gives=answers.NamespaceSetJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
-        method="DELETE", path=wire.NAMESPACE, handler=namespaces.remove_namespace,
+        method="DELETE", path=wire.NAMESPACE, need=needs.ADMIN_BELOW, handler=namespaces.remove_namespace,
         takes=RemoveNamespaceRequest, gives=answers.NamespaceSetJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
 
 _CLUSTER: Final = (
-    Route(method="GET", path=wire.CLUSTER, handler=cluster.get_cluster, gives=ClusterStatus),
     Route(
-        method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, handler=cluster.transfer_leadership,
-        takes=TransferRequest, gives=LeadershipTransferredJson,
+        method="GET", path=wire.CLUSTER, need=needs.KNOWN, handler=cluster.get_cluster, gives=ClusterStatus,
+    ),
+    Route(
+        method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, need=needs.ADMIN,
+        handler=cluster.transfer_leadership, takes=TransferRequest, gives=LeadershipTransferredJson,
         problems=("transfer-failed", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.CLUSTER_MEMBERS, handler=members.add_member,
+        method="POST", path=wire.CLUSTER_MEMBERS, need=needs.ADMIN, handler=members.add_member,
         takes=AddMemberRequest, gives=MemberListJson,
         problems=("member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
-        method="PATCH", path=wire.CLUSTER_MEMBERS, handler=members.move_member,
+        method="PATCH", path=wire.CLUSTER_MEMBERS, need=needs.ADMIN, handler=members.move_member,
         takes=MoveMemberRequest, gives=MemberListJson,
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
-        method="DELETE", path=wire.CLUSTER_MEMBERS, handler=members.remove_member,
+        method="DELETE", path=wire.CLUSTER_MEMBERS, need=needs.ADMIN, handler=members.remove_member,
         takes=RemoveMemberRequest, gives=MemberListJson, query=("id",),
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
 )  # fmt: skip
 
 _HEALTH: Final = (
-    Route(method="GET", path=wire.LIVEZ, handler=cluster.get_livez, gives=answers.HealthJson),
     Route(
-        method="GET", path=wire.READYZ, handler=cluster.get_readyz,
+        method="GET", path=wire.LIVEZ, need=needs.OPEN, handler=cluster.get_livez, gives=answers.HealthJson,
+    ),
+    Route(
+        method="GET", path=wire.READYZ, need=needs.OPEN, handler=cluster.get_readyz,
         gives=answers.HealthJson, problems=("not-ready", "shutting-down"),
     ),
 )  # fmt: skip
@@ -470,11 +476,12 @@ def _watching() -> tuple[Route, ...]:
     names, session = watch.watch_handlers()
     return (
         Route(
-            method="GET", path=wire.WATCH, handler=names, media_type=watch.EVENT_STREAM,
+            method="GET", path=wire.WATCH, need=needs.READ, handler=names, media_type=watch.EVENT_STREAM,
             query=("prefix", "since"), problems=("compacted", *_READ),
         ),
         Route(
-            method="GET", path=wire.SESSION_WATCH, handler=session, media_type=watch.EVENT_STREAM,
+            method="GET", path=wire.SESSION_WATCH, need=watch.SESSION_NEED, handler=session,
+            media_type=watch.EVENT_STREAM,
             query=("since",), problems=("session-expired", "compacted", *_READ),
         ),
     )  # fmt: skip
@@ -486,15 +493,19 @@ def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]
         *_SESSIONS, *_SEVERAL, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT,
         *_QUOTAS, *_NAMESPACES, *_watching(),
         Route(
-            method="GET", path=wire.REFUSALS, handler=audit.refusals_handler(trace),
+            method="GET", path=wire.REFUSALS, need=needs.ADMIN, handler=audit.refusals_handler(trace),
             gives=Refusals, query=("limit",),
         ),
-        Route(method="GET", path=wire.STREAM, handler=stream.stream_handler(trace), status=101),
+        Route(
+            method="GET", path=wire.STREAM, need=stream.NEED,
+            handler=stream.stream_handler(trace), status=101,
+        ),
         *_CLUSTER, *_HEALTH,
         Route(
-            method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts),
+            method="GET", path=wire.METRICS, need=needs.METRICS, handler=cluster.metrics_handler(counts),
             problems=("overloaded",),
         ),
     ]  # fmt: skip
-    routes.append(Route(method="GET", path=wire.OPENAPI, handler=cluster.openapi_handler(routes), gives=dict))
+    describe = cluster.openapi_handler(routes)
+    routes.append(Route(method="GET", path=wire.OPENAPI, need=needs.KNOWN, handler=describe, gives=dict))
     return tuple(routes)

@@ -28,7 +28,7 @@ from http_api.v1.event_feeds import (
     EventFeeds,
 )
 from http_api.v1.event_text import OfSession, Topic, render
-from lockapi import cursors, problems
+from lockapi import cursors, needs, problems
 from lockapi.gateway import Gateway
 from lockapi.node import NodeState
 from lockapi.problems import ProblemError
@@ -53,6 +53,8 @@ _RETRY_MS: Final = 1_000
 """Milliseconds after which a browser is asked to connect again."""
 _END: Final = re.compile(rb"^event: session-(?:expired|forced)$", re.MULTILINE)
 """The end of a session that its client did not close. Within data, lines do not begin: it is JSON."""
+SESSION_NEED: Final = needs.ACQUIRE
+"""What the watch of a session needs, at its beginning and as long as it lasts."""
 _HEADERS: Final = "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\nConnection: close\r\n"
 """The end of the connection is the end of the stream. Proxies must pass on every event at once."""
 
@@ -339,7 +341,7 @@ class SessionStream(EventStream):
             self.cut(WatchCut.SESSION_CLOSED)
 
     def _check(self, gateway: Gateway) -> None:
-        gateway.check_session_watch()
+        SESSION_NEED.check(gateway.rights)
         if not self._node.machine.is_of(self._lease_id, gateway.principal.name):
             raise ProblemError("session-expired", "the session has expired or never existed")
 

@@ -15,8 +15,8 @@ from holdfast.wire.stream import JSON
 from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
 from http_api.server.request_rates import RequestRates, TooManyRequests, caller_of
 from lockapi.gateway import Gateway
+from lockapi.needs import ACQUIRE, ADMIN, Need
 from lockapi.rights import Principal, Rights
-from lockapi.rights_needed import Need, need_of
 from tests.support.local_node import LocalNode
 from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
 
@@ -28,7 +28,6 @@ LINES = b"".join(
         token_line("ops", TOKENS["ops"], "read,acquire,force,admin,metrics"),
     ]
 )
-ACQUIRE, QUOTAS = need_of("POST", wire.LOCK_ACQUIRE), need_of("GET", wire.QUOTAS)
 
 
 class Clock:
@@ -100,8 +99,8 @@ def test_some_is_kept_for_operators(per_second: int, kept: int) -> None:
     bound = Bound(per_second)
     assert [bound.wait_ms() for _ in range(per_second)] == [0] * per_second
     assert bound.wait_ms() > 0
-    assert [bound.wait_ms(need=QUOTAS) for _ in range(kept)] == [0] * kept
-    assert bound.wait_ms(need=QUOTAS) > 0
+    assert [bound.wait_ms(need=ADMIN) for _ in range(kept)] == [0] * kept
+    assert bound.wait_ms(need=ADMIN) > 0
 
 
 def test_what_comes_in_one_message_has_to_be_waited_for_afterwards() -> None:
