@@ -101,9 +101,11 @@ def numbered(message: Commands[said.Command], session_id: SessionId, epoch: int)
         raise invalid(f"timeout_ms: {message.timeout_ms}; must be 0 to {wire.TIMEOUT_MS_MAX}")
     if len(message.acked) > limits.STREAM_RANGES_MAX:
         raise invalid(f"acked: {len(message.acked)} ranges; at most {limits.STREAM_RANGES_MAX} are allowed")
+    before = 0
     for first, last in message.acked:
-        if not 1 <= first <= last <= limits.TOKEN_MAX:
-            raise invalid(f"acked: {first} to {last}; a range is [first, last]")
+        if not before < first <= last <= limits.TOKEN_MAX:
+            raise invalid(f"acked: {first} to {last} after {before}; ranges are [first, last], and rise")
+        before = last
     commands = _of_log(message.commands, session_id)
     return Numbered(count, session_id, epoch, message.first, message.acked, commands)
 

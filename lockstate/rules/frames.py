@@ -183,4 +183,10 @@ def _could_be_of(command: Any, result: Result) -> bool:
 
 
 def _are_ranges(ranges: tuple[tuple[int, int], ...]) -> bool:
-    return len(ranges) <= limits.STREAM_RANGES_MAX and all(1 <= first <= last for first, last in ranges)
+    """Whether ranges rise, and none touches a number of another one."""
+    before = 0
+    for first, last in ranges:
+        if not before < first <= last:
+            return False
+        before = last
+    return len(ranges) <= limits.STREAM_RANGES_MAX

@@ -6,6 +6,7 @@ finds the outcomes that are kept. They are kept until the client says that it ha
 nothing ages, and no digest is made of what was asked. Part of the replicated state.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final
 
@@ -87,33 +88,30 @@ class Streams:
         kept = stream.kept.values() if stream is not None else ()
         return tuple([one.result.hold_id for one in kept if isinstance(one.result, Queued)])
 
-    def acknowledge(self, stream: Stream, ranges: Iterable[tuple[int, int]]) -> None:
-        """Forget outcomes that the client has seen. One that waits is not final: it stays."""
+    def acknowledge(self, stream: Stream, ranges: tuple[tuple[int, int], ...]) -> None:
+        """Forget outcomes that the client has seen. One that waits is not final: it stays.
+
+        The ranges rise and are disjoint, so each outcome is looked at once, however many ranges there are.
+        """
         kept = stream.kept
-        for first, last in ranges:
-            # Mostly it is all up to some number, of which only the latest are still kept.
-            begin, end = max(first, next(iter(kept), first)), min(last, stream.last)
-            if end - begin < len(kept):
-                seen = [
-                    number
-                    for number in range(begin, end + 1)
-                    if number in kept and kept[number].result.__class__ is not Queued
-                ]
-            else:
-                seen = [
-                    number
-                    for number, one in kept.items()
-                    if begin <= number <= end and one.result.__class__ is not Queued
-                ]
-            if not seen:
-                continue
-            self._ledger.change(stream)
-            self.kept_count -= len(seen)
-            if len(seen) == len(kept):
-                kept.clear()
-                stream.kept_bytes = 0
-            else:
-                stream.kept_bytes -= sum([kept.pop(number).size_bytes for number in seen])
+        if not (kept and ranges):
+            return
+        numbers = list(kept)  # in their order, in which they were given
+        seen = [
+            number
+            for first, last in ranges
+            for number in numbers[bisect_left(numbers, first) : bisect_right(numbers, last)]
+            if kept[number].result.__class__ is not Queued
+        ]
+        if not seen:
+            return
+        self._ledger.change(stream)
+        self.kept_count -= len(seen)
+        if len(seen) == len(kept):
+            kept.clear()
+            stream.kept_bytes = 0
+        else:
+            stream.kept_bytes -= sum([kept.pop(number).size_bytes for number in seen])
 
     def drop(self, session_id: SessionId) -> None:
         """Forget the stream of a session that ends."""

@@ -42,7 +42,8 @@ def number(state: ModelState, frame: Numbered, run: Callable[[ModelState, Comman
         return FrameRefused(StreamFault.GONE)
     if stream is None or stream.epoch != frame.epoch:
         return FrameRefused(StreamFault.REPLACED, stream.last if stream else 0)
-    is_wrong = any(not 1 <= first <= last for first, last in frame.acked)
+    bounds = [0, *(bound for first, last in frame.acked for bound in (2 * first - 1, 2 * last))]
+    is_wrong = bounds != sorted(set(bounds)) or len(bounds) > 2 * limits.STREAM_RANGES_MAX + 1
     if is_wrong or frame.first < 1 or len(frame.commands) != frame.count:
         return FrameRefused(StreamFault.MALFORMED)
     if frame.first - 1 > stream.last:

@@ -4,6 +4,7 @@ All chance comes from a `Random`: one with a seed, or one of Hypothesis, which c
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
@@ -431,7 +432,10 @@ def frame(rng: Random, state: ModelState, new_id: Callable[[str], HoldId]) -> Nu
         if isinstance(command, NumberedCommand) and not isinstance(command, AcquireSeveral):
             commands.append(command)
     seen = [number for number in stream.kept if rng.randrange(3)]
-    acked = tuple((number, number + rng.randrange(2)) for number in seen)
+    ranges = [(number, number + rng.randrange(2)) for number in seen]
+    if rng.randrange(10):  # mostly such as are taken: no two have a number in common
+        ranges = [one for before, one in pairwise([(0, 0), *ranges]) if before[1] < one[0]]
+    acked = tuple(ranges)
     first = stream.last + 1 if rng.randrange(8) else rng.randint(0, stream.last + 3)
     epoch = stream.epoch - (rng.randrange(10) == 0)
     count = len(commands) + (rng.randrange(30) == 0)

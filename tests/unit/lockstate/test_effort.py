@@ -21,8 +21,10 @@ from lockstate.words.commands import (
     Cancel,
     Command,
     Convert,
+    Numbered,
     OpenSession,
     Release,
+    ResumeStream,
     TakeRate,
     Tick,
 )
@@ -380,3 +382,16 @@ def test_each_ancestor_of_deep_names_costs_little() -> None:
         acquire = msgspec.structs.replace(_ask("", f"h{number}"), locks=wanted(*names))
         assert meter.cost(acquire) < 20 * 64 * 30
         assert meter.cost(Release(HoldId(f"h{number}"))) < 10 * 64 * 30
+
+
+def test_acknowledged_ranges_cost_what_is_kept() -> None:
+    """However many ranges a frame has, it looks at each kept outcome once."""
+    meter, session_id = Meter(), SessionId("s1")
+    meter.run(OpenSession(session_id, LONG_MS), ResumeStream(session_id), _ask("a", "h"))
+    waits = [_ask("a", f"w{number}", session_id="s1", wait_ms=LONG_MS) for number in range(640)]
+    meter.run(Numbered(len(waits), session_id, 1, 1, (), tuple(waits)))
+    tens = tuple((first, first + 9) for first in range(1, 641, 10))
+    one, many = (
+        meter.cost(Numbered(0, session_id, 1, 641, acked, ())) for acked in (((1, limits.TOKEN_MAX),), tens)
+    )
+    assert many <= one + 8 * len(tens), "a few lines for each range, and none for what the others cover"

@@ -124,7 +124,10 @@ def test_a_gap_is_refused_as_a_whole(driver: StreamDriver) -> None:
         Numbered(0, S1, 1, 0, (), ()),
         Numbered(0, S1, 1, 1, ((0, 1),), ()),
         Numbered(0, S1, 1, 1, ((2, 1),), ()),
-        Numbered(0, S1, 1, 1, ((1, 1),) * (limits.STREAM_RANGES_MAX + 1), ()),
+        Numbered(0, S1, 1, 1, ((1, 1), (1, 1)), ()),
+        Numbered(0, S1, 1, 1, ((1, 3), (3, 4)), ()),
+        Numbered(0, S1, 1, 1, ((3, 4), (1, 2)), ()),
+        Numbered(0, S1, 1, 1, tuple((n, n) for n in range(1, limits.STREAM_RANGES_MAX + 2)), ()),
     ],
 )
 def test_a_frame_that_contradicts_itself_is_refused(driver: StreamDriver, frame: Numbered) -> None:

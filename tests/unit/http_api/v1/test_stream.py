@@ -149,6 +149,7 @@ async def test_a_ping_is_answered(tmp_path: Path) -> None:
         ("text", "not a message"),
         ([2, 0, [], 0, []], "first: 0"),
         ([2, 1, [[0, 1]], 0, []], "acked: 0 to 1"),
+        ([2, 1, [[1, 1 << 40]] * 2, 0, []], "acked: 1 to 1099511627776 after 1099511627776"),
         ([2, 1, [[1, 1]] * 65, 0, []], "acked: 65 ranges"),
         ([2, 1, [], -1, []], "timeout_ms: -1"),
         ([2, 1, [], 0, [[2, "s"]]], "not a message"),
