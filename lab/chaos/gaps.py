@@ -52,11 +52,23 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """Operations whose outcome stayed unknown, or that got no answer until their patience was over."""
 
 
+def silences(history: History) -> list[tuple[int, int]]:
+    """Return from when to when nobody was answered because something was broken, or had just been."""
+    asked, answered = _of_the_cluster(history)
+    times_ns = _while_asked(asked, answered)
+    broken_ns = [(fault.begin_ns, fault.end_ns + round(TAIL_S * 1e9)) for fault in history.faults]
+    return [
+        (before_ns, after_ns)
+        for before_ns, after_ns in itertools.pairwise(times_ns)
+        if after_ns - before_ns > JUST_BEFORE_NS
+        and any(begin_ns < after_ns and before_ns < end_ns for begin_ns, end_ns in broken_ns)
+    ]
+
+
 def gaps(history: History) -> list[Gap]:
     """Return the gap of each fault, in order."""
     faults = history.faults
-    asked = history.of(REACH) or history.operations
-    answered = [item for item in asked if item.outcome == "ok" or item.code == DECIDED]
+    asked, answered = _of_the_cluster(history)
     anybody = _while_asked(asked, answered)
     free = _while_asked(asked, [item for item in answered if not item.bound])
     by_node: dict[str, list[Operation]] = {}
@@ -89,6 +101,14 @@ def gaps(history: History) -> list[Gap]:
             )
         )
     return found
+
+
+def _of_the_cluster(history: History) -> tuple[list[Operation], list[Operation]]:
+    """Return what counts: all that was asked of the cluster, and what of it was answered."""
+    asked = history.of(REACH) or [
+        item for item in history.operations if not item.kind.startswith("register-")
+    ]
+    return asked, [item for item in asked if item.outcome == "ok" or item.code == DECIDED]
 
 
 def _while_asked(asked: Sequence[Operation], answered: Sequence[Operation]) -> list[int]:

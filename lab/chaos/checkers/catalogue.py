@@ -5,6 +5,7 @@ from collections.abc import Callable
 from lab.chaos.checkers import (
     endings,
     intervals,
+    late,
     linearizability,
     outcomes,
     queues,
@@ -22,6 +23,7 @@ Checker = Callable[[History], list[Violation]]
 CHECKERS: dict[str, Checker] = {
     "overlap": intervals.overlaps,
     "early-lease": intervals.early_leases,
+    "late": late.late,
     "revived": intervals.revived,
     "tokens": tokens.tokens_in_real_time,
     "unique-tokens": tokens.tokens_are_unique,

@@ -106,6 +106,7 @@ _TEETH: Final = (
     _defect("token-given-twice", Mutex, FencingTokens),
     _defect("request-ids-ignored", Repeats),
     _defect("lease-not-renewed", LeftToExpire, Mutex),
+    _defect("lease-never-ends", LeftToExpire, round_s=12.0),
     _defect("queue-overtaken", QueueOrder),
     _defect("exclusive-beside-shared", SharedExclusive),
     _defect("fence-accepts-stale", FencingTokens),

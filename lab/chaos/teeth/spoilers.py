@@ -9,9 +9,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lab.chaos.history import AnyLine, NodeState, Operation
+from lab.chaos.history import AnyLine, FinalHolds, Holder, NodeState, Operation
 
 Lines = list[AnyLine]
+
+SHORT_MS: Final = 1_000
+"""A lease that is over in the end of any run."""
+LONG_NS: Final = 60_000_000_000
+"""Longer than anything lasts that is not kept for the whole run."""
 
 
 class Spoiler(NamedTuple):
@@ -43,6 +48,12 @@ def _copy(lines: Lines, operation: Operation, **changes: Any) -> Operation:
     return copy
 
 
+def _later(lines: Lines, operation: Operation, **changes: Any) -> Operation:
+    """Add an operation that is like another one, but when all of its kind must be over."""
+    call_ns, return_ns = operation.call_ns + LONG_NS, operation.return_ns + LONG_NS
+    return _copy(lines, operation, call_ns=call_ns, return_ns=return_ns, **changes)
+
+
 def _released(lines: Lines, *, before: Operation) -> Iterator[Operation]:
     """Yield the grants of a lock whose release was acknowledged before it was asked for something else."""
     for release in _all(lines, "release", name=before.name):
@@ -70,6 +81,37 @@ def _stale_read(lines: Lines) -> None:
     look.result["holders"] = [{"token": grant.result["token"], "owner": grant.arguments["owner"]}]
 
 
+def _refused_for_ever(lines: Lines) -> None:
+    refusal = next(_all(lines, "acquire", outcome="refused", code="lock-held"))
+    _later(lines, refusal, result={"holders": []})
+
+
+def _lost_for_ever(lines: Lines) -> None:
+    refusal = next(_all(lines, "acquire", outcome="refused", code="lock-held"))
+    _copy(lines, refusal, outcome="unknown", code="timeout", lost=1, arguments={"owner": "lost"})
+    _refused_for_ever(lines)
+
+
+def _served_late(lines: Lines) -> None:
+    grant = next(item for item in _all(lines, "acquire", bound="") if item.arguments.get("wait_ms"))
+    grant.return_ns += LONG_NS
+
+
+def _held_in_the_end(lines: Lines) -> None:
+    listing = next(line for line in lines if isinstance(line, FinalHolds))
+    grant = next(item for item in _all(lines, "acquire") if item.arguments.get("ttl_ms", LONG_NS) < SHORT_MS)
+    token, owner = grant.result["token"], grant.arguments["owner"]
+    listing.holders.append(Holder(name=grant.name, owner=owner, token=token))
+
+
+def _renewed_late(lines: Lines) -> None:
+    _later(lines, next(_all(lines, "renew")))
+
+
+def _kept_alive_late(lines: Lines) -> None:
+    _later(lines, next(_all(lines, "session-keepalive")))
+
+
 SPOILERS: Final = (
     Spoiler("granted-twice", "two clients are granted one lock with one token", "tokens", _granted_twice),
     Spoiler("nodes-differ", "a node ends in another state", "equal-nodes", _nodes_differ),
@@ -79,4 +121,12 @@ SPOILERS: Final = (
         "linearizability",
         _stale_read,
     ),
+    Spoiler("refused-for-ever", "a lock is refused for long when nobody has it", "late", _refused_for_ever),
+    Spoiler("lost-for-ever", "so it is, and a request for it was lost long ago", "late", _lost_for_ever),
+    Spoiler("served-late", "a waiter is served long after the lock was free", "late", _served_late),
+    Spoiler(
+        "held-in-the-end", "a hold whose lease was over is in the final listing", "late", _held_in_the_end
+    ),
+    Spoiler("renewed-late", "a lease is renewed long after its end", "late", _renewed_late),
+    Spoiler("kept-alive-late", "and so is a session", "late", _kept_alive_late),
 )

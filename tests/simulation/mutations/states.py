@@ -170,6 +170,14 @@ def _expire_due_but_one(sessions: Sessions) -> None:
         deadlines.move(left, left.expires_at_ms + 60_000)
 
 
+def _expire_never(sessions: Sessions) -> None:
+    """Put the ends of leases off by an hour, again and again."""
+    deadlines = sessions._state.deadlines
+    while isinstance(due := deadlines.due(sessions._state.now_ms), Hold | Session):
+        deadlines.move(due, due.expires_at_ms + 3_600_000)
+    _expire_due(sessions)
+
+
 def _extend_backwards(state: State, session: Session) -> None:
     """Count a renewed lease from when it was to end: it lasts longer than its client was told."""
     state.deadlines.move(session, session.expires_at_ms + session.ttl_ms)
@@ -299,6 +307,13 @@ STATES: Final = (
         found_by=("model-events", "model-state", "reply", "read-view", "lease-late"),
         apply=replaced(Sessions, "expire_due", _expire_due_but_one),
         surroundings=_EXPIRING,
+    ),
+    Mutation(
+        name="lease-never-ends",
+        sentence="Leases and sessions that nobody renews live on.",
+        found_by=("model-events", "model-state", "reply", "read-view", "lease-late"),
+        apply=replaced(Sessions, "expire_due", _expire_never),
+        surroundings=CONTENDED,
     ),
     Mutation(
         name="requests-forgotten-early",

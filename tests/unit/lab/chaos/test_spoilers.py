@@ -5,7 +5,7 @@ import pytest
 from lab.chaos.checkers.catalogue import check_all
 from lab.chaos.history import History
 from lab.chaos.teeth.spoilers import SPOILERS, Spoiler
-from tests.unit.lab.chaos.histories import Script
+from tests.unit.lab.chaos.histories import MS, Script
 
 
 def clean() -> Script:
@@ -14,6 +14,15 @@ def clean() -> Script:
     script.grant("h1", 1, 0, 5)
     script.release("h1", 10, 15)
     script.add("look", "a", 20, 25, result={"holders": []})
+    script.grant("h2", 2, 30, 35, ttl=200)
+    script.refused("x", 40, 45)
+    script.renew("h2", 50, 55, ttl=200)
+    script.grant("h3", 3, 60, 300, wait_ms=500)
+    script.add("session-open", "s", 0, 5, result={"session": "s", "expires_in_ms": 100, "sent_ns": 0})
+    script.add(
+        "session-keepalive", "s", 50, 55, session="s", result={"expires_in_ms": 100, "sent_ns": 50 * MS}
+    )
+    script.listing(9_000, 9_100)
     script.node("n1", 7, "d")
     script.node("n2", 7, "d")
     return script
