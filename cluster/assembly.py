@@ -14,7 +14,6 @@ from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClo
 from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.expiry import Alarms
 from cluster.commands.forwarded import new_origin
-from cluster.commands.loads import load_of
 from cluster.commands.outbox import Outbox
 from cluster.commands.patience import Patience
 from cluster.commands.rules import decode_state
@@ -132,9 +131,6 @@ class Parts:
     def _machine(self) -> LockMachine:
         return self.group.machine
 
-    def _load_of(self, command: bytes) -> int:
-        return load_of(command, self.group.machine)
-
     def _run(self, work: Callable[[], None]) -> None:
         self.loop.run(work)
 
@@ -176,7 +172,7 @@ class Parts:
         self.waiters = Waiters(loop)
         self.events = EventLog(loop, events_count_max(self._state_bytes_max))
         self.metrics = NodeMetrics(lambda: gauges(self))
-        self._batcher = Batcher(self._load_of)
+        self._batcher = Batcher()
         self._audit_log, self._endless_log = AuditLog(self._now_s), EndlessLog(self._now_s)
         self.divergence = Divergence(
             self.node_id,
@@ -285,8 +281,7 @@ class Parts:
             self.outgoing.request_flush,
             lambda: self.is_open,
             self.outgoing.check_room,
-            load=self._load_of,
-            owner_of=lambda session_id: self.machine.owner_of(session_id),  # noqa: PLW0108 - of the machine then
+            machine=self._machine,
         )
 
     def _make_loop(self, syncs: SyncRunner) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.commands.clock import ClusterClock
+from cluster.commands.encoded_command import EncodedCommand
 from cluster.commands.forwarded import node_of
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.commands.timers import Timers
@@ -119,7 +120,9 @@ class AbandonedWaits:
         if origin in self._proposed and not self._proposed[origin].future.done():
             return
         try:
-            pending = self._outbox.submit(codec.encode_command(AbandonWaits(origin)), TIMEOUT_S)
+            pending = self._outbox.submit(
+                EncodedCommand(codec.encode_command(AbandonWaits(origin))), TIMEOUT_S
+            )
         except ClusterError:
             # Too much to do, or this node stops: the timer tries again while there is a use.
             return

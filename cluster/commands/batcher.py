@@ -1,9 +1,9 @@
 """The leader's batches: whatever arrives while an entry is under way becomes the next one."""
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
+from cluster.commands.encoded_command import EncodedCommand
 from cluster.commands.forwarded import COMMAND_BYTES_MAX, node_of
 from lockstate.words import codec
 
@@ -12,20 +12,18 @@ ENTRY_BYTES_MAX: Final = COMMAND_BYTES_MAX
 ENTRY_COMMANDS_MAX: Final = 4096
 """Bounds the time that one apply takes."""
 ENTRY_LOAD_MAX: Final = 2500
-"""Bounds it as well: there is room for one command with as many names as a request may have (`loads`)."""
+"""Bounds it as well: there is room for one command with as many names as a request may have."""
 
-Commands = tuple[str, list[int], list[bytes]]
-"""Origin, sequence numbers and encoded commands."""
+Commands = tuple[str, list[int], list[EncodedCommand]]
+"""Origin, sequence numbers and commands."""
 
 
 class Batcher:
     """Commands waiting to be proposed, in order of arrival. Only a leader's is in use."""
 
-    def __init__(self, load: Callable[[bytes], int] = lambda _: 0) -> None:
-        """`load` tells that of a command (`loads`)."""
+    def __init__(self) -> None:
         self._queue: deque[Commands] = deque()
         self._has_impatient = False
-        self._load = load
         self._tick_is_due = False
         self._advance_to = 0
         self._bytes_max = 0
@@ -40,10 +38,10 @@ class Batcher:
         """Whether there is anything to propose that does not wait for company (`Patience`)."""
         return self._has_impatient or self._tick_is_due or bool(self._advance_to or self._bytes_max)
 
-    def add(self, origin: str, seqs: list[int], commands: list[bytes]) -> None:
+    def add(self, origin: str, seqs: list[int], commands: list[EncodedCommand]) -> None:
         """Queue commands of one origin; their numbers rise."""
         self._queue.append((origin, seqs, commands))
-        self._has_impatient = self._has_impatient or not all(map(codec.is_patient, commands))
+        self._has_impatient = self._has_impatient or not all(command.is_patient for command in commands)
 
     def add_tick(self) -> None:
         """Ask for an entry even if no command comes: time has to pass."""
@@ -76,13 +74,13 @@ class Batcher:
         bytes_max, self._bytes_max = self._bytes_max, 0
         return codec.encode_entry(now_ms, self._next_batches(), advance_to=advance_to, bytes_max=bytes_max)
 
-    def _next_batches(self) -> list[Commands]:
+    def _next_batches(self) -> list[tuple[str, list[int], list[bytes]]]:
         """Take out what fits an entry, in order of arrival.
 
         Where something does not fit, all behind it of the same origin waits for the next entry, in which it
         comes first; but not what others have sent.
         """
-        batches: list[Commands] = []
+        batches = []
         room = _Room()
         left: deque[Commands] = deque()
         blocked: set[str] = set()
@@ -91,9 +89,9 @@ class Batcher:
             if origin in blocked:
                 left.append((origin, seqs, commands))
                 continue
-            taken = room.take(commands, self._load)
+            taken = room.take(commands)
             if taken:
-                batches.append((origin, seqs[:taken], commands[:taken]))
+                batches.append((origin, seqs[:taken], [command.data for command in commands[:taken]]))
             if taken < len(commands):
                 left.append((origin, seqs[taken:], commands[taken:]))
                 blocked.add(origin)
@@ -114,18 +112,15 @@ class _Room:
         """Whether anything could fit."""
         return self._bytes > 0 and self._count > 0
 
-    def take(self, commands: list[bytes], load: Callable[[bytes], int]) -> int:
-        """Take as many of `commands`, in their order, as there is room for; return how many these are.
-
-        A frame of a stream counts as those that are in it.
-        """
+    def take(self, commands: list[EncodedCommand]) -> int:
+        """Take as many of `commands`, in their order, as there is room for; return how many these are."""
         for taken, command in enumerate(commands):
-            count, load_here = codec.commands_in(command), load(command)
-            fits = len(command) <= self._bytes and count <= self._count and load_here <= max(self._load, 0)
+            size_bytes, count, load = len(command.data), command.count, command.load
+            fits = size_bytes <= self._bytes and count <= self._count and load <= max(self._load, 0)
             if not fits and not self._is_empty:
                 return taken
-            self._bytes -= len(command)
+            self._bytes -= size_bytes
             self._count -= count
-            self._load -= load_here
+            self._load -= load
             self._is_empty = False
         return len(commands)

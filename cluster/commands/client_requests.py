@@ -8,14 +8,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cluster.commands.fair_queue import QueueTurn
+from cluster.commands.encoded_command import EncodedCommand, encode
 from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.log_space import deciding
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate.machine import LockMachine
 from lockstate.rules import attempts
-from lockstate.rules.on_behalf import on_behalf
 from lockstate.words import codec
 from lockstate.words.commands import (
     AcquireIf,
@@ -28,7 +27,7 @@ from lockstate.words.commands import (
     MayWait,
     Numbered,
 )
-from lockstate.words.ids import NO_HOLD, HoldId, SessionId
+from lockstate.words.ids import NO_HOLD, AttemptId, HoldId
 from lockstate.words.results import Granted, GrantedAgain, Queued, Result
 
 T = TypeVar("T")
@@ -52,23 +51,20 @@ class ClientRequests:
         is_open: Callable[[], bool],
         check_log_space: Callable[[type[Command]], None],
         *,
-        load: Callable[[bytes], int],
-        owner_of: Callable[[SessionId], str],
+        machine: Callable[[], LockMachine],
     ) -> None:
         """Ask through `outbox`.
 
         `failures` counts requests without a result, by their codes. `request_flush` sends what the outbox
         holds. `is_open` tells whether it takes new work. `check_log_space` raises Overloaded for commands
-        that the leader's log has no space for. `load` returns that of a command (`loads`), `owner_of` whose a
-        session is.
+        that the leader's log has no space for. `machine` returns the present state.
         """
         self._outbox = outbox
         self._failures = failures
         self._request_flush = request_flush
         self._is_open = is_open
         self._check_log_space = check_log_space
-        self._load = load
-        self._owner_of = owner_of
+        self._machine = machine
         self._cancels: set[asyncio.Task[None]] = set()
         self._kept = KeptWaits(self._undo)
 
@@ -173,8 +169,7 @@ class ClientRequests:
             lambda machine: attempts.of_request(machine.state, principal, scope, request_id), timeout_s
         )
         cancels = [
-            self._outbox.submit(codec.encode_command(Cancel(hold_id, attempt_id)), timeout_s)
-            for attempt_id in attempt_ids
+            self._outbox.submit(_cancel_of(hold_id, attempt_id), timeout_s) for attempt_id in attempt_ids
         ]
         self._request_flush()
         for pending in cancels:
@@ -209,25 +204,24 @@ class ClientRequests:
     def _submit(self, command: Command, timeout_s: float, principal: str) -> Pending:
         self._check_taken(deciding(command))
         try:
-            encoded = codec.encode_command(on_behalf(principal, command))
-            pending = self._outbox.submit(encoded, timeout_s, self._turn_of(command, encoded, principal))
+            encoded = encode(command, self._machine(), principal)
+            pending = self._outbox.submit(encoded, timeout_s, *self._turn_of(command, principal))
         except ClusterError as error:
             self._failures[error.code] += 1
             raise
         self._request_flush()
         return pending
 
-    def _turn_of(self, command: Command, encoded: bytes, principal: str) -> QueueTurn:
-        """Return when it is the turn of a command.
+    def _turn_of(self, command: Command, principal: str) -> tuple[str, str]:
+        """Return the lane of a command, "" if it has none, and who shares in what has load (`QueueTurn`).
 
         What a stream numbers keeps its order, and the end of its session comes behind that. Nothing else
         needs it, as over HTTP a connection asks for one thing at a time; and a keepalive must not wait.
         """
-        load = self._load(encoded)
         if not isinstance(command, Numbered | CloseSession):
-            return QueueTurn(load, "", principal)
+            return "", principal
         # Of a frame nobody says who asks, if that is whose session it is.
-        return QueueTurn(load, command.session_id, principal or self._owner_of(command.session_id))
+        return command.session_id, principal or self._machine().owner_of(command.session_id)
 
     # -- clients that went away -----------------------------------------------------------------------------
 
@@ -277,7 +271,7 @@ class ClientRequests:
         undone = self._to_undo(command, answer)
         if not undone:
             return
-        cancel = codec.encode_command(Cancel(undone, command.attempt_id))
+        cancel = _cancel_of(undone, command.attempt_id)
         is_told = False
         while True:
             try:
@@ -294,6 +288,11 @@ class ClientRequests:
             if not self._is_open():
                 return
             await asyncio.sleep(RETRY_S)
+
+
+def _cancel_of(hold_id: HoldId, attempt_id: AttemptId) -> EncodedCommand:
+    """Return the command that takes back an attempt."""
+    return EncodedCommand(codec.encode_command(Cancel(hold_id, attempt_id)))
 
 
 def to_undo(command: MayWait, result: Result) -> HoldId:

@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from cluster.commands.encoded_command import EncodedCommand
+
 COMMAND_BYTES_MAX: Final = 1 << 20
 """No command comes near it: bodies of requests are smaller. An entry has room for one."""
 SEQ_MAX: Final = 1 << 53
@@ -29,7 +31,7 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True):
     term: int
     origin: str
     seqs: list[int]
-    commands: list[bytes]
+    commands: list[EncodedCommand]
 
 
 def fault_in(batch: Forwarded, node_id: str) -> str:
@@ -46,5 +48,5 @@ def fault_in(batch: Forwarded, node_id: str) -> str:
         if not last < seq <= SEQ_MAX:
             return f"command {seq} behind command {last}"
         last = seq
-    longest = max(map(len, batch.commands), default=0)
+    longest = max((len(command.data) for command in batch.commands), default=0)
     return f"a command of {longest} bytes" if longest > COMMAND_BYTES_MAX else ""

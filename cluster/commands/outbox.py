@@ -5,7 +5,7 @@ sender's commands in the order of their numbers, because all that is pending is 
 whenever the leader, the term or the connection changes. So a number at or below the last applied one means:
 applied already (see lockstate.words.commands.Batch).
 
-A command gets its number at once, unless it makes all nodes do much (`loads`) and as much of this node's is
+A command gets its number at once, unless it has a load (`encoded_command`) and as much of this node's is
 under way already: then it waits for its turn (`fair_queue`), and so does what comes behind it in its lane.
 If others came meanwhile, it counts as under way for twice as long once it has its outcome: they have two
 thirds of all time then, and not only what is left between two such commands.
@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from cluster.commands.encoded_command import EncodedCommand
 from cluster.commands.fair_queue import FairQueue, QueueTurn
 from cluster.commands.forwarded import COMMAND_BYTES_MAX
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded
@@ -35,7 +36,7 @@ QUEUE_COUNT_MAX: Final = 5_000
 QUEUE_BYTES_MAX: Final = 16 << 20
 """Above either, nothing more may wait for its turn: there must be room for what need not."""
 UNDER_WAY_LOAD_MAX: Final = 2500
-"""Load that has numbers and no outcome yet (`loads`); what comes alone may have more. It is one entry's."""
+"""Load that has numbers and no outcome yet; what comes alone may have more. It is one entry's."""
 REST_FACTOR: Final = 2
 """For so many times as long as it was under way load counts after its outcome."""
 REST_S_MAX: Final = 0.05
@@ -45,9 +46,7 @@ SEND_BYTES_MAX: Final = 1 << 20
 SHARED_S_MAX: Final = 0.05
 """A read joins a barrier that is given up so much before its own deadline at most, and never after it."""
 
-_AT_ONCE: Final = QueueTurn()
-"""That of what has no load, and no order with anything else."""
-_BARRIER: Final = codec.encode_command(Barrier())
+_BARRIER: Final = EncodedCommand(codec.encode_command(Barrier()))
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -75,9 +74,8 @@ class Pending(msgspec.Struct, eq=False):
     """
 
     place: int
-    command: bytes
+    command: EncodedCommand
     future: "asyncio.Future[Answer]"
-    load: int = 0
     since_s: float = 0.0
     light_before: int = 0
     seq: int = 0
@@ -122,39 +120,39 @@ class Outbox:
         """Return how many commands have no outcome yet."""
         return len(self._all)
 
-    def submit(self, command: bytes, timeout_s: float, turn: QueueTurn = _AT_ONCE) -> Pending:
+    def submit(self, command: EncodedCommand, timeout_s: float, lane: str = "", sharer: str = "") -> Pending:
         """Take a command; its future gets the Answer or a ClusterError.
 
-        What comes in one lane is applied in its order. Raises Overloaded, or ShuttingDown after `close`.
+        What comes in one lane is applied in its order, and a sharer has one share of what has load (see
+        `QueueTurn`). Raises Overloaded, or ShuttingDown after `close`.
         """
-        assert len(command) <= COMMAND_BYTES_MAX, f"a command of {len(command)} bytes"
+        size_bytes, load = len(command.data), command.load
+        assert size_bytes <= COMMAND_BYTES_MAX, f"a command of {size_bytes} bytes"
         if self._closed is not None:
             raise self._closed
-        must_wait = self._queue.has(turn.lane) or bool(
-            turn.load and (self._queue or not self._has_room(turn.load))
-        )
+        must_wait = self._queue.has(lane) or bool(load and (self._queue or not self._has_room(load)))
         is_full = len(self._all) >= PENDING_COUNT_MAX or self._bytes >= PENDING_BYTES_MAX
-        if is_full or (must_wait and not self._may_wait(turn)):
+        if is_full or (must_wait and not self._may_wait(sharer)):
             raise Overloaded(f"{len(self)} commands wait on this node; try again later or on another node")
-        pending = Pending(self._next_place, command, self._loop.create_future(), turn.load)
+        pending = Pending(self._next_place, command, self._loop.create_future())
         self._next_place += 1
         # The deadline first: what waits without one, because memory ran out in between, would wait for ever.
         heapq.heappush(self._deadlines, (self._loop.time() + timeout_s, pending.place))
         self._all[pending.place] = pending
-        self._bytes += len(command)
+        self._bytes += size_bytes
         if must_wait:
-            self._queue.add(turn, pending)
+            self._queue.add(QueueTurn(load, lane, sharer), pending)
             self._let_go()
         else:
             self._number(pending)
         return pending
 
-    def _may_wait(self, turn: QueueTurn) -> bool:
+    def _may_wait(self, sharer: str) -> bool:
         """Whether something more may wait for its turn; one sharer has half of the places."""
         waiting_count, waiting_bytes = len(self._all) - len(self._pending), self._bytes - self._numbered_bytes
         if waiting_count >= QUEUE_COUNT_MAX or waiting_bytes >= QUEUE_BYTES_MAX:
             return False
-        return self._queue.count_of(turn.sharer) < QUEUE_COUNT_MAX // 2
+        return self._queue.count_of(sharer) < QUEUE_COUNT_MAX // 2
 
     def _has_room(self, load: int) -> bool:
         """Whether something with so much load may get its number now."""
@@ -165,21 +163,22 @@ class Outbox:
         pending.seq = self._next_seq
         self._next_seq += 1
         self._pending[pending.seq] = pending
-        if pending.load:
+        command = pending.command
+        if command.load:
             pending.since_s, pending.light_before = self._loop.time(), self._light_count
-            self._load += pending.load
+            self._load += command.load
         else:
             self._light_count += 1
-        self._numbered_bytes += len(pending.command)
+        self._numbered_bytes += len(command.data)
         self.unsent.append(pending)
-        self.is_urgent = self.is_urgent or not codec.is_patient(pending.command)
+        self.is_urgent = self.is_urgent or not command.is_patient
 
     def _let_go(self) -> None:
         """Give numbers to those whose turn it is, as long as there is room; leave out what was given up."""
         while self._queue:
             first = self._queue.first()
             is_wanted = first.place in self._all
-            if is_wanted and not self._has_room(first.load):
+            if is_wanted and not self._has_room(first.command.load):
                 return
             self._queue.pop()
             if is_wanted:
@@ -200,10 +199,10 @@ class Outbox:
         barrier.readers.append((query, future))
         return future
 
-    def take(self) -> tuple[list[int], list[bytes]]:
+    def take(self) -> tuple[list[int], list[EncodedCommand]]:
         """Return the next unsent commands, as many as fit a frame, with their numbers; count them as sent."""
         seqs: list[int] = []
-        commands: list[bytes] = []
+        commands: list[EncodedCommand] = []
         size_bytes = taken = 0
         for pending in self.unsent:
             if size_bytes >= SEND_BYTES_MAX:
@@ -213,7 +212,7 @@ class Outbox:
                 pending.is_sent = True
                 seqs.append(pending.seq)
                 commands.append(pending.command)
-                size_bytes += len(pending.command)
+                size_bytes += len(pending.command.data)
         del self.unsent[:taken]
         self.is_urgent = bool(self.unsent)
         return seqs, commands
@@ -286,9 +285,9 @@ class Outbox:
         """Count a load no more: at once, or after a rest if others came while it was under way."""
         rest_s = min(REST_FACTOR * (self._loop.time() - pending.since_s), REST_S_MAX)
         if rest_s > 0 and pending.light_before < self._light_count:
-            self.later(rest_s, lambda: self._rested(pending.load))
+            self.later(rest_s, lambda: self._rested(pending.command.load))
         else:
-            self._load -= pending.load
+            self._load -= pending.command.load
 
     def _rested(self, load: int) -> None:
         self._load -= load
@@ -298,10 +297,10 @@ class Outbox:
 
     def _remove(self, pending: Pending) -> None:
         del self._all[pending.place]
-        self._bytes -= len(pending.command)
+        self._bytes -= len(pending.command.data)
         if self._pending.pop(pending.seq, None) is not None:
-            self._numbered_bytes -= len(pending.command)
-            if pending.load:
+            self._numbered_bytes -= len(pending.command.data)
+            if pending.command.load:
                 self._rest_of(pending)
         if len(self._deadlines) > 2 * len(self._all) + 1024:
             self._deadlines = [item for item in self._deadlines if item[1] in self._all]

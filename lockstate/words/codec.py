@@ -20,7 +20,6 @@ from typing import Any, Final, Union, get_args
 
 import msgspec
 
-from lockstate.words import limits
 from lockstate.words.commands import AdvanceVersion, Batch, Command, Entry, Undecodable
 from lockstate.words.versions import ENTRY_FORMATS, RULES, RULES_FIRST, too_new
 
@@ -45,20 +44,6 @@ _ARRAY_OF_3: Final = 0x93
 _FIXINT_MAX: Final = 0x7F
 _FORMAT: Final = 1
 _BEGIN: Final = bytes((_ARRAY_OF_3, _FORMAT))
-
-_BEGIN_NUMBERED: Final = bytes((0x97, 71))
-"""What the encoding of a frame begins with: an array of seven, and its tag."""
-_BEGIN_ON_BEHALF: Final = bytes((0x93, 83))
-"""What a command begins with that says who asks for it: an array of three, and its tag."""
-_BEGINS_KEEPALIVE: Final = (bytes((0x92, 2)), bytes((0x93, 50)))
-"""What keepalives begin with: without a ttl, and with one."""
-_BEGIN_ENDING: Final = (bytes((0x94, 7)), bytes((0x95, 44)), bytes((0x93, 3)))
-"""The first bytes of a release, of one that says the kind of its hold, and of the end of a session."""
-_STR_8: Final = 0xD9
-_FIXSTR_LENGTH: Final = 0x1F
-_UINT_8: Final = 0xCC
-_UINT_16: Final = 0xCD
-_COUNT_END: Final = 5
 
 RawBatch = tuple[str, list[int], list[msgspec.Raw]]
 """Origin, sequence numbers and encoded commands, as they travel to the leader and into the log."""
@@ -200,49 +185,6 @@ def _advance(fields: dict[int, msgspec.Raw]) -> AdvanceVersion | None:
 def _number(fields: dict[int, msgspec.Raw], field: int) -> int:
     """Return the number in a field, 0 if it is not there. Raises msgspec.DecodeError."""
     return _number_decoder.decode(fields[field]) if field in fields else 0
-
-
-def is_patient(command: bytes) -> bool:
-    """Whether an encoded command may wait a little to share an entry: whether it is a keepalive."""
-    return _asked(command)[:2] in _BEGINS_KEEPALIVE
-
-
-def _asked(command: bytes) -> bytes:
-    """Return the beginning of an encoded command, without the name of who asks for it."""
-    if command[:2] == _BEGIN_ON_BEHALF and len(command) > _COUNT_END:
-        # Behind the name of who asks, of one byte or more, there is another command.
-        start = _end_of_text(command)
-        return command[start : start + _COUNT_END]
-    return command
-
-
-def commands_in(command: bytes) -> int:
-    """Return how many commands an encoded command stands for: those of a frame, which says it in front."""
-    command = _asked(command)
-    if command[:2] != _BEGIN_NUMBERED or len(command) < _COUNT_END:
-        return 1
-    begin = command[2]
-    if begin <= _FIXINT_MAX:
-        return max(begin, 1)
-    if begin == _UINT_8:
-        return command[3]
-    # No node takes a frame of more: whatever it says, it must fit an entry.
-    count = int.from_bytes(command[3:_COUNT_END], "big") if begin == _UINT_16 else limits.STREAM_KEPT_MAX
-    return min(count, limits.STREAM_KEPT_MAX)
-
-
-def ended_by(command: bytes) -> str:
-    """Return the id of the hold or session that an encoded command is to end, "" if it ends none."""
-    if command[:2] == _BEGIN_ON_BEHALF and len(command) > _COUNT_END:
-        command = command[_end_of_text(command) :]
-    if command[:2] not in _BEGIN_ENDING or len(command) < _COUNT_END:
-        return ""
-    return command[4 if command[2] == _STR_8 else 3 : _end_of_text(command)].decode(errors="replace")
-
-
-def _end_of_text(command: bytes) -> int:
-    """Return where the text ends that is the first field of an encoded command of four bytes or more."""
-    return 4 + command[3] if command[2] == _STR_8 else 3 + (command[2] & _FIXSTR_LENGTH)
 
 
 def entry_time(data: bytes) -> int:

@@ -7,8 +7,8 @@ import pytest
 from pysyncobj import FAIL_REASON
 
 from cluster.commands import patience
+from cluster.commands.encoded_command import encode
 from cluster.commands.outbox import Answer
-from lockstate.words import codec
 from lockstate.words.commands import KeepAlive
 from lockstate.words.ids import SessionId
 from lockstate.words.results import Granted
@@ -79,7 +79,7 @@ def keep_alive(cluster: Cluster, *node_ids: str) -> "list[asyncio.Future[Answer]
     begun = []
     for node_id in node_ids:
         parts = cluster.nodes[node_id].parts
-        begun.append(parts.outbox.submit(codec.encode_command(KeepAlive(SessionId("s"))), 3600).future)
+        begun.append(parts.outbox.submit(encode(KeepAlive(SessionId("s")), parts.machine), 3600).future)
         parts.outgoing.request_flush()
     return begun
 

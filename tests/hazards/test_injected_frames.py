@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 import cluster.peers.links
+from cluster.commands.encoded_command import EncodedCommand
 from cluster.commands.forwarded import Forwarded
 from cluster.config import load
 from cluster.node import Node
@@ -137,7 +138,7 @@ def attacks(nodes: dict[str, Node]) -> Iterable[tuple[bool, bytes]]:
     outbox = nodes["n1"].parts.outbox
     stolen = codec.encode_command(ForceRelease("prize", "somebody on the path"))
     for seq in (1, 2, 3, 1000):
-        yield True, frame(FrameKind.FORWARD, Forwarded(term, outbox.origin, [seq], [stolen]))
+        yield True, frame(FrameKind.FORWARD, Forwarded(term, outbox.origin, [seq], [EncodedCommand(stolen)]))
     yield True, frame(FrameKind.CHANGE, (1, "n3", ""))
     for to_leader in (True, False):
         yield to_leader, frame(FrameKind.RAFT, {"type": "newer_term", "term": 2**64 - 1})

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from cluster.commands.clock import STALL_COUNTED_MS_MAX
+from cluster.commands.encoded_command import EncodedCommand, encode
 from cluster.commands.forwarded import Forwarded
 from cluster.config import Address, NodeConfig
 from cluster.consensus import snapshot_transfer
@@ -144,9 +145,9 @@ async def test_commands_for_another_leadership_are_not_taken(tmp_path: Path) -> 
         Acquire("name", Mode.EXCLUSIVE, HoldId("hold"), AttemptId("attempt"), ttl_ms=TTL_MS)
     )
     for term in (parts.replica.role.term - 1, parts.replica.role.term + 1):
-        parts.group.forwarded(Forwarded(term, "other", [6], [command]))
+        parts.group.forwarded(Forwarded(term, "other", [6], [EncodedCommand(command)]))
     assert not parts.group.has_entry()
-    parts.group.forwarded(Forwarded(parts.replica.role.term, "other", [1], [command]))
+    parts.group.forwarded(Forwarded(parts.replica.role.term, "other", [1], [EncodedCommand(command)]))
     async with asyncio.timeout(20):
         while parts.machine.applied_seq("other") == 0:  # noqa: ASYNC110 - the node works on this loop
             await asyncio.sleep(0)
@@ -164,7 +165,7 @@ async def test_an_apply_that_raises_stops_the_node(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(LockMachine, "apply", broken)
     command = Acquire("name", Mode.EXCLUSIVE, HoldId("hold"), AttemptId("attempt"), ttl_ms=TTL_MS)
-    pending = parts.outbox.submit(codec.encode_command(command), 60)
+    pending = parts.outbox.submit(encode(command, parts.machine), 60)
     parts.outgoing.request_flush()
     async with asyncio.timeout(20):
         failure = await asyncio.shield(parts.loop.failure)
@@ -172,7 +173,7 @@ async def test_an_apply_that_raises_stops_the_node(tmp_path: Path, monkeypatch: 
             await pending.future
     assert isinstance(failure, NodeFailed)
     with pytest.raises(ClusterError):
-        parts.outbox.submit(b"", 60)
+        parts.outbox.submit(EncodedCommand(b""), 60)
     await node.stop()
 
 

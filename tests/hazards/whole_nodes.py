@@ -17,6 +17,7 @@ import pysyncobj.syncobj as library
 import pytest
 
 from cluster.assembly import Parts
+from cluster.commands.encoded_command import encode
 from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
 from cluster.consensus.library_words import EngineJournal
@@ -27,7 +28,6 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate.machine import LockMachine
-from lockstate.words import codec
 from lockstate.words.commands import Acquire
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.words.modes import Mode
@@ -182,7 +182,7 @@ class Clients:
             owner=OwnerName("client"),
             request_id=request_id,
         )
-        pending = node.parts.outbox.submit(codec.encode_command(command), 3600)
+        pending = node.parts.outbox.submit(encode(command, node.parts.machine), 3600)
         node.parts.outgoing.request_flush()
         self.asked.append((hold_id, pending, node))
         return pending.future

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from cluster.commands.batcher import ENTRY_LOAD_MAX
-from cluster.commands.loads import FREE
+from cluster.commands.encoded_command import FREE
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
 from lockstate.words.limits import STREAM_KEPT_MAX
 from tests.simulation.faults.hostile_network import Chances

@@ -15,7 +15,7 @@ import msgspec
 
 import cluster.assembly
 import cluster.commands.batcher
-import cluster.commands.loads
+import cluster.commands.encoded_command
 import cluster.commands.outbox
 import cluster.config
 import cluster.consensus.snapshot_transfer
@@ -93,7 +93,7 @@ def run(
             (cluster.commands.batcher, "ENTRY_COMMANDS_MAX", limits.entry_commands),
             (cluster.commands.batcher, "ENTRY_LOAD_MAX", limits.entry_load),
             (cluster.commands.outbox, "UNDER_WAY_LOAD_MAX", limits.under_way_load),
-            (cluster.commands.loads, "FREE", limits.free_load),
+            (cluster.commands.encoded_command, "FREE", limits.free_load),
         ):
             assert hasattr(module, name), name
             patch(mock.patch.object(module, name, value))

@@ -57,12 +57,12 @@ def _next_entry_without_rest(batcher: Batcher, now_ms: int) -> bytes | None:
     return entry
 
 
-def _next_batches_past_what_does_not_fit(batcher: Batcher) -> list[Commands]:
+def _next_batches_past_what_does_not_fit(batcher: Batcher) -> list[tuple[str, list[int], list[bytes]]]:
     """Put into an entry what fits, also of an origin of which something before it did not fit."""
-    room, left, batches = _Room(), deque[Commands](), list[Commands]()
+    room, left, batches = _Room(), deque[Commands](), []
     for origin, seqs, commands in batcher._queue:
-        taken = room.take(commands, batcher._load)
-        batches.append((origin, seqs[:taken], commands[:taken]))
+        taken = room.take(commands)
+        batches.append((origin, seqs[:taken], [command.data for command in commands[:taken]]))
         if taken < len(commands):
             left.append((origin, seqs[taken:], commands[taken:]))
     batcher._queue = left

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cluster.commands.encoded_command import encode
 from cluster.commands.forwarded import Forwarded
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
 from cluster.consensus import compaction
@@ -64,7 +65,7 @@ def acquire(hold_id: str, *, wait_ms: int = 0) -> Acquire:
 def batch(origin: str, term: int, *commands: Command, first: int = 1) -> Forwarded:
     """Return commands that a follower forwards to the leader of a term."""
     seqs = list(range(first, first + len(commands)))
-    return Forwarded(term, origin, seqs, [codec.encode_command(command) for command in commands])
+    return Forwarded(term, origin, seqs, [encode(command, LockMachine()) for command in commands])
 
 
 # -- a group that leads -------------------------------------------------------------------------------------
@@ -339,21 +340,19 @@ async def test_commands_go_to_the_leader_in_one_frame(tmp_path: Path) -> None:
         await asyncio.gather(*asking, return_exceptions=True)
 
 
-async def test_who_waits_for_what_is_given_up_has_its_turn_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_waits_for_what_is_given_up_has_its_turn_at_once(tmp_path: Path) -> None:
     """Nobody sends anything on a node without clients: what gets its number in the look is sent by it."""
     async with following(tmp_path) as node:
         parts = node.parts
-        monkeypatch.setattr(parts.requests, "_load", lambda _: UNDER_WAY_LOAD_MAX)
-        asking = [asyncio.create_task(parts.requests.submit(OPEN, timeout_s)) for timeout_s in (0.01, 5.0)]
+        much = OpenSession(SessionId("s"), 60_000, {"much": "/" * UNDER_WAY_LOAD_MAX})
+        asking = [asyncio.create_task(parts.requests.submit(much, timeout_s)) for timeout_s in (0.01, 5.0)]
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(parts.outbox.origin, 1, OPEN))]
+        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(parts.outbox.origin, 1, much))]
         given_up_s = asyncio.get_running_loop().time() + 0.01
         await until(lambda: asyncio.get_running_loop().time() > given_up_s)
         parts.upkeep.look()
         await settle()
-        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(parts.outbox.origin, 1, OPEN, first=2))]
+        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(parts.outbox.origin, 1, much, first=2))]
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
@@ -483,7 +482,7 @@ def state_after(*batches: Forwarded) -> LockMachine:
     """Return the state of a cluster that has applied these batches, one entry each."""
     machine = LockMachine()
     for forwarded in batches:
-        raw = [(forwarded.origin, forwarded.seqs, forwarded.commands)]
+        raw = [(forwarded.origin, forwarded.seqs, [command.data for command in forwarded.commands])]
         machine.apply(codec.decode_entry(codec.encode_entry(0, raw)))
     return machine
 
@@ -759,7 +758,7 @@ async def test_a_node_says_whether_anybody_waits_for_news(tmp_path: Path) -> Non
     async with leading_alone(tmp_path) as node:
         parts = node.parts
         assert parts.group.may_wait()
-        pending = parts.outbox.submit(codec.encode_command(OPEN), DEADLINE_S)
+        pending = parts.outbox.submit(encode(OPEN, parts.machine), DEADLINE_S)
         assert not parts.group.may_wait()
         parts.outgoing.request_flush()
         await pending.future

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from lockstate.words import codec, limits
 from lockstate.words.codec import (
     NOW_MS_MAX,
     decode_entry,
@@ -16,16 +15,8 @@ from lockstate.words.commands import (
     Acquire,
     AdvanceVersion,
     Batch,
-    CloseSession,
-    EndWait,
     Entry,
     KeepAlive,
-    KeepAliveFor,
-    Numbered,
-    OfSomebody,
-    OnBehalf,
-    Release,
-    Renew,
     Tick,
     Undecodable,
 )
@@ -158,54 +149,3 @@ def test_the_format_is_what_the_first_bytes_claim() -> None:
 def test_a_time_before_the_beginning_is_the_beginning() -> None:
     """Cluster time starts at 0."""
     assert entry_time(encode_entry(-5, [])) == 0
-
-
-@pytest.mark.parametrize("count", [0, 1, 127, 128, 255, 256, 1024])
-def test_a_frame_says_how_many_commands_are_in_it(count: int) -> None:
-    """Who fills an entry need not decode it. Whatever a frame claims, it fits an entry."""
-    frame = Numbered(count, SessionId("s"), 1, 1, (), (EndWait(1),) * count)
-    assert codec.commands_in(codec.encode_command(frame)) == max(count, 1)
-    for principal in ("a", "p" * 31, "p" * 32, "p" * limits.PRINCIPAL_BYTES_MAX):
-        assert codec.commands_in(codec.encode_command(OnBehalf(principal, frame))) == max(count, 1)
-
-
-@pytest.mark.parametrize("size", [1, 31, 32, 64])
-def test_what_a_command_ends_can_be_read_off(size: int) -> None:
-    """Without decoding the rest, whoever asks; of what ends nothing there is nothing to read."""
-    lease_id = "i" * size
-    ends = Release(HoldId(lease_id), "r", ("a/b",)), CloseSession(SessionId(lease_id), "r")
-    for command in (*ends, Renew(HoldId(lease_id)), KeepAlive(SessionId(lease_id)), Tick()):
-        for principal in ("", "p", "p" * limits.PRINCIPAL_BYTES_MAX):
-            named = OnBehalf(principal, command) if principal else command  # type: ignore[arg-type]
-            assert codec.ended_by(codec.encode_command(named)) == (lease_id if command in ends else "")
-    for data in (b"", b"\x94", b"\x94\x07", b"\x94\x07\xd9", b"\x93\x53\xa1p\x94"):
-        assert codec.ended_by(data) == ""
-
-
-@pytest.mark.parametrize("count", [1025, 70_000, -1, 2**40])
-def test_a_frame_that_lies_about_its_commands_fits_an_entry_all_the_same(count: int) -> None:
-    """Nothing that a node forwards may block those behind it."""
-    frame = Numbered(count, SessionId("s"), 1, 1, (), ())
-    assert codec.commands_in(codec.encode_command(frame)) == limits.STREAM_KEPT_MAX
-
-
-def test_any_other_command_is_one() -> None:
-    """Also one that is cut off."""
-    for data in (codec.encode_command(Tick()), b"", b"\x97", b"\x97\x47", b"\x97\x47\xcd\x01"):
-        assert codec.commands_in(data) == 1
-
-
-@pytest.mark.parametrize("principal", ["", "a", "p" * 31, "p" * 32, "p" * limits.PRINCIPAL_BYTES_MAX])
-def test_keepalives_are_patient(principal: str) -> None:
-    """Whoever asks for them. Nothing else is, also nothing that is cut off."""
-    session_id = SessionId("s")
-    commands: list[tuple[OfSomebody, bool]] = [
-        (KeepAlive(session_id), True),
-        (KeepAliveFor(session_id, 60_000), True),
-        (Renew(HoldId("h")), False),
-        (CloseSession(session_id), False),
-    ]
-    for command, is_patient in commands:
-        named = OnBehalf(principal, command) if principal else command
-        assert codec.is_patient(codec.encode_command(named)) is is_patient
-    assert not any(map(codec.is_patient, (b"", b"\x92", b"\x93\x53", b"\x93\x53\xd9")))

@@ -10,6 +10,7 @@ import pytest
 from cluster.commands import outbox as outbox_module
 from cluster.commands.abandoned_waits import GRACE_MS, RETRY_MS, TIMEOUT_S, AbandonedWaits
 from cluster.commands.clock import ClusterClock
+from cluster.commands.encoded_command import EncodedCommand
 from cluster.commands.outbox import Answer, Outbox
 from lockstate.machine import LockMachine
 from lockstate.words import limits
@@ -51,9 +52,10 @@ class World(VirtualLoop):
     def take(self) -> None:
         """Take what the outbox has, as the leader's own next entry does."""
         seqs, commands = self.outbox.take()
-        (batch,) = decode_entry(encode_entry(0, [(OWN, seqs, commands)])).batches
+        datas = [command.data for command in commands]
+        (batch,) = decode_entry(encode_entry(0, [(OWN, seqs, datas)])).batches
         self.proposed += [command.origin for command in batch.commands if isinstance(command, AbandonWaits)]
-        self._unsent.append((seqs, commands))
+        self._unsent.append((seqs, datas))
 
     async def commit(self) -> None:
         """Commit all that was proposed, and what the outcome leads to."""
@@ -81,7 +83,7 @@ class World(VirtualLoop):
         )
         seq = self.machine.applied_seq(origin) + 1
         if origin == OWN:
-            seq = self.outbox.submit(encode_command(wanted), TIMEOUT_S).seq
+            seq = self.outbox.submit(EncodedCommand(encode_command(wanted)), TIMEOUT_S).seq
             self.outbox.take()
         self._apply(Entry(self.now_ms(), (Batch(origin, (seq,), (wanted,)),)))
 

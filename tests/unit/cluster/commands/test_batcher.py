@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from cluster.commands import batcher as batcher_module
 from cluster.commands.batcher import ENTRY_LOAD_MAX, Batcher
+from cluster.commands.encoded_command import EncodedCommand
 from lockstate.words import codec
 from lockstate.words.commands import Barrier, KeepAlive, Tick
 from lockstate.words.ids import SessionId
 
-BARRIER = codec.encode_command(Barrier())
+BARRIER = EncodedCommand(codec.encode_command(Barrier()))
 
 
 def drain(batcher: Batcher) -> list[list[tuple[str, list[int]]]]:
@@ -33,7 +34,7 @@ def test_nothing_makes_no_entry() -> None:
 def test_all_that_waits_is_one_entry_with_its_time() -> None:
     """Commands of several origins share one stamp, in order of arrival."""
     batcher = Batcher()
-    batcher.add("a", [1, 2], [BARRIER, codec.encode_command(Tick())])
+    batcher.add("a", [1, 2], [BARRIER, EncodedCommand(codec.encode_command(Tick()))])
     batcher.add("b", [7], [BARRIER])
     data = batcher.next_entry(1234)
     assert data is not None
@@ -85,21 +86,21 @@ def test_an_entry_holds_so_many_commands_at_most(monkeypatch: pytest.MonkeyPatch
 
 def test_an_entry_holds_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """Likewise by size; a command that does not fit behind others is the first of the next entry."""
-    monkeypatch.setattr(batcher_module, "ENTRY_BYTES_MAX", 3 * len(BARRIER))
+    monkeypatch.setattr(batcher_module, "ENTRY_BYTES_MAX", 3 * len(BARRIER.data))
     batcher = Batcher()
     batcher.add("a", [1, 2], [BARRIER] * 2)
     batcher.add("b", [1, 2, 3], [BARRIER] * 3)
     assert drain(batcher) == [[("a", [1, 2]), ("b", [1])], [("b", [2, 3])]]
 
 
-LOADS = {b"\xa1l": 0, b"\xa1m": ENTRY_LOAD_MAX // 2, b"\xa1h": ENTRY_LOAD_MAX, b"\xa1e": 2 * ENTRY_LOAD_MAX}
-"""Commands, as far as a batcher looks at them, with their loads."""
-LIGHT, MIDDLE, HEAVY, EXCESSIVE = LOADS
+LOADS = 0, ENTRY_LOAD_MAX // 2, ENTRY_LOAD_MAX, 2 * ENTRY_LOAD_MAX
+WITH_LOADS = tuple(EncodedCommand(b"\xa1x", load) for load in LOADS)
+LIGHT, MIDDLE, HEAVY, EXCESSIVE = WITH_LOADS
 
 
 def test_an_entry_holds_so_much_load_at_most() -> None:
     """What has none fits always; what exceeds the bound has an entry without any other load."""
-    batcher = Batcher(LOADS.__getitem__)
+    batcher = Batcher()
     batcher.add("a", [1, 2, 3, 4, 5], [MIDDLE, MIDDLE, LIGHT, HEAVY, LIGHT])
     batcher.add("a", [6, 7, 8], [EXCESSIVE, LIGHT, MIDDLE])
     assert drain(batcher) == [[("a", [1, 2, 3])], [("a", [4, 5])], [("a", [6, 7])], [("a", [8])]]
@@ -107,7 +108,7 @@ def test_an_entry_holds_so_much_load_at_most() -> None:
 
 def test_what_does_not_fit_keeps_only_its_own_origin_waiting() -> None:
     """What others have sent behind it shares the entry; it comes first in the next one."""
-    batcher = Batcher(LOADS.__getitem__)
+    batcher = Batcher()
     batcher.add("a", [1, 2, 3], [HEAVY, HEAVY, LIGHT])
     batcher.add("b", [1, 2, 3], [LIGHT, HEAVY, LIGHT])
     batcher.add("a", [4], [LIGHT])
@@ -121,14 +122,14 @@ def test_what_does_not_fit_keeps_only_its_own_origin_waiting() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from(list(LOADS)), max_size=6)), max_size=12
+        st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from(WITH_LOADS), max_size=6)), max_size=12
     ),
     st.integers(1, 8),
 )
-def test_loads_change_no_order(batches: list[tuple[str, list[bytes]]], count_max: int) -> None:
+def test_loads_change_no_order(batches: list[tuple[str, list[EncodedCommand]]], count_max: int) -> None:
     """Of each origin all commands come once and in their order, and no entry has more than it may have."""
-    batcher = Batcher(LOADS.__getitem__)
-    sent: dict[str, list[bytes]] = {origin: [] for origin in "abc"}
+    batcher = Batcher()
+    sent: dict[str, list[EncodedCommand]] = {origin: [] for origin in "abc"}
     for origin, commands in batches:
         first = len(sent[origin]) + 1
         sent[origin] += commands
@@ -137,7 +138,7 @@ def test_loads_change_no_order(batches: list[tuple[str, list[bytes]]], count_max
         patch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", count_max)
         entries = drain(batcher)
     for entry in entries:
-        loads = [LOADS[sent[origin][seq - 1]] for origin, seqs in entry for seq in seqs]
+        loads = [sent[origin][seq - 1].load for origin, seqs in entry for seq in seqs]
         assert sum(loads) <= ENTRY_LOAD_MAX or sum(load > 0 for load in loads) == 1
         assert len(loads) <= count_max
     for origin, commands in sent.items():
@@ -160,7 +161,7 @@ def test_every_command_comes_once_in_the_order_of_its_origin(
         seqs = [numbers[origin] + position for position in range(1, len(commands) + 1)]
         numbers[origin] += len(commands)
         # A MessagePack string of `size` bytes in all: no command, but bytes of a known length.
-        batcher.add(origin, seqs, [encoded(size) for size in commands])
+        batcher.add(origin, seqs, [EncodedCommand(encoded(size)) for size in commands])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", count_max)
         patch.setattr(batcher_module, "ENTRY_BYTES_MAX", bytes_max)
@@ -179,7 +180,7 @@ def encoded(size: int) -> bytes:
     return bytes([0xD9, size - 2]) + b"x" * (size - 2)
 
 
-KEEPALIVE = codec.encode_command(KeepAlive(SessionId("s")))
+KEEPALIVE = EncodedCommand(codec.encode_command(KeepAlive(SessionId("s"))), is_patient=True)
 
 
 def test_keepalives_alone_are_not_urgent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -40,6 +41,8 @@ LONG_S = 3_600.0
 SHORT_S = 0.01
 """A timeout, in seconds, whose end a test is about."""
 RELEASE = Release(HoldId("h1"))
+MUCH = Release(HoldId("/" * 10_000))
+"""What makes nodes do much, as far as can be told from its size."""
 QUEUED = Queued(HoldId("h1"), 0)
 UNDO = Cancel(HoldId("h1"), AttemptId("of-h1"))
 
@@ -56,7 +59,6 @@ class _Faces:
         self.flushes = 0
         self.is_open = True
         self.has_room = True
-        self.load = 0
         self.owners: dict[SessionId, str] = {}
         self.requests = ClientRequests(
             self.outbox,
@@ -64,8 +66,12 @@ class _Faces:
             self._flush,
             lambda: self.is_open,
             self._check_room,
-            load=lambda _: self.load,
-            owner_of=lambda session_id: self.owners.get(session_id, ""),
+            machine=lambda: cast(
+                "LockMachine",
+                SimpleNamespace(
+                    owner_of=lambda session_id: self.owners.get(session_id, ""), claims_count=lambda _: 0
+                ),
+            ),
         )
         self.wait: asyncio.Future[Answer] = loop.create_future()
 
@@ -89,7 +95,7 @@ class _Faces:
 
     def sent(self) -> list[Command]:
         """Return what was submitted since the last look."""
-        return [_decoder.decode(command) for command in self.outbox.take()[1]]
+        return [_decoder.decode(command.data) for command in self.outbox.take()[1]]
 
 
 def acquire(*, request_id: str = "", wait_ms: int = 1_000_000) -> Acquire:
@@ -573,11 +579,11 @@ async def test_what_a_stream_numbers_keeps_its_order(monkeypatch: pytest.MonkeyP
     """Behind what waits for its turn of its session, also the end of that; keepalives go at once."""
     monkeypatch.setattr("cluster.commands.outbox.REST_S_MAX", 0)
     faces = _Faces()
-    first, second, third = [Numbered(0, SessionId("s1"), 1, number, (), ()) for number in (1, 2, 3)]
+    first, second = [Numbered(1, SessionId("s1"), 1, number, (), (MUCH,)) for number in (1, 2)]
+    third = Numbered(0, SessionId("s1"), 1, 3, (), ())
     ends = CloseSession(SessionId("s1"))
     kept, other = KeepAlive(SessionId("s1")), Numbered(0, SessionId("s2"), 1, 1, (), ())
     for command in (first, second, third, ends, kept, other):
-        faces.load = 10_000 if command in (first, second) else 0
         faces.requests.begin(command, LONG_S)
     assert faces.sent() == [first, kept, other]
     faces.answer(1, Done())
@@ -587,8 +593,7 @@ async def test_what_a_stream_numbers_keeps_its_order(monkeypatch: pytest.MonkeyP
 async def test_a_principal_has_one_share_of_what_makes_nodes_do_much() -> None:
     """What one asks for comes before the last of what another asks for."""
     faces = _Faces()
-    faces.load = 10_000
-    asked = [OpenSession(SessionId(f"s{number}"), 60_000) for number in range(5)]
+    asked = [OpenSession(SessionId(f"s{number}"), 60_000, {"much": MUCH.hold_id}) for number in range(5)]
     for command, principal in zip(asked, ["", "ann", "ann", "ann", "bob"], strict=True):
         faces.requests.begin(command, LONG_S, principal)
     sent: list[Command] = []
@@ -601,10 +606,9 @@ async def test_a_principal_has_one_share_of_what_makes_nodes_do_much() -> None:
 async def test_a_frame_is_of_whom_its_session_is() -> None:
     """All streams of a principal have one share, though their frames do not say who asks."""
     faces = _Faces()
-    faces.load = 10_000
     faces.owners = {SessionId("s1"): "ann", SessionId("s2"): "ann", SessionId("s3"): "bob"}
-    under_way: Command = OpenSession(SessionId("s0"), 60_000)
-    frames: list[Command] = [Numbered(0, SessionId(f"s{number}"), 1, 1, (), ()) for number in (1, 2, 3)]
+    under_way: Command = OpenSession(SessionId("s0"), 60_000, {"much": MUCH.hold_id})
+    frames: list[Command] = [Numbered(1, SessionId(f"s{number}"), 1, 1, (), (MUCH,)) for number in (1, 2, 3)]
     for command in [under_way, *frames]:
         faces.requests.begin(command, LONG_S)
     sent: list[Command] = []

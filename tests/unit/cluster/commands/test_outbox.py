@@ -6,18 +6,17 @@ from typing import Any
 import pytest
 
 from cluster.commands import outbox as outbox_module
-from cluster.commands.fair_queue import QueueTurn
+from cluster.commands.encoded_command import EncodedCommand
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded, ShuttingDown
 from lockstate.machine import LockMachine
 from lockstate.words import codec
-from lockstate.words.commands import Barrier, KeepAlive
-from lockstate.words.ids import SessionId
+from lockstate.words.commands import Barrier
 from lockstate.words.results import Done
 from tests.support.virtual_loop import VirtualLoop
 
 ANSWER = Answer(Done(), 7)
-BARRIER = codec.encode_command(Barrier())
+BARRIER = EncodedCommand(codec.encode_command(Barrier()))
 
 
 def new_outbox() -> tuple[Outbox, VirtualLoop]:
@@ -34,25 +33,31 @@ def failure(future: "asyncio.Future[Any]") -> type[BaseException] | None:
 
 def submit(outbox: Outbox, *commands: bytes, timeout_s: float = 5) -> list[Pending]:
     """Submit commands."""
-    return [outbox.submit(command, timeout_s) for command in commands]
+    return [outbox.submit(EncodedCommand(command), timeout_s) for command in commands]
+
+
+def taken(outbox: Outbox) -> tuple[list[int], list[bytes]]:
+    """Take what is unsent; return its numbers and bytes."""
+    seqs, commands = outbox.take()
+    return seqs, [command.data for command in commands]
 
 
 async def test_numbers_rise_by_one_and_stay_with_their_command() -> None:
     """Commands are taken once, in order, with numbers from 1 on."""
     outbox, _ = new_outbox()
     submit(outbox, b"one", b"two")
-    assert outbox.take() == ([1, 2], [b"one", b"two"])
+    assert taken(outbox) == ([1, 2], [b"one", b"two"])
     assert not outbox.unsent
     submit(outbox, b"three")
-    assert outbox.take() == ([3], [b"three"])
+    assert taken(outbox) == ([3], [b"three"])
     assert len(outbox) == 3
 
 
 async def test_keepalives_alone_are_not_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anything else is, also a read, and whatever is sent again or had no room."""
     outbox, _ = new_outbox()
-    keepalive = codec.encode_command(KeepAlive(SessionId("s")))
-    submit(outbox, keepalive, keepalive)
+    for _ in range(2):
+        outbox.submit(EncodedCommand(b"keepalive", is_patient=True), 5)
     seen = [outbox.is_urgent]
     outbox.read(lambda _: None, 5).add_done_callback(failure)
     seen.append(outbox.is_urgent)
@@ -74,7 +79,7 @@ async def test_a_rewind_sends_all_that_is_pending_from_the_lowest_number() -> No
     submit(outbox, b"four")
     assert outbox.rewind() == 2
     submit(outbox, b"five")
-    assert outbox.take() == ([2, 3, 4, 5], [b"two", b"three", b"four", b"five"])
+    assert taken(outbox) == ([2, 3, 4, 5], [b"two", b"three", b"four", b"five"])
 
 
 async def test_a_frame_is_limited_and_the_next_goes_on_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +132,9 @@ async def test_what_was_sent_ends_as_unknown() -> None:
 async def test_deadlines_do_not_pile_up() -> None:
     """What has an outcome long before its deadline leaves nothing behind, however much there is."""
     outbox, loop = new_outbox()
-    kept = outbox.submit(b"kept", 1)
+    kept = outbox.submit(EncodedCommand(b"kept"), 1)
     for _ in range(5000):
-        pending = outbox.submit(b"x", 3600)
+        pending = outbox.submit(EncodedCommand(b"x"), 3600)
         outbox.complete(pending.seq, ANSWER, LockMachine())
     assert len(outbox._deadlines) <= 2 * len(outbox) + 1025
     loop.run_ms(1_000)
@@ -143,13 +148,13 @@ async def test_too_many_commands_are_refused_at_once(monkeypatch: pytest.MonkeyP
     outbox, _ = new_outbox()
     submit(outbox, b"one", b"two")
     with pytest.raises(Overloaded):
-        outbox.submit(b"three", 5)
+        outbox.submit(EncodedCommand(b"three"), 5)
     outbox.complete(1, ANSWER, LockMachine())
-    outbox.submit(b"three", 5)
+    outbox.submit(EncodedCommand(b"three"), 5)
     monkeypatch.setattr(outbox_module, "PENDING_COUNT_MAX", 100)
     monkeypatch.setattr(outbox_module, "PENDING_BYTES_MAX", 8)
     with pytest.raises(Overloaded):
-        outbox.submit(b"x", 5)
+        outbox.submit(EncodedCommand(b"x"), 5)
 
 
 async def test_reads_share_a_barrier_until_it_is_sent() -> None:
@@ -231,16 +236,16 @@ async def test_closing_ends_everything_by_what_is_known_of_it() -> None:
     Nothing is taken any more.
     """
     outbox, _ = new_outbox()
-    sent = outbox.submit(b"sent", 5)
+    sent = outbox.submit(EncodedCommand(b"sent"), 5)
     sent_read = outbox.read(lambda machine: machine.revision, 5)
     outbox.take()
-    unsent = outbox.submit(b"unsent", 5)
+    unsent = outbox.submit(EncodedCommand(b"unsent"), 5)
     outbox.close(ShuttingDown("stops"), OutcomeUnknown("stops"))
     assert failure(sent.future) is OutcomeUnknown
     assert failure(unsent.future) is ShuttingDown
     assert failure(sent_read) is ShuttingDown
     with pytest.raises(ShuttingDown):
-        outbox.submit(b"late", 5)
+        outbox.submit(EncodedCommand(b"late"), 5)
 
 
 async def test_what_a_snapshot_contains_is_found_by_number() -> None:
@@ -278,7 +283,7 @@ async def test_what_was_given_up_without_a_leader_takes_no_memory() -> None:
     assert len(outbox) == 0
     assert len(outbox.unsent) <= 2048
     submit(outbox, b"asked at last")
-    assert outbox.take() == ([10_001], [b"asked at last"])
+    assert taken(outbox) == ([10_001], [b"asked at last"])
 
 
 HEAVY = outbox_module.UNDER_WAY_LOAD_MAX // 2 + 1
@@ -293,8 +298,9 @@ def numbers(*pending: Pending) -> list[int]:
 async def test_what_has_a_load_waits_for_what_is_under_way() -> None:
     """The next gets its number when that has an outcome, or is given up; its load does not count any more."""
     outbox, loop = new_outbox()
-    first, second = outbox.submit(b"1", 5, QueueTurn(HEAVY)), outbox.submit(b"2", 9, QueueTurn(HEAVY))
-    third, fourth = outbox.submit(b"3", 9, QueueTurn(HEAVY)), outbox.submit(b"4", 9, QueueTurn(HEAVY))
+    first, second, third, fourth = (
+        outbox.submit(EncodedCommand(b"x", HEAVY), timeout_s) for timeout_s in (5, 9, 9, 9)
+    )
     assert numbers(first, second, third, fourth) == [1, 0, 0, 0]
     assert len(outbox) == 4
     assert outbox.take()[0] == [1]
@@ -306,7 +312,7 @@ async def test_what_has_a_load_waits_for_what_is_under_way() -> None:
     assert numbers(third, fourth) == [3, 4]
     assert outbox.take()[0] == [4]
     outbox.complete(4, ANSWER, LockMachine())
-    assert numbers(outbox.submit(b"5", 5, QueueTurn(HEAVY))) == [5]
+    assert numbers(outbox.submit(EncodedCommand(b"5", HEAVY), 5)) == [5]
 
 
 async def test_load_rests_if_others_came_meanwhile() -> None:
@@ -315,8 +321,8 @@ async def test_load_rests_if_others_came_meanwhile() -> None:
         outbox, loop = new_outbox()
         told: list[int] = []
         outbox.on_rested = lambda outbox=outbox, told=told: told.append(len(outbox.take()[0]))  # type: ignore[misc]
-        outbox.submit(b"light, before", 9)
-        heavy = [outbox.submit(b"x", 9, QueueTurn(HEAVY)) for _ in range(2)]
+        outbox.submit(EncodedCommand(b"light, before"), 9)
+        heavy = [outbox.submit(EncodedCommand(b"x", HEAVY), 9) for _ in range(2)]
         submit(outbox, *[b"light, meanwhile"] * others)
         outbox.take()
         loop.run_ms(round(was_s * 1000))
@@ -332,20 +338,22 @@ async def test_load_rests_if_others_came_meanwhile() -> None:
 async def test_there_may_be_as_much_load_as_one_entry_has_room_for() -> None:
     """And whatever comes alone, however much that is; what fits beside it need not wait."""
     outbox, _ = new_outbox()
-    half = QueueTurn(outbox_module.UNDER_WAY_LOAD_MAX // 2)
-    assert numbers(*[outbox.submit(b"x", 5, half) for _ in range(3)]) == [1, 2, 0]
+    half = EncodedCommand(b"x", outbox_module.UNDER_WAY_LOAD_MAX // 2)
+    assert numbers(*[outbox.submit(half, 5) for _ in range(3)]) == [1, 2, 0]
     outbox, _ = new_outbox()
-    large = QueueTurn(10 * outbox_module.UNDER_WAY_LOAD_MAX)
-    assert numbers(*[outbox.submit(b"x", 5, large) for _ in range(2)]) == [1, 0]
+    large = EncodedCommand(b"x", 10 * outbox_module.UNDER_WAY_LOAD_MAX)
+    assert numbers(*[outbox.submit(large, 5) for _ in range(2)]) == [1, 0]
 
 
 async def test_what_has_no_load_never_waits_for_others() -> None:
     """Nor do reads; only what comes in one lane behind something that waits, waits with it."""
     outbox, _ = new_outbox()
-    lane = QueueTurn(HEAVY, "a")
-    heavy = [outbox.submit(b"x", 5, turn) for turn in (QueueTurn(HEAVY), lane, QueueTurn(HEAVY))]
-    behind, other = outbox.submit(b"x", 5, QueueTurn(0, "a")), outbox.submit(b"x", 5, QueueTurn(0, "b"))
-    nameless = outbox.submit(b"x", 5)
+    heavy = [outbox.submit(EncodedCommand(b"x", HEAVY), 5, lane) for lane in ("", "a", "")]
+    behind, other = (
+        outbox.submit(EncodedCommand(b"x"), 5, "a"),
+        outbox.submit(EncodedCommand(b"x"), 5, "b"),
+    )
+    nameless = outbox.submit(EncodedCommand(b"x"), 5)
     outbox.read(lambda machine: machine.revision, 5)
     assert numbers(*heavy, behind, other, nameless) == [1, 0, 0, 0, 2, 3]
     assert outbox.take()[0] == [1, 2, 3, 4]
@@ -358,10 +366,10 @@ async def test_what_has_no_load_never_waits_for_others() -> None:
 async def test_what_has_little_load_is_before_what_has_much() -> None:
     """One that asks for little waits for what is under way, and not for all that is asked for."""
     outbox, _ = new_outbox()
-    heavy = [outbox.submit(b"x", 5, QueueTurn(HEAVY)) for _ in range(9)]
-    little = outbox.submit(b"x", 5, QueueTurn(HEAVY // 2))
+    heavy = [outbox.submit(EncodedCommand(b"x", HEAVY), 5) for _ in range(9)]
+    little = outbox.submit(EncodedCommand(b"x", HEAVY // 2), 5)
     assert numbers(*heavy[:2], little) == [1, 0, 2]
-    little = outbox.submit(b"x", 5, QueueTurn(HEAVY * 3 // 5))
+    little = outbox.submit(EncodedCommand(b"x", HEAVY * 3 // 5), 5)
     assert little.seq == 0
     outbox.complete(1, ANSWER, LockMachine())
     assert numbers(*heavy[:2], little) == [1, 0, 3]
@@ -370,14 +378,14 @@ async def test_what_has_little_load_is_before_what_has_much() -> None:
 async def test_what_has_much_load_is_not_passed_for_ever() -> None:
     """Also while there is always something under way, and room for more that has little load."""
     outbox, _ = new_outbox()
-    under_way = [outbox.submit(b"x", 5, QueueTurn(HEAVY // 2)) for _ in range(2)]
-    much = outbox.submit(b"x", 5, QueueTurn(2 * HEAVY))
+    under_way = [outbox.submit(EncodedCommand(b"x", HEAVY // 2), 5) for _ in range(2)]
+    much = outbox.submit(EncodedCommand(b"x", 2 * HEAVY), 5)
     passed = 0
     while under_way[0].seq:
         passed += 1
         assert passed < 20
         first = under_way.pop(0)
-        under_way.append(outbox.submit(b"x", 5, QueueTurn(HEAVY // 2)))
+        under_way.append(outbox.submit(EncodedCommand(b"x", HEAVY // 2), 5))
         outbox.complete(first.seq, ANSWER, LockMachine())
     assert passed > 1
     for pending in under_way:
@@ -388,8 +396,9 @@ async def test_what_has_much_load_is_not_passed_for_ever() -> None:
 async def test_what_waits_for_its_turn_ends_as_never_sent() -> None:
     """At its deadline, and when the node stops: then nothing gets a number because something else ended."""
     outbox, loop = new_outbox()
-    sent, given_up = outbox.submit(b"1", 99, QueueTurn(HEAVY)), outbox.submit(b"2", 5, QueueTurn(HEAVY))
-    left = outbox.submit(b"3", 99, QueueTurn(HEAVY))
+    sent, given_up, left = (
+        outbox.submit(EncodedCommand(b"x", HEAVY), timeout_s) for timeout_s in (99, 5, 99)
+    )
     outbox.take()
     loop.run_ms(5_000)
     outbox.give_up_due()
@@ -406,13 +415,13 @@ async def test_only_so_much_may_wait_for_its_turn(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(outbox_module, "QUEUE_COUNT_MAX", 2)
     outbox, _ = new_outbox()
     for lane in ("", "a", ""):
-        outbox.submit(b"x", 5, QueueTurn(HEAVY, lane))
-    for turn in (QueueTurn(HEAVY), QueueTurn(0, "a")):
+        outbox.submit(EncodedCommand(b"x", HEAVY), 5, lane)
+    for load, lane in ((HEAVY, ""), (0, "a")):
         with pytest.raises(Overloaded):
-            outbox.submit(b"x", 5, turn)
-    assert outbox.submit(b"x", 5).seq == 2
+            outbox.submit(EncodedCommand(b"x", load), 5, lane)
+    assert outbox.submit(EncodedCommand(b"x"), 5).seq == 2
     outbox.complete(1, ANSWER, LockMachine())
-    outbox.submit(b"x", 5, QueueTurn(HEAVY))
+    outbox.submit(EncodedCommand(b"x", HEAVY), 5)
 
 
 async def test_what_waits_leaves_room_for_what_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,23 +430,23 @@ async def test_what_waits_leaves_room_for_what_need_not(monkeypatch: pytest.Monk
     monkeypatch.setattr(outbox_module, "QUEUE_COUNT_MAX", 4)
     outbox, _ = new_outbox()
     for data in (b"x" * 100, b"x" * 9, b"x" * 9):
-        outbox.submit(data, 5, QueueTurn(HEAVY))
+        outbox.submit(EncodedCommand(data, HEAVY), 5)
     with pytest.raises(Overloaded):
-        outbox.submit(b"x", 5, QueueTurn(HEAVY))
-    assert outbox.submit(b"x" * 100, 5).seq == 2
+        outbox.submit(EncodedCommand(b"x", HEAVY), 5)
+    assert outbox.submit(EncodedCommand(b"x" * 100), 5).seq == 2
     outbox.complete(1, ANSWER, LockMachine())  # the next of them has its number, and does not wait any more
     for _ in range(2):
-        outbox.submit(b"", 5, QueueTurn(HEAVY, "", "ann"))
+        outbox.submit(EncodedCommand(b"", HEAVY), 5, "", "ann")
     with pytest.raises(Overloaded):
-        outbox.submit(b"", 5, QueueTurn(HEAVY, "", "ann"))
-    outbox.submit(b"", 5, QueueTurn(HEAVY, "", "bob"))
+        outbox.submit(EncodedCommand(b"", HEAVY), 5, "", "ann")
+    outbox.submit(EncodedCommand(b"", HEAVY), 5, "", "bob")
 
 
 async def test_a_new_leader_gets_what_has_numbers_first() -> None:
     """What waits for its turn is not sent again: it was not sent before."""
     outbox, _ = new_outbox()
     for _ in range(3):
-        outbox.submit(b"x", 5, QueueTurn(HEAVY))
+        outbox.submit(EncodedCommand(b"x", HEAVY), 5)
     outbox.take()
     assert outbox.rewind() == 1
     assert outbox.take()[0] == [1]
@@ -446,10 +455,10 @@ async def test_a_new_leader_gets_what_has_numbers_first() -> None:
 async def test_what_was_given_up_does_not_pile_up_in_the_queue() -> None:
     """While there is no leader clients ask again and again, and what they gave up is forgotten."""
     outbox, loop = new_outbox()
-    first = outbox.submit(b"x", 9_000, QueueTurn(HEAVY))
-    last = outbox.submit(b"x", 9_000, QueueTurn(HEAVY, "last"))
+    first = outbox.submit(EncodedCommand(b"x", HEAVY), 9_000)
+    last = outbox.submit(EncodedCommand(b"x", HEAVY), 9_000, "last")
     for _ in range(4_000):
-        outbox.submit(b"x", 0, QueueTurn(HEAVY - 1))
+        outbox.submit(EncodedCommand(b"x", HEAVY - 1), 0)
         loop.run_ms(1)
         outbox.give_up_due()
     assert len(outbox) == 2

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
+from cluster.commands.encoded_command import EncodedCommand
 from cluster.commands.forwarded import COMMAND_BYTES_MAX, Forwarded
 from cluster.consensus import member_list
 from cluster.consensus.digest_reports import DigestReport
@@ -41,6 +42,8 @@ from lockstate.tables import fingerprint
 from lockstate.words.versions import RULES_FIRST
 from tests.support.replica_parts import FullDisk
 
+TOO_LONG = EncodedCommand(bytes(COMMAND_BYTES_MAX + 1))
+ONE, TWO = EncodedCommand(b"one", load=5, count=2), EncodedCommand(b"two", is_patient=True)
 OURS = "cc" * 16
 THREE = Members(
     {node_id: MemberRecord(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")}, cluster_id=OURS
@@ -320,7 +323,7 @@ def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir, 
     ]
     for message in (*counted, heartbeat, NewerTerm(term=9)):
         send(peering, "n3", FrameKind.RAFT, message)
-    send(peering, "n3", FrameKind.FORWARD, Forwarded(3, "n3.run", [1], [b"one"]))
+    send(peering, "n3", FrameKind.FORWARD, Forwarded(3, "n3.run", [1], [ONE]))
     send(peering, "n3", FrameKind.CHANGE, Change(1, "n4", "h:4"))
     assert host.log == [("raft", "n3", heartbeat), ("raft", "n3", NewerTerm(term=9))]
     host.log.clear()
@@ -341,7 +344,7 @@ def test_a_removed_node_gets_no_say_while_its_link_ends(datadir: DataDir) -> Non
     assert peering.objection("n3", disk("new", back.version), is_known=True) is None
     assert set_members(peering, member_list.without(back, "n3", "disk-new", back.nodes)) == {"n3"}
     send(peering, "n3", FrameKind.RAFT, Vote(term=1))
-    send(peering, "n3", FrameKind.FORWARD, Forwarded(3, "n3.run", [1], [b"one"]))
+    send(peering, "n3", FrameKind.FORWARD, Forwarded(3, "n3.run", [1], [ONE]))
     assert host.log == []
 
 
@@ -481,7 +484,7 @@ def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
     """A forwarded batch is handed on whole, with its term and origin."""
     host = Host()
     peering = make(datadir, host=host)
-    batch = Forwarded(3, "n2.run", [1, 2], [b"one", b"two"])
+    batch = Forwarded(3, "n2.run", [1, 2], [ONE, TWO])
     send(peering, "n2", FrameKind.FORWARD, batch)
     assert host.log == [("forwarded", batch)]
 
@@ -489,15 +492,18 @@ def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
 @pytest.mark.parametrize(
     ("batch", "fault"),
     [
-        (Forwarded(3, "n3.run", [1], [b"one"]), "commands of 'n3.run'"),
-        (Forwarded(3, "n2." + "x" * 126, [1], [b"one"]), "commands of 'n2.xxx"),
-        (Forwarded(3, "n2.run", [1, 2], [b"one"]), "2 numbers for 1 commands"),
-        (Forwarded(3, "n2.run", [2, 1], [b"one", b"two"]), "command 1 behind command 2"),
-        (Forwarded(3, "n2.run", [1, 1], [b"one", b"two"]), "command 1 behind command 1"),
-        (Forwarded(3, "n2.run", [0], [b"one"]), "command 0 behind command 0"),
-        (Forwarded(3, "n2.run", [-1], [b"one"]), "command -1 behind command 0"),
-        (Forwarded(3, "n2.run", [2**64 - 1], [b"one"]), f"command {2**64 - 1} behind command 0"),
-        (Forwarded(3, "n2.run", [1], [bytes(COMMAND_BYTES_MAX + 1)]), "a command of 1048577 bytes"),
+        (Forwarded(3, "n3.run", [1], [ONE]), "commands of 'n3.run'"),
+        (Forwarded(3, "n2." + "x" * 126, [1], [ONE]), "commands of 'n2.xxx"),
+        (Forwarded(3, "n2.run", [1, 2], [ONE]), "2 numbers for 1 commands"),
+        (Forwarded(3, "n2.run", [2, 1], [ONE, TWO]), "command 1 behind command 2"),
+        (Forwarded(3, "n2.run", [1, 1], [ONE, TWO]), "command 1 behind command 1"),
+        (Forwarded(3, "n2.run", [0], [ONE]), "command 0 behind command 0"),
+        (Forwarded(3, "n2.run", [-1], [ONE]), "command -1 behind command 0"),
+        (Forwarded(3, "n2.run", [2**64 - 1], [ONE]), f"command {2**64 - 1} behind command 0"),
+        (
+            Forwarded(3, "n2.run", [1], [TOO_LONG]),
+            "a command of 1048577 bytes",
+        ),
     ],
 )
 def test_what_no_correct_node_forwards_is_refused(datadir: DataDir, batch: Forwarded, fault: str) -> None:

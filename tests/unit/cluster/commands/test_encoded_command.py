@@ -1,21 +1,26 @@
 """Loads: none for what nearly everybody asks for, much for many names and for the end of them."""
 
+import msgspec
 import pytest
 
 from cluster.commands.batcher import ENTRY_LOAD_MAX
-from cluster.commands.loads import load_of
+from cluster.commands.encoded_command import EncodedCommand, encode
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
 from lockstate.words import codec, limits
 from lockstate.words.commands import (
     Acquire,
     CloseSession,
     Command,
+    EndWait,
+    KeepAlive,
+    KeepAliveFor,
     Numbered,
     OnBehalf,
     OpenSession,
     Release,
     ReleaseOf,
     Renew,
+    Tick,
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
@@ -43,7 +48,7 @@ def acquire(
 
 def load(command: Command, driver: MachineDriver | None = None) -> int:
     """Return the load of a command."""
-    return load_of(codec.encode_command(command), (driver or MachineDriver()).machine)
+    return encode(command, (driver or MachineDriver()).machine).load
 
 
 @pytest.mark.parametrize(
@@ -82,11 +87,11 @@ def test_the_end_of_many_claims_has_their_load() -> None:
     ends: tuple[Command, ...] = (
         Release(HoldId("h")),
         ReleaseOf(HoldId("h")),  # what a node makes of every release by rules 5 and later
-        OnBehalf("ann", ReleaseOf(HoldId("h"))),
         CloseSession(SessionId("s")),
     )
     for command in ends:
-        assert 64 * 25 < load(command, driver) <= limits.REQUEST_CLAIMS_MAX
+        for principal in ("", "ann"):
+            assert 64 * 25 < encode(command, driver.machine, principal).load <= limits.REQUEST_CLAIMS_MAX
     driver.run(Release(HoldId("h")))
     assert load(Release(HoldId("h")), driver) == load(CloseSession(SessionId("s")), driver) == 0
 
@@ -94,3 +99,39 @@ def test_the_end_of_many_claims_has_their_load() -> None:
 def test_a_node_may_have_as_much_under_way_as_an_entry_takes() -> None:
     """More would wait elsewhere, in the order in which it was sent."""
     assert UNDER_WAY_LOAD_MAX == ENTRY_LOAD_MAX >= limits.REQUEST_CLAIMS_MAX
+
+
+@pytest.mark.parametrize(("frame_count", "count"), [(0, 1), (1, 1), (300, 300), (1024, 1024), (1025, 1024)])
+def test_a_frame_counts_as_the_commands_in_it(frame_count: int, count: int) -> None:
+    """Whoever asks, and whatever a client sends: it fits an entry."""
+    frame = Numbered(frame_count, SessionId("s"), 1, 1, (), (EndWait(1),) * frame_count)
+    for principal in ("", "ann"):
+        assert encode(frame, MachineDriver().machine, principal).count == count
+    assert encode(Tick(), MachineDriver().machine).count == 1
+
+
+@pytest.mark.parametrize("principal", ["", "ann"])
+def test_keepalives_are_patient(principal: str) -> None:
+    """Whoever asks for them. Nothing else is."""
+    session_id = SessionId("s")
+    for command in (KeepAlive(session_id), KeepAliveFor(session_id, 60_000)):
+        assert encode(command, MachineDriver().machine, principal).is_patient
+    for other in (Renew(HoldId("h")), CloseSession(session_id)):
+        assert not encode(other, MachineDriver().machine, principal).is_patient
+
+
+@pytest.mark.parametrize("principal", ["", "ann"])
+def test_the_bytes_are_those_of_the_log(principal: str) -> None:
+    """With the name of who asks, if there is one."""
+    command = Renew(HoldId("h"))
+    encoded = encode(command, MachineDriver().machine, principal)
+    named = OnBehalf(principal, command) if principal else command
+    assert encoded.data == codec.encode_command(named)
+
+
+@pytest.mark.parametrize("facts", [(-1, 1), (0, 0), (0, limits.STREAM_KEPT_MAX + 1)])
+def test_facts_that_no_correct_node_tells_are_refused(facts: tuple[int, int]) -> None:
+    """A leader fills its entries by them."""
+    data = msgspec.msgpack.encode(EncodedCommand(b"x", *facts))
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(data, type=EncodedCommand)
