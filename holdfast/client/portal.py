@@ -123,9 +123,13 @@ class Call(Generic[T]):
         if _portal.has_ended or self._inbox.loop.is_closed():
             self._done.release()
             return
-        self._task = asyncio.get_running_loop().create_task(self._work(), context=self._context)
+        self._task = asyncio.get_running_loop().create_task(self._begun(), context=self._context)
         _portal.calls.add(self._task)
         self._task.add_done_callback(self._tell_thread)
+
+    async def _begun(self) -> T:
+        """Make the coroutine within its task, so that a failure to make it is told like any other."""
+        return await self._work()
 
     def _tell_thread(self, task: "asyncio.Task[T]") -> None:
         """Wake the thread that waits."""

@@ -350,3 +350,14 @@ async def test_a_forked_child_works_on_without_its_parents_holds() -> None:
         ]
         await asyncio.to_thread(client.close)
         await _nothing_left(served)
+
+
+async def test_what_fails_before_it_begins_is_told_to_its_thread() -> None:
+    """A call whose coroutine cannot even be made raises, and its thread does not wait for ever."""
+
+    def fail() -> Coroutine[Any, Any, None]:
+        raise TypeError("made of nothing")
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(TypeError, match="made of nothing"):
+            await asyncio.to_thread(portal.Call(fail).run)
