@@ -1,8 +1,4 @@
-"""What a node answers to writes: one struct per JSON object, and how each is made of a result.
-
-Those that are read as a whole by the client are in `holdfast.wire.answers`. No answer contains a secret but
-the asker's own.
-"""
+"""How what a node answers to writes, the structs of `holdfast.wire`, is made of a result."""
 
 from collections.abc import Iterable
 
@@ -11,250 +7,54 @@ import msgspec
 from cluster.consensus.member_list import Members
 from holdfast import wire
 from holdfast.wire.answers import (
-    Member,
-    MemberListJson,
-    Revocation,
+    ElectedJson,
+    GrantedJson,
+    GrantedOfKindsJson,
+    GrantedSeveralJson,
+    HeldLockJson,
+    HeldPermitsJson,
+    PermitsGrantedJson,
+    RateTakenJson,
+    ReleasedJson,
+    RenewedJson,
+    SessionKeptJson,
     SessionOpenedJson,
-    WriteAnswer,
+    StillWaitingJson,
+    UsedRateJson,
 )
-from lockapi.views import (
-    HolderJson,
-    LeaderJson,
-    NamespaceSettingsJson,
-    QuotaJson,
-    holders_of,
-    revocation_of,
-)
+from holdfast.wire.held import Leader
+from holdfast.wire.operators import Member, MemberListJson
+from holdfast.wire.shape import UNSET, Unset
+from lockapi.views import NO_MORE, holders_of, revocation_of
 from lockstate.words import results
 from lockstate.words.commands import Wanted
-from lockstate.words.modes import Mode, Scope
+from lockstate.words.modes import Scope
 from lockstate.words.results import TicketView
 
 _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode
 
 
-class SessionKeptJson(msgspec.Struct):
-    """A session whose ttl starts anew. `revoked` are those of its holds that it is to give up."""
-
-    session_id: str
-    expires_in_ms: int
-    revision: int
-    revoked: tuple[HolderJson, ...] | msgspec.UnsetType = msgspec.UNSET
-
-
-class GrantedJson(WriteAnswer):
-    """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
-
-    `scope` is present when the lock covers its subtree, `already_held` when the session had it, `depth` when
-    more than one release ends it, `value` when it has one: secret or not, this is its holder. One without a
-    deadline says so in the place of `expires_in_ms`.
-    """
-
-    hold_id: str
-    token: int
-    name: str
-    mode: Mode
-    expires_in_ms: int | msgspec.UnsetType
-    revision: int
-    scope: Scope | msgspec.UnsetType = msgspec.UNSET
-    already_held: bool | msgspec.UnsetType = msgspec.UNSET
-    depth: int | msgspec.UnsetType = msgspec.UNSET
-    value: str | msgspec.UnsetType = msgspec.UNSET
-    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class HeldLockJson(msgspec.Struct):
-    """One of the locks of a hold."""
-
-    name: str
-    mode: Mode
-    scope: Scope
-
-
-class GrantedSeveralJson(WriteAnswer):
-    """A hold of several locks, with one id and one token."""
-
-    hold_id: str
-    token: int
-    locks: tuple[HeldLockJson, ...]
-    expires_in_ms: int | msgspec.UnsetType
-    revision: int
-    already_held: bool | msgspec.UnsetType = msgspec.UNSET
-    depth: int | msgspec.UnsetType = msgspec.UNSET
-    value: str | msgspec.UnsetType = msgspec.UNSET
-    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class HeldPermitsJson(msgspec.Struct):
-    """Permits of one semaphore in a hold of several kinds, as in `PermitsGranted`."""
-
-    name: str
-    permits: int
-    available: int
-    limit: int
-
-
-class UsedRateJson(msgspec.Struct):
-    """A rate limit from which something was taken, as in `RateTaken`."""
-
-    name: str
-    remaining: int
-    reset_in_ms: int
-
-
-class GrantedOfKindsJson(WriteAnswer):
-    """A hold of several kinds, with one id and one token; and what was taken from rate limits with it."""
-
-    hold_id: str
-    token: int
-    locks: tuple[HeldLockJson, ...]
-    permits: tuple[HeldPermitsJson, ...]
-    rates: tuple[UsedRateJson, ...]
-    expires_in_ms: int
-    revision: int
-
-
-class StillWaitingJson(msgspec.Struct):
-    """A request that goes on waiting: asked again within `kept_ms`, with its id, it goes on in its place.
-
-    `ticket` is its public number, null once it only waits for the moment that its rate limits have reserved.
-    `estimate_ms` is a guess of how long it goes on, null if nothing speaks for any number; it gives up in
-    `ends_in_ms`.
-    """
-
-    ticket: int | None
-    position: int
-    estimate_ms: int | None
-    waited_ms: int
-    ends_in_ms: int | None
-    kept_ms: int
-    revision: int
-
-
-class RenewedJson(WriteAnswer):
-    """A hold whose lease starts anew, and whether it is to be given up nevertheless."""
-
-    token: int
-    expires_in_ms: int | msgspec.UnsetType
-    revision: int
-    revocation: Revocation | msgspec.UnsetType = msgspec.UNSET
-    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class RevokedJson(WriteAnswer):
-    """The holders that were asked to give up; `left` is how many were not, for a call asks only so many."""
-
-    revoked: tuple[HolderJson, ...]
-    revision: int
-    left: int
-
-
-class ReleasedJson(WriteAnswer):
-    """A hold that was released. `locks` is what is left of it, when only a part was.
-
-    `released` is false when so many more releases end it as `depth` says.
-    """
-
-    released: bool
-    revision: int
-    locks: tuple[HeldLockJson, ...] | msgspec.UnsetType = msgspec.UNSET
-    depth: int | msgspec.UnsetType = msgspec.UNSET
-
-
-class ForceReleasedJson(WriteAnswer):
-    """The holds that were ended."""
-
-    released: tuple[HolderJson, ...]
-    revision: int
-
-
-class NamespaceSetJson(WriteAnswer):
-    """What a namespace says from now on; null if it was removed."""
-
-    prefix: str
-    settings: NamespaceSettingsJson | None
-    revision: int
-
-
-class QuotaSetJson(WriteAnswer):
-    """What a principal may have from now on; null if it has no quota of its own."""
-
-    principal: str
-    quota: QuotaJson | None
-    revision: int
-
-
-class PermitsGrantedJson(WriteAnswer):
-    """Permits of a semaphore, of which `available` are left for others; `limit` is how many there are."""
-
-    hold_id: str
-    token: int
-    name: str
-    permits: int
-    available: int
-    expires_in_ms: int | msgspec.UnsetType
-    revision: int
-    limit: int | msgspec.UnsetType = msgspec.UNSET
-    value: str | msgspec.UnsetType = msgspec.UNSET
-    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class ResizedJson(WriteAnswer):
-    """A semaphore with a new limit. `available` is negative while more is held than that."""
-
-    name: str
-    limit: int
-    available: int
-    revision: int
-
-
-class RateTakenJson(WriteAnswer):
-    """The verdict of a rate limit; `retry_after_ms` is 0 when the request is allowed."""
-
-    allowed: bool
-    remaining: int
-    retry_after_ms: int
-    reset_in_ms: int
-    revision: int
-
-
-class ElectedJson(WriteAnswer):
-    """An election that was won. `hold_id` is the secret with which the leader proclaims and resigns."""
-
-    hold_id: str
-    token: int
-    leader: LeaderJson
-    expires_in_ms: int
-    revision: int
-    already_held: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class HealthJson(msgspec.Struct, omit_defaults=True):
-    """The node answers; otherwise there is a problem document. `troubles` are sentences for people."""
-
-    ok: bool
-    troubles: tuple[str, ...] = ()
-
-
-# -- from results to answers ------------------------------------------------------------------------------
-
-
-def told(answer: WriteAnswer, *, is_repeated: bool) -> bytes:
+def told(answer: msgspec.Struct, *, is_repeated: bool) -> bytes:
     """Return an answer as JSON. `is_repeated` says that it is the outcome of an earlier attempt."""
-    if is_repeated:
-        answer.repeated = True
-    return encode(answer)
+    return encode(msgspec.structs.replace(answer, repeated=True) if is_repeated else answer)
 
 
 def session_opened(result: results.SessionOpened, revision: int) -> SessionOpenedJson:
     """Return the answer to an opened session."""
-    return SessionOpenedJson(result.session_id, result.ttl_ms, result.expires_in_ms, revision)
+    return SessionOpenedJson(
+        session_id=result.session_id,
+        ttl_ms=result.ttl_ms,
+        expires_in_ms=result.expires_in_ms,
+        revision=revision,
+    )
 
 
 def session_kept(result: results.SessionKept, revision: int) -> SessionKeptJson:
     """Return the answer to a keepalive."""
-    answer = SessionKeptJson(result.session_id, result.expires_in_ms, revision)
+    answer = SessionKeptJson(
+        session_id=result.session_id, expires_in_ms=result.expires_in_ms, revision=revision
+    )
     if isinstance(result, results.SessionKeptToEnd):
         answer.revoked = holders_of(result.revoked)
     return answer
@@ -329,9 +129,9 @@ def _add_held(answer: GrantedJson | GrantedSeveralJson, result: results.Granted)
         answer.no_deadline = True
 
 
-def _told(expires_in_ms: int | None) -> int | msgspec.UnsetType:
+def _told(expires_in_ms: int | None) -> int | Unset:
     """Return what is left of a lease, nothing of what has no deadline."""
-    return msgspec.UNSET if expires_in_ms is None else expires_in_ms
+    return UNSET if expires_in_ms is None else expires_in_ms
 
 
 def released(result: results.Released, revision: int) -> ReleasedJson:
@@ -372,7 +172,7 @@ def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> Rate
 
 def elected(result: results.Granted, value: str, revision: int) -> ElectedJson:
     """Return the answer to a campaign for an election that `value` now stands for."""
-    leader = LeaderJson(result.owner, value, result.token)
+    leader = Leader(result.owner, value, result.token, **NO_MORE)
     answer = ElectedJson(result.hold_id, result.token, leader, result.expires_in_ms or 0, revision)
     if isinstance(result, results.GrantedAgain):
         answer.already_held = True

@@ -1,93 +1,23 @@
-"""What a node answers about cells: one struct per JSON object, and how each is made of a result or a view.
+"""How what a node answers about cells, the structs of `holdfast.wire`, is made of a result or a view.
 
 A key or a value that is not text, which only other faces than HTTP could write, is shown in Base64.
 """
 
-import base64
-
-import msgspec
-
-from holdfast.wire.answers import WriteAnswer
+from holdfast.wire.cells import (
+    CellChangeJson,
+    CellJson,
+    CellPageJson,
+    CellsDeletedJson,
+    CellWrittenJson,
+    OperationDoneJson,
+    TransactedJson,
+)
+from holdfast.wire.shape import FRESH, UNSET, Unset
 from lockapi import cursors
 from lockapi.problems import ProblemError
-from lockapi.views import ReadAnswer
 from lockstate.words import results
 from lockstate.words.cell_operations import CellOperation, DeleteOperation, GetOperation, PutOperation
 from lockstate.words.commands import TransactCells
-
-Unset = msgspec.UnsetType
-UNSET = msgspec.UNSET
-
-
-class CellJson(ReadAnswer, kw_only=True):
-    """A cell. `owner` is there if it lives with a session, `expires_in_ms` also if it has a lease."""
-
-    key: str | Unset = UNSET
-    key_base64: str | Unset = UNSET
-    value: str | Unset = UNSET
-    value_base64: str | Unset = UNSET
-    create_revision: int
-    mod_revision: int
-    version: int
-    owner: str | Unset = UNSET
-    expires_in_ms: int | Unset = UNSET
-
-
-class CellPageJson(ReadAnswer):
-    """Cells in order of key, and the cursor to pass as `after` for more."""
-
-    cells: tuple[CellJson, ...]
-    next: str | None
-
-
-class CellWrittenJson(WriteAnswer):
-    """A cell that was written."""
-
-    create_revision: int
-    mod_revision: int
-    version: int
-    revision: int
-
-
-class CellsDeletedJson(WriteAnswer):
-    """How many cells were deleted, and whether more are left of those that were meant."""
-
-    deleted: int
-    more: bool
-    revision: int
-
-
-class OperationDoneJson(msgspec.Struct, kw_only=True):
-    """What became of one operation of a transaction."""
-
-    put: str | Unset = UNSET
-    create_revision: int | Unset = UNSET
-    mod_revision: int | Unset = UNSET
-    version: int | Unset = UNSET
-    delete: str | Unset = UNSET
-    deleted: bool | Unset = UNSET
-    get: str | Unset = UNSET
-    cell: CellJson | Unset | None = UNSET
-
-
-class TransactedJson(WriteAnswer):
-    """Whether all compares were true, and what was done then or else, in its order."""
-
-    succeeded: bool
-    results: tuple[OperationDoneJson, ...]
-    revision: int
-
-
-class CellChangeJson(msgspec.Struct):
-    """A change of a cell, as watchers are told. `version` is 0 when the cell is gone; `name` is its key."""
-
-    revision: int
-    event: results.CellEventKind
-    kind: str
-    name: str
-    mod_revision: int
-    version: int
-    at_ms: int
 
 
 def cell_of(view: results.CellView | None) -> CellJson:
@@ -107,9 +37,8 @@ def event_of(event: results.CellEvent) -> CellChangeJson:
 def page_of(found: tuple[list[results.CellView], bytes | None]) -> CellPageJson:
     """Return a page of cells as a JSON object."""
     views, last = found
-    return CellPageJson(
-        tuple([_cell(view) for view in views]), None if last is None else cursors.of_key(last)
-    )
+    more = None if last is None else cursors.of_key(last)
+    return CellPageJson(tuple([_cell(view) for view in views]), more, **FRESH)
 
 
 def written(result: results.CellWritten, revision: int) -> CellWrittenJson:
@@ -178,19 +107,24 @@ def _done(
 
 
 def _cell(view: results.CellView) -> CellJson:
-    cell = CellJson(
-        create_revision=view.create_revision, mod_revision=view.mod_revision, version=view.version
+    key, key_bytes = _text_or_bytes(view.key)
+    value, value_bytes = _text_or_bytes(view.value)
+    return CellJson(
+        key=key,
+        key_base64=key_bytes,
+        value=value,
+        value_base64=value_bytes,
+        create_revision=view.create_revision,
+        mod_revision=view.mod_revision,
+        version=view.version,
+        owner=view.owner or UNSET,
+        expires_in_ms=UNSET if view.expires_in_ms is None else view.expires_in_ms,
+        **FRESH,
     )
+
+
+def _text_or_bytes(content: bytes) -> tuple[str | Unset, bytes | Unset]:
     try:
-        cell.key = view.key.decode()
+        return content.decode(), UNSET
     except UnicodeDecodeError:
-        cell.key_base64 = base64.b64encode(view.key).decode()
-    try:
-        cell.value = view.value.decode()
-    except UnicodeDecodeError:
-        cell.value_base64 = base64.b64encode(view.value).decode()
-    if view.owner:
-        cell.owner = view.owner
-    if view.expires_in_ms is not None:
-        cell.expires_in_ms = view.expires_in_ms
-    return cell
+        return UNSET, content

@@ -20,13 +20,13 @@ from cluster.config_sources import WrongValueError
 from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown, ShuttingDown
 from holdfast.token_lines import Right
+from holdfast.wire.shape import ReadAnswer
 from lockapi import endings, needs, problems, right_calls, rights_needed, sight, spelling
 from lockapi.allowed_names import NOWHERE, AllowedForFew
 from lockapi.node import Applied, Begun, NodeState, ServingNode
 from lockapi.problems import ProblemError
 from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
-from lockapi.views import ReadAnswer
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
 from lockstate.words.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
@@ -322,8 +322,7 @@ class Gateway:
             view = await self._large_view(query, show, timeout_s, is_stale=is_stale)
         else:
             view = await self._view(query, show, timeout_s, is_stale=is_stale)
-        sight.read(self.rights, view)
-        return view
+        return sight.read(self.rights, view)
 
     async def page(
         self,
@@ -341,8 +340,7 @@ class Gateway:
         if name is not None:
             rights_needed.check_name(self.rights, Right.READ, name)
         view = await self._large_view(search.step, show, timeout_s, is_stale=is_stale)
-        sight.read(self.rights, view)
-        return view
+        return sight.read(self.rights, view)
 
     async def _view(
         self,
@@ -448,5 +446,4 @@ def _aged(show: Callable[[T], ReadAnswer], found: T, revision: int, lag_ms: int 
         view = show(found)
     except ProblemError as missing:
         raise problems.as_of(missing, revision, lag_ms) from missing
-    view.revision, view.lag_ms = revision, lag_ms
-    return view
+    return msgspec.structs.replace(view, revision=revision, lag_ms=lag_ms)

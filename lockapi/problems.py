@@ -13,8 +13,9 @@ import msgspec
 
 from cluster.errors import ClusterError
 from holdfast import wire
+from holdfast.wire.held import CycleStepJson, Holder
 from lockapi.endings import Ended
-from lockapi.views import CycleStepJson, HolderJson, holders_of
+from lockapi.views import holders_of
 from lockstate.words.results import QuotaExceeded, Reason, Refused, RefusedInNamespace
 
 RETRY_MS_MAX: Final = 1000
@@ -36,7 +37,7 @@ class Problem(msgspec.Struct, kw_only=True):
     outcome: str
     request_id: str
     retry_after_ms: int | msgspec.UnsetType = msgspec.UNSET
-    holders: tuple[HolderJson, ...] | msgspec.UnsetType = msgspec.UNSET
+    holders: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
     queue_length: int | msgspec.UnsetType = msgspec.UNSET
     position: int | msgspec.UnsetType = msgspec.UNSET
     waited_ms: int | msgspec.UnsetType = msgspec.UNSET

@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from holdfast.token_lines import Right
-from holdfast.wire.answers import Unset
-from lockapi import paging, views
+from holdfast.wire.held import HoldRow, LockInfo, WaitRow
+from holdfast.wire.listings import HoldPageJson, LockPageJson
+from holdfast.wire.shape import FRESH, ReadAnswer
+from lockapi import paging
 from lockapi.needs import forbidden
 from lockapi.rights import Rights
+from lockapi.views import AuditJson
 from lockstate.machine import LockMachine
 from lockstate.tables.audit import AuditLink, Linked
 from lockstate.tables.audit_record import AuditEvent
@@ -32,7 +37,7 @@ class Named(Protocol):
 N = TypeVar("N", bound=Named)
 Row = TypeVar("Row")
 Place = TypeVar("Place", str, bytes)
-R = TypeVar("R", bound=views.ReadAnswer)
+A = TypeVar("A", bound=ReadAnswer)
 
 
 def seen(rights: Rights, found: Iterable[N]) -> tuple[N, ...]:
@@ -65,26 +70,29 @@ def _by(holders: tuple[HolderView, ...]) -> str:
     return f" by {holders[0].owner}" if holders else " by a holder that the caller may not see"
 
 
-def read(rights: Rights, view: views.ReadAnswer) -> None:
-    """Take out of an answer what may not be read beside what was asked for: holders of subtrees above."""
+def read(rights: Rights, view: ReadAnswer) -> ReadAnswer:
+    """Return an answer without what may not be read beside what was asked for: holders of subtrees above."""
     if rights.everywhere(Right.READ):
-        return
-    if isinstance(view, views.LockJson):
-        _hide(view, view, rights)
-    elif isinstance(view, views.LockPageJson):
-        for lock in view.locks:
-            _hide(view, lock, rights)
+        return view
+    if isinstance(view, LockInfo):
+        shown, hidden = _shown(view, rights)
+        return _counted(shown, hidden)
+    if isinstance(view, LockPageJson):
+        locks = [_shown(lock, rights) for lock in view.locks]
+        page = replace(view, locks=tuple([lock for lock, _ in locks]))
+        return _counted(page, sum([hidden for _, hidden in locks]))
+    return view
 
 
-def _hide(view: views.ReadAnswer, lock: views.LockJson, rights: Rights) -> None:
+def _shown(lock: LockInfo, rights: Rights) -> tuple[LockInfo, int]:
+    """Return a lock without what may not be read, and how much that is."""
     holders, queue = seen(rights, lock.holders), seen(rights, lock.queue)
-    _count(view, len(lock.holders) - len(holders) + len(lock.queue) - len(queue))
-    lock.holders, lock.queue = holders, queue
+    hidden = len(lock.holders) - len(holders) + len(lock.queue) - len(queue)
+    return (replace(lock, holders=holders, queue=queue) if hidden else lock), hidden
 
 
-def _count(view: views.ReadAnswer, hidden: int) -> None:
-    if hidden:
-        view.hidden = hidden + (0 if isinstance(view.hidden, Unset) else view.hidden)
+def _counted(view: A, hidden: int) -> A:
+    return replace(view, hidden=hidden + (view.hidden or 0)) if hidden else view
 
 
 # -- listings ------------------------------------------------------------------------------------------------
@@ -95,10 +103,10 @@ def listing(
     start: str,
     page: tuple[Place, int],
     find: Callable[[LockMachine, Place, int], paging.Found[Row, Place]],
-    show: Callable[[paging.Found[Row, Place]], views.ReadAnswer],
+    show: Callable[[paging.Found[Row, Place]], A],
     *,
     shape: paging.Shape[Row, Place],
-) -> tuple[paging.Search[Row, Place], Callable[..., views.ReadAnswer]]:
+) -> tuple[paging.Search[Row, Place], Callable[[tuple[Any, int]], A]]:
     """Return how a page of what begins with `start` is found and shown: without what may not be read.
 
     The number of what is left out is told of a page of all there is, from the first name on, and of no other,
@@ -110,32 +118,24 @@ def listing(
     is_whole = rights.gap_behind(Right.READ, start) is None
     tells_hidden = not (start or page[0] or shape.name_of_place)
     search = paging.Search(rights, page, find, shape, is_whole=is_whole, tells_hidden=tells_hidden)
-    return search, _counted(show, tells_hidden=tells_hidden)
+
+    def shown(found: tuple[Any, int]) -> A:
+        rows, hidden = found
+        return _counted(show(rows), hidden if tells_hidden else 0)
+
+    return search, shown
 
 
-def _counted(show: Callable[[Any], R], *, tells_hidden: bool) -> Callable[[tuple[Any, int]], R]:
-    """Return what shows what was found, and says how much is left out."""
-
-    def shown(found: tuple[Any, int]) -> R:
-        view = show(found[0])
-        if tells_hidden:
-            _count(view, found[1])
-        return view
-
-    return shown
-
-
-def holdings(rights: Rights, page: views.HoldPageJson, *, tells_hidden: bool) -> None:
-    """Take out of a page what may not be read. Its `next` stays, and may be the name of what is gone.
+def holdings(rights: Rights, page: HoldPageJson, *, tells_hidden: bool) -> HoldPageJson:
+    """Return a page without what may not be read. Its `next` stays, and may be the name of what is gone.
 
     How much that was is told of all holds, and not of those of a caller's choice: see `listing`.
     """
     if rights.everywhere(Right.READ):
-        return
+        return page
     holds, tickets = seen(rights, page.holds), seen(rights, page.tickets)
-    if tells_hidden:
-        _count(page, len(page.holds) - len(holds) + len(page.tickets) - len(tickets))
-    page.holds, page.tickets = holds, tickets
+    hidden = len(page.holds) - len(holds) + len(page.tickets) - len(tickets)
+    return _counted(replace(page, holds=holds, tickets=tickets), hidden if tells_hidden else 0)
 
 
 def holdings_to_ask_for(rights: Rights, left: int) -> int:
@@ -147,28 +147,30 @@ def holdings_to_ask_for(rights: Rights, left: int) -> int:
     return max(left, 0) if rights.everywhere(Right.READ) else limits.LIST_LIMIT_MAX
 
 
-def cut_holdings(page: views.HoldPageJson, limit: int) -> bool:
-    """Leave what comes behind the name that fills a page for the next one; return whether anything does."""
-    rows: list[views.HeldJson | views.TicketJson] = [*page.holds, *page.tickets]
+def cut_holdings(page: HoldPageJson, limit: int) -> HoldPageJson:
+    """Return a page without what comes behind the name that fills it; the same if nothing does."""
+    rows: list[HoldRow | WaitRow] = [*page.holds, *page.tickets]
     places = sorted([(row.kind, row.name) for row in rows])
     if len(places) <= limit or places[limit - 1] == places[-1]:
-        return False
+        return page
     last = places[limit - 1]
-    page.holds = tuple([row for row in page.holds if (row.kind, row.name) <= last])
-    page.tickets = tuple([row for row in page.tickets if (row.kind, row.name) <= last])
-    page.next = " ".join(last)
-    return True
+    return replace(
+        page,
+        holds=tuple([row for row in page.holds if (row.kind, row.name) <= last]),
+        tickets=tuple([row for row in page.tickets if (row.kind, row.name) <= last]),
+        next=" ".join(last),
+    )
 
 
-def end_of_holdings(rights: Rights, page: views.HoldPageJson) -> None:
-    """Let a page go on after something that may be read. Raises ProblemError if it has nothing like that."""
+def end_of_holdings(rights: Rights, page: HoldPageJson) -> str | None:
+    """Return the place to go on after: one that may be read. Raises ProblemError if the page has none."""
     if page.next is None or rights.covers(Right.READ, page.next.partition(" ")[2]):
-        return
-    rows: list[views.HeldJson | views.TicketJson] = [*page.holds, *page.tickets]
+        return page.next
+    rows: list[HoldRow | WaitRow] = [*page.holds, *page.tickets]
     if not rows:
-        raise paging.nothing_seen(page.hidden if isinstance(page.hidden, int) else 0)
+        raise paging.nothing_seen(page.hidden or 0)
     last = max(rows, key=lambda row: (row.kind, row.name))
-    page.next = f"{last.kind} {last.name}"
+    return f"{last.kind} {last.name}"
 
 
 def events(rights: Rights, machine: LockMachine, limit: int, behind: int | None) -> tuple[list[Linked], int]:
@@ -236,15 +238,14 @@ def audit_of_session(rights: Rights, asking: str, session_id: SessionId, limit: 
     return paging.Records(find)
 
 
-def audit_of(now_ms: Callable[[], int]) -> Callable[[tuple[list[AuditEvent], int]], views.AuditJson]:
+def audit_of(now_ms: Callable[[], int]) -> Callable[[tuple[list[AuditEvent], int]], AuditJson]:
     """Return what shows records of the audit, and says how many are left out.
 
     `now_ms` is cluster time, from which the age of a record can be counted back.
     """
 
-    def show(found: tuple[list[AuditEvent], int]) -> views.AuditJson:
-        shown = _counted(views.audit_of, tells_hidden=True)(found)
-        shown.now_ms = now_ms()
-        return shown
+    def show(found: tuple[list[AuditEvent], int]) -> AuditJson:
+        events, hidden = found
+        return _counted(AuditJson(tuple(events), now_ms(), **FRESH), hidden)
 
     return show

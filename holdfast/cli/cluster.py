@@ -26,7 +26,7 @@ from holdfast.operations import cluster_operations
 from holdfast.values.answers import ClusterInfo
 from holdfast.values.clock import now_s
 from holdfast.values.errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
-from holdfast.wire.answers import Member
+from holdfast.wire.operators import Member
 
 POLL_S: Final = 0.2
 """Seconds between two looks at whether a node has caught up."""

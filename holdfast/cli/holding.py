@@ -19,7 +19,7 @@ from holdfast.cli.waiting import Waiting
 from holdfast.client.acquiring import Acquirable
 from holdfast.operations import hold_operations
 from holdfast.operations.terms import DEFAULT_SESSION_TTL_S, DEFAULT_TTL_S
-from holdfast.operations.wanted import DEFAULT_PRIORITY
+from holdfast.wire.words import PRIORITY_DEFAULT
 
 HOLD_ID_VARIABLE: Final = "HOLDFAST_HOLD_ID"
 """The environment variable with the hold to release: other users can see arguments, but not this."""
@@ -85,7 +85,7 @@ def _add_run(commands: CommandParser) -> None:
         "--priority",
         metavar="N",
         type=int,
-        default=DEFAULT_PRIORITY,
+        default=PRIORITY_DEFAULT,
         help="0 to 9, the highest goes first, where the nodes allow it (default: 5)",
     )
     _add_ending(run)

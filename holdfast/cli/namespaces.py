@@ -8,7 +8,7 @@ from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table
 from holdfast.operations import namespace_operations
-from holdfast.values.answers import NamespaceSettings
+from holdfast.wire.operators import NamespaceSettings
 
 _TIMES: Final = (
     ("ttl_ms_min", "--ttl-min", "the shortest lease of a hold without a session"),

@@ -8,7 +8,7 @@ from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
 from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table
 from holdfast.operations import quota_operations
-from holdfast.values.answers import Quota
+from holdfast.wire.operators import Quota
 
 _WHAT: Final = (
     ("sessions", "sessions at a time"),

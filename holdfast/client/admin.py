@@ -11,11 +11,11 @@ from holdfast.operations import (
 )
 from holdfast.operations.terms import DEFAULT_GRACE_S
 from holdfast.transport.transport import Transport
-from holdfast.values import answers
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
-from holdfast.wire.answers import Member, Refusals
+from holdfast.wire.held import Holder
+from holdfast.wire.operators import Member, NamespaceInfo, NamespaceSettings, PrincipalInfo, Quota, Refusals
 
 
 class Admin:
@@ -37,7 +37,7 @@ class Admin:
         lock_delay: Seconds = 0,
         kind: HoldKind = "lock",
         token: int | None = None,
-    ) -> tuple[answers.Holder, ...]:
+    ) -> tuple[Holder, ...]:
         """End every hold of a name, or the one with `token`, and return the former holders.
 
         Everything they held stays closed for `lock_delay`; an election has no delay. Raises Refused:
@@ -57,7 +57,7 @@ class Admin:
         kind: HoldKind = "lock",
         token: int | None = None,
         ticket: int | None = None,
-    ) -> tuple[answers.Holder, ...]:
+    ) -> tuple[Holder, ...]:
         """Ask the holders of a name, or the one with `token`, to give up; return them.
 
         They hear of it with their next renewal, may put it off once, and are ended as by force when the grace
@@ -88,9 +88,9 @@ class Admin:
 
     # -- what principals and namespaces may have ------------------------------------------------------------
 
-    async def quotas(self, *, is_stale: bool = False) -> tuple[answers.PrincipalInfo, ...]:
+    async def quotas(self, *, is_stale: bool = False) -> tuple[PrincipalInfo, ...]:
         """Return the principals that have a quota or anything, by name. Raises AccessDenied without admin."""
-        found: list[answers.PrincipalInfo] = []
+        found: list[PrincipalInfo] = []
         after: str | None = ""
         while after is not None:
             page = await self._transport.call(quota_operations.quotas(after, is_stale=is_stale))
@@ -108,23 +108,21 @@ class Admin:
         cells: int | None = None,
         fences: int | None = None,
         bytes: int | None = None,  # noqa: A002 - the word of the API
-    ) -> answers.Quota | None:
+    ) -> Quota | None:
         """Bound what a principal may have at a time, "*" for all without a quota of their own; return it.
 
         The quota is replaced as a whole: None means no bound.
         """
-        quota = answers.Quota(sessions, holds, waits, cells, fences, bytes)
+        quota = Quota(sessions, holds, waits, cells, fences, bytes)
         return await self._transport.call(quota_operations.set_quota(principal, quota))
 
     async def remove_quota(self, principal: str) -> None:
         """End the quota of a principal: from now on the quota of "*" counts, if there is one."""
         await self._transport.call(quota_operations.remove_quota(principal))
 
-    async def namespaces(
-        self, prefix: str = "", *, is_stale: bool = False
-    ) -> tuple[answers.NamespaceInfo, ...]:
+    async def namespaces(self, prefix: str = "", *, is_stale: bool = False) -> tuple[NamespaceInfo, ...]:
         """Return the namespaces whose own prefixes begin with `prefix`, as far as the caller may see them."""
-        found: list[answers.NamespaceInfo] = []
+        found: list[NamespaceInfo] = []
         after: str | None = ""
         while after is not None:
             operation = namespace_operations.namespaces(prefix, after, is_stale=is_stale)
@@ -133,9 +131,7 @@ class Admin:
             after = page.next
         return tuple(found)
 
-    async def set_namespace(
-        self, prefix: str, settings: answers.NamespaceSettings
-    ) -> answers.NamespaceSettings | None:
+    async def set_namespace(self, prefix: str, settings: NamespaceSettings) -> NamespaceSettings | None:
         """Set the rules for the names at and below `prefix`, instead of the earlier ones; return them."""
         return await self._transport.call(namespace_operations.set_namespace(prefix, settings))
 

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from urllib.parse import quote
 
-import msgspec
-
 from holdfast import wire
 from holdfast.client.listings import Page, page_of
 from holdfast.operations import stream_more_forms
@@ -17,63 +15,19 @@ from holdfast.values.cells import (
     CellOperation,
     CellPut,
     CellResult,
-    CellWritten,
     Fields,
     Transacted,
 )
 from holdfast.values.durations import to_ms
 from holdfast.values.errors import OutcomeUnknown
 from holdfast.values.names import to_name
-
-
-class _Cell(msgspec.Struct):
-    """A cell as nodes answer it: bytes that are not text come as Base64."""
-
-    create_revision: int
-    mod_revision: int
-    version: int
-    key: str = ""
-    key_base64: bytes = b""
-    value: str = ""
-    value_base64: bytes = b""
-    owner: str = ""
-    expires_in_ms: int | None = None
-
-    def decoded(self) -> Cell:
-        return Cell(
-            key=self.key or self.key_base64.decode(errors="surrogateescape"),
-            value=self.value.encode() or self.value_base64,
-            create_revision=self.create_revision,
-            mod_revision=self.mod_revision,
-            version=self.version,
-            owner=self.owner,
-            expires_in_ms=self.expires_in_ms,
-        )
-
-
-class _Deleted(msgspec.Struct):
-    deleted: int
-    more: bool
-
-
-class _Done(msgspec.Struct):
-    """What became of one operation of a transaction: the fields of its kind."""
-
-    create_revision: int = 0
-    mod_revision: int = 0
-    version: int = 0
-    deleted: bool = False
-    cell: _Cell | None = None
-
-
-class _Transacted(msgspec.Struct):
-    succeeded: bool
-    results: tuple[_Done, ...]
+from holdfast.wire.cells import CellJson, CellsDeletedJson, CellWritten, OperationDoneJson, TransactedJson
+from holdfast.wire.shape import UNSET
 
 
 def get(key: str, *, is_stale: bool) -> Operation[Cell]:
     """Read one cell."""
-    return ask(_path(key), _consistency(is_stale), lambda answer: decode(answer, _Cell).decoded())
+    return ask(_path(key), _consistency(is_stale), lambda answer: _cell(decode(answer, CellJson)))
 
 
 def list_page(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operation[Page[Cell]]:
@@ -109,7 +63,7 @@ def delete(key: str, *, if_version: int | None = None, if_mod_revision: int | No
     return write(
         _path(key),
         lambda: _conditions(if_version, if_mod_revision) | {"request_id": new_request_id()},
-        lambda answer: decode(answer, _Deleted).deleted > 0,
+        lambda answer: decode(answer, CellsDeletedJson).deleted > 0,
         method="DELETE",
         numbered=stream_more_forms.delete(key) if (if_version, if_mod_revision) == (None, None) else None,
     )
@@ -152,9 +106,9 @@ def _conditions(if_version: int | None, if_mod_revision: int | None) -> Fields:
 
 
 def _page(answer: TimedAnswer) -> Page[Cell]:
-    page = page_of(answer, "cells", _Cell)
+    page = page_of(answer, "cells", CellJson)
     return Page(
-        items=tuple(cell.decoded() for cell in page.items),
+        items=tuple(_cell(cell) for cell in page.items),
         next=page.next,
         hidden=page.hidden,
         revision=page.revision,
@@ -163,14 +117,14 @@ def _page(answer: TimedAnswer) -> Page[Cell]:
 
 
 def _deleted(answer: TimedAnswer) -> tuple[int, bool]:
-    deleted = decode(answer, _Deleted)
+    deleted = decode(answer, CellsDeletedJson)
     return deleted.deleted, deleted.more
 
 
 def _transacted(
     answer: TimedAnswer, then: tuple[CellOperation, ...], otherwise: tuple[CellOperation, ...]
 ) -> Transacted:
-    done = decode(answer, _Transacted)
+    done = decode(answer, TransactedJson)
     operations = then if done.succeeded else otherwise
     if len(operations) != len(done.results):
         raise OutcomeUnknown("the answer does not come from a Holdfast node: a result is missing")
@@ -178,11 +132,24 @@ def _transacted(
     return Transacted(done.succeeded, tuple(results))
 
 
-def _result(operation: CellOperation, done: _Done) -> CellResult:
+def _result(operation: CellOperation, done: OperationDoneJson) -> CellResult:
     match operation:
         case CellPut():
-            return CellWritten(done.create_revision, done.mod_revision, done.version)
+            return CellWritten(done.create_revision or 0, done.mod_revision or 0, done.version or 0)
         case CellDelete():
-            return done.deleted
+            return done.deleted is True
         case CellGet():
-            return None if done.cell is None else done.cell.decoded()
+            return _cell(done.cell) if done.cell else None
+
+
+def _cell(cell: CellJson) -> Cell:
+    """Return a cell as users see it: bytes that are not text came as Base64."""
+    return Cell(
+        key=cell.key or (cell.key_base64 or b"").decode(errors="surrogateescape"),
+        value=(cell.value or "").encode() or cell.value_base64 or b"",
+        create_revision=cell.create_revision,
+        mod_revision=cell.mod_revision,
+        version=cell.version,
+        owner=cell.owner or "",
+        expires_in_ms=None if cell.expires_in_ms is UNSET else cell.expires_in_ms,
+    )

@@ -14,13 +14,13 @@ from holdfast.values.cells import (
     CellOperation,
     CellPut,
     CellValue,
-    CellWritten,
     Keeper,
     Transacted,
 )
 from holdfast.values.durations import Seconds
 from holdfast.values.errors import Refused
 from holdfast.values.names import Name, to_name
+from holdfast.wire.cells import CellWritten
 
 
 class Cells:

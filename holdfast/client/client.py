@@ -32,11 +32,11 @@ from holdfast.stream import streams
 from holdfast.transport import access as _access
 from holdfast.transport.tls import Trust, from_environment
 from holdfast.transport.transport import Transport
-from holdfast.values import answers
 from holdfast.values.durations import EXAMPLE_RATE, Seconds, parse_rate, to_ms, to_s
 from holdfast.values.names import Name, to_name
 from holdfast.values.process import OfOneProcess
 from holdfast.values.words import Algorithm, Mode, Scope
+from holdfast.wire.answers import SemaphoreSize
 
 
 class Client(OfOneProcess, Reads):
@@ -338,7 +338,7 @@ class Client(OfOneProcess, Reads):
         lease = await self._transport.call(hold_operations.renew_by_value(kind, to_name(name), value, ttl_ms))
         return max(0.0, lease.remaining_s(self._transport.clock.now_s()))
 
-    async def resize_semaphore(self, name: Name, limit: int) -> answers.SemaphoreSize:
+    async def resize_semaphore(self, name: Name, limit: int) -> SemaphoreSize:
         """Give a semaphore that is in use another limit. Takes nothing from anybody."""
         return await self._transport.call(primitive_operations.resize(to_name(name), limit))
 

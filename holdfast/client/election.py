@@ -13,9 +13,9 @@ from holdfast.operations.operation import Operation
 from holdfast.operations.terms import Terms
 from holdfast.operations.wanted import HoldRequest
 from holdfast.transport.transport import Transport
-from holdfast.values.answers import ElectionInfo, Leader
 from holdfast.values.durations import to_ms
 from holdfast.values.errors import Compacted
+from holdfast.wire.held import ElectionInfo, Leader
 
 
 class Election(Acquirable[Leadership]):

@@ -19,7 +19,7 @@ from holdfast.values.errors import AlreadyHeld, LeaseExpired, LockHeld, LockTime
 from holdfast.values.lease import LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Lease
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind, Mode, Reason, Scope
-from holdfast.wire.answers import Revocation
+from holdfast.wire.held import Revocation
 
 OVER_COUNT_MAX: Final = 1000
 """Tokens of losses that a session remembers: the answer with such a token may still be on its way."""

@@ -11,6 +11,7 @@ from holdfast.client.portal import Call
 from holdfast.client.twins import ForThreads
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode
 from holdfast.transport.transport import Transport
+from holdfast.wire.shape import ReadAnswer
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -107,11 +108,8 @@ def pages(
     )
 
 
-class _Rest(msgspec.Struct):
+class _Rest(ReadAnswer, frozen=True):
     next: str | None = None
-    hidden: int = 0
-    revision: int | None = None
-    lag_ms: int | None = None
 
 
 def page_of(answer: TimedAnswer, field: str, kind: type[T]) -> Page[T]:

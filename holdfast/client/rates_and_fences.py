@@ -6,10 +6,10 @@ from holdfast.client.twins import ForThreads, waiting
 from holdfast.operations import primitive_operations
 from holdfast.operations.terms import wait_s
 from holdfast.transport.transport import Transport
-from holdfast.values.answers import Taken
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import RateLimited, Refused, StaleToken
 from holdfast.values.words import Algorithm
+from holdfast.wire.answers import Taken
 
 
 class RateLimiter:

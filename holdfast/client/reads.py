@@ -17,23 +17,22 @@ from holdfast.client.watch import Watch
 from holdfast.operations import cluster_operations, hold_operations, primitive_operations
 from holdfast.operations.operation import Operation, ask, decode
 from holdfast.transport.transport import Transport
-from holdfast.values import answers
+from holdfast.values.answers import ClusterInfo, Event, Holdings
 from holdfast.values.cells import Keeper
 from holdfast.values.durations import Seconds, to_ms
-from holdfast.values.listed import (
-    ElectionRow,
-    FenceRow,
-    Holdings,
-    HoldRow,
-    RateLimitRow,
-    SemaphoreRow,
-    SessionInfo,
-    SessionRow,
-    TicketInfo,
-    WaitRow,
-)
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
+from holdfast.wire.held import (
+    ElectionInfo,
+    HoldRow,
+    LockInfo,
+    SemaphoreInfo,
+    SessionInfo,
+    TicketInfo,
+    TokenCheck,
+    WaitRow,
+)
+from holdfast.wire.listings import ElectionRow, FenceRow, RateLimitRow, SemaphoreRow, SessionRow
 
 _T = TypeVar("_T")
 R = TypeVar("R", bound="Reads")
@@ -62,7 +61,7 @@ class Reads:
         info = await self.cluster()
         return Pong(info.node_id, info.leader, time.perf_counter() - began_s)
 
-    async def cluster(self) -> answers.ClusterInfo:
+    async def cluster(self) -> ClusterInfo:
         """Return the cluster as one of its nodes sees it."""
         return await self._transport.call(cluster_operations.cluster())
 
@@ -72,20 +71,20 @@ class Reads:
 
     # -- one thing by its name ------------------------------------------------------------------------------
 
-    async def inspect(self, name: Name, *, is_stale: bool = False) -> answers.LockInfo:
+    async def inspect(self, name: Name, *, is_stale: bool = False) -> LockInfo:
         """Read one lock: its holders and its queue."""
         return await self._transport.call(hold_operations.get_lock(to_name(name), is_stale=is_stale))
 
-    async def get_lock(self, name: Name, *, is_stale: bool = False) -> answers.LockInfo:
+    async def get_lock(self, name: Name, *, is_stale: bool = False) -> LockInfo:
         """Read one lock: the same as `inspect`."""
         return await self.inspect(name, is_stale=is_stale)
 
-    async def get_semaphore(self, name: Name, *, is_stale: bool = False) -> answers.SemaphoreInfo:
+    async def get_semaphore(self, name: Name, *, is_stale: bool = False) -> SemaphoreInfo:
         """Read one semaphore: its limit, holders and queue."""
         operation = primitive_operations.get_semaphore(to_name(name), is_stale=is_stale)
         return await self._transport.call(operation)
 
-    async def get_election(self, name: Name, *, is_stale: bool = False) -> answers.ElectionInfo:
+    async def get_election(self, name: Name, *, is_stale: bool = False) -> ElectionInfo:
         """Read one election: its leader and its candidates."""
         operation = primitive_operations.get_election(to_name(name), is_stale=is_stale)
         return await self._transport.call(operation)
@@ -113,7 +112,7 @@ class Reads:
 
     async def check_token(
         self, name: Name, token: int, *, kind: HoldKind | None = None, is_stale: bool = False
-    ) -> answers.TokenCheck:
+    ) -> TokenCheck:
         """Ask whether a token belongs to a current holder, of any kind or of this one.
 
         A fence is the better choice: it refuses late writes.
@@ -125,13 +124,13 @@ class Reads:
 
     def list(
         self, prefix: str = "", *, held_longer_than: Seconds = 0, is_stale: bool = False
-    ) -> Listing[answers.LockInfo]:
+    ) -> Listing[LockInfo]:
         """Return the locks whose names begin with `prefix`, in order of name.
 
         With `held_longer_than`, only locks that have been held, or waited for, for longer.
         """
         query = {"prefix": prefix, "held_longer_than_ms": _longer(held_longer_than)} | _seen(is_stale)
-        return Listing(self._transport, pages(wire.LOCKS, "locks", answers.LockInfo, query))
+        return Listing(self._transport, pages(wire.LOCKS, "locks", LockInfo, query))
 
     def list_semaphores(self, prefix: str = "", *, is_stale: bool = False) -> Listing[SemaphoreRow]:
         """Return the semaphores whose names begin with `prefix`, in order of name."""
@@ -197,7 +196,7 @@ class Reads:
 
     async def audit(
         self, name: Name = "", *, limit: int = 100, behind: int | None = None, is_stale: bool = False
-    ) -> tuple[answers.Event, ...]:
+    ) -> tuple[Event, ...]:
         """Return the latest records of the audit, of a name or of all, the newest first.
 
         With `behind`, the `number` of a record, the records after it, the oldest first.
@@ -208,7 +207,7 @@ class Reads:
 
     async def session_audit(
         self, session: Keeper | str, *, limit: int = 100, is_stale: bool = False
-    ) -> tuple[answers.Event, ...]:
+    ) -> tuple[Event, ...]:
         """Return the latest records of one's own session, the newest first; it may have ended."""
         operation = primitive_operations.session_audit(_session_id(session), limit, is_stale=is_stale)
         return await self._transport.call(operation)

@@ -5,7 +5,7 @@ from typing import Self
 
 from holdfast.client.portal import Call
 from holdfast.client.watch import Watch
-from holdfast.values import answers
+from holdfast.values.answers import Event
 
 
 class SyncWatch:
@@ -38,7 +38,7 @@ class SyncWatch:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> answers.Event:
+    def __next__(self) -> Event:
         try:
             return Call(self._twin.__anext__).run()
         except StopAsyncIteration:

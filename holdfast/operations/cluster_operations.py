@@ -2,13 +2,13 @@
 
 from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, write
-from holdfast.values import answers
-from holdfast.wire.answers import LeadershipTransferredJson, Member, MemberListJson, Refusals
+from holdfast.values.answers import ClusterInfo
+from holdfast.wire.operators import LeadershipTransferredJson, Member, MemberListJson, Refusals
 
 
-def cluster() -> Operation[answers.ClusterInfo]:
+def cluster() -> Operation[ClusterInfo]:
     """Ask a node how it sees the cluster."""
-    return ask(wire.CLUSTER, {}, lambda answer: decode(answer, answers.ClusterInfo))
+    return ask(wire.CLUSTER, {}, lambda answer: decode(answer, ClusterInfo))
 
 
 def refusals(limit: int) -> Operation[Refusals]:

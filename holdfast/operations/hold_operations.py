@@ -10,18 +10,18 @@ from holdfast import wire
 from holdfast.operations import stream_forms
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 from holdfast.operations.wanted import HoldRequest
-from holdfast.values import answers
 from holdfast.values.lease import Lease
 from holdfast.values.words import HoldKind
 from holdfast.wire.answers import (
     HoldGiven,
-    LeaseRenewed,
     PutOffJson,
-    Revocation,
+    RenewedJson,
     SessionClosedJson,
+    SessionKeptJson,
     SessionOpenedJson,
     WithdrawnJson,
 )
+from holdfast.wire.held import LockInfo, Revocation, SessionInfo
 from holdfast.wire.results import Result, StreamGranted, StreamRenewed
 
 
@@ -154,11 +154,11 @@ def withdraw(operation: Operation[Any]) -> Operation[bool]:
     )
 
 
-def get_lock(name: str, *, is_stale: bool) -> Operation[answers.LockInfo]:
+def get_lock(name: str, *, is_stale: bool) -> Operation[LockInfo]:
     """Read one lock."""
     path = wire.LOCK.format(name=quote(name, safe=""))
     query = {"consistency": wire.STALE if is_stale else ""}
-    return ask(path, query, lambda answer: decode(answer, answers.LockInfo))
+    return ask(path, query, lambda answer: decode(answer, LockInfo))
 
 
 # -- whatever is held -------------------------------------------------------------------------------------
@@ -196,19 +196,19 @@ def _renewed_on_stream(result: Result, asked_at_s: float) -> Lease:
 
 
 def _renewed(answer: TimedAnswer) -> Lease:
-    told = decode(answer, LeaseRenewed)
+    told = decode(answer, RenewedJson)
     return _lease_of(told, answer.attempted_at_s, told.revocation or None, told.token)
 
 
 def _lease_of(
-    told: HoldGiven | LeaseRenewed | StreamGranted | StreamRenewed,
+    told: HoldGiven | RenewedJson | StreamGranted | StreamRenewed,
     asked_at_s: float,
     revocation: Revocation | None = None,
     token: int = 0,
 ) -> Lease:
     """Return the lease of what a node says. Only what it says to have no deadline has none."""
     revocations = {} if revocation is None else {token: revocation}
-    if isinstance(told, HoldGiven | LeaseRenewed):
+    if isinstance(told, HoldGiven | RenewedJson):
         is_endless = told.no_deadline is True
     else:
         is_endless = told.expires_in_ms is None
@@ -278,7 +278,7 @@ def open_session(ttl_ms: int, labels: Mapping[str, str]) -> Operation[Opened]:
 
 def _opened(answer: TimedAnswer) -> Opened:
     opened = decode(answer, SessionOpenedJson)
-    return Opened(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms), opened.revision)
+    return Opened(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms), opened.revision or None)
 
 
 def holdings(session_id: str) -> Operation[frozenset[tuple[str, str]]]:
@@ -287,7 +287,7 @@ def holdings(session_id: str) -> Operation[frozenset[tuple[str, str]]]:
 
 
 def _holdings(answer: TimedAnswer) -> frozenset[tuple[str, str]]:
-    return frozenset((one.kind, one.name) for one in decode(answer, answers.SessionShown).holds)
+    return frozenset((one.kind, one.name) for one in decode(answer, SessionInfo).holds)
 
 
 def keepalive(session_id: str, ttl_ms: int | None = None) -> Operation[Lease]:
@@ -297,8 +297,8 @@ def keepalive(session_id: str, ttl_ms: int | None = None) -> Operation[Lease]:
 
 
 def _kept(answer: TimedAnswer) -> Lease:
-    kept = decode(answer, answers.SessionKept)
-    revocations = {one.token: one.revocation for one in kept.revoked if one.revocation is not None}
+    kept = decode(answer, SessionKeptJson)
+    revocations = {one.token: one.revocation for one in kept.revoked or () if one.revocation is not None}
     return Lease(answer.attempted_at_s, kept.expires_in_ms, revocations)
 
 

@@ -6,30 +6,28 @@ import msgspec
 
 from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
-from holdfast.values import answers
+from holdfast.wire.operators import NamespacePageJson, NamespaceSetJson, NamespaceSettings
 
 
-def namespaces(prefix: str, after: str, *, is_stale: bool) -> Operation[answers.NamespacePage]:
+def namespaces(prefix: str, after: str, *, is_stale: bool) -> Operation[NamespacePageJson]:
     """Read a page of the namespaces whose own prefixes begin with `prefix`."""
     query = {"prefix": prefix, "after": after, "consistency": wire.STALE if is_stale else ""}
-    return ask(wire.NAMESPACES, query, lambda answer: decode(answer, answers.NamespacePage))
+    return ask(wire.NAMESPACES, query, lambda answer: decode(answer, NamespacePageJson))
 
 
-def set_namespace(
-    prefix: str, settings: answers.NamespaceSettings
-) -> Operation[answers.NamespaceSettings | None]:
+def set_namespace(prefix: str, settings: NamespaceSettings) -> Operation[NamespaceSettings | None]:
     """Say what holds for the names at and below a prefix; what is None is left open."""
     said = {what: value for what, value in msgspec.structs.asdict(settings).items() if value is not None}
     return write(_path(prefix), {**said, "request_id": new_request_id()}, _settings, method="PUT")
 
 
-def remove_namespace(prefix: str) -> Operation[answers.NamespaceSettings | None]:
+def remove_namespace(prefix: str) -> Operation[NamespaceSettings | None]:
     """Remove a namespace."""
     return write(_path(prefix), {"request_id": new_request_id()}, _settings, method="DELETE")
 
 
-def _settings(answer: TimedAnswer) -> answers.NamespaceSettings | None:
-    return decode(answer, answers.NamespaceSet).settings
+def _settings(answer: TimedAnswer) -> NamespaceSettings | None:
+    return decode(answer, NamespaceSetJson).settings
 
 
 def _path(prefix: str) -> str:

@@ -4,8 +4,14 @@ from typing import Final
 
 from holdfast import wire
 from holdfast.operations.operation import Operation, decode, new_request_id, write
-from holdfast.values import answers
-from holdfast.wire.answers import DelaysLiftedJson, FenceForgottenJson, SessionForcedJson
+from holdfast.wire.answers import (
+    DelaysLiftedJson,
+    FenceForgottenJson,
+    ForceReleasedJson,
+    RevokedJson,
+    SessionForcedJson,
+)
+from holdfast.wire.held import Holder
 
 _FORCES: Final = {
     "lock": wire.LOCK_FORCE_RELEASE,
@@ -17,7 +23,7 @@ _FORCES: Final = {
 
 def force_release(
     kind: str, name: str, reason: str, lock_delay_ms: int, *, token: int | None
-) -> Operation[tuple[answers.Holder, ...]]:
+) -> Operation[tuple[Holder, ...]]:
     """End the holds of a name, or the one with `token`; the answer names the holders. Raises ValueError."""
     path = _FORCES.get(kind)
     if path is None:
@@ -31,7 +37,7 @@ def force_release(
         "lock_delay_ms": lock_delay_ms or None,
         "request_id": new_request_id(),
     }
-    return write(path, fields, lambda answer: decode(answer, answers.HoldersReleased).released)
+    return write(path, fields, lambda answer: decode(answer, ForceReleasedJson).released)
 
 
 _LIFTS: Final = {"lock": wire.LOCK_LIFT_DELAY, "semaphore": wire.SEMAPHORE_LIFT_DELAY}
@@ -63,7 +69,7 @@ _REVOKES: Final = {
 
 def revoke(
     kind: str, name: str, reason: str, grace_ms: int, *, token: int | None, ticket: int | None
-) -> Operation[tuple[answers.Holder, ...]]:
+) -> Operation[tuple[Holder, ...]]:
     """Ask holders to give up; the answer says who was asked, and until when."""
     path = _REVOKES.get(kind)
     if path is None:
@@ -76,7 +82,7 @@ def revoke(
         "ticket": ticket,
         "request_id": new_request_id(),
     }
-    return write(path, fields, lambda answer: decode(answer, answers.HoldersRevoked).revoked)
+    return write(path, fields, lambda answer: decode(answer, RevokedJson).revoked)
 
 
 def forget_fence(resource: str, reason: str) -> Operation[int | None]:

@@ -7,9 +7,10 @@ from holdfast.operations import stream_forms, stream_more_forms
 from holdfast.operations.hold_operations import Grant, grant_of, release
 from holdfast.operations.operation import Operation, ask, decode, new_request_id, write
 from holdfast.operations.wanted import HoldRequest
-from holdfast.values import answers
+from holdfast.values.answers import Event, EventList
 from holdfast.values.words import HoldKind
-from holdfast.wire.answers import FenceAdvancedJson, HoldGiven, ProclaimedJson
+from holdfast.wire.answers import FenceAdvancedJson, HoldGiven, ProclaimedJson, SemaphoreSize, Taken
+from holdfast.wire.held import ElectionInfo, FenceJson, SemaphoreInfo, TokenCheck
 
 # -- semaphores -------------------------------------------------------------------------------------------
 
@@ -41,17 +42,17 @@ def acquire_permits(
     )
 
 
-def resize(name: str, limit: int) -> Operation[answers.SemaphoreSize]:
+def resize(name: str, limit: int) -> Operation[SemaphoreSize]:
     """Give a semaphore that is in use another limit."""
     fields = {"name": name, "limit": limit, "request_id": new_request_id()}
-    return write(wire.SEMAPHORE_RESIZE, fields, lambda answer: decode(answer, answers.SemaphoreSize))
+    return write(wire.SEMAPHORE_RESIZE, fields, lambda answer: decode(answer, SemaphoreSize))
 
 
-def get_semaphore(name: str, *, is_stale: bool) -> Operation[answers.SemaphoreInfo]:
+def get_semaphore(name: str, *, is_stale: bool) -> Operation[SemaphoreInfo]:
     """Read one semaphore."""
     path = wire.SEMAPHORE.format(name=quote(name, safe=""))
     query = {"consistency": wire.STALE if is_stale else ""}
-    return ask(path, query, lambda answer: decode(answer, answers.SemaphoreInfo))
+    return ask(path, query, lambda answer: decode(answer, SemaphoreInfo))
 
 
 # -- rate limits and fences -------------------------------------------------------------------------------
@@ -59,14 +60,14 @@ def get_semaphore(name: str, *, is_stale: bool) -> Operation[answers.SemaphoreIn
 
 def take(
     name: str, *, limit: int, window_ms: int, algorithm: str, cost: int, wait_ms: int | None
-) -> Operation[answers.Taken]:
+) -> Operation[Taken]:
     """Take from a rate limit. What was taken is used up, also when nobody waits for it any longer."""
     longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
     asked = {"name": name, "limit": limit, "window_ms": window_ms, "algorithm": algorithm, "cost": cost}
     return write(
         wire.RATE_TAKE,
         lambda: asked | {"wait_ms": longest_wait_ms or None, "request_id": new_request_id()},
-        lambda answer: decode(answer, answers.Taken),
+        lambda answer: decode(answer, Taken),
         wait_ms=longest_wait_ms,
         waits_for_ever=wait_ms is None,
         numbered=stream_more_forms.take(
@@ -82,27 +83,25 @@ def take(
 
 def peek(
     name: str, *, limit: int, window_ms: int, algorithm: str, cost: int, is_stale: bool
-) -> Operation[answers.Taken]:
+) -> Operation[Taken]:
     """Ask what `take` would answer. It is a read, though its path takes a POST."""
     path = wire.RATE_PEEK + (f"?consistency={wire.STALE}" if is_stale else "")
     fields = {"name": name, "limit": limit, "window_ms": window_ms, "algorithm": algorithm, "cost": cost}
-    return write(path, fields, lambda answer: decode(answer, answers.Taken))
+    return write(path, fields, lambda answer: decode(answer, Taken))
 
 
 def get_fence(resource: str, *, is_stale: bool) -> Operation[int | None]:
     """Read the highest token that a resource has seen."""
     path = wire.FENCE.format(name=quote(resource, safe=""))
     query = {"consistency": wire.STALE if is_stale else ""}
-    return ask(path, query, lambda answer: decode(answer, answers.FenceInfo).highest_token)
+    return ask(path, query, lambda answer: decode(answer, FenceJson).highest_token)
 
 
-def check_token(
-    name: str, token: int, *, kind: HoldKind | None, is_stale: bool
-) -> Operation[answers.TokenCheck]:
+def check_token(name: str, token: int, *, kind: HoldKind | None, is_stale: bool) -> Operation[TokenCheck]:
     """Ask whether a token belongs to a current holder. It is a read, though its path takes a POST."""
     path = wire.FENCE_CHECK + (f"?consistency={wire.STALE}" if is_stale else "")
     fields = {"name": name, "token": token, "kind": kind}
-    return write(path, fields, lambda answer: decode(answer, answers.TokenCheck))
+    return write(path, fields, lambda answer: decode(answer, TokenCheck))
 
 
 def advance(resource: str, token: int) -> Operation[int]:
@@ -147,19 +146,17 @@ def proclaim(hold_id: str, value: str) -> Operation[int]:
     )
 
 
-def get_election(name: str, *, is_stale: bool) -> Operation[answers.ElectionInfo]:
+def get_election(name: str, *, is_stale: bool) -> Operation[ElectionInfo]:
     """Read one election."""
     path = wire.ELECTION.format(name=quote(name, safe=""))
     query = {"consistency": wire.STALE if is_stale else ""}
-    return ask(path, query, lambda answer: decode(answer, answers.ElectionInfo))
+    return ask(path, query, lambda answer: decode(answer, ElectionInfo))
 
 
 # -- what happened ----------------------------------------------------------------------------------------
 
 
-def audit(
-    name: str, limit: int, behind: int | None, *, is_stale: bool
-) -> Operation[tuple[answers.Event, ...]]:
+def audit(name: str, limit: int, behind: int | None, *, is_stale: bool) -> Operation[tuple[Event, ...]]:
     """Read what happened last to a name, or to all; or what happened behind a record."""
     query = {
         "name": name,
@@ -167,11 +164,11 @@ def audit(
         "behind": "" if behind is None else str(behind),
         "consistency": wire.STALE if is_stale else "",
     }
-    return ask(wire.AUDIT, query, lambda answer: decode(answer, answers.EventList).events)
+    return ask(wire.AUDIT, query, lambda answer: decode(answer, EventList).events)
 
 
-def session_audit(session_id: str, limit: int, *, is_stale: bool) -> Operation[tuple[answers.Event, ...]]:
+def session_audit(session_id: str, limit: int, *, is_stale: bool) -> Operation[tuple[Event, ...]]:
     """Read what a session did last; it may have ended."""
     path = wire.SESSION_AUDIT.format(session_id=quote(session_id, safe=""))
     query = {"limit": str(limit), "consistency": wire.STALE if is_stale else ""}
-    return ask(path, query, lambda answer: decode(answer, answers.EventList).events)
+    return ask(path, query, lambda answer: decode(answer, EventList).events)

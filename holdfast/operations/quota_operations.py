@@ -6,28 +6,28 @@ import msgspec
 
 from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
-from holdfast.values import answers
+from holdfast.wire.operators import Quota, QuotaPageJson, QuotaSetJson
 
 
-def quotas(after: str, *, is_stale: bool) -> Operation[answers.QuotaPage]:
+def quotas(after: str, *, is_stale: bool) -> Operation[QuotaPageJson]:
     """Read a page of the principals that have a quota, or anything at all."""
     query = {"after": after, "consistency": wire.STALE if is_stale else ""}
-    return ask(wire.QUOTAS, query, lambda answer: decode(answer, answers.QuotaPage))
+    return ask(wire.QUOTAS, query, lambda answer: decode(answer, QuotaPageJson))
 
 
-def set_quota(principal: str, quota: answers.Quota) -> Operation[answers.Quota | None]:
+def set_quota(principal: str, quota: Quota) -> Operation[Quota | None]:
     """Bound what a principal may have; what is None has no bound."""
     fields = {**msgspec.structs.asdict(quota), "request_id": new_request_id()}
     return write(_path(principal), fields, _quota, method="PUT")
 
 
-def remove_quota(principal: str) -> Operation[answers.Quota | None]:
+def remove_quota(principal: str) -> Operation[Quota | None]:
     """End the quota of a principal."""
     return write(_path(principal), {"request_id": new_request_id()}, _quota, method="DELETE")
 
 
-def _quota(answer: TimedAnswer) -> answers.Quota | None:
-    return decode(answer, answers.QuotaSet).quota
+def _quota(answer: TimedAnswer) -> Quota | None:
+    return decode(answer, QuotaSetJson).quota
 
 
 def _path(principal: str) -> str:

@@ -10,11 +10,12 @@ from typing import Any, TypeVar, cast
 
 from holdfast.operations.operation import NumberedForm, Operation
 from holdfast.operations.stream_refusals import accepted
-from holdfast.operations.wanted import DEFAULT_PRIORITY, HoldRequest
+from holdfast.operations.wanted import HoldRequest
 from holdfast.values.words import HoldKind, Mode, Scope
 from holdfast.wire import commands, results
-from holdfast.wire.answers import Revocation
+from holdfast.wire.held import Revocation
 from holdfast.wire.results import Result
+from holdfast.wire.words import PRIORITY_DEFAULT
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ def acquire_permits(
 
 
 def _is_allowed_everywhere(wanted: HoldRequest) -> bool:
-    return not (wanted.has_no_deadline or wanted.is_counted) and wanted.priority == DEFAULT_PRIORITY
+    return not (wanted.has_no_deadline or wanted.is_counted) and wanted.priority == PRIORITY_DEFAULT
 
 
 def given(number: int | None) -> int:

@@ -5,10 +5,10 @@ from typing import cast
 from holdfast.operations.operation import NumberedForm
 from holdfast.operations.stream_forms import given
 from holdfast.operations.stream_refusals import NotTaken, accepted
-from holdfast.values.answers import Taken
-from holdfast.values.cells import CellWritten
 from holdfast.values.words import Algorithm
 from holdfast.wire import commands, results
+from holdfast.wire.answers import Taken
+from holdfast.wire.cells import CellWritten
 from holdfast.wire.results import Result
 
 # -- rate limits and fences -------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
-from holdfast.operations.wanted import DEFAULT_PRIORITY, HoldRequest
+from holdfast.operations.wanted import HoldRequest
 from holdfast.values.durations import Seconds, to_ms, to_s
 from holdfast.values.words import Mode, Scope
+from holdfast.wire.words import PRIORITY_DEFAULT
 
 S = TypeVar("S")
 H = TypeVar("H")
@@ -157,7 +158,7 @@ class Terms:
     value: str = ""
     is_value_secret: bool = False
     has_no_deadline: bool = False
-    priority: int = DEFAULT_PRIORITY
+    priority: int = PRIORITY_DEFAULT
     is_renewed: bool = True
     tied_to: Owner | None = None
     is_pushed: bool = False
@@ -220,7 +221,7 @@ def terms_of(call: str, owner: str, known: type, given: Mapping[str, Any]) -> Te
         value=given.get("value", ""),
         is_value_secret=given.get("value_secret", False),
         has_no_deadline=endless,
-        priority=given.get("priority", DEFAULT_PRIORITY),
+        priority=given.get("priority", PRIORITY_DEFAULT),
         is_renewed=given.get("renew", True),
         tied_to=given.get("tied_to"),
         is_pushed=given.get("push", False),

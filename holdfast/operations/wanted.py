@@ -4,9 +4,7 @@ import msgspec
 
 from holdfast import wire
 from holdfast.operations.operation import new_request_id
-
-DEFAULT_PRIORITY = 5
-"""The priority of a request that does not say one: it is not sent."""
+from holdfast.wire.words import PRIORITY_DEFAULT
 
 
 class HoldRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +23,7 @@ class HoldRequest(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
     is_value_secret: bool = False
     has_no_deadline: bool = False
-    priority: int = DEFAULT_PRIORITY
+    priority: int = PRIORITY_DEFAULT
     is_counted: bool = False
 
     def fields(self) -> dict[str, object]:
@@ -40,7 +38,7 @@ class HoldRequest(msgspec.Struct, frozen=True, kw_only=True):
             "value": self.value or None,
             "value_secret": self.is_value_secret or None,
             "no_deadline": self.has_no_deadline or None,
-            "priority": None if self.priority == DEFAULT_PRIORITY else self.priority,
+            "priority": None if self.priority == PRIORITY_DEFAULT else self.priority,
             "if_held": "count" if self.is_counted else None,
             "request_id": new_request_id(),
         }

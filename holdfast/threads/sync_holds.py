@@ -21,13 +21,12 @@ from holdfast.client.sync_watch import SyncWatch
 from holdfast.client.twins import ForThreads, waiting
 from holdfast.operations.terms import WORDS_OF_ACQUIRE, Terms, Wait, refuse_unknown
 from holdfast.transport.blocks import Acquired, Around, Block, Blocks, Entered
-from holdfast.values.answers import Leader
 from holdfast.values.durations import Seconds
 from holdfast.values.errors import LeaseLost, LockHeld
 from holdfast.values.lease import RELEASED
 from holdfast.values.process import OfOneProcess
 from holdfast.values.words import HoldState, Reason
-from holdfast.wire.answers import Revocation
+from holdfast.wire.held import Leader, Revocation
 
 K = TypeVar("K", bound=KeptAlive)
 H = TypeVar("H", bound=Hold)

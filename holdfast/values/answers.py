@@ -1,66 +1,12 @@
-"""What the cluster answers, as frozen values. Unknown fields are ignored: a newer node may send more."""
+"""What nodes answer of the cluster and of what happened, as frozen values of users.
 
-from typing import Literal
+All others are in `holdfast.wire`. Unknown fields are ignored: a newer node may send more.
+"""
 
 import msgspec
 
-from holdfast.wire.answers import NamespaceUsed, Revocation, Used
-
-
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the results of reads.
-
-    `hidden` counts what is left out because the caller may not read it. A node's own, older view (`is_stale`)
-    has its `revision`, and the time since the node heard from a leader (`lag_ms`).
-    """
-
-    hidden: int = 0
-    revision: int | None = None
-    lag_ms: int | None = None
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """A holder of a lock, permits or an election, as others may see it. Not all have a mode or permits."""
-
-    owner: str
-    mode: str = ""
-    token: int = 0
-    expires_in_ms: int = 0
-    note: str = ""
-    name: str = ""
-    scope: str = ""
-    permits: int = 0
-    since_ms: int = 0
-    session_name: str = ""
-    labels: dict[str, str] = {}
-    revocation: Revocation | None = None
-    value: str = ""
-    no_deadline: bool = False
-
-
-class Waiter(msgspec.Struct, frozen=True):
-    """A waiter. `position` counts from 1; a `conversion` of a hold goes before all others."""
-
-    owner: str
-    mode: str = ""
-    position: int = 0
-    waited_ms: int = 0
-    permits: int = 0
-    ticket: int = 0
-    priority: int = 5
-    name: str = ""
-    scope: str = ""
-    conversion: bool = False
-    session_name: str = ""
-
-
-class LockInfo(Seen, frozen=True):
-    """A lock as it stands. `state` is free, held or delayed."""
-
-    name: str
-    state: str
-    holders: tuple[Holder, ...] = ()
-    queue: tuple[Waiter, ...] = ()
+from holdfast.wire.held import HoldRow, WaitRow
+from holdfast.wire.shape import ReadAnswer
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
@@ -109,171 +55,11 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
-class Quota(msgspec.Struct, frozen=True):
-    """How much a principal may have at a time; None stands for as much as there is room for."""
+class Holdings(ReadAnswer, frozen=True):
+    """The holds and waits of a session."""
 
-    sessions: int | None = None
-    holds: int | None = None
-    waits: int | None = None
-    cells: int | None = None
-    fences: int | None = None
-    bytes: int | None = None
-
-
-class PrincipalInfo(msgspec.Struct, frozen=True):
-    """A principal: its own quota, if it has one, and its use. "*" stands for all without one."""
-
-    principal: str
-    quota: Quota | None
-    used: Used
-
-
-class QuotaPage(msgspec.Struct, frozen=True):
-    """The body of the answer to a listing of quotas: a page, and the cursor to pass as `after` for more."""
-
-    quotas: tuple[PrincipalInfo, ...]
-    next: str | None = None
-
-
-class QuotaSet(msgspec.Struct, frozen=True):
-    """The body of the answer to a change of a quota."""
-
-    quota: Quota | None
-
-
-class NamespaceSettings(msgspec.Struct, frozen=True):
-    """The rules of a namespace for the names at and below its prefix; None leaves a rule open.
-
-    Leases that do not live with a session must be `ttl_ms_min` to `ttl_ms_max` long, lock-delays at least
-    `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, instead of the settings of nodes. An
-    acquire of a lock that its session holds already renews it, or is refused as `already-held` if `if_held`
-    is "refuse", unless it has an `if_held` of its own. The others are bounds on how much there may be.
-    """
-
-    ttl_ms_min: int | None = None
-    ttl_ms_max: int | None = None
-    lock_delay_ms_min: int | None = None
-    no_deadline: bool | None = None
-    priority: bool | None = None
-    holds: int | None = None
-    waits: int | None = None
-    cells: int | None = None
-    fences: int | None = None
-    bytes: int | None = None
-    if_held: Literal["renew", "refuse"] | None = None
-
-
-class NamespaceInfo(msgspec.Struct, frozen=True):
-    """A namespace, by its prefix."""
-
-    prefix: str
-    settings: NamespaceSettings
-    used: NamespaceUsed
-
-
-class NamespacePage(msgspec.Struct, frozen=True):
-    """The body of the answer to a listing of namespaces: a page, and the cursor for more."""
-
-    namespaces: tuple[NamespaceInfo, ...]
-    next: str | None = None
-
-
-class NamespaceSet(msgspec.Struct, frozen=True):
-    """The body of the answer to a change of a namespace."""
-
-    settings: NamespaceSettings | None
-
-
-class SessionHolding(msgspec.Struct, frozen=True):
-    """One thing that a session holds."""
-
-    kind: str
-    name: str
-
-
-class SessionShown(msgspec.Struct, frozen=True):
-    """The body of the answer to a look at one's own session, as far as we read it."""
-
-    holds: tuple[SessionHolding, ...] = ()
-
-
-class SessionKept(msgspec.Struct, frozen=True):
-    """The body of the answer to a keepalive; `revoked` are holds that are to be given up."""
-
-    expires_in_ms: int
-    revoked: tuple[Holder, ...] = ()
-
-
-class HoldersRevoked(msgspec.Struct, frozen=True):
-    """The body of the answer to a revocation: who is to give up."""
-
-    revoked: tuple[Holder, ...] = ()
-
-
-class HoldersReleased(msgspec.Struct, frozen=True):
-    """The body of the answer to a forced release: the former holders."""
-
-    released: tuple[Holder, ...] = ()
-
-
-class SemaphoreSize(msgspec.Struct, frozen=True):
-    """A semaphore's limit, and how many permits are left; below 0 after it was made smaller."""
-
-    name: str
-    limit: int
-    available: int
-
-
-class SemaphoreInfo(Seen, frozen=True):
-    """A semaphore as it stands. Its limit is 0 while nobody holds or wants a permit."""
-
-    name: str
-    limit: int
-    available: int
-    holders: tuple[Holder, ...] = ()
-    queue: tuple[Waiter, ...] = ()
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """The answer of a rate limit. `retry_after_ms` is when the same request will be allowed."""
-
-    allowed: bool
-    remaining: int
-    retry_after_ms: int
-    reset_in_ms: int
-
-
-class TokenCheck(Seen, frozen=True):
-    """Whether a token belongs to a current holder; `current_token` is the highest of theirs, or 0."""
-
-    valid: bool
-    current_token: int
-
-
-class FenceInfo(msgspec.Struct, frozen=True):
-    """The body of the answer to a look at a fence: None if it has never seen a token."""
-
-    highest_token: int | None
-
-
-class Leader(msgspec.Struct, frozen=True):
-    """The leader of an election, and the value it publishes."""
-
-    owner: str
-    value: str
-    token: int
-    since_ms: int = 0
-    session_name: str = ""
-    labels: dict[str, str] = {}
-    revocation: Revocation | None = None
-
-
-class ElectionInfo(Seen, frozen=True):
-    """An election as it stands. `leader` is None while there is none."""
-
-    name: str
-    leader: Leader | None
-    queue: tuple[Waiter, ...] = ()
+    holds: tuple[HoldRow, ...] = ()
+    tickets: tuple[WaitRow, ...] = ()
 
 
 class Event(msgspec.Struct, frozen=True):

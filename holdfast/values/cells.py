@@ -8,6 +8,7 @@ import msgspec
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import Relation
+from holdfast.wire.cells import CellWritten
 
 CellValue: TypeAlias = str | bytes
 """What is written in a cell: at most 4096 bytes, or a text that has no more in UTF-8."""
@@ -51,14 +52,6 @@ class Cell(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The value as text. Raises UnicodeDecodeError if it is something else."""
         return self.value.decode()
-
-
-class CellWritten(msgspec.Struct, frozen=True):
-    """The numbers of a cell after it was written."""
-
-    create_revision: int
-    mod_revision: int
-    version: int
 
 
 class CellIs(msgspec.Struct, frozen=True):

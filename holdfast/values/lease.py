@@ -11,7 +11,7 @@ from holdfast.values.clock import REAL, Clock
 from holdfast.values.durations import Seconds, to_s
 from holdfast.values.errors import LeaseLost
 from holdfast.values.words import HoldState, Reason
-from holdfast.wire.answers import Revocation
+from holdfast.wire.held import Revocation
 
 ROUNDING_MS = 1
 """Milliseconds taken off a lease: the cluster counts whole ones, and may have cut off almost one."""

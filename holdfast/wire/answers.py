@@ -1,23 +1,15 @@
-"""The answers of the HTTP API that nodes give and the client reads: one struct per JSON object.
+"""The answers of the HTTP API to requests for holds, sessions, rate limits and fences.
 
 The API's published description names a component after its struct, without `Json`; the structs without it
-are values that the client's users see as well. `HoldGiven` and `LeaseRenewed` are what is read of several
-answers: a test looks for it in each of them. No answer contains a secret but the asker's own.
+are values that the client's users see as well. `HoldGiven` is what is read of several answers: a test looks
+for it in each of them. No answer contains a secret but the asker's own.
 """
 
 import msgspec
 
-Unset = msgspec.UnsetType
-UNSET = msgspec.UNSET
-
-
-class WriteAnswer(msgspec.Struct, kw_only=True):
-    """Base of the answers to what may be repeated: `repeated` says that it was answered so before."""
-
-    repeated: bool | Unset = UNSET
-
-
-# -- what is held -----------------------------------------------------------------------------------------
+from holdfast.wire.held import Holder, Leader, Revocation
+from holdfast.wire.shape import ABSENT, UNSET, ReadAnswer, Unset, WriteAnswer
+from holdfast.wire.words import ModeSaid, ScopeSaid
 
 
 class HoldGiven(msgspec.Struct, frozen=True):
@@ -32,176 +24,279 @@ class HoldGiven(msgspec.Struct, frozen=True):
     no_deadline: bool | Unset = UNSET
 
 
-class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request to a holder to give up within `ends_in_ms`, after which it is ended by force.
+class GrantedJson(WriteAnswer):
+    """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
 
-    `put_off` says whether it has been put off, which is possible once; `ticket` is the number of the wait
-    that needs the hold, 0 if there is none.
+    `scope` is present when the lock covers its subtree, `already_held` when the session had it, `depth` when
+    more than one release ends it, `value` when it has one: secret or not, this is its holder. One without a
+    deadline says so in the place of `expires_in_ms`.
     """
 
-    reason: str
-    ends_in_ms: int
-    put_off: bool
-    ticket: int = 0
+    hold_id: str
+    token: int
+    name: str
+    mode: ModeSaid
+    expires_in_ms: int | Unset
+    revision: int
+    scope: ScopeSaid | Unset = UNSET
+    already_held: bool | Unset = UNSET
+    depth: int | Unset = UNSET
+    value: str | Unset = UNSET
+    no_deadline: bool | Unset = UNSET
 
 
-class LeaseRenewed(msgspec.Struct, frozen=True):
-    """What is read of an answer to a renewal. With a `revocation` the hold is to be given up nevertheless."""
+class HeldLockJson(msgspec.Struct, frozen=True):
+    """One of the locks of a hold."""
+
+    name: str
+    mode: ModeSaid
+    scope: ScopeSaid
+
+
+class GrantedSeveralJson(WriteAnswer):
+    """A hold of several locks, with one id and one token."""
+
+    hold_id: str
+    token: int
+    locks: tuple[HeldLockJson, ...]
+    expires_in_ms: int | Unset
+    revision: int
+    already_held: bool | Unset = UNSET
+    depth: int | Unset = UNSET
+    value: str | Unset = UNSET
+    no_deadline: bool | Unset = UNSET
+
+
+class PermitsGrantedJson(WriteAnswer):
+    """Permits of a semaphore, of which `available` are left for others; `limit` is how many there are."""
+
+    hold_id: str
+    token: int
+    name: str
+    permits: int
+    available: int
+    expires_in_ms: int | Unset
+    revision: int
+    limit: int | Unset = UNSET
+    value: str | Unset = UNSET
+    no_deadline: bool | Unset = UNSET
+
+
+class ElectedJson(WriteAnswer):
+    """An election that was won. `hold_id` is the secret with which the leader proclaims and resigns."""
+
+    hold_id: str
+    token: int
+    leader: Leader
+    expires_in_ms: int
+    revision: int
+    already_held: bool | Unset = UNSET
+
+
+class HeldPermitsJson(msgspec.Struct, frozen=True):
+    """Permits of one semaphore in a hold of several kinds, as in `PermitsGranted`."""
+
+    name: str
+    permits: int
+    available: int
+    limit: int
+
+
+class UsedRateJson(msgspec.Struct, frozen=True):
+    """A rate limit from which something was taken, as in `RateTaken`."""
+
+    name: str
+    remaining: int
+    reset_in_ms: int
+
+
+class GrantedOfKindsJson(WriteAnswer):
+    """A hold of several kinds, with one id and one token; and what was taken from rate limits with it."""
+
+    hold_id: str
+    token: int
+    locks: tuple[HeldLockJson, ...]
+    permits: tuple[HeldPermitsJson, ...]
+    rates: tuple[UsedRateJson, ...]
+    expires_in_ms: int
+    revision: int
+
+
+class StillWaitingJson(msgspec.Struct, frozen=True):
+    """A request that goes on waiting: asked again within `kept_ms`, with its id, it goes on in its place.
+
+    `ticket` is its public number, null once it only waits for the moment that its rate limits have reserved.
+    `estimate_ms` is a guess of how long it goes on, null if nothing speaks for any number; it gives up in
+    `ends_in_ms`.
+    """
+
+    ticket: int | None
+    position: int
+    estimate_ms: int | None
+    waited_ms: int
+    ends_in_ms: int | None
+    kept_ms: int
+    revision: int
+
+
+class RenewedJson(WriteAnswer):
+    """A hold whose lease starts anew, and whether it is to be given up nevertheless."""
 
     token: int
     expires_in_ms: int | Unset = UNSET
-    no_deadline: bool | Unset = UNSET
+    revision: int = ABSENT
     revocation: Revocation | Unset = UNSET
+    no_deadline: bool | Unset = UNSET
 
 
-class PutOffJson(WriteAnswer):
+class ReleasedJson(WriteAnswer):
+    """A hold that was released. `locks` is what is left of it, when only a part was.
+
+    `released` is false when so many more releases end it as `depth` says.
+    """
+
+    released: bool
+    revision: int
+    locks: tuple[HeldLockJson, ...] | Unset = UNSET
+    depth: int | Unset = UNSET
+
+
+class ForceReleasedJson(WriteAnswer):
+    """The holds that were ended."""
+
+    released: tuple[Holder, ...]
+    revision: int = ABSENT
+
+
+class RevokedJson(WriteAnswer):
+    """The holders that were asked to give up; `left` is how many were not, for a call asks only so many."""
+
+    revoked: tuple[Holder, ...]
+    revision: int = ABSENT
+    left: int = ABSENT
+
+
+class PutOffJson(WriteAnswer, kw_only=True):
     """A hold that is not forced for so long; nor can that be put off again."""
 
-    token: int
+    token: int = ABSENT
     ends_in_ms: int
-    revision: int
+    revision: int = ABSENT
 
 
-class WithdrawnJson(msgspec.Struct):
+class WithdrawnJson(msgspec.Struct, frozen=True):
     """Whether there was anything to take back: a place in a queue, or a hold."""
 
     withdrawn: bool
-    revision: int
+    revision: int = ABSENT
 
 
 class ProclaimedJson(WriteAnswer):
     """An election whose leader has changed its value."""
 
     token: int
-    revision: int
+    revision: int = ABSENT
 
 
 class DelaysLiftedJson(WriteAnswer):
     """How many delays were ended, and how long the longest of them would have gone on."""
 
     lifted: int
-    left_ms: int
+    left_ms: int = ABSENT
+    revision: int = ABSENT
+
+
+class SemaphoreSize(msgspec.Struct, frozen=True):
+    """A semaphore's limit, and how many permits are left; below 0 after it was made smaller."""
+
+    name: str
+    limit: int
+    available: int
+
+
+class ResizedJson(SemaphoreSize, frozen=True):
+    """A semaphore with a new limit. `available` is negative while more is held than that."""
+
     revision: int
+    repeated: bool | Unset = UNSET
 
 
 # -- sessions ---------------------------------------------------------------------------------------------
 
 
-class SessionOpenedJson(WriteAnswer):
+class SessionOpenedJson(WriteAnswer, kw_only=True):
     """A new session. Its id is a secret: whoever knows it may use it."""
 
     session_id: str
-    ttl_ms: int
+    ttl_ms: int = ABSENT
     expires_in_ms: int
-    revision: int
+    revision: int = ABSENT
+
+
+class SessionKeptJson(msgspec.Struct, kw_only=True):
+    """A session whose ttl starts anew. `revoked` are those of its holds that it is to give up."""
+
+    session_id: str = ABSENT
+    expires_in_ms: int
+    revision: int = ABSENT
+    revoked: tuple[Holder, ...] | Unset = UNSET
 
 
 class SessionClosedJson(WriteAnswer):
     """The names of what the session held."""
 
     released: tuple[str, ...]
-    revision: int
+    revision: int = ABSENT
 
 
-class SessionForcedJson(WriteAnswer):
+class SessionForcedJson(WriteAnswer, kw_only=True):
     """A session that was ended by force, with the names of what it held."""
 
-    session_name: str
-    owner: str
+    session_name: str = ABSENT
+    owner: str = ABSENT
     released: tuple[str, ...]
-    revision: int
+    revision: int = ABSENT
 
 
 # -- fences and rate limits -------------------------------------------------------------------------------
 
 
-class FenceAdvancedJson(WriteAnswer):
+class FenceAdvancedJson(WriteAnswer, kw_only=True):
     """A resource that accepts this token and higher ones."""
 
-    accepted: bool
+    accepted: bool = ABSENT
     highest_token: int
-    revision: int
+    revision: int = ABSENT
 
 
-class FenceForgottenJson(WriteAnswer):
+class FenceForgottenJson(WriteAnswer, kw_only=True):
     """The highest token that was forgotten; null if the resource never saw one."""
 
-    forgotten: bool
+    forgotten: bool = ABSENT
     highest_token: int | None
+    revision: int = ABSENT
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The answer of a rate limit. `retry_after_ms` is when the same request will be allowed."""
+
+    allowed: bool
+    remaining: int
+    retry_after_ms: int
+    reset_in_ms: int
+
+
+class RateTakenJson(Taken, frozen=True):
+    """The verdict of a rate limit; `retry_after_ms` is 0 when the request is allowed."""
+
     revision: int
+    repeated: bool | Unset = UNSET
 
 
-# -- operators --------------------------------------------------------------------------------------------
+class RatePeekJson(ReadAnswer, frozen=True):
+    """What a rate limit would answer; nothing was taken. `remaining` is what is left before the cost."""
 
-
-class Used(msgspec.Struct, frozen=True):
-    """How much a principal has. `holds` counts its waits, too, and `waits` only these.
-
-    `bytes` counts its cells (keys and values), the notes and values of its holds and waits, and the labels of
-    its sessions.
-    """
-
-    sessions: int
-    holds: int
-    waits: int
-    cells: int
-    fences: int
-    bytes: int
-
-
-class NamespaceUsed(msgspec.Struct, frozen=True):
-    """How much there is in a namespace of what was made since it was set; `holds` counts waits, too."""
-
-    holds: int
-    waits: int
-    cells: int
-    fences: int
-    bytes: int
-
-
-class RefusedAttempt(msgspec.Struct, frozen=True):
-    """A call, or a command of a stream, that a node has refused because of its caller.
-
-    `code` is unauthenticated, forbidden, forbidden-host or forbidden-origin. `principal` is empty for an
-    unknown caller; `method` and `route` are "-" if the call was refused before it was parsed. `number` counts
-    the refusals of this node, and `unix_ms` is its clock.
-    """
-
-    number: int
-    unix_ms: int
-    code: str
-    principal: str
-    address: str
-    method: str
-    route: str
-    detail: str
-    request_id: str
-
-
-class Refusals(msgspec.Struct, frozen=True):
-    """The newest of them on the node that answered, the newest first; `count` since it was started."""
-
-    refusals: tuple[RefusedAttempt, ...]
-    count: int
-    node_id: str
-
-
-class Member(msgspec.Struct, frozen=True):
-    """A node in the list of members. `state` is voter, or joining until it has caught up."""
-
-    id: str
-    peer: str
-    state: str
-
-
-class MemberListJson(msgspec.Struct):
-    """All nodes of the cluster, in order of their ids."""
-
-    members: tuple[Member, ...]
-    revision: int
-
-
-class LeadershipTransferredJson(msgspec.Struct):
-    """The node that leads now."""
-
-    leader: str
+    allowed: bool
+    remaining: int
+    retry_after_ms: int
+    reset_in_ms: int

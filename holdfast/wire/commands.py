@@ -12,10 +12,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.wire.words import Algorithm, CellField, HoldKind, IfHeld, Mode, Relation, Scope
-
-PRIORITY_DEFAULT = 5
-"""The priority of a request that does not name one."""
+from holdfast.wire.words import (
+    PRIORITY_DEFAULT,
+    Algorithm,
+    CellField,
+    HoldKind,
+    IfHeld,
+    Mode,
+    Relation,
+    Scope,
+)
 
 
 class _CommandPart(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final
 
 from holdfast import wire
-from holdfast.wire.answers import Refusals, RefusedAttempt
+from holdfast.wire.operators import Refusals, RefusedAttempt
 from http_api.server.fair_shares import FairShares
 from lockapi.problems import ProblemError
 

@@ -1,25 +1,19 @@
 """The API as an OpenAPI 3.1 document, made from the route table and the structs, so that it stays true."""
 
-import re
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
 
 from cluster.config_sources import version
 from holdfast import wire
+from holdfast.wire.answers import StillWaitingJson
 from http_api.server.routes import Route
-from lockapi.answers import StillWaitingJson
+from http_api.v1.components import JsonObject, answer_schemas, ref, schemas_of
 from lockapi.problems import Problem
 from lockapi.requests.fields import WaitingRequest
 from lockstate.words import limits
 
-JsonObject = dict[str, Any]
-
-_REF = "#/components/schemas/{name}"
-_OUR_NAME = re.compile(r"""(?<=[/"])(?:Hold(?=Kind\b)|(\w+)Json\b)""")
-"""What names of classes say and those of published components do not: that they are JSON, or whose kind."""
 _PARAMETERS: dict[str, JsonObject] = {
     "session_id": {"in": "path", "schema": {"type": "string"}, "description": "The secret of the session."},
     "principal": {
@@ -150,14 +144,11 @@ _RULES: dict[str, list[JsonObject]] = {
 
 def make_document(routes: Sequence[Route]) -> JsonObject:
     """Return the document."""
-    kinds = [kind for route in routes for kind in (route.takes, route.gives, route.or_gives)]
-    types = [kind for kind in kinds if kind not in (None, dict)]
-    schemas = _schemas([*types, StillWaitingJson, Problem])
+    requests = schemas_of([route.takes for route in routes if route.takes is not None])
     for name, rules in _RULES.items():
-        schemas[name]["allOf"] = rules
-    for schema in schemas.values():
-        if {"expires_in_ms", "no_deadline"} <= schema.get("properties", {}).keys():
-            _may_lack(schema, "expires_in_ms")
+        requests[name]["allOf"] = rules
+    given = [kind for route in routes for kind in (route.gives, route.or_gives) if kind not in (None, dict)]
+    schemas = dict(sorted((requests | answer_schemas([*given, StillWaitingJson, Problem])).items()))
     paths: JsonObject = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -178,24 +169,6 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
             "parameters": {name: _parameter(name) for name in _PARAMETERS},
         },
     }
-
-
-def _schemas(types: Sequence[type[Any]]) -> JsonObject:
-    """Return the components for `types`, under their published names."""
-    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
-    published: JsonObject = msgspec.json.decode(_published(msgspec.json.encode(schemas).decode()))
-    return published
-
-
-def _published(text: str) -> str:
-    """Return a part of the document with the published names of components."""
-    return _OUR_NAME.sub(r"\1", text)
-
-
-def _may_lack(schema: JsonObject, field: str) -> None:
-    """Say that a field may be left out, where another one stands in its place."""
-    if field in schema.get("required", ()):
-        schema["required"].remove(field)
 
 
 def _parameter(name: str) -> JsonObject:
@@ -224,7 +197,7 @@ def _operation(route: Route) -> JsonObject:
         is_required = has_required or route.takes.__name__ in _RULES
         operation["requestBody"] = {
             "required": is_required,
-            "content": {wire.JSON: {"schema": _ref(route.takes)}},
+            "content": {wire.JSON: {"schema": ref(route.takes)}},
         }
     return operation
 
@@ -234,9 +207,9 @@ def _success(route: Route) -> JsonObject:
         return {"description": "A WebSocket, described in docs/stream.md"}
     if route.gives is None:
         return {"description": "Text", "content": {route.media_type: {"schema": {"type": "string"}}}}
-    schema = {"type": "object"} if route.gives is dict else _ref(route.gives)
+    schema = {"type": "object"} if route.gives is dict else ref(route.gives)
     if route.or_gives is not None:
-        schema = {"anyOf": [schema, _ref(route.or_gives)]}
+        schema = {"anyOf": [schema, ref(route.or_gives)]}
     return {"description": "It is done", "content": {wire.JSON: {"schema": schema}}}
 
 
@@ -244,7 +217,7 @@ def _accepted(route: Route) -> JsonObject:
     """Return the answer to a request that was asked in slices, and goes on waiting."""
     if route.takes is None or not issubclass(route.takes, WaitingRequest):
         return {}
-    content = {wire.JSON: {"schema": _ref(StillWaitingJson)}}
+    content = {wire.JSON: {"schema": ref(StillWaitingJson)}}
     return {str(HTTPStatus.ACCEPTED): {"description": "It goes on waiting", "content": content}}
 
 
@@ -257,12 +230,8 @@ def _refusals(route: Route) -> JsonObject:
     by_status: dict[int, list[str]] = {}
     for code in codes:
         by_status.setdefault(wire.PROBLEMS[code].status, []).append(code)
-    content = {wire.PROBLEM_JSON: {"schema": _ref(Problem)}}
+    content = {wire.PROBLEM_JSON: {"schema": ref(Problem)}}
     return {
         str(status): {"description": ", ".join(by_status[status]), "content": content}
         for status in sorted(by_status)
     }
-
-
-def _ref(kind: type[Any]) -> JsonObject:
-    return {"$ref": _published(_REF.format(name=kind.__name__))}

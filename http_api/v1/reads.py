@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from holdfast.wire.shape import ReadAnswer
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
 from lockapi import answers, paging, sight
 from lockapi.gateway import Gateway, Steps
-from lockapi.views import ReadAnswer
 from lockstate.machine import LockMachine
 
 T = TypeVar("T")

@@ -4,20 +4,7 @@ from typing import Final
 
 from cluster.observing.status import ClusterStatus
 from holdfast import wire
-from holdfast.wire.answers import (
-    DelaysLiftedJson,
-    FenceAdvancedJson,
-    FenceForgottenJson,
-    LeadershipTransferredJson,
-    MemberListJson,
-    ProclaimedJson,
-    PutOffJson,
-    Refusals,
-    SessionClosedJson,
-    SessionForcedJson,
-    SessionOpenedJson,
-    WithdrawnJson,
-)
+from holdfast.wire import answers, cells, held, listings, operators
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
@@ -38,7 +25,7 @@ from http_api.v1.handlers import (
     several,
 )
 from http_api.v1.handlers import cells as cell_handlers
-from lockapi import answers, cells, needs, views
+from lockapi import needs
 from lockapi.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from lockapi.requests.locks import (
     AcquireRequest,
@@ -81,6 +68,7 @@ from lockapi.requests.service import (
     TransferRequest,
 )
 from lockapi.requests.several import AcquireSeveralRequest
+from lockapi.views import AuditJson
 
 _WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
 """What can come between a node and the cluster."""
@@ -100,7 +88,7 @@ _PAGE: Final = ("prefix", "limit", "after", "consistency")
 _SESSIONS: Final = (
     Route(
         method="POST", path=wire.SESSIONS, need=needs.ACQUIRE, handler=sessions.open_session,
-        takes=OpenSessionRequest, gives=SessionOpenedJson, status=201,
+        takes=OpenSessionRequest, gives=answers.SessionOpenedJson, status=201,
         problems=("ttl-out-of-range", "quota-exceeded", *_WORLD),
     ),
     Route(
@@ -110,21 +98,21 @@ _SESSIONS: Final = (
     ),
     Route(
         method="POST", path=wire.SESSION_FORCE_CLOSE, need=needs.FORCE_ALL, handler=sessions.force_close,
-        takes=ForceCloseSessionRequest, gives=SessionForcedJson,
+        takes=ForceCloseSessionRequest, gives=answers.SessionForcedJson,
         problems=("session-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.SESSIONS, need=needs.READ_ALL, handler=sessions.list_sessions,
-        gives=views.SessionPageJson,
+        gives=listings.SessionPageJson,
         query=("owner", "label", "limit", "after", "consistency"), problems=_READ,
     ),
     Route(
         method="GET", path=wire.SESSION, need=needs.ACQUIRE, handler=sessions.get_session,
-        gives=views.SessionJson, query=("consistency",), problems=("session-expired", *_READ),
+        gives=held.SessionInfo, query=("consistency",), problems=("session-expired", *_READ),
     ),
     Route(
         method="DELETE", path=wire.SESSION, need=needs.ACQUIRE, handler=sessions.close_session,
-        takes=CloseSessionRequest, gives=SessionClosedJson,
+        takes=CloseSessionRequest, gives=answers.SessionClosedJson,
         problems=("session-expired", *_WORLD),
     ),
 )  # fmt: skip
@@ -182,7 +170,7 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.LOCK_LIFT_DELAY, need=needs.FORCE, handler=locks.lift_delay,
-        takes=LiftDelayRequest, gives=DelaysLiftedJson,
+        takes=LiftDelayRequest, gives=answers.DelaysLiftedJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -192,29 +180,29 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.LOCK_PUT_OFF, need=needs.ACQUIRE, handler=locks.put_off,
-        takes=PutOffRequest, gives=PutOffJson,
+        takes=PutOffRequest, gives=answers.PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.LOCK, need=needs.READ, handler=locks.get_lock,
-        gives=views.LockJson, query=("consistency",), problems=("name-too-long", *_READ),
+        gives=held.LockInfo, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.LOCKS, need=needs.READ, handler=locks.list_locks,
-        gives=views.LockPageJson, query=("held_longer_than_ms", *_PAGE), problems=_READ,
+        gives=listings.LockPageJson, query=("held_longer_than_ms", *_PAGE), problems=_READ,
     ),
     Route(
-        method="GET", path=wire.HOLDS, need=needs.READ, handler=holds.list_holds, gives=views.HoldPageJson,
+        method="GET", path=wire.HOLDS, need=needs.READ, handler=holds.list_holds, gives=listings.HoldPageJson,
         query=("owner", "label", "session_name", "held_longer_than_ms", "no_deadline", *_PAGE),
         problems=("session-expired", *_READ),
     ),
     Route(
         method="GET", path=wire.TICKET, need=needs.READ, handler=holds.get_ticket,
-        gives=views.TicketStatusJson, query=("consistency",), problems=("ticket-ended", *_READ),
+        gives=held.TicketInfo, query=("consistency",), problems=("ticket-ended", *_READ),
     ),
     Route(
         method="POST", path=wire.WAITS_WITHDRAW, need=needs.ACQUIRE, handler=locks.withdraw,
-        takes=WithdrawRequest, gives=WithdrawnJson, problems=_WORLD,
+        takes=WithdrawRequest, gives=answers.WithdrawnJson, problems=_WORLD,
     ),
 )  # fmt: skip
 
@@ -244,7 +232,7 @@ _SEMAPHORES: Final = (
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_LIFT_DELAY, need=needs.FORCE,
-        handler=semaphores.lift_permits_delay, takes=LiftDelayRequest, gives=DelaysLiftedJson,
+        handler=semaphores.lift_permits_delay, takes=LiftDelayRequest, gives=answers.DelaysLiftedJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -254,7 +242,7 @@ _SEMAPHORES: Final = (
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_PUT_OFF, need=needs.ACQUIRE, handler=semaphores.put_off_permits,
-        takes=PutOffRequest, gives=PutOffJson,
+        takes=PutOffRequest, gives=answers.PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -264,11 +252,11 @@ _SEMAPHORES: Final = (
     ),
     Route(
         method="GET", path=wire.SEMAPHORE, need=needs.READ, handler=semaphores.get_semaphore,
-        gives=views.SemaphoreJson, query=("consistency",), problems=("name-too-long", *_READ),
+        gives=held.SemaphoreInfo, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.SEMAPHORES, need=needs.READ, handler=semaphores.list_semaphores,
-        gives=views.SemaphorePageJson, query=_PAGE, problems=_READ,
+        gives=listings.SemaphorePageJson, query=_PAGE, problems=_READ,
     ),
 )  # fmt: skip
 
@@ -280,34 +268,34 @@ _RATES_AND_FENCES: Final = (
     ),
     Route(
         method="POST", path=wire.RATE_PEEK, need=needs.READ, handler=rates.peek_rate,
-        takes=PeekRateRequest, gives=views.RatePeekJson, query=("consistency",),
+        takes=PeekRateRequest, gives=answers.RatePeekJson, query=("consistency",),
         problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.RATES, need=needs.READ, handler=rates.list_rate_limits,
-        gives=views.RatePageJson, query=_PAGE, problems=_READ,
+        gives=listings.RatePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
         method="GET", path=wire.FENCE, need=needs.READ, handler=fences.get_fence,
-        gives=views.FenceStateJson, query=("consistency",), problems=("name-too-long", *_READ),
+        gives=held.FenceJson, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.FENCES, need=needs.READ, handler=fences.list_fences,
-        gives=views.FencePageJson, query=_PAGE, problems=_READ,
+        gives=listings.FencePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
         method="POST", path=wire.FENCE_CHECK, need=needs.READ, handler=fences.check_fence,
-        takes=CheckFenceRequest, gives=views.FenceJson, query=("consistency",),
+        takes=CheckFenceRequest, gives=held.TokenCheck, query=("consistency",),
         problems=("name-too-long", *_READ),
     ),
     Route(
         method="POST", path=wire.FENCE_ADVANCE, need=needs.ACQUIRE, handler=fences.advance_fence,
-        takes=AdvanceFenceRequest, gives=FenceAdvancedJson,
+        takes=AdvanceFenceRequest, gives=answers.FenceAdvancedJson,
         problems=("name-too-long", "stale-token", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="POST", path=wire.FENCE_FORGET, need=needs.FORCE, handler=fences.forget_fence,
-        takes=ForgetFenceRequest, gives=FenceForgottenJson,
+        takes=ForgetFenceRequest, gives=answers.FenceForgottenJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
@@ -323,7 +311,7 @@ _ELECTIONS: Final = (
     ),
     Route(
         method="POST", path=wire.ELECTION_PROCLAIM, need=needs.ACQUIRE, handler=elections.proclaim,
-        takes=ProclaimRequest, gives=ProclaimedJson,
+        takes=ProclaimRequest, gives=answers.ProclaimedJson,
         problems=("lease-expired", "quota-exceeded", *_WORLD),
     ),
     Route(
@@ -343,16 +331,16 @@ _ELECTIONS: Final = (
     ),
     Route(
         method="POST", path=wire.ELECTION_PUT_OFF, need=needs.ACQUIRE, handler=elections.put_off_resigning,
-        takes=PutOffRequest, gives=PutOffJson,
+        takes=PutOffRequest, gives=answers.PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.ELECTION, need=needs.READ, handler=elections.get_election,
-        gives=views.ElectionJson, query=("consistency",), problems=("name-too-long", *_READ),
+        gives=held.ElectionInfo, query=("consistency",), problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.ELECTIONS, need=needs.READ, handler=elections.list_elections,
-        gives=views.ElectionPageJson, query=_PAGE, problems=_READ,
+        gives=listings.ElectionPageJson, query=_PAGE, problems=_READ,
     ),
 )  # fmt: skip
 
@@ -393,43 +381,43 @@ _CELLS: Final = (
 _AUDIT: Final = (
     Route(
         method="GET", path=wire.AUDIT, need=needs.READ, handler=audit.get_audit,
-        gives=views.AuditJson, query=("name", "limit", "behind", "consistency"),
+        gives=AuditJson, query=("name", "limit", "behind", "consistency"),
         problems=("name-too-long", *_READ),
     ),
     Route(
         method="GET", path=wire.SESSION_AUDIT, need=needs.ACQUIRE, handler=audit.get_session_audit,
-        gives=views.AuditJson, query=("limit", "consistency"), problems=_READ,
+        gives=AuditJson, query=("limit", "consistency"), problems=_READ,
     ),
 )  # fmt: skip
 
 _QUOTAS: Final = (
     Route(
         method="GET", path=wire.QUOTAS, need=needs.ADMIN, handler=quotas.list_quotas,
-        gives=views.QuotaPageJson, query=("limit", "after", "consistency"), problems=_READ,
+        gives=operators.QuotaPageJson, query=("limit", "after", "consistency"), problems=_READ,
     ),
     Route(
         method="PUT", path=wire.QUOTA, need=needs.ADMIN, handler=quotas.set_quota,
-        takes=SetQuotaRequest, gives=answers.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
+        takes=SetQuotaRequest, gives=operators.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
     ),
     Route(
         method="DELETE", path=wire.QUOTA, need=needs.ADMIN, handler=quotas.remove_quota,
-        takes=RemoveQuotaRequest, gives=answers.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
+        takes=RemoveQuotaRequest, gives=operators.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
 
 _NAMESPACES: Final = (
     Route(
         method="GET", path=wire.NAMESPACES, need=needs.READ_OR_ADMIN, handler=namespaces.list_namespaces,
-        gives=views.NamespacePageJson, query=_PAGE, problems=_READ,
+        gives=operators.NamespacePageJson, query=_PAGE, problems=_READ,
     ),
     Route(
         method="PUT", path=wire.NAMESPACE, need=needs.ADMIN_BELOW, handler=namespaces.set_namespace,
-        takes=SetNamespaceRequest, gives=answers.NamespaceSetJson,
+        takes=SetNamespaceRequest, gives=operators.NamespaceSetJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="DELETE", path=wire.NAMESPACE, need=needs.ADMIN_BELOW, handler=namespaces.remove_namespace,
-        takes=RemoveNamespaceRequest, gives=answers.NamespaceSetJson,
+        takes=RemoveNamespaceRequest, gives=operators.NamespaceSetJson,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
@@ -440,33 +428,33 @@ _CLUSTER: Final = (
     ),
     Route(
         method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, need=needs.ADMIN,
-        handler=cluster.transfer_leadership, takes=TransferRequest, gives=LeadershipTransferredJson,
+        handler=cluster.transfer_leadership, takes=TransferRequest, gives=operators.LeadershipTransferredJson,
         problems=("transfer-failed", *_WORLD),
     ),
     Route(
         method="POST", path=wire.CLUSTER_MEMBERS, need=needs.ADMIN, handler=members.add_member,
-        takes=AddMemberRequest, gives=MemberListJson,
+        takes=AddMemberRequest, gives=operators.MemberListJson,
         problems=("member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
         method="PATCH", path=wire.CLUSTER_MEMBERS, need=needs.ADMIN, handler=members.move_member,
-        takes=MoveMemberRequest, gives=MemberListJson,
+        takes=MoveMemberRequest, gives=operators.MemberListJson,
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
         method="DELETE", path=wire.CLUSTER_MEMBERS, need=needs.ADMIN, handler=members.remove_member,
-        takes=RemoveMemberRequest, gives=MemberListJson, query=("id",),
+        takes=RemoveMemberRequest, gives=operators.MemberListJson, query=("id",),
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
 )  # fmt: skip
 
 _HEALTH: Final = (
     Route(
-        method="GET", path=wire.LIVEZ, need=needs.OPEN, handler=cluster.get_livez, gives=answers.HealthJson,
+        method="GET", path=wire.LIVEZ, need=needs.OPEN, handler=cluster.get_livez, gives=operators.HealthJson,
     ),
     Route(
         method="GET", path=wire.READYZ, need=needs.OPEN, handler=cluster.get_readyz,
-        gives=answers.HealthJson, problems=("not-ready", "shutting-down"),
+        gives=operators.HealthJson, problems=("not-ready", "shutting-down"),
     ),
 )  # fmt: skip
 
@@ -494,7 +482,7 @@ def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]
         *_QUOTAS, *_NAMESPACES, *_watching(),
         Route(
             method="GET", path=wire.REFUSALS, need=needs.ADMIN, handler=audit.refusals_handler(trace),
-            gives=Refusals, query=("limit",),
+            gives=operators.Refusals, query=("limit",),
         ),
         Route(
             method="GET", path=wire.STREAM, need=stream.NEED,

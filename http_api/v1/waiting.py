@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
+
 from holdfast import wire
-from holdfast.wire.answers import WithdrawnJson, WriteAnswer
+from holdfast.wire.answers import RateTakenJson, WithdrawnJson
 from http_api.server.answer_bytes import Content
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
@@ -48,7 +50,7 @@ class WaitingCall(Generic[Q]):
 
 
 def _acquiring(
-    answer: Callable[[results.Granted, int, Any], WriteAnswer],
+    answer: Callable[[results.Granted, int, Any], msgspec.Struct],
 ) -> Callable[[Gateway, Any, float], Awaitable[Content]]:
     """Return what carries out requests for one hold, or one change; `answer` tells what was granted."""
 
@@ -89,7 +91,7 @@ def _poll_ms(request: WaitingRequest) -> int | None:
     return None if request.poll_ms is UNSET else request.poll_ms
 
 
-def _told(answer: WriteAnswer, outcome: CommandOutcome[Any]) -> Content:
+def _told(answer: msgspec.Struct, outcome: CommandOutcome[Any]) -> Content:
     return Content(answers.told(answer, is_repeated=outcome.is_repeated))
 
 
@@ -97,7 +99,7 @@ def _accepted(still: Unsettled) -> Content:
     return Content(answers.encode(answers.still_waiting(*still)), ACCEPTED)
 
 
-def rate_lines(answer: answers.RateTakenJson, limit: int, window_ms: int) -> str:
+def rate_lines(answer: RateTakenJson, limit: int, window_ms: int) -> str:
     """Return the fields of draft-ietf-httpapi-ratelimit-headers, which count whole seconds."""
     policy = f"{_POLICY};q={limit};w={_seconds(window_ms)}"
     state = f"{_POLICY};r={answer.remaining};t={_seconds(answer.reset_in_ms)}"

@@ -15,6 +15,7 @@ import msgspec
 from holdfast import wire
 from holdfast.wire import commands as said
 from holdfast.wire.stream import Commands, StreamHello, ToNode
+from holdfast.wire.words import PRIORITY_DEFAULT
 from lockapi.requests.fields import invalid
 from lockapi.requests.ids import HEX_DIGITS, new_ids, new_session_id
 from lockstate.words import cell_operations, limits
@@ -145,7 +146,7 @@ def _acquire(asked: said.StreamAcquire, session_id: SessionId, ids: Iterator[str
         tuple([Wanted(lock.name, _MODES[lock.mode], _SCOPES[lock.scope]) for lock in asked.locks]),
     )
     if_held = None if asked.if_held is None else IfHeld(asked.if_held)
-    if asked.value or asked.is_secret or asked.is_endless or asked.priority != said.PRIORITY_DEFAULT:
+    if asked.value or asked.is_secret or asked.is_endless or asked.priority != PRIORITY_DEFAULT:
         return AcquireAs(*plain, if_held, asked.value, asked.is_secret, asked.priority, asked.is_endless)
     return Acquire(*plain) if if_held is None else AcquireIf(*plain, if_held)
 

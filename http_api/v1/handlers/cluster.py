@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 
-from holdfast.wire.answers import LeadershipTransferredJson
+from holdfast.wire.operators import HealthJson, LeadershipTransferredJson
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
 from http_api.server.routes import Handler, Route
@@ -19,7 +19,7 @@ from lockapi.turns import Turns
 
 _DOCUMENT_REST_S = 0.002
 """Seconds between two of /openapi.json, large and made already: there are no more than 500 a second."""
-_OK = answers.encode(answers.HealthJson(ok=True))
+_OK = answers.encode(HealthJson(ok=True))
 
 
 async def get_cluster(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - all handlers look alike
@@ -36,7 +36,7 @@ async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
 
 async def get_livez(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001
     """Say that the process answers, and what is wrong with it nevertheless."""
-    return Reply(answers.encode(answers.HealthJson(ok=True, troubles=gateway.node.troubles())))
+    return Reply(answers.encode(HealthJson(ok=True, troubles=gateway.node.troubles())))
 
 
 async def get_readyz(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001

@@ -44,7 +44,7 @@ async def forget_fence(gateway: Gateway, call: Call) -> Reply:
         request.command(), results.FenceForgotten, call.timeout_s
     )
     highest = result.highest_token
-    answer = FenceForgottenJson(highest is not None, highest, revision)
+    answer = FenceForgottenJson(forgotten=highest is not None, highest_token=highest, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

@@ -3,8 +3,12 @@
 import time
 from typing import Final
 
+import msgspec
+
 from holdfast.token_lines import Right
-from holdfast.wire.answers import Unset
+from holdfast.wire.held import TicketInfo
+from holdfast.wire.listings import HoldPageJson
+from holdfast.wire.shape import ABSENT, FRESH
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockapi import answers, sight, views
@@ -42,58 +46,57 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
             gateway,
             call,
             lambda machine: machine.holdings_of(name),
-            lambda found: _seen(gateway, _of_session(found), tells_hidden=True),
+            lambda found: sight.holdings(gateway.rights, _of_session(found), tells_hidden=True),
             name=None,
         )
-    page = views.HoldPageJson((), (), after)
+    page = HoldPageJson((), (), after, **FRESH)
     began_s = time.monotonic()
     tells_hidden = not (prefix or after or call.query_values.keys() - _UNCONDITIONAL)
     left = sight.holdings_to_ask_for(gateway.rights, limit)
     for _ in range(_SLICES_MAX):
         place = (prefix, page.next or "", left)
         found = await _slice(gateway, call, whose, place, tells_hidden=tells_hidden)
-        found.holds, found.tickets = page.holds + found.holds, page.tickets + found.tickets
-        if isinstance(page.revision, int):
-            # Nothing in a stale answer is older than it says: so it says what is true of the first slice.
-            found.revision, found.lag_ms = page.revision, _older(page.lag_ms, time.monotonic() - began_s)
+        page = _together(page, found, time.monotonic() - began_s)
         began_s = time.monotonic()
-        if isinstance(page.hidden, int):
-            found.hidden = page.hidden + (found.hidden if isinstance(found.hidden, int) else 0)
-        page = found
         left = sight.holdings_to_ask_for(gateway.rights, limit - len(page.holds) - len(page.tickets))
-        if sight.cut_holdings(page, limit) or page.next is None or not left:
+        whole, page = page, sight.cut_holdings(page, limit)
+        if page is not whole or page.next is None or not left:
             break
-    sight.end_of_holdings(gateway.rights, page)
+    page = msgspec.structs.replace(page, next=sight.end_of_holdings(gateway.rights, page))
     return Reply(answers.encode(page))
 
 
-def _older(lag_ms: int | Unset | None, by_s: float) -> int | Unset | None:
-    """Return the age of what was found so long ago."""
-    return lag_ms + int(by_s * 1000) if isinstance(lag_ms, int) else lag_ms
+def _together(page: HoldPageJson, found: HoldPageJson, later_s: float) -> HoldPageJson:
+    """Return a page with the next slice of it, which was found so much later."""
+    if isinstance(page.revision, int):
+        # Nothing in a stale answer is older than it says: so it says what is true of the first slice.
+        lag_ms = page.lag_ms + int(later_s * 1000) if isinstance(page.lag_ms, int) else page.lag_ms
+        found = msgspec.structs.replace(found, revision=page.revision, lag_ms=lag_ms)
+    return msgspec.structs.replace(
+        found,
+        holds=page.holds + found.holds,
+        tickets=page.tickets + found.tickets,
+        hidden=(page.hidden or 0) + (found.hidden or 0) or ABSENT,
+    )
 
 
 async def _slice(
     gateway: Gateway, call: Call, whose: Whose, page: tuple[str, str, int], *, tells_hidden: bool
-) -> views.HoldPageJson:
+) -> HoldPageJson:
     """Return one page as a new read, in its own turn, so that the loop of this node is free before it."""
     view = await gateway.view(
         lambda machine: listings.holdings(machine.state, whose, *page),
-        lambda found: _seen(gateway, views.holds_of(found), tells_hidden=tells_hidden),
+        lambda found: sight.holdings(gateway.rights, views.holds_of(found), tells_hidden=tells_hidden),
         call.timeout_s,
         name=None,
         is_stale=schema.is_stale(call),
         is_large=True,
     )
-    assert isinstance(view, views.HoldPageJson), "that is what it is shown as"
+    assert isinstance(view, HoldPageJson), "that is what it is shown as"
     return view
 
 
-def _seen(gateway: Gateway, page: views.HoldPageJson, *, tells_hidden: bool) -> views.HoldPageJson:
-    sight.holdings(gateway.rights, page, tells_hidden=tells_hidden)
-    return page
-
-
-def _of_session(found: Holdings | None) -> views.HoldPageJson:
+def _of_session(found: Holdings | None) -> HoldPageJson:
     if found is None:
         raise ProblemError("session-expired", "the session has expired or never existed")
     return views.holds_of(found)
@@ -111,7 +114,7 @@ async def get_ticket(gateway: Gateway, call: Call) -> Reply:
     )
 
 
-def _ticket_shown(gateway: Gateway, found: TicketView | None) -> views.TicketStatusJson:
+def _ticket_shown(gateway: Gateway, found: TicketView | None) -> TicketInfo:
     # The number is public: nobody shall find out by it who waits for what they may not read.
     if found is None or not all(gateway.rights.covers(Right.READ, name) for name in found.names):
         raise ProblemError("ticket-ended", _ENDED)

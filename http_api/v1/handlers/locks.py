@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from holdfast.wire.answers import DelaysLiftedJson, PutOffJson
+from holdfast.wire.answers import (
+    DelaysLiftedJson,
+    ForceReleasedJson,
+    PutOffJson,
+    ReleasedJson,
+    RevokedJson,
+)
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema, waiting
@@ -77,9 +83,7 @@ async def release_whole(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     else:
         request = await schema.read(call, ReleasePermitsRequest)
     _, revision, is_repeated = await gateway.submit(request.command(kind), results.Released, call.timeout_s)
-    return Reply(
-        answers.told(answers.ReleasedJson(released=True, revision=revision), is_repeated=is_repeated)
-    )
+    return Reply(answers.told(ReleasedJson(released=True, revision=revision), is_repeated=is_repeated))
 
 
 async def force_release(gateway: Gateway, call: Call) -> Reply:
@@ -93,7 +97,7 @@ async def force_end(gateway: Gateway, call: Call, request: ForcingRequest, kind:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.ForceReleased, call.timeout_s
     )
-    answer = answers.ForceReleasedJson(views.holders_of(result.released), revision)
+    answer = ForceReleasedJson(views.holders_of(result.released), revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
@@ -123,7 +127,7 @@ async def revoke_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.Revoked, call.timeout_s
     )
-    answer = answers.RevokedJson(views.holders_of(result.holders), revision, result.left)
+    answer = RevokedJson(views.holders_of(result.holders), revision, result.left)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
@@ -138,7 +142,7 @@ async def put_off_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.PutOffTo, call.timeout_s
     )
-    answer = PutOffJson(result.token, result.ends_in_ms, revision)
+    answer = PutOffJson(token=result.token, ends_in_ms=result.ends_in_ms, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

@@ -1,5 +1,6 @@
 """Namespaces: what holds for the names at and below a prefix, and how much there is."""
 
+from holdfast.wire.operators import NamespaceSetJson
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockapi import answers, paging, rights_needed, sight, views
@@ -37,5 +38,5 @@ async def _set(gateway: Gateway, call: Call, request: SetNamespaceRequest | Remo
     command = request.command(call.path_value)
     _, revision, is_repeated = await gateway.submit(command, results.NamespaceSet, call.timeout_s)
     settings = None if command.settings is None else views.settings_of(command.settings)
-    answer = answers.NamespaceSetJson(command.prefix, settings, revision)
+    answer = NamespaceSetJson(prefix=command.prefix, settings=settings, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))

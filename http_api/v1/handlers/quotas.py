@@ -1,5 +1,6 @@
 """Quotas: how much each principal may have at a time, and how much it has."""
 
+from holdfast.wire.operators import QuotaSetJson
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockapi import answers, views
@@ -35,5 +36,5 @@ async def remove_quota(gateway: Gateway, call: Call) -> Reply:
 async def _set(gateway: Gateway, call: Call, request: SetQuotaRequest | RemoveQuotaRequest) -> Reply:
     command = request.command(call.path_value)
     _, revision, is_repeated = await gateway.submit(command, results.QuotaSet, call.timeout_s)
-    answer = answers.QuotaSetJson(command.principal, views.quota_of(command.quota), revision)
+    answer = QuotaSetJson(principal=command.principal, quota=views.quota_of(command.quota), revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))

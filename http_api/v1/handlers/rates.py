@@ -3,6 +3,7 @@
 A client that reserves a later moment gets its answer at that moment.
 """
 
+from holdfast.wire.answers import RatePeekJson
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema, waiting
 from lockapi import paging, problems, views
@@ -24,7 +25,7 @@ async def peek_rate(gateway: Gateway, call: Call) -> Reply:
     return await reads.answer(gateway, call, lambda machine: machine.peek_rate(command), _shown, name=name)
 
 
-def _shown(taken: results.RateTaken | results.Refused) -> views.RatePeekJson:
+def _shown(taken: results.RateTaken | results.Refused) -> RatePeekJson:
     if isinstance(taken, results.Refused):
         raise problems.refusal(taken)
     return views.rate_peek_of(taken)

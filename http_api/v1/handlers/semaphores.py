@@ -1,5 +1,6 @@
 """Semaphores: acquire permits, renew and release them, resize, look at one, list."""
 
+from holdfast.wire.answers import ResizedJson
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema, waiting
 from http_api.v1.handlers import locks
@@ -52,7 +53,7 @@ async def resize_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Give a semaphore another limit."""
     request = await schema.read(call, ResizeRequest)
     result, revision, is_repeated = await gateway.submit(request.command(), results.Resized, call.timeout_s)
-    answer = answers.ResizedJson(request.name, result.limit, result.available, revision)
+    answer = ResizedJson(request.name, result.limit, result.available, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from holdfast.wire.answers import SessionClosedJson, SessionForcedJson
+from holdfast.wire.held import SessionInfo
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
@@ -55,7 +56,7 @@ async def get_session(gateway: Gateway, call: Call) -> Reply:
     return await reads.answer(gateway, call, query, _shown, name=None)
 
 
-def _shown(view: results.SessionView | None) -> views.SessionJson:
+def _shown(view: results.SessionView | None) -> SessionInfo:
     if view is None:
         raise ProblemError("session-expired", "the session has expired or never existed")
     return views.session_of(view)
@@ -74,5 +75,7 @@ async def force_close(gateway: Gateway, call: Call) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(), results.SessionForced, call.timeout_s
     )
-    answer = SessionForcedJson(result.session_name, result.owner, result.released, revision)
+    answer = SessionForcedJson(
+        session_name=result.session_name, owner=result.owner, released=result.released, revision=revision
+    )
     return Reply(answers.told(answer, is_repeated=is_repeated))

@@ -14,8 +14,8 @@ from holdfast.client.listings import pages
 from holdfast.operations import cluster_operations, hold_operations, override_operations, primitive_operations
 from holdfast.operations.operation import Operation, TimedAnswer
 from holdfast.operations.wanted import HoldRequest
-from holdfast.values.answers import Taken
 from holdfast.values.lease import Lease
+from holdfast.wire.answers import Taken
 from tests.support import http_contract
 
 FULL = HoldRequest(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")

@@ -5,11 +5,13 @@ import asyncio
 import pytest
 
 from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown
+from holdfast.wire.held import LockInfo
+from holdfast.wire.shape import FRESH
 from lockapi.gateway import CommandOutcome, Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, ForceReleaseRequest, ReleaseHoldRequest, RenewRequest
 from lockapi.requests.service import OpenSessionRequest
-from lockapi.views import LockJson, lock_of
+from lockapi.views import lock_of
 from lockstate.words import results
 from lockstate.words.commands import Acquire
 from lockstate.words.ids import HoldId, OwnerName
@@ -147,7 +149,7 @@ async def test_a_stale_view_says_how_old_it_is() -> None:
     stale = await gateway.view(
         lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, name=None, is_stale=True
     )
-    assert fresh == LockJson("a", "free", (), ())
+    assert fresh == LockInfo("a", "free", **FRESH)
     assert (stale.revision, stale.lag_ms) == (1, 7)
 
 

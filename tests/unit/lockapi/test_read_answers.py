@@ -5,8 +5,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from holdfast.wire.answers import HoldGiven, LeaseRenewed
-from lockapi import answers
+from holdfast.wire import answers
+from holdfast.wire.answers import HoldGiven
 
 
 def read_of(kind: type[Any]) -> dict[str, set[Any]]:
@@ -14,7 +14,7 @@ def read_of(kind: type[Any]) -> dict[str, set[Any]]:
     return {
         field.name: set(get_args(field.type) or (field.type,)) - {msgspec.UnsetType}
         for field in msgspec.structs.fields(kind)
-        if field.name in {*HoldGiven.__struct_fields__, *LeaseRenewed.__struct_fields__}
+        if field.name in HoldGiven.__struct_fields__
     }
 
 
@@ -31,8 +31,3 @@ def test_what_always_has_a_deadline_need_not_say_that_it_has_none(kind: type[Any
     """Several kinds at once, a campaign: they always say when it is."""
     assert read_of(kind) | {"no_deadline": {bool}} == read_of(HoldGiven)
     assert {field.name: field.type for field in msgspec.structs.fields(kind)}["expires_in_ms"] is int
-
-
-def test_an_answer_to_a_renewal_has_what_is_read() -> None:
-    """With a deadline or without one, to be given up or not."""
-    assert read_of(answers.RenewedJson) == read_of(LeaseRenewed)

@@ -118,7 +118,7 @@ def test_words_are_those_of_the_state_machine(of_wire: Any, of_machine: Any) -> 
 
 def test_the_usual_priority_is_that_of_the_state_machine() -> None:
     """What does not say one means the same everywhere."""
-    assert said.PRIORITY_DEFAULT == PRIORITY_DEFAULT
+    assert words.PRIORITY_DEFAULT == PRIORITY_DEFAULT
 
 
 def test_the_plainest_lock() -> None:

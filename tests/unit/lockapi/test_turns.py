@@ -7,11 +7,14 @@ import time
 import pytest
 
 from cluster.errors import Overloaded, ShuttingDown
+from holdfast.wire.held import LockInfo
+from holdfast.wire.listings import LockPageJson
+from holdfast.wire.shape import FRESH
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.rights import ANYBODY, Principal, Rights
 from lockapi.turns import REST_S_MAX, RESTS, Turns
-from lockapi.views import LockJson, LockPageJson, lock_of, page_of
+from lockapi.views import lock_of, page_of
 from lockstate.machine import LockMachine
 from lockstate.words.results import LockView
 from tests.support.local_node import LocalNode
@@ -254,7 +257,7 @@ async def test_a_large_view_is_as_new_as_any_other() -> None:
         )
         for is_stale in (False, True)
     ]
-    assert fresh == LockJson("a", "free", (), ())
+    assert fresh == LockInfo("a", "free", **FRESH)
     assert stale.revision == 1
     assert isinstance(stale.lag_ms, int)
     assert stale.lag_ms >= 7

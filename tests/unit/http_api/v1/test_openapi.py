@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from holdfast import wire
-from holdfast.wire.answers import NamespaceUsed, Revocation
+from holdfast.wire import answers, cells, held, listings, operators
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1.handlers import cluster
 from http_api.v1.openapi import make_document
 from http_api.v1.table import make_routes
-from lockapi import answers, cells, problems, views
+from lockapi import problems
 from lockapi.requests.locks import WantedLock
 from lockstate.tables.audit_record import AuditEvent
 from tests.support import http_contract
@@ -29,7 +29,7 @@ EXTRA: dict[type[Any], set[str]] = {
     answers.SessionKeptJson: {*http_contract.KEPT_EXTRA_FIELDS},
     answers.ElectedJson: {*http_contract.ELECTED_EXTRA_FIELDS},
     answers.ReleasedJson: {*http_contract.RELEASED_EXTRA_FIELDS},
-    views.TicketStatusJson: {*http_contract.TICKET_EXTRA_FIELDS},
+    held.TicketInfo: {*http_contract.TICKET_EXTRA_FIELDS},
 }
 """What is there where it applies."""
 
@@ -163,23 +163,23 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
     holder = {*http_contract.HOLDER_FIELDS, *http_contract.PERMITS_HOLDER_FIELDS, *of_reads}
     holder |= {*http_contract.HOLDER_EXTRA_FIELDS}
     for kind, fields in (
-        (views.HolderJson, holder),
-        (views.HeldJson, {*holder, "kind"}),
-        (views.WaiterJson, waiter),
-        (views.TicketJson, {*waiter, "kind"}),
-        (views.LeaderJson, {*http_contract.LEADER_FIELDS, *of_reads}),
-        (views.SessionRowJson, {*http_contract.SESSION_ROW_FIELDS}),
-        (views.SemaphoreRowJson, {*http_contract.SEMAPHORE_ROW_FIELDS}),
-        (views.ElectionRowJson, {*http_contract.ELECTION_ROW_FIELDS}),
-        (views.RateRowJson, {*http_contract.RATE_ROW_FIELDS}),
-        (views.FenceRowJson, {*http_contract.FENCE_ROW_FIELDS}),
-        (views.QuotaRowJson, {*http_contract.QUOTA_ROW_FIELDS}),
-        (views.QuotaJson, {*http_contract.QUOTA_FIELDS}),
-        (views.NamespaceRowJson, {*http_contract.NAMESPACE_ROW_FIELDS}),
-        (views.NamespaceSettingsJson, {*http_contract.NAMESPACE_FIELDS}),
-        (NamespaceUsed, {*http_contract.NAMESPACE_USED_FIELDS}),
-        (Revocation, {*http_contract.REVOCATION_FIELDS}),
-        (views.CycleStepJson, {*http_contract.CYCLE_FIELDS}),
+        (held.Holder, holder),
+        (held.HoldRow, {*holder, "kind"}),
+        (held.Waiter, waiter),
+        (held.WaitRow, {*waiter, "kind"}),
+        (held.Leader, {*http_contract.LEADER_FIELDS, *of_reads}),
+        (listings.SessionRow, {*http_contract.SESSION_ROW_FIELDS}),
+        (listings.SemaphoreRow, {*http_contract.SEMAPHORE_ROW_FIELDS}),
+        (listings.ElectionRow, {*http_contract.ELECTION_ROW_FIELDS}),
+        (listings.RateLimitRow, {*http_contract.RATE_ROW_FIELDS}),
+        (listings.FenceRow, {*http_contract.FENCE_ROW_FIELDS}),
+        (operators.PrincipalInfo, {*http_contract.QUOTA_ROW_FIELDS}),
+        (operators.Quota, {*http_contract.QUOTA_FIELDS}),
+        (operators.NamespaceInfo, {*http_contract.NAMESPACE_ROW_FIELDS}),
+        (operators.NamespaceSettings, {*http_contract.NAMESPACE_FIELDS}),
+        (operators.NamespaceUsed, {*http_contract.NAMESPACE_USED_FIELDS}),
+        (held.Revocation, {*http_contract.REVOCATION_FIELDS}),
+        (held.CycleStepJson, {*http_contract.CYCLE_FIELDS}),
         (AuditEvent, {*http_contract.EVENT_FIELDS, *http_contract.EVENT_EXTRA_FIELDS}),
         (answers.HeldLockJson, {*http_contract.LOCK_FIELDS}),
         (WantedLock, {*http_contract.LOCK_FIELDS}),

@@ -1,0 +1,166 @@
+"""What operators are told: of quotas, namespaces and members, and of callers that were refused."""
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.wire.shape import ABSENT, MayLack, ReadAnswer, WriteAnswer
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """How much a principal may have at a time; None stands for as much as there is room for."""
+
+    sessions: int | None = None
+    holds: int | None = None
+    waits: int | None = None
+    cells: int | None = None
+    fences: int | None = None
+    bytes: int | None = None
+
+
+class Used(msgspec.Struct, frozen=True):
+    """How much a principal has. `holds` counts its waits, too, and `waits` only these.
+
+    `bytes` counts its cells (keys and values), the notes and values of its holds and waits, and the labels of
+    its sessions.
+    """
+
+    sessions: int
+    holds: int
+    waits: int
+    cells: int
+    fences: int
+    bytes: int
+
+
+class PrincipalInfo(msgspec.Struct, frozen=True):
+    """A principal: its own quota, if it has one, and its use. "*" stands for all without one."""
+
+    principal: str
+    quota: Quota | None
+    used: Used
+
+
+class QuotaPageJson(ReadAnswer, frozen=True):
+    """Principals by name, and the cursor to pass as `after` for more."""
+
+    quotas: tuple[PrincipalInfo, ...]
+    next: str | None
+
+
+class QuotaSetJson(WriteAnswer, kw_only=True):
+    """What a principal may have from now on; null if it has no quota of its own."""
+
+    principal: str = ABSENT
+    quota: Quota | None
+    revision: int = ABSENT
+
+
+class NamespaceSettings(msgspec.Struct, frozen=True):
+    """The rules of a namespace for the names at and below its prefix; None leaves a rule open.
+
+    Leases that do not live with a session must be `ttl_ms_min` to `ttl_ms_max` long, lock-delays at least
+    `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, instead of the settings of nodes. An
+    acquire of a lock that its session holds already renews it, or is refused as `already-held` if `if_held`
+    is "refuse", unless it has an `if_held` of its own. The others are bounds on how much there may be.
+    """
+
+    ttl_ms_min: int | None = None
+    ttl_ms_max: int | None = None
+    lock_delay_ms_min: int | None = None
+    no_deadline: bool | None = None
+    priority: bool | None = None
+    holds: int | None = None
+    waits: int | None = None
+    cells: int | None = None
+    fences: int | None = None
+    bytes: int | None = None
+    if_held: Literal["renew", "refuse"] | None = None
+
+
+class NamespaceUsed(msgspec.Struct, frozen=True):
+    """How much there is in a namespace of what was made since it was set; `holds` counts waits, too."""
+
+    holds: int
+    waits: int
+    cells: int
+    fences: int
+    bytes: int
+
+
+class NamespaceInfo(msgspec.Struct, frozen=True):
+    """A namespace, by its prefix."""
+
+    prefix: str
+    settings: NamespaceSettings
+    used: NamespaceUsed
+
+
+class NamespacePageJson(ReadAnswer, frozen=True):
+    """Namespaces by prefix, and the cursor to pass as `after` for more."""
+
+    namespaces: tuple[NamespaceInfo, ...]
+    next: str | None
+
+
+class NamespaceSetJson(WriteAnswer, kw_only=True):
+    """What a namespace says from now on; null if it was removed."""
+
+    prefix: str = ABSENT
+    settings: NamespaceSettings | None
+    revision: int = ABSENT
+
+
+class RefusedAttempt(msgspec.Struct, frozen=True):
+    """A call, or a command of a stream, that a node has refused because of its caller.
+
+    `code` is unauthenticated, forbidden, forbidden-host or forbidden-origin. `principal` is empty for an
+    unknown caller; `method` and `route` are "-" if the call was refused before it was parsed. `number` counts
+    the refusals of this node, and `unix_ms` is its clock.
+    """
+
+    number: int
+    unix_ms: int
+    code: str
+    principal: str
+    address: str
+    method: str
+    route: str
+    detail: str
+    request_id: str
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """The newest of them on the node that answered, the newest first; `count` since it was started."""
+
+    refusals: tuple[RefusedAttempt, ...]
+    count: int
+    node_id: str
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A node in the list of members. `state` is voter, or joining until it has caught up."""
+
+    id: str
+    peer: str
+    state: str
+
+
+class MemberListJson(msgspec.Struct, frozen=True):
+    """All nodes of the cluster, in order of their ids."""
+
+    members: tuple[Member, ...]
+    revision: int = ABSENT
+
+
+class LeadershipTransferredJson(msgspec.Struct, frozen=True):
+    """The node that leads now."""
+
+    leader: str
+
+
+class HealthJson(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The node answers; otherwise there is a problem document. `troubles` are sentences for people."""
+
+    ok: bool
+    troubles: MayLack[tuple[str, ...]] = ()
