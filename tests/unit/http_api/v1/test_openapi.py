@@ -140,6 +140,28 @@ def test_bounds_are_told() -> None:
     assert body["required"] is True
 
 
+def test_answers_are_described_as_they_are_sent() -> None:
+    """What is always there is required; null is said where it comes; what a reader puts in is not said."""
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas["Holder"]["required"] == ["owner", "token", "note", "name"]
+    assert schemas["DelaysLifted"]["required"] == ["lifted", "left_ms", "revision"]
+    assert set(schemas["Quota"]["required"]) == set(schemas["Quota"]["properties"])
+    lock = schemas["LockInfo"]
+    assert lock["required"] == ["name", "state", "holders", "queue"]
+    assert lock["properties"]["lag_ms"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    assert lock["properties"]["revision"] == {"type": "integer"}
+    assert _references(schemas["Holder"]) == [
+        f"#/components/schemas/{name}" for name in ("Mode", "Scope", "Revocation")
+    ]
+    answers_alone = [schema for name, schema in schemas.items() if not re.search("Request$|^Wanted", name)]
+    assert not [
+        said
+        for schema in answers_alone
+        for said in schema.get("properties", {}).values()
+        if "default" in said
+    ]
+
+
 def test_words_are_those_of_the_wire() -> None:
     """Modes, scopes, kinds and algorithms are the published words."""
     schemas = DOCUMENT["components"]["schemas"]
