@@ -50,9 +50,24 @@ class Hold(msgspec.Struct, kw_only=True):
         return conflict(self.mode, other.mode)
 
 
+BESIDE: Final = {
+    frozenset(pair)
+    for pair in (
+        ("concurrent-read",),
+        ("concurrent-read", "concurrent-write"),
+        ("concurrent-read", "shared"),
+        ("concurrent-read", "update"),
+        ("concurrent-write",),
+        ("shared",),
+        ("shared", "update"),
+    )
+}
+"""The modes that two may have at a time, as docs/semantics.md says."""
+
+
 def conflict(one: str, other: str) -> bool:
     """Whether two modes of a lock exclude each other."""
-    return not ("shared" in (one, other) and "exclusive" not in (one, other))
+    return frozenset((one, other)) not in BESIDE
 
 
 def trusted_until_ns(operation: Operation, drift: float = DRIFT) -> int:

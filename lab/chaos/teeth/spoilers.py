@@ -112,6 +112,36 @@ def _kept_alive_late(lines: Lines) -> None:
     _later(lines, next(_all(lines, "session-keepalive")))
 
 
+def _told_twice(lines: Lines) -> None:
+    event = next(_all(lines, "watch-event"))
+    _copy(lines, event, result={"index": event.result["index"] + 1})
+
+
+def _ends_and_grants(lines: Lines) -> Iterator[tuple[Operation, Operation]]:
+    """Yield each end that a watcher heard of, and the next grant of the name."""
+    ended: dict[tuple[str, str], Operation] = {}
+    for event in _all(lines, "watch-event"):
+        place = (event.client, event.result["name"])
+        if event.result["event"] == "released":
+            ended[place] = event
+        elif event.result["event"] == "granted" and place in ended:
+            yield ended.pop(place), event
+
+
+def _end_untold(lines: Lines) -> None:
+    lines.remove(next(_ends_and_grants(lines))[0])
+
+
+def _other_end_told(lines: Lines) -> None:
+    next(_ends_and_grants(lines))[0].result["event"] = "expired"
+
+
+def _grant_told_first(lines: Lines) -> None:
+    end, grant = next(_ends_and_grants(lines))
+    places = [{field: event.result[field] for field in ("revision", "index")} for event in (end, grant)]
+    end.result, grant.result = grant.result | places[0], end.result | places[1]
+
+
 SPOILERS: Final = (
     Spoiler("granted-twice", "two clients are granted one lock with one token", "tokens", _granted_twice),
     Spoiler("nodes-differ", "a node ends in another state", "equal-nodes", _nodes_differ),
@@ -128,5 +158,9 @@ SPOILERS: Final = (
         "held-in-the-end", "a hold whose lease was over is in the final listing", "late", _held_in_the_end
     ),
     Spoiler("renewed-late", "a lease is renewed long after its end", "late", _renewed_late),
+    Spoiler("told-twice", "a watcher hears of one event twice", "watch", _told_twice),
+    Spoiler("end-untold", "a watcher does not hear of an acknowledged release", "watch", _end_untold),
+    Spoiler("other-end-told", "a watcher hears that a released hold expired", "watch", _other_end_told),
+    Spoiler("grant-told-first", "a grant is told before the end that made room", "watch", _grant_told_first),
     Spoiler("kept-alive-late", "and so is a session", "late", _kept_alive_late),
 )

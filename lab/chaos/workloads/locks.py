@@ -7,6 +7,7 @@ from lab.chaos.workloads.crowd import Crowd
 
 TTL_MS: Final = 4000
 WAIT_MS: Final = 1500
+MODES: Final = ("shared", "shared", "concurrent-read", "concurrent-write", "update", "exclusive")
 
 
 class Mutex(Crowd):
@@ -30,7 +31,7 @@ class Mutex(Crowd):
 
 
 class SharedExclusive(Crowd):
-    """Readers and writers of two names."""
+    """Readers and writers of two names, in all modes."""
 
     name: ClassVar[str] = "shared"
     clients: ClassVar[int] = 6
@@ -39,7 +40,7 @@ class SharedExclusive(Crowd):
         """Acquire in some mode, hold for a moment, release."""
         del number
         name = self.lock(client, client.choices.randrange(2))
-        mode = client.choices.choice(["shared", "shared", "update", "exclusive"])
+        mode = client.choices.choice(MODES)
         wait_ms = client.choices.choice([0, WAIT_MS])
         grant = await client.acquire(name, ttl_ms=TTL_MS, wait_ms=wait_ms, mode=mode)
         if grant.is_ok:

@@ -18,7 +18,7 @@ SILENCE_S: Final = 12.0
 """A heartbeat comes every ten seconds: a watch that hears nothing for longer goes to another node."""
 CONNECT_S: Final = 3.0
 GONE: Final = 410
-FIELDS: Final = ("revision", "event", "kind", "name", "owner", "token")
+FIELDS: Final = ("revision", "event", "kind", "name", "owner", "token", "mode")
 
 
 class Watching(Crowd):

@@ -32,7 +32,7 @@ MODELS: dict[str, Model[Any]] = {
     "register": RegisterModel(),
 }
 LOCK_KINDS = ("lock", "lock without waits", "semaphore")
-MODES = st.sampled_from(["exclusive", "shared", "update"])
+MODES = st.sampled_from(["exclusive", "shared", "update", "concurrent-read", "concurrent-write"])
 LOCK_ACTIONS = st.one_of(
     st.builds(
         Grant,

@@ -11,17 +11,23 @@ from tests.unit.lab.chaos.histories import MS, Script
 def clean() -> Script:
     """Return a history with a place for every spoiler."""
     script = Script()
-    script.grant("h1", 1, 0, 5)
-    script.release("h1", 10, 15)
+    script.grant("h1", 1, 0, 5).result["revision"] = 1
+    script.release("h1", 10, 15).result["revision"] = 2
     script.add("look", "a", 20, 25, result={"holders": []})
-    script.grant("h2", 2, 30, 35, ttl=200)
+    script.grant("h2", 2, 30, 35, ttl=200).result["revision"] = 3
     script.refused("x", 40, 45)
     script.renew("h2", 50, 55, ttl=200)
-    script.grant("h3", 3, 60, 300, wait_ms=500)
+    script.grant("h3", 3, 60, 300, wait_ms=500).result["revision"] = 4
     script.add("session-open", "s", 0, 5, result={"session": "s", "expires_in_ms": 100, "sent_ns": 0})
     script.add(
         "session-keepalive", "s", 50, 55, session="s", result={"expires_in_ms": 100, "sent_ns": 50 * MS}
     )
+    script.add("watch-connect", "w", 0, 5, segment=0)
+    for index, (revision, event, token) in enumerate(
+        [(1, "granted", 1), (2, "released", 1), (3, "granted", 2), (4, "expired", 2), (4, "granted", 3)]
+    ):
+        result = {"index": index, "revision": revision, "event": event, "name": "a", "token": token}
+        script.add("watch-event", "", 400 + index, 400 + index, result=result, segment=0)
     script.listing(9_000, 9_100)
     script.node("n1", 7, "d")
     script.node("n2", 7, "d")

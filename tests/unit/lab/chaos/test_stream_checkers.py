@@ -11,9 +11,20 @@ from lab.chaos.late_leases import LateLeases, late_leases, late_leases_ns
 from tests.unit.lab.chaos.histories import MS, Script
 
 
-def heard(script: Script, index: int, revision: int, token: int, *, segment: int = 0) -> Operation:
-    """Add an event that a watcher of everything heard."""
-    result = {"index": index, "revision": revision, "event": "granted", "name": "a", "token": token}
+def heard(
+    script: Script,
+    index: int,
+    revision: int,
+    token: int,
+    event: str = "granted",
+    *,
+    segment: int = 0,
+    mode: str = "exclusive",
+) -> Operation:
+    """Add an event that a watcher of everything heard; unless told otherwise, each of a name of its own."""
+    name = "a" if event != "granted" or mode == "shared" else f"a{token}"
+    result = {"index": index, "revision": revision, "event": event, "name": name, "token": token}
+    result["mode"] = mode
     return script.add("watch-event", "", 100 + index, 100 + index, result=result, segment=segment)
 
 
@@ -52,6 +63,39 @@ def test_a_watch_that_leaves_out_a_grant() -> None:
     assert watches(script.history) == []  # it may still come
     heard(script, 2, 9, 4)
     assert "did not hear" in watches(script.history)[0].text
+
+
+def test_a_watch_of_modes_and_ends() -> None:
+    """Those of one name alternate if they exclude each other; what was there before may end at any time."""
+    script = Script()
+    heard(script, 1, 5, 1, "released")
+    heard(script, 2, 6, 3, mode="shared")
+    heard(script, 3, 7, 4, mode="shared")
+    heard(script, 4, 8, 3, "forced")
+    heard(script, 5, 9, 2, "expired")
+    assert watches(script.history) == []
+    heard(script, 6, 9, 3, "expired")
+    [found] = watches(script.history)
+    assert "which nobody had" in found.text
+
+
+def test_a_watch_that_tells_of_an_end_that_was_none() -> None:
+    """A hold ends early, nobody gave it back, or another end was acknowledged."""
+
+    def told(event: str, *, is_released: bool = False, index: int = 2) -> bool:
+        script = watched()
+        heard(script, 1, 8, 3, mode="shared")
+        if is_released:
+            script.release("h1", 20, 30)
+        heard(script, index, 9, 3, event)
+        return bool(watches(script.history))
+
+    assert told("released")
+    assert not told("released", is_released=True)
+    assert told("expired", is_released=True)
+    assert not told("expired", index=20)
+    assert told("expired", index=-40)
+    assert not told("forced")
 
 
 def test_a_watch_that_begins_anew() -> None:
