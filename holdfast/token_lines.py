@@ -7,7 +7,8 @@ The node reads these lines and `holdfast token` writes them: both use this file.
 
 A name; what proves it, one or more with commas between them (two while a token is being exchanged); rights,
 each with the prefix in which they count, or without one for everything; and perhaps an end. Empty lines and
-those that begin with # say nothing. White space and % in prefixes and certificates are percent-encoded.
+those that begin with # say nothing. White space, `,`, `*` and % in prefixes and certificates are
+percent-encoded.
 
 A token has 256 random bits, so nobody can guess it, and one fast hash is enough: slow ones are for secrets
 that people choose, and would let strangers keep the node busy. The hash only keeps those that read the file
@@ -81,6 +82,22 @@ class Line:
     certificates: tuple[str, ...] = ()
     rights: Mapping[str, frozenset[Right]] = field(default_factory=dict)
     ends_at_s: int | None = None
+
+    def idle_prefixes(self) -> list[str]:
+        """Return the prefixes that take all rights away where no shorter one gives any."""
+        return [
+            prefix
+            for prefix, rights in sorted(self.rights.items())
+            if prefix and not (rights or self._around(prefix))
+        ]
+
+    def _around(self, prefix: str) -> frozenset[Right]:
+        """Return the rights that count around a prefix: those of the longest shorter one that covers it."""
+        while prefix:
+            prefix = prefix.rpartition("/")[0]
+            if prefix in self.rights:
+                return self.rights[prefix]
+        return frozenset()
 
 
 def digest(token: bytes) -> bytes:
@@ -223,6 +240,15 @@ def _rights(names: str, prefix: str) -> frozenset[Right]:
 
 def _prefix(text: str) -> str:
     """Read a prefix: whole parts of names. Raises ValueError."""
+    if "," in text:
+        raise ValueError(
+            f"prefix {_shown(text)}: rights of another prefix are another word, such as read@a read@b; in a"
+            " name, ',' is written %2C"
+        )
+    if "*" in text:
+        raise ValueError(
+            f"prefix {_shown(text)}: a prefix covers all below it without '*'; in a name, it is written %2A"
+        )
     prefix = _unquoted("prefix", text)
     if not prefix:
         return ""
@@ -295,4 +321,4 @@ def _words(line: Line) -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     """Encode what would end a word, or begin another proof."""
-    return "".join([urllib.parse.quote(one) if one.isspace() or one in "%," else one for one in text])
+    return "".join([urllib.parse.quote(one) if one.isspace() or one in "%,*" else one for one in text])

@@ -110,6 +110,10 @@ def _check(arguments: argparse.Namespace) -> int:
     found = [{"name": line.name, "rights": _rights(line), "ends_at_s": line.ends_at_s} for line in lines]
     with contextlib.suppress(BrokenPipeError):  # as by `head`
         print_one({"principals": found}, [*text, f"{len(lines)} principals"], arguments.output)
+    for line in lines:
+        for prefix in line.idle_prefixes():
+            nothing = f"none@{prefix} takes nothing away: no shorter prefix gives any right there"
+            say(f"warning: {line.name}: {nothing}")
     mode = path.stat().st_mode
     if mode & (stat.S_IWGRP | stat.S_IRWXO):
         say(f"warning: other users can read or write {path}: chmod 600 it")

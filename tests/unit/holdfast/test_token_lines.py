@@ -83,6 +83,8 @@ def test_an_end_is_a_day_or_a_moment(text: str, moment: int) -> None:
         (f"{HASH} read@a//b", "no part between two '/' may be empty"),
         (f"{HASH} read@a/../b", "no part may be '.' or '..'"),
         (f"{HASH} read@a%00", "only printable characters are allowed"),
+        (f"{HASH} read none@secret,payroll", "rights of another prefix are another word"),
+        (f"{HASH} read@jobs/*", "prefix 'jobs/*': a prefix covers all below it without '*'"),
         (f"{HASH} read@a%zz", "prefix: a % must be followed by two hexadecimal digits"),
         (f"{HASH} read@a%ff", "prefix: is not valid UTF-8"),
         (f"{HASH} read@{'/'.join('a' * 300)}", "prefix (not shown"),
@@ -160,7 +162,7 @@ ON_NAMES = st.frozensets(st.sampled_from([Right.READ, Right.ACQUIRE, Right.FORCE
         Line,
         st.just("worker"),
         st.just((b"\x0a" * 32,)),
-        st.lists(st.text(alphabet="ab ,%:=/", min_size=1), max_size=2, unique=True).map(tuple),
+        st.lists(st.text(alphabet="ab ,*%:=/", min_size=1), max_size=2, unique=True).map(tuple),
         st.dictionaries(PREFIXES, ON_NAMES, min_size=1, max_size=4),
         st.none() | st.integers(0, 4_000_000_000),
     )

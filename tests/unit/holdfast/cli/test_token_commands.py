@@ -100,6 +100,12 @@ def test_a_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     path.chmod(0o644)
     assert run("check", str(path)) == 0
     assert "other users can read or write" in capsys.readouterr().err
+    path.chmod(0o600)
+    path.write_text(f"a sha256:{'0a' * 32} none@x/y read@x none@z/z\n")
+    assert run("check", str(path)) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "holdfast: warning: a: none@z/z takes nothing away: no shorter prefix gives any right there"
+    ]
     path.write_text("a b c")
     assert run("check", str(path)) == 2
     assert "line 1: the second word must be hashes" in capsys.readouterr().err
