@@ -331,7 +331,7 @@ class Parts:
             links,
             self._loop_work(),
             period_s=period_ms / 1000,
-            on_sync_begun=lambda: self.disk.begun(self._now_s()),
+            on_sync_begun=self.disk.begun,
             on_sync=self._synced,
             syncs=syncs,
         )

@@ -13,6 +13,7 @@ failure here is final: the node stops; it never retries what broke and never ans
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple, ParamSpec
 
 from cluster.consensus.log_digest import Difference
@@ -76,11 +77,14 @@ class Loop:
         work: LoopWork,
         *,
         period_s: float,
-        on_sync_begun: Callable[[], None],
+        on_sync_begun: Callable[[float], None],
         on_sync: Callable[[float], None],
         syncs: SyncRunner,
     ) -> None:
-        """`period_s` is the time between ticks of an idle node; `on_sync` is told how long a sync took."""
+        """`period_s` is the time between ticks of an idle node.
+
+        `on_sync_begun` is told when a sync begins, and `on_sync` how long it took.
+        """
         self.failure: Final[asyncio.Future[BaseException]] = asyncio.get_running_loop().create_future()
         self._replica = replica
         self._journal = journal
@@ -117,18 +121,19 @@ class Loop:
         """Take a Raft message. Raises PeerFault, and nothing was done: its link is to be cut."""
         if self._is_stopped or self._has_failed:
             return
+        ready = None
         try:
             ready = self._replica.receive(peer_id, message)
-        except PeerFault:
-            raise
+            if ready.difference is not None:
+                self._work.parted(peer_id, ready.difference)
+            if not self._has_failed:
+                self.act(ready)
         except BaseException as error:
+            if ready is None and isinstance(error, PeerFault):
+                raise
             self.fail(error)
             if not isinstance(error, Exception):
                 raise
-        else:
-            if ready.difference is not None:
-                self.run(self._work.parted, peer_id, ready.difference)
-            self.run(self.act, ready)
 
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached."""
@@ -227,9 +232,10 @@ class Loop:
     def _tick(self) -> None:
         self._tick_is_due = False
         replica, work = self._replica, self._work
-        self.act(replica.tick(has_entry=work.has_entry()))
+        has_entry = work.has_entry()
+        self.act(replica.tick(has_entry=has_entry))
         # An entry is stamped by the state behind all that is committed, and for the present role.
-        if work.has_entry() or replica.has_members_to_propose:
+        if has_entry or work.has_entry() or replica.has_members_to_propose:
             self.act(replica.propose(work.entries()))
         work.ticked()
         if self._news_timer is None and replica.role.is_leader:
@@ -237,13 +243,13 @@ class Loop:
 
     def _await_news(self) -> None:
         """Tick again when followers have to hear of a commit that no entry has told them."""
-        due_in_s = self._replica.news_due_in_s()
+        due_in_s = self._replica.engine.news_due_in_s()
         if due_in_s is not None:
             self._news_timer = self._loop.call_later(due_in_s, self.run, self._tell_news)
 
     def _tell_news(self) -> None:
         self._news_timer = None
-        if self._replica.news_due_in_s() == 0:
+        if self._replica.engine.news_due_in_s() == 0:
             self._tick()
         else:
             self._await_news()
@@ -257,21 +263,18 @@ class Loop:
             self._release(promises)
             return
         self._present_sync, self._present_promises = sync, promises
-        self._on_sync_begun()
-        self._syncs.start(sync, self._on_synced)
-
-    def _on_synced(self) -> None:
-        """Go on behind the sync: called in place, or by the event loop."""
-        self.run(self._end_sync)
+        self._on_sync_begun(self._loop.time())
+        self._syncs.start(sync, partial(self.run, self._end_sync))
 
     def _end_sync(self) -> None:
+        """Go on behind the sync: called in place, or by the event loop."""
         sync, self._present_sync = self._present_sync, None
         assert sync is not None, "the end of a sync that was not begun"
         promises, self._present_promises = self._present_promises, []
         self._journal.end_sync(sync)
         self._release(promises)
         self._on_sync(sync.took_s)
-        if self._replica.has_work:
+        if self._replica.engine.has_work:
             self.request_tick()
         if self._promises or self._journal.wants_sync:
             self.request_sync()

@@ -101,7 +101,7 @@ class Upkeep:
         """Go on with a handover, with changes of the members, and with an advance of the rules."""
         self._handovers.step()
         self._changes.step()
-        if self._rare.rules_advance.step(self._machine().rules):
+        if self._replica.role.is_leader and self._rare.rules_advance.step(self._machine().rules):
             self._request_tick()
 
     def role_changed(self) -> None:

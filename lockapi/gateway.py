@@ -237,9 +237,10 @@ class Gateway:
 
     def _asking(self, command: Command) -> str:
         """Return who asks, for the log: "" of a frame whose session is theirs."""
-        machine, name = self._node.machine, self.principal.name
-        is_implied = type(command) is Numbered and name and machine.belongs_to(command.session_id, name)
-        return "" if is_implied else name
+        name = self.principal.name
+        if type(command) is Numbered and name and self._node.machine.belongs_to(command.session_id, name):
+            return ""
+        return name
 
     def now_ms(self) -> int:
         """Return the cluster time of the newest entry that this node has applied."""

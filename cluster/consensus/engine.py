@@ -97,6 +97,15 @@ class Engine:
         self.library = Library(self, config)
         self.now_s: Final = self.library.now_s
         """The clock by which everything here goes: monotonic, in seconds."""
+        self.tick: Final = self.library.tick
+        self.receive: Final = self.library.take
+        self.adopt_term: Final = self.library.adopt_term
+        self.connected: Final = self.library.connect
+        self.disconnected: Final = self.library.disconnect
+        self.send_entries: Final = self.library.send_entries
+        self.match_index: Final = self.library.match_index
+        self.news_due_in_s: Final = self.library.news_due_in_s
+        self.forget_takeover: Final = self.library.forget_takeover
         self._compaction = Compaction(
             config.compact_entries,
             applied_index,
@@ -170,14 +179,6 @@ class Engine:
             or (self.is_leader and self.library.is_news_urgent)
         )
 
-    def news_due_in_s(self) -> float | None:
-        """Return in how many seconds a tick has to come so that all hear of a commit; None if all have."""
-        return self.library.news_due_in_s()
-
-    def forget_takeover(self) -> None:
-        """Do not take over any more."""
-        self.library.forget_takeover()
-
     @property
     def election_deadline_s(self) -> float:
         """Return when this node stands for election if it hears of no leader; on the clock of `now_s`."""
@@ -186,10 +187,6 @@ class Engine:
     @election_deadline_s.setter
     def election_deadline_s(self, deadline_s: float) -> None:
         self.library.election_deadline_s = deadline_s
-
-    def match_index(self, peer_id: str) -> int:
-        """Return up to where a peer is known to have the leader's log; 0 if that is not known."""
-        return self.library.match_index(peer_id)
 
     def silence_s(self, peer_id: str) -> float:
         """Return how long this leader has heard no answer from a peer; infinite if it is not a member."""
@@ -209,26 +206,6 @@ class Engine:
         return None
 
     # -- what drives it -------------------------------------------------------------------------------------
-
-    def tick(self) -> None:
-        """Commit, collect what is committed, send, compact, stand for election."""
-        self.library.tick()
-
-    def receive(self, peer_id: str, message: Message) -> None:
-        """Take a message that the guards admitted."""
-        self.library.take(peer_id, message)
-
-    def adopt_term(self, peer_id: str, term: int) -> None:
-        """Move to the newer term that a peer told; a leader steps down."""
-        self.library.adopt_term(peer_id, term)
-
-    def connected(self, peer_id: str) -> None:
-        """Record that a peer can be reached."""
-        self.library.connect(peer_id)
-
-    def disconnected(self, peer_id: str) -> None:
-        """Record that a peer cannot be reached."""
-        self.library.disconnect(peer_id)
 
     def append(self, entry: bytes) -> None:
         """Put a command at the end of the leader's log and send it."""
@@ -261,10 +238,6 @@ class Engine:
         founded = self.entries(FOUNDED_INDEX, FOUNDED_INDEX)
         is_founding = bool(founded) and founded[0][2] == FOUNDED_TERM
         return FOUNDED_INDEX if is_founding else 0
-
-    def send_entries(self) -> None:
-        """Send every peer what it lacks."""
-        self.library.send_entries()
 
     def pause_sending(self, peer_id: str) -> None:
         """Treat a peer as caught up for now: the next heartbeat makes it ask for what it lacks."""

@@ -315,7 +315,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             index = self.committable_index()
             if index > self._SyncObj__raftCommitIndex:
                 self._SyncObj__raftCommitIndex = index
-                self._journal.setRaftCommitIndex(index)
+                self._journal.record_commit(index)
             self._step_down_if_unheard(now_s)
         has_news = self._hand_out()
         if self._SyncObj__raftState != _LEADER:
@@ -573,7 +573,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             self._owner.sent.append((peer.id, acknowledgement))
         index = min(max(self._SyncObj__raftCommitIndex, message.commit_index), journal.last_index)
         self._SyncObj__raftCommitIndex = index
-        journal.setRaftCommitIndex(index)
+        journal.record_commit(index)
 
     def adopt_term(self, peer_id: str, term: int) -> None:
         """Move to a newer term; a leader steps down.

@@ -353,15 +353,6 @@ class Replica:
             self.is_proposing = True
         ready.is_role_changed = True
 
-    @property
-    def has_work(self) -> bool:
-        """Whether a tick would find something to do, now that a sync has ended: a leader may commit."""
-        return self.engine.has_work
-
-    def news_due_in_s(self) -> float | None:
-        """Return in how many seconds a tick has to come so that all hear of a commit; None if all have."""
-        return self.engine.news_due_in_s()
-
     # -- proposals ------------------------------------------------------------------------------------------
 
     def _may_lead(self) -> bool:

@@ -305,9 +305,12 @@ class Link(asyncio.Protocol):
     # -- handshake ------------------------------------------------------------------------------------------
 
     def _frame(self, frame: bytes) -> None:
+        """Take a frame; one of another group, or that cannot be read, ends the link."""
         try:
             if self.is_open:
-                kind, body = self._decode_frame(frame)
+                kind, group, body = _frame_decoder.decode(frame)
+                if group != GROUP:
+                    raise msgspec.ValidationError(f"a frame of Raft group {group}")
                 if kind in _OF_THE_LINK:
                     self._link_frame(kind, body)
                 else:
@@ -331,13 +334,6 @@ class Link(asyncio.Protocol):
             self._links.secrets_said(self, self._exchange, _secrets_decoder.decode(body))
         else:
             self._links.refused(self.peer_id, _objection_decoder.decode(body), is_dialed=self.is_dialer)
-
-    def _decode_frame(self, frame: bytes) -> tuple[int, msgspec.Raw]:
-        """Return kind and body. Raises msgspec.DecodeError, also for a frame of another group."""
-        kind, group, body = _frame_decoder.decode(frame)
-        if group != GROUP:
-            raise msgspec.ValidationError(f"a frame of Raft group {group}")
-        return kind, body
 
     def _handshake(self, message: handshake.Handshake) -> None:
         match message:

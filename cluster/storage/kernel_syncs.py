@@ -99,7 +99,9 @@ class KernelSyncs:
             except BlockingIOError:
                 return  # its own event is still to come
             self._take_over(error)
-        self._tell()
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended()
 
     def _wait(self) -> None:
         """Wait for the sync that is under way. Its end is told by the event, which is still to come."""
@@ -126,8 +128,3 @@ class KernelSyncs:
         sync.took_s = max(0.0, time.perf_counter() - self._began_s - busy_s)
         self._is_slow = sync.took_s > SLOW_S
         sync.end(error)
-
-    def _tell(self) -> None:
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended()

@@ -174,7 +174,7 @@ class OurNode:
             self._send(peer_id, message)
         if sync.block is not None:
             self._checker.stored(self.node_id, sync.block.term)
-        self._is_tick_due |= self.replica.has_work
+        self._is_tick_due |= self.replica.engine.has_work
         self._is_sync_due |= bool(self._promises) or self.journal.wants_sync
 
     def crash(self) -> None:

@@ -61,6 +61,7 @@ class _Node:
         self.wants_tick_with_peer = False
         self.sync_times: list[float] = []
         self.syncs = InPlace()
+        self.engine = self
         self.has_work = self.wants_sync = False
         self.news: deque[float] = deque()
         self.loop = Loop(
@@ -69,7 +70,7 @@ class _Node:
             cast("PeerLinks", self),
             LoopWork(*(getattr(self, name) for name in LoopWork._fields)),
             period_s=period_s,
-            on_sync_begun=lambda: None,
+            on_sync_begun=lambda _: None,
             on_sync=self.sync_times.append,
             syncs=self.syncs,
         )

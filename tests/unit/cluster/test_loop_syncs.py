@@ -37,6 +37,7 @@ class _Node:
     def __init__(self) -> None:
         self.told: list[object] = []
         self.readies: deque[Ready] = deque()
+        self.engine = self
         self.wants_sync = self.has_work = False
         self.under_way: deque[tuple[_Sync, Callable[[], None]]] = deque()
         self.ticks = 0
@@ -46,7 +47,7 @@ class _Node:
             cast("PeerLinks", self),
             LoopWork(*[cast("Any", getattr(self, name, _nothing)) for name in LoopWork._fields]),
             period_s=3_600.0,
-            on_sync_begun=lambda: None,
+            on_sync_begun=lambda _: None,
             on_sync=lambda took_s: self.told.append(("took", took_s)),
             syncs=self,
         )

@@ -90,7 +90,7 @@ def test_a_node_alone_commits_without_acknowledgements(make: Callable[..., Site]
     assert (ready.wants_tick, ready.needs_sync, ready.messages) == (False, True, [])
     assert site.replica.tick(has_entry=False).committed == []
     site.journal.sync()
-    assert site.replica.has_work
+    assert site.replica.engine.has_work
     ready = site.replica.tick(has_entry=False)
     assert ready.committed == [(3, b"one")]
     assert not ready.wants_tick
