@@ -22,10 +22,9 @@ from holdfast.wire.answers import (
     StillWaitingJson,
     UsedRateJson,
 )
-from holdfast.wire.held import Leader
 from holdfast.wire.operators import Member, MemberListJson
 from holdfast.wire.shape import UNSET, Unset
-from lockapi.views import NO_MORE, holders_of, revocation_of
+from lockapi.views import holders_of, new_leader, revocation_of
 from lockstate.words import results
 from lockstate.words.commands import Wanted
 from lockstate.words.modes import Scope
@@ -172,7 +171,7 @@ def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> Rate
 
 def elected(result: results.Granted, value: str, revision: int) -> ElectedJson:
     """Return the answer to a campaign for an election that `value` now stands for."""
-    leader = Leader(result.owner, value, result.token, **NO_MORE)
+    leader = new_leader(result.owner, value, result.token)
     answer = ElectedJson(result.hold_id, result.token, leader, result.expires_in_ms or 0, revision)
     if isinstance(result, results.GrantedAgain):
         answer.already_held = True

@@ -76,52 +76,42 @@ def _copied(kind: type[S], view: msgspec.Struct) -> S:
 
 def holder_of(view: HolderView) -> Holder:
     """Return a holder as a JSON object."""
-    return Holder(**_holder(view))
+    is_lock = view.kind is HoldKind.LOCK
+    more, value = _NO_MORE, ABSENT
+    if isinstance(view, HoldView):
+        more, value = _more(view), view.value or ABSENT
+    elif isinstance(view, RevokedView):
+        more = ABSENT, ABSENT, ABSENT, revocation_of(view.revocation)
+    return Holder(
+        view.owner,
+        view.mode if is_lock else ABSENT,
+        view.token,
+        ABSENT if view.expires_in_ms is None else view.expires_in_ms,
+        view.note,
+        view.name,
+        view.scope if is_lock else ABSENT,
+        view.permits if view.kind is HoldKind.SEMAPHORE else ABSENT,
+        *more,
+        value,
+        view.expires_in_ms is None or ABSENT,
+    )
+
+
+def _more(view: HoldView) -> tuple[Any, Any, Any, Any]:
+    """Return for how long it is held, the session and its labels, if it is in one, and the revocation."""
+    revocation = ABSENT if view.revocation is None else revocation_of(view.revocation)
+    if not view.session_name:
+        return view.since_ms, ABSENT, ABSENT, revocation
+    return view.since_ms, view.session_name, view.labels, revocation
+
+
+_NO_MORE: Final[tuple[Any, Any, Any, Any]] = (ABSENT, ABSENT, ABSENT, ABSENT)
+"""What stands in the place of that where it is not told."""
 
 
 def held_of(view: HolderView) -> HoldRow:
     """Return a hold with its kind as a JSON object."""
-    return HoldRow(**_holder(view), kind=view.kind)
-
-
-def _holder(view: HolderView) -> dict[str, Any]:
-    fields = {
-        **_described(view),
-        "token": view.token,
-        "expires_in_ms": ABSENT if view.expires_in_ms is None else view.expires_in_ms,
-        "note": view.note,
-        "no_deadline": view.expires_in_ms is None or ABSENT,
-    }
-    if isinstance(view, HoldView):
-        return fields | _more(view) | {"value": view.value or ABSENT}
-    revocation = revocation_of(view.revocation) if isinstance(view, RevokedView) else ABSENT
-    return fields | NO_MORE | {"value": ABSENT, "revocation": revocation}
-
-
-def _described(view: HolderView | WaiterView) -> dict[str, Any]:
-    """Return whose it is, of what, and the fields that only this kind of thing has."""
-    is_lock = view.kind is HoldKind.LOCK
-    return {
-        "owner": view.owner,
-        "name": view.name,
-        "mode": view.mode if is_lock else ABSENT,
-        "scope": view.scope if is_lock else ABSENT,
-        "permits": view.permits if view.kind is HoldKind.SEMAPHORE else ABSENT,
-    }
-
-
-def _more(view: HoldView) -> dict[str, Any]:
-    """Return for how long it is held, and in which session, if it is in one."""
-    return {
-        "since_ms": view.since_ms,
-        "session_name": view.session_name or ABSENT,
-        "labels": view.labels if view.session_name else ABSENT,
-        "revocation": ABSENT if view.revocation is None else revocation_of(view.revocation),
-    }
-
-
-NO_MORE: Final[dict[str, Any]] = dict.fromkeys(("since_ms", "session_name", "labels", "revocation"), ABSENT)
-"""What stands in the place of that where it is not told."""
+    return HoldRow(*msgspec.structs.astuple(holder_of(view)), kind=view.kind)
 
 
 def revocation_of(view: RevocationView) -> Revocation:
@@ -136,36 +126,44 @@ def holders_of(views: Iterable[HolderView]) -> tuple[Holder, ...]:
 
 def waiters_of(views: Iterable[WaiterView]) -> tuple[Waiter, ...]:
     """Return waiters as JSON objects."""
-    return tuple([Waiter(**_waiter(view)) for view in views])
+    return tuple([waiter_of(view) for view in views])
+
+
+def waiter_of(view: WaiterView) -> Waiter:
+    """Return a waiter as a JSON object."""
+    is_lock = view.kind is HoldKind.LOCK
+    return Waiter(
+        view.owner,
+        view.mode if is_lock else ABSENT,
+        view.position,
+        view.waited_ms,
+        view.name,
+        view.scope if is_lock else ABSENT,
+        view.permits if view.kind is HoldKind.SEMAPHORE else ABSENT,
+        view.ticket,
+        view.is_conversion or ABSENT,
+        view.session_name or ABSENT,
+        _unusual(view.priority),
+    )
+
+
+def _unusual(priority: int) -> int:
+    return ABSENT if priority == commands.PRIORITY_DEFAULT else priority
 
 
 def ticket_of(view: WaiterView) -> WaitRow:
     """Return a waiter with its kind as a JSON object."""
-    return WaitRow(**_waiter(view), kind=view.kind)
-
-
-def _waiter(view: WaiterView) -> dict[str, Any]:
-    return {
-        **_described(view),
-        **_unusual(view),
-        "position": view.position,
-        "waited_ms": view.waited_ms,
-        "ticket": view.ticket,
-    }
-
-
-def _unusual(view: WaiterView | results.TicketView) -> dict[str, Any]:
-    """Return what is told of a waiter where it is so."""
-    return {
-        "conversion": view.is_conversion or ABSENT,
-        "session_name": view.session_name or ABSENT,
-        "priority": ABSENT if view.priority == commands.PRIORITY_DEFAULT else view.priority,
-    }
+    return WaitRow(*msgspec.structs.astuple(waiter_of(view)), kind=view.kind)
 
 
 def leader_of(view: HoldView | None, value: str) -> Leader | None:
     """Return a leader with its value as a JSON object, None if nobody leads."""
-    return None if view is None else Leader(view.owner, value, view.token, **_more(view))
+    return None if view is None else Leader(view.owner, value, view.token, *_more(view))
+
+
+def new_leader(owner: str, value: str, token: int) -> Leader:
+    """Return a leader of this moment as a JSON object."""
+    return Leader(owner, value, token, *_NO_MORE)
 
 
 # -- one thing --------------------------------------------------------------------------------------------
@@ -212,7 +210,9 @@ def ticket_status_of(view: results.TicketView) -> TicketInfo:
         view.waited_ms,
         view.ends_in_ms,
         view.estimate_ms,
-        **_unusual(view),
+        view.session_name or ABSENT,
+        view.is_conversion or ABSENT,
+        _unusual(view.priority),
         **FRESH,
     )
 
