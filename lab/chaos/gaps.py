@@ -65,6 +65,35 @@ def silences(history: History) -> list[tuple[int, int]]:
     ]
 
 
+class ClusterClock:
+    """Cluster time as clients can know it: in a silence it stands still."""
+
+    def __init__(self, history: History) -> None:
+        self._silences = silences(history)
+        self._faults = history.faults
+
+    def after(self, from_ns: int, lasts_ns: int) -> int:
+        """Return when so much cluster time has passed since a moment."""
+        at_ns = from_ns + lasts_ns
+        first = bisect_right(self._silences, from_ns, key=lambda silence: silence[1])
+        for begin_ns, end_ns in itertools.islice(self._silences, first, None):
+            if begin_ns >= at_ns:
+                break
+            at_ns += max(0, end_ns - max(begin_ns, from_ns))
+        return at_ns
+
+    def settled_ns(self, operation: Operation) -> int:
+        """Return when a request has surely had its effect: a lost one when its node is whole again."""
+        if not operation.lost:
+            return operation.return_ns
+        ends_ns = [
+            fault.end_ns
+            for fault in self._faults
+            if fault.begin_ns < operation.return_ns and operation.call_ns < fault.end_ns
+        ]
+        return max([operation.return_ns, *ends_ns])
+
+
 def gaps(history: History) -> list[Gap]:
     """Return the gap of each fault, in order."""
     faults = history.faults

@@ -34,6 +34,7 @@ CHECKERS: dict[str, Checker] = {
     "equal-nodes": endings.equal_nodes,
     "witnessed": endings.witnessed,
     "queue-order": queues.queue_order,
+    "queue-reads": queues.queue_reads,
     "watch": watches.watches,
     "rates": rates.rate_windows,
     "sessions": sessions.sessions,

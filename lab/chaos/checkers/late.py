@@ -5,16 +5,16 @@ makes everything later by as much; while nothing is broken there is no excuse. A
 others only until what it may have been granted is over.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Final
 
 import msgspec
 
 from lab.chaos.checkers.holds import ACQUIRES, DRIFT, FOREVER_NS, RENEWALS, ROUNDING_NS, holds
 from lab.chaos.checkers.violation import Violation
-from lab.chaos.gaps import silences
+from lab.chaos.gaps import ClusterClock
 from lab.chaos.history import History, Operation
 
 PATIENCE_NS: Final = 2_000_000_000
@@ -62,7 +62,8 @@ class _Name:
 
 def late(history: History) -> list[Violation]:
     """Nobody meets a hold, waits for it, or keeps it alive long after its time."""
-    lives = _Lives(history)
+    clock = ClusterClock(history)
+    lives = _Lives(history, clock)
     groups: dict[tuple[str, str], list[Life]] = {}
     seen_until_ns: dict[tuple[str, str], int] = {}
     for life in lives.all():
@@ -88,7 +89,7 @@ def late(history: History) -> list[Violation]:
                 name.ends_by_token.below(operation.result["token"]),
                 name.lost_by_asked.below(operation.return_ns),
             )
-            until_ns = lives.after(ended_ns, PATIENCE_NS)
+            until_ns = clock.after(ended_ns, PATIENCE_NS)
             found += _judged(operation, operation.return_ns, until_ns, "was granted to a waiter")
     return [*found, *_listed_late(history, seen_until_ns)]
 
@@ -96,23 +97,13 @@ def late(history: History) -> list[Violation]:
 class _Lives:
     """When what clients had, or may have had, was over for sure."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, clock: ClusterClock) -> None:
         self._history = history
-        self._silences = silences(history)
+        self._clock = clock
         self._ttl_ms: dict[str, int] = {}
         self._leases: dict[str, list[tuple[Operation, int]]] = {}
         for operation in history.operations:
             self._note(operation)
-
-    def after(self, from_ns: int, lasts_ns: int) -> int:
-        """Return when so much cluster time has passed since a moment: in a silence it stands still."""
-        at_ns = from_ns + lasts_ns
-        first = bisect_right(self._silences, from_ns, key=lambda silence: silence[1])
-        for begin_ns, end_ns in islice(self._silences, first, None):
-            if begin_ns >= at_ns:
-                break
-            at_ns += max(0, end_ns - max(begin_ns, from_ns))
-        return at_ns
 
     def all(self) -> Iterator[Life]:
         """Yield everything that may have been held."""
@@ -126,12 +117,12 @@ class _Lives:
                 owner=hold.owner,
                 asked_ns=hold.asked_ns,
                 end_ns=end_ns,
-                seen_until_ns=end_ns if is_released else self.after(end_ns, PATIENCE_NS),
+                seen_until_ns=end_ns if is_released else self._clock.after(end_ns, PATIENCE_NS),
             )
         for lost in self._history.operations:
             if lost.kind in ACQUIRES and lost.lost:
                 lasts_ms = lost.arguments.get("wait_ms", 0) + lost.arguments.get("ttl_ms", 0)
-                end_ns = self.after(self._settled_ns(lost), lasts_ms * 1_000_000)
+                end_ns = self._clock.after(self._clock.settled_ns(lost), lasts_ms * 1_000_000)
                 end_ns = max(end_ns, self._end_ns(lost.arguments.get("session", "")))
                 yield Life(
                     kind=ACQUIRES[lost.kind],
@@ -140,7 +131,7 @@ class _Lives:
                     owner=lost.arguments.get("owner", ""),
                     asked_ns=lost.call_ns,
                     end_ns=end_ns,
-                    seen_until_ns=self.after(end_ns, PATIENCE_NS),
+                    seen_until_ns=self._clock.after(end_ns, PATIENCE_NS),
                 )
 
     def revivals(self) -> Iterator[Violation]:
@@ -149,7 +140,7 @@ class _Lives:
             end_ns = FOREVER_NS
             for operation, until_ns in leases:
                 if operation.kind not in ACQUIRES and operation.outcome == "ok" and end_ns < FOREVER_NS:
-                    seen_until_ns = self.after(end_ns, PATIENCE_NS)
+                    seen_until_ns = self._clock.after(end_ns, PATIENCE_NS)
                     yield from _judged(operation, operation.call_ns, seen_until_ns, "was renewed")
                 end_ns = until_ns if end_ns == FOREVER_NS else max(end_ns, until_ns)
 
@@ -163,10 +154,10 @@ class _Lives:
         if operation.outcome == "ok":
             lasts_ms = operation.result["expires_in_ms"]
             self._ttl_ms[key] = max(self._ttl_ms.get(key, 0), lasts_ms)
-            until_ns = self.after(operation.return_ns, lasts_ms * 1_000_000)
+            until_ns = self._clock.after(operation.return_ns, lasts_ms * 1_000_000)
         elif operation.lost and key:
             lasts_ms = operation.arguments.get("ttl_ms") or self._ttl_ms.get(key, 0)
-            until_ns = self.after(self._settled_ns(operation), lasts_ms * 1_000_000)
+            until_ns = self._clock.after(self._clock.settled_ns(operation), lasts_ms * 1_000_000)
         else:
             return
         self._leases.setdefault(key, []).append((operation, until_ns))
@@ -174,15 +165,6 @@ class _Lives:
     def _end_ns(self, *keys: str) -> int:
         """Return when the last lease of a hold, or of its session, was over."""
         return max((until_ns for key in keys for _, until_ns in self._leases.get(key, ())), default=0)
-
-    def _settled_ns(self, operation: Operation) -> int:
-        """Return when a lost request has surely had its effect: a node may carry it out when it is whole."""
-        ends_ns = [
-            fault.end_ns
-            for fault in self._history.faults
-            if fault.begin_ns < operation.return_ns and operation.call_ns < fault.end_ns
-        ]
-        return max([operation.return_ns, *ends_ns])
 
 
 def _refused_ns(operation: Operation) -> int:

@@ -118,14 +118,17 @@ def _told_twice(lines: Lines) -> None:
 
 
 def _ends_and_grants(lines: Lines) -> Iterator[tuple[Operation, Operation]]:
-    """Yield each end that a watcher heard of, and the next grant of the name."""
+    """Yield each release of which a watcher heard, as of its grant before, and the next grant of the name."""
+    granted: set[tuple[str, int]] = set()
     ended: dict[tuple[str, str], Operation] = {}
     for event in _all(lines, "watch-event"):
-        place = (event.client, event.result["name"])
-        if event.result["event"] == "released":
+        place, hold = (event.client, event.result["name"]), (event.client, event.result["token"])
+        if event.result["event"] == "released" and hold in granted:
             ended[place] = event
-        elif event.result["event"] == "granted" and place in ended:
-            yield ended.pop(place), event
+        elif event.result["event"] == "granted":
+            granted.add(hold)
+            if place in ended:
+                yield ended.pop(place), event
 
 
 def _end_untold(lines: Lines) -> None:
@@ -140,6 +143,30 @@ def _grant_told_first(lines: Lines) -> None:
     end, grant = next(_ends_and_grants(lines))
     places = [{field: event.result[field] for field in ("revision", "index")} for event in (end, grant)]
     end.result, grant.result = grant.result | places[0], end.result | places[1]
+
+
+def _limited_for_nothing(lines: Lines) -> None:
+    _later(lines, next(item for item in _all(lines, "take") if not item.result["allowed"]))
+
+
+def _queues(lines: Lines) -> Iterator[tuple[Operation, dict[str, Any]]]:
+    """Yield reads of a queue, each with a waiter that it shows and that the next read shows, too."""
+    before: dict[str, set[str]] = {}
+    for read in _all(lines, "queue"):
+        for item in read.result["queue"]:
+            if item["owner"] in before.get(read.name, ()):
+                yield read, item
+        before[read.name] = {item["owner"] for item in read.result["queue"]}
+
+
+def _waiter_left_out(lines: Lines) -> None:
+    read, item = next(_queues(lines))
+    read.result["queue"].remove(item)
+
+
+def _waiter_made_up(lines: Lines) -> None:
+    read, item = next(_queues(lines))
+    read.result["queue"].append(item | {"owner": "nobody"})
 
 
 SPOILERS: Final = (
@@ -158,6 +185,9 @@ SPOILERS: Final = (
         "held-in-the-end", "a hold whose lease was over is in the final listing", "late", _held_in_the_end
     ),
     Spoiler("renewed-late", "a lease is renewed long after its end", "late", _renewed_late),
+    Spoiler("limited-for-nothing", "a rate limit refuses what has room", "rates", _limited_for_nothing),
+    Spoiler("waiter-left-out", "a read of a queue leaves a waiter out", "queue-reads", _waiter_left_out),
+    Spoiler("waiter-made-up", "a read of a queue shows who never asked", "queue-reads", _waiter_made_up),
     Spoiler("told-twice", "a watcher hears of one event twice", "watch", _told_twice),
     Spoiler("end-untold", "a watcher does not hear of an acknowledged release", "watch", _end_untold),
     Spoiler("other-end-told", "a watcher hears that a released hold expired", "watch", _other_end_told),

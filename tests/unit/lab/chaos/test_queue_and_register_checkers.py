@@ -3,7 +3,7 @@
 from typing import Any
 
 from lab.chaos.checkers.catalogue import check_all
-from lab.chaos.checkers.queues import queue_order
+from lab.chaos.checkers.queues import queue_order, queue_reads
 from lab.chaos.checkers.registers import fenced_register, lost_updates
 from lab.chaos.workloads.fencing import Register
 from tests.unit.lab.chaos.histories import Script
@@ -57,6 +57,27 @@ def test_a_waiter_that_a_higher_priority_overtakes() -> None:
         [other] = [item for item in script.history.operations if item.arguments.get("owner") == "h2"]
         other.arguments["priority"] = priority
         assert bool(queue_order(script.history)) is is_wrong
+
+
+def test_reads_of_a_queue() -> None:
+    """Who waits is seen until its wait can be over, or that of a lost request; who does not is not seen."""
+
+    def objections(call: int, *owners: str, lost: int = 0) -> int:
+        script = Script()
+        script.grant("h0", 1, 0, 5, ttl=9_000)
+        script.grant("h1", 2, 10, 2_000, ttl=1_000, wait_ms=1_500, lost=lost)
+        queue_of(script, 100, "h1")
+        queue_of(script, call, *owners)
+        return len(queue_reads(script.history))
+
+    assert objections(500, "h1") == 0
+    assert objections(500) == 1
+    assert objections(1_150) == 0  # it may have been granted at 100, and its lease may be over
+    assert objections(500, lost=1) == 0
+    assert objections(2_100, "h1") == 1
+    assert objections(2_100, "h1", lost=1) == 0
+    assert objections(5_600, "h1", lost=1) == 1
+    assert objections(500, "h1", "h9") == 1
 
 
 def write(script: Script, base: int, before: int, *, is_fenced: bool) -> None:

@@ -1,5 +1,7 @@
 """Every way to spoil a clean history is objected to by the checker that it is for."""
 
+from typing import Any
+
 import pytest
 
 from lab.chaos.checkers.catalogue import check_all
@@ -22,6 +24,12 @@ def clean() -> Script:
     script.add(
         "session-keepalive", "s", 50, 55, session="s", result={"expires_in_ms": 100, "sent_ns": 50 * MS}
     )
+    for call, allowed in ((0, True), (10, False)):
+        fields: dict[str, Any] = {"limit": 1, "window_ms": 100, "cost": 1}
+        script.add("take", "r", call, call + 5, algorithm="gcra", result={"allowed": allowed}, **fields)
+    for call in (100, 120):
+        result = {"holders": [{"owner": "h2", "token": 2}], "queue": [{"owner": "h3"}]}
+        script.add("queue", "a", call, call + 5, result=result)
     script.add("watch-connect", "w", 0, 5, segment=0)
     for index, (revision, event, token) in enumerate(
         [(1, "granted", 1), (2, "released", 1), (3, "granted", 2), (4, "expired", 2), (4, "granted", 3)]

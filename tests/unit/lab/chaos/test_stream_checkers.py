@@ -139,6 +139,22 @@ def test_rates_beyond_their_promise() -> None:
         assert len(rate_windows(script.history)) == 1, algorithm
 
 
+def test_a_rate_limit_that_refuses_for_nothing() -> None:
+    """What may still count is counted, with a moment for slow clocks; nothing else."""
+
+    def refused(call: int) -> bool:
+        script = Script()
+        for until in (10, 20, 150):
+            take(script, 0, until, algorithm="gcra")
+        fields: dict[str, Any] = {"limit": 3, "window_ms": 100, "algorithm": "gcra", "cost": 1}
+        script.add("take", "gcra", call, call + 5, result={"allowed": False}, **fields)
+        return rate_windows(script.history) == []
+
+    assert refused(50)
+    assert refused(300)
+    assert not refused(330)
+
+
 def session(script: Script, call: int, until: int, kind: str, outcome: str = "ok") -> None:
     """Add an operation on the session "s", of 100 ms."""
     result = {"session": "s", "expires_in_ms": 100, "sent_ns": call * MS}
