@@ -136,6 +136,7 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
     assert (machine.revision, machine.now_ms) == (state.revision, state.now_ms)
     assert machine.next_token == state.next_token
     assert sorted(machine.waiting_origins()) == sorted(model_attempts.origins(state) - {""})
+    _check_counts(machine, state)
     ends = due(state)
     assert machine.next_deadline_ms() == (ends[0][0] if ends else None)
     for name in random_commands.NAMES:
@@ -163,6 +164,23 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
     _check_principals(machine, state)
     _check_namespaces(machine, state)
     _check_audit(machine, state)
+
+
+def _check_counts(machine: LockMachine, state: ModelState) -> None:
+    """Check the sizes of the tables that the model has, too."""
+    known = {
+        "holds": len(state.holds),
+        "tickets": len(state.tickets),
+        "sessions": len(state.sessions),
+        "requests": len(state.requests),
+        "semaphores": len(state.limits),
+        "fences": len(state.fences),
+        "cells": len(state.cells),
+        "streams": len(state.streams),
+        "holds_without_deadline": sum(hold.lease is None and not hold.session_id for hold in state.holds),
+    }
+    counts = machine.counts()
+    assert {name: counts[name] for name in known} == known
 
 
 def _all_pages(read: Callable[[str, int], tuple[list[Row], str | None]], limit: int) -> list[Row]:

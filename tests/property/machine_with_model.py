@@ -19,6 +19,7 @@ from lockstate.words.commands import (
     Acquisition,
     Change,
     Command,
+    Entry,
     ForceEnd,
     Numbered,
     OfSomebody,
@@ -299,7 +300,10 @@ class MachineWithModel:
         return OnBehalf(principal, command) if principal else command
 
     def _apply_bytes(self, data: bytes) -> None:
-        entry = decode_entry(data)
+        self.apply_entry(decode_entry(data))
+
+    def apply_entry(self, entry: Entry) -> Outcome:
+        """Apply an entry to all, compare them, and return what became of it."""
         self.applied += [f"at {entry.now_ms}"] + [
             f"    {command}" for batch in entry.batches for command in batch.commands
         ]
@@ -318,6 +322,7 @@ class MachineWithModel:
             "restarts change nothing"
         )
         invariants.check(self.machine.state)
+        return outcome
 
     def _tell_public_names(self) -> None:
         """Tell the model the public names of sessions and tickets, under which operators know them."""

@@ -31,7 +31,8 @@
     C release NAME as KIND / C renew NAME as KIND [ttl=]      by the call for holds of this kind
 
 A client that has opened a session acquires for it unless it gives a ttl. An underscore in a note, a reason or
-a value is a space.
+a value is a space. NAME@2 is the hold of the second time that a client asked for NAME; without @, it is the
+last one.
 """
 
 import re
@@ -342,7 +343,7 @@ class CommandParser:
         self.attempts[hold_id] = PendingRequest(
             client, names, {name: client.holds[name] for name in names if name in client.holds}
         )
-        for name in {*names, whole}:
+        for name in {*names, whole, f"{whole}@{attempt}"}:
             client.attempts[name], client.holds[name] = attempt, hold_id
         return {"hold_id": hold_id, "attempt_id": AttemptId(f"attempt-{attempt}")}
 

@@ -5,6 +5,7 @@ What clients can say is in `clients`. The rest of the language:
     replicas 3                      before the first entry: this many machines are fed the same bytes
     tell everything                 refusals from here on say all they know
     as ann C acquire ...            a command of a client that is the principal ann
+    C+D open ttl=3                  the same of each of several clients
     at 4.0                          the cluster time of the commands that follow in this block
     time passes                     an entry without a command of a client
     through n2                      the commands from here on come from clients of this node, before: n1
@@ -92,8 +93,11 @@ class Runner:
                 action = self._action(words)
                 if action is not None:
                     return action
-                client, verb, *arguments = words
-                asked.append((client, self.parser.command(self._client(client), verb, arguments)))
+                clients, verb, *arguments = words
+                asked += [
+                    (client, self.parser.command(self._client(client), verb, arguments))
+                    for client in clients.split("+")
+                ]
         return None
 
     def _of_principal(self, principal: str, words: list[str]) -> list[tuple[str, Command]]:

@@ -13,7 +13,6 @@ from lockstate.words.results import (
     Granted,
     HoldKind,
     Left,
-    Queued,
     Reason,
     Refused,
     Released,
@@ -22,7 +21,6 @@ from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,
     SUBTREE,
-    UPDATE,
     MachineDriver,
     expect,
     reason,
@@ -43,64 +41,6 @@ def told(driver: MachineDriver) -> list[tuple[str, str, int]]:
 def holders(driver: MachineDriver, name: str) -> list[int]:
     """Return the tokens of those who hold a name."""
     return [holder.token for holder in driver.machine.lock(name).holders]
-
-
-def test_what_is_free_is_had_at_once_with_a_new_token() -> None:
-    """The token counts for the whole hold; the lease is the old one."""
-    driver = newest()
-    driver.granted("a", ttl_ms=1000)
-    driver.granted("z")
-    added = driver.added("h1", "b", Wanted("c", SHARED), at_ms=300)
-    assert (added.hold_id, added.token, added.expires_in_ms) == ("h1", 3, 700)
-    assert added.locks == (*wanted("a", "b"), *wanted("c", mode=SHARED))
-    assert told(driver) == [("converted", "a", 3), ("granted", "b", 3), ("granted", "c", 3)]
-    assert [holders(driver, name) for name in "abc"] == [[3], [3], [3]]
-    assert reason(driver.acquire("b")) is Reason.LOCK_HELD
-    assert driver.release("h1") == Released()
-    assert [driver.machine.lock(name).holders for name in "abc"] == [(), (), ()]
-
-
-def test_the_token_is_higher_than_that_of_everybody_who_had_it_before() -> None:
-    """Else a resource would refuse the holder as a stale one."""
-    driver = newest()
-    driver.granted("a")
-    driver.granted("b")
-    driver.adding("h1", "b")
-    driver.release("h2")
-    assert driver.served() == ["t3"]
-    assert expect(Granted, driver.settled["t3"]).token == 3
-    assert told(driver)[1:] == [("converted", "a", 3), ("granted", "b", 3)]
-
-
-def test_what_it_has_already_is_not_added_again() -> None:
-    """A repetition finds it there, in part or as a whole, and the token stays if nothing is new."""
-    driver = newest()
-    driver.granted("a")
-    driver.added("h1", "b")
-    assert driver.added("h1", "b", "a").token == 2
-    assert driver.events == ()
-    assert [lock.name for lock in driver.added("h1", "b", "c").locks] == ["a", "b", "c"]
-    assert reason(driver.add("h1", Wanted("b", SHARED))) is Reason.INVALID_REQUEST
-    assert reason(driver.add("h1", Wanted("b", scope=SUBTREE))) is Reason.INVALID_REQUEST
-
-
-def test_who_waits_keeps_the_hold_as_it_is() -> None:
-    """It stands behind who came before, ahead of who comes later, and neither it nor the token changes."""
-    driver = newest()
-    driver.granted("a", owner="ann", ttl_ms=60_000)
-    driver.granted("b")
-    driver.queued("b", owner="bob", ttl_ms=60_000)
-    assert driver.adding("h1", "b", "c").position == 2
-    assert [(event.kind.value, event.name) for event in driver.events] == [("queued", "b"), ("queued", "c")]
-    driver.queued("b", owner="eve")
-    assert holders(driver, "a") == [1]
-    assert [waiter.owner for waiter in driver.machine.lock("b").queue] == ["bob", "ann", "eve"]
-    assert not any(waiter.is_conversion for waiter in driver.machine.lock("b").queue)
-    driver.release("h2")
-    assert driver.served() == ["h3"]
-    driver.release("h3")
-    assert driver.served() == ["t4"]
-    assert [holders(driver, name) for name in "abc"] == [[4], [4], [4]]
 
 
 def test_all_or_none() -> None:
@@ -185,26 +125,6 @@ def test_two_that_want_what_the_other_has() -> None:
         assert reason(driver.add("h2", "a")) is Reason.LOCK_HELD
 
 
-def test_a_circle_of_an_addition_and_a_conversion() -> None:
-    """The reader adds what another one has who cannot read beside a waiting conversion: a deadlock."""
-    driver = newest()
-    driver.granted("a", mode=SHARED, ttl_ms=60_000)
-    driver.granted("b", ttl_ms=60_000)
-    driver.granted("a", mode=SHARED, ttl_ms=60_000)
-    driver.adding("h1", "b")
-    driver.converting("h3", EXCLUSIVE)
-    assert reason(driver.add("h2", Wanted("a", SHARED), wait_ms=1000)) is Reason.DEADLOCK
-
-
-def test_a_session_that_asks_for_what_another_hold_of_its_own_keeps_from_it() -> None:
-    """It would wait for itself."""
-    driver = newest()
-    driver.open("s1", ttl_ms=60_000)
-    driver.granted("a", session_id="s1")
-    driver.granted("b", session_id="s1")
-    assert reason(driver.add("h1", "b", wait_ms=1000)) is Reason.DEADLOCK
-
-
 def test_one_change_at_a_time() -> None:
     """While locks are added, the hold is not converted, added to again, or given back in part."""
     driver = newest()
@@ -261,33 +181,6 @@ def test_what_is_added_counts_for_the_session(monkeypatch: pytest.MonkeyPatch) -
     driver.added("h1", "x/y")
     assert reason(driver.add("h1", "x/z")) is Reason.OVERLOADED
     driver.added("h1", "z")
-
-
-def test_a_repeated_request_waits_on_or_has_its_outcome() -> None:
-    """As every request does."""
-    driver = newest()
-    driver.granted("a", ttl_ms=60_000)
-    driver.granted("b", ttl_ms=60_000)
-    first = expect(Queued, driver.add("h1", "b", wait_ms=5000, request_id="r"))
-    assert driver.add("h1", "b", wait_ms=5000, request_id="r") == first
-    driver.release("h2")
-    again = expect(Granted, driver.add("h1", "b", wait_ms=5000, request_id="r"))
-    assert (again.hold_id, again.token) == ("h1", 3)
-    assert reason(driver.add("h1", "c", request_id="r")) is Reason.INVALID_REQUEST
-
-
-def test_a_hold_that_got_more_is_a_hold_of_several() -> None:
-    """It ends by any of its names, is converted as a whole, and is not what a session has already."""
-    driver = newest()
-    driver.open("s1", ttl_ms=60_000)
-    driver.granted("a", session_id="s1", mode=UPDATE)
-    driver.added("h1", "b")
-    assert [lock.mode for lock in expect(Granted, driver.convert("h1", EXCLUSIVE)).locks] == [EXCLUSIVE] * 2
-    assert reason(driver.acquire("a", session_id="s1")) is Reason.LOCK_HELD
-    same = expect(Granted, driver.acquire(locks=wanted("b", "a"), session_id="s1"))
-    assert same.hold_id == "h1"
-    driver.force("b")
-    assert driver.machine.lock("a").holders == ()
 
 
 def test_it_is_known_whether_a_hold_has_a_deadline() -> None:

@@ -19,7 +19,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.limits import ATTEMPTS_COUNT_MAX
 from lockstate.words.modes import Mode
-from lockstate.words.results import Cancelled, Granted, Queued, Result, WaitsAbandoned
+from lockstate.words.results import Cancelled, Queued, Result, WaitsAbandoned
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 UNDONE, NOT_UNDONE = Cancelled(undone=True), Cancelled(undone=False)
@@ -61,27 +61,6 @@ def test_an_attempt_that_comes_late_takes_no_hold_from_another(driver: MachineDr
     assert cancel(driver, 1) == UNDONE
     assert driver.machine.lock("a").state == "free"
     assert not driver.machine.state.extras
-
-
-@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1), (3, 1, 2)])
-def test_the_last_one_ends_the_wait(driver: MachineDriver, order: tuple[int, ...]) -> None:
-    """In whatever order their connections end; what was taken back is not taken back twice."""
-    for number in (1, 2, 3):
-        driver.run(ask(number))
-    assert [cancel(driver, number) for number in order] == [NOT_UNDONE, NOT_UNDONE, UNDONE]
-    assert driver.machine.lock("a").queue == ()
-    assert cancel(driver, order[-1]) == NOT_UNDONE
-    assert expect(Queued, driver.run(ask(4))).hold_id == "x4", "asked again it is a new request"
-
-
-def test_a_repetition_of_a_grant_has_it_as_well(driver: MachineDriver) -> None:
-    """Whoever was told of it keeps it, though the attempt that got it is taken back."""
-    driver.run(Release(HoldId("other")))
-    driver.run(ask(1))
-    assert expect(Granted, driver.run(ask(2))).hold_id == "x1"
-    assert cancel(driver, 1) == NOT_UNDONE
-    assert driver.machine.lock("a").state == "held"
-    assert cancel(driver, 2) == UNDONE
 
 
 def test_the_same_attempt_counts_once(driver: MachineDriver) -> None:

@@ -48,54 +48,12 @@ def test_everything_that_changes_a_hold_is_kept() -> None:
     ]
 
 
-def test_conversions_and_releases_are_kept() -> None:
-    """The audit has what a holder does itself too, for each lock of several."""
-    driver = MachineDriver()
-    driver.granted(locks=wanted("a", "b"))
-    driver.convert("h1", SHARED)
-    driver.release("h1", "b")
-    driver.release("h1")
-    assert [(event.kind.value, event.name) for event in driver.machine.audit()] == [
-        ("released", "a"),
-        ("released", "b"),
-        ("converted", "b"),
-        ("converted", "a"),
-        ("granted", "b"),
-        ("granted", "a"),
-    ]
-
-
-def test_an_event_in_the_audit_is_the_one_in_the_outcome() -> None:
-    """The audit has the events themselves, with their revisions."""
-    driver = MachineDriver()
-    driver.granted("a", owner="ann", at_ms=5)
-    (granted,) = driver.events
-    assert driver.machine.audit() == [granted]
-    assert (granted.revision, granted.now_ms, granted.owner) == (1, 5, "ann")
-
-
 def test_it_can_be_asked_of_a_name() -> None:
     """Only what happened to that very name."""
     driver = _busy_driver()
     assert _kinds(driver, name="a") == ["expired", "granted"]
     assert _kinds(driver, name="e") == ["resigned", "elected", "elected"]
     assert _kinds(driver, name="nothing") == []
-
-
-def test_it_can_be_asked_of_a_session_or_hold() -> None:
-    """A client that knows the id of a session, or of a hold with its own lease, sees what it did."""
-    driver = _busy_driver()
-    assert _kinds(driver, session_id="s1") == [
-        "session-expired",
-        "expired",
-        "resigned",
-        "elected",
-        "elected",
-        "granted",
-    ]
-    assert _kinds(driver, session_id="h3") == ["forced", "granted"]
-    assert _kinds(driver, name="a", session_id="h3") == []
-    assert _kinds(driver, name="b", session_id="h3") == ["forced", "granted"]
 
 
 @pytest.mark.parametrize(("limit", "count"), [(-5, 1), (0, 1), (1, 1), (3, 3), (1000, 8), (10**9, 8)])
@@ -136,16 +94,6 @@ def test_it_survives_a_restart() -> None:
     restored = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert restored.audit() == driver.machine.audit()
     assert restored.audit("a", SessionId("s1"), 1) == driver.machine.audit("a", SessionId("s1"), 1)
-
-
-def test_closing_is_not_an_expiry() -> None:
-    """A session that is closed leaves its releases, and no event of its own."""
-    driver = MachineDriver()
-    driver.open("s1")
-    driver.granted("a", session_id="s1")
-    driver.close("s1")
-    assert _kinds(driver) == ["released", "granted"]
-    assert EventKind.SESSION_EXPIRED not in {event.kind for event in driver.events}
 
 
 def test_how_something_ended_is_found_for_a_while() -> None:

@@ -13,44 +13,10 @@ from lockstate.tables.sorted_runs import SortedRuns
 from lockstate.words import limits
 from lockstate.words.commands import DeleteCells, PutCell
 from lockstate.words.ids import NO_SESSION, SessionId
-from lockstate.words.results import CellView, CellWritten, Reason, Refused
+from lockstate.words.results import Reason, Refused
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import expect, reason
 from tests.unit.lockstate.short_of_memory import ShortOfMemoryBytes, failing_allocation, short_of_memory
-
-
-def test_a_cell_has_what_was_written_last() -> None:
-    """Its version counts the writes, its revisions are those of its first and its last."""
-    driver = CellDriver()
-    assert driver.cell("a") is None
-    assert driver.put("a", "1") == CellWritten(1, 1, 1)
-    assert driver.put("b", "x") == CellWritten(2, 2, 1)
-    assert driver.put("a", "2") == CellWritten(1, 3, 2)
-    assert driver.cell("a") == CellView(b"a", b"2", 1, 3, 2)
-    assert driver.told() == [("cell-put", "a")]
-    assert driver.machine.counts()["cells"] == 2
-    assert driver.machine.cells_revision == 3
-
-
-def test_writes_of_one_entry_have_revisions_of_their_own() -> None:
-    """Nobody can take a cell that was changed meanwhile for the one that was read."""
-    driver = CellDriver()
-    before = driver.machine.revision
-    results = driver.run_all([PutCell(b"a", b"1"), PutCell(b"a", b"2"), PutCell(b"b", b"3")])
-    assert [expect(CellWritten, result).mod_revision for result in results] == [1, 2, 3]
-    assert driver.machine.revision == before + 1
-
-
-def test_a_deleted_cell_begins_anew() -> None:
-    """A deletion changes the table, if there is something to delete; the next write has version 1."""
-    driver = CellDriver()
-    driver.put("a")
-    assert (driver.delete("a").count, driver.machine.cells_revision) == (1, 2)
-    assert driver.told() == [("cell-deleted", "a")]
-    assert (driver.cell_events[0].mod_revision, driver.cell_events[0].version) == (2, 0)
-    assert (driver.delete("a").count, driver.machine.cells_revision) == (0, 2)
-    assert driver.told() == []
-    assert driver.put("a") == CellWritten(3, 3, 1)
 
 
 def test_new_keys_are_sorted_in_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,68 +65,6 @@ def test_cells_with_a_prefix_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatc
     assert (deleted.count, deleted.is_more) == (1, False)
     assert driver.values() == {"other": ""}
     assert driver.delete("", is_prefix=True).count == 1
-
-
-def test_a_cell_ends_with_its_session() -> None:
-    """All of a session's cells go together, in order, whether it is closed or expires."""
-    driver = CellDriver()
-    driver.open("s", "t")
-    for key, session_id in (("b", "s"), ("a", "s"), ("c", "t"), ("d", "")):
-        driver.put(key, session_id=session_id)
-    view = driver.cell("a")
-    assert view is not None
-    assert (view.owner, view.expires_in_ms) == ("s", 1000)
-    driver.close("s")
-    assert driver.told() == [("cell-deleted", "a"), ("cell-deleted", "b")]
-    assert {event.mod_revision for event in driver.cell_events} == {5}
-    driver.pass_to(1001)
-    assert driver.told() == [("cell-expired", "c")]
-    assert driver.values() == {"d": ""}
-
-
-def test_each_write_says_anew_what_a_cell_lives_with() -> None:
-    """A session, another one, a lease, another length of it, nothing."""
-    driver = CellDriver()
-    driver.open("s", "t")
-    driver.put("a", session_id="s")
-    driver.put("a", session_id="s")
-    driver.put("a", session_id="t")
-    driver.close("s")
-    assert driver.values() == {"a": ""}
-    driver.put("a", ttl_ms=100)
-    driver.close("t")
-    assert driver.values() == {"a": ""}
-    driver.put("a", ttl_ms=50)
-    driver.put("a")
-    driver.pass_to(10**6)
-    view = driver.cell("a")
-    assert view is not None
-    assert (view.version, view.owner, view.expires_in_ms) == (6, "", None)
-
-
-def test_a_cell_with_a_lease_ends_unless_it_is_written_again() -> None:
-    """The lease begins with each write, and ends like every other: late by no more than the next entry."""
-    driver = CellDriver()
-    driver.put("a", "1", ttl_ms=100)
-    driver.put("a", "2", ttl_ms=100, at_ms=60)
-    view = driver.cell("a")
-    assert view is not None
-    assert view.expires_in_ms == 100
-    driver.pass_to(160)
-    assert driver.values() == {"a": "2"}
-    driver.pass_to(161)
-    assert driver.told() == [("cell-expired", "a")]
-    assert driver.values() == {}
-    assert driver.machine.next_deadline_ms() is None
-
-
-def test_a_lease_that_is_deleted_leaves_nothing() -> None:
-    """Its deadline goes with it."""
-    driver = CellDriver()
-    driver.put("a", ttl_ms=100)
-    driver.delete("a")
-    driver.pass_to(1000)
-    assert driver.told() == []
 
 
 def test_many_cells_of_sessions_expire_in_several_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,20 +142,6 @@ def test_cells_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     driver.put("b", "x" * 13)
     driver.put("b", "x")
     assert driver.values() == {"a": "yyyy", "b": "x", "c": ""}
-
-
-def test_a_repeated_write_gets_the_first_outcome() -> None:
-    """The same request is applied once; the same id with other content is refused."""
-    driver = CellDriver()
-    first = driver.try_put("a", "1", request_id="r")
-    driver.put("a", "2")
-    assert driver.try_put("a", "1", request_id="r") == first
-    assert driver.values() == {"a": "2"}
-    assert reason(driver.try_put("a", "3", request_id="r")) is Reason.INVALID_REQUEST
-    assert driver.delete("a", request_id="q").count == 1
-    driver.put("a")
-    assert driver.delete("a", request_id="q").count == 1
-    assert driver.values() == {"a": ""}
 
 
 def test_many_cells_stay_in_order() -> None:

@@ -14,7 +14,6 @@ from tests.unit.lockstate.machine_driver import (
     UPDATE,
     MachineDriver,
     expect,
-    reason,
     wanted,
 )
 
@@ -79,29 +78,6 @@ def test_node_and_subtree_are_delayed_apart() -> None:
     assert driver.machine.lock("a") == LockView("a", "free")
 
 
-def test_every_lock_of_a_hold_is_delayed() -> None:
-    """An expired hold of several leaves a delay on each of its names, with its scope."""
-    driver = MachineDriver()
-    driver.granted(locks=wanted("a", "b/c", scope=SUBTREE) + wanted("d"), ttl_ms=100, lock_delay_ms=500)
-    driver.pass_to(101)
-    assert [driver.machine.lock(name).state for name in ("a/x", "b/c/x", "d", "d/x")] == [
-        "delayed",
-        "delayed",
-        "delayed",
-        "free",
-    ]
-    assert reason(driver.acquire(locks=wanted("x", "d"))) is Reason.LOCK_HELD
-
-
-def test_a_part_given_back_leaves_no_delay() -> None:
-    """Only what is still held at the expiry is delayed."""
-    driver = MachineDriver()
-    driver.granted(locks=wanted("a", "b"), ttl_ms=100, lock_delay_ms=500)
-    driver.release("h1", "a")
-    driver.pass_to(101)
-    assert [driver.machine.lock(name).state for name in ("a", "b")] == ["free", "delayed"]
-
-
 @pytest.mark.parametrize(("own_ms", "forced_ms"), [(500, 0), (0, 500), (500, 300), (300, 500)])
 def test_a_force_delays_all_that_was_held(own_ms: int, forced_ms: int) -> None:
     """A holder that was ended by force may still believe in all of it: the longer delay covers it all."""
@@ -111,14 +87,6 @@ def test_a_force_delays_all_that_was_held(own_ms: int, forced_ms: int) -> None:
     states = [driver.machine.lock(name).state for name in ("a", "a/x", "b", "b/x")]
     assert states == ["delayed", "delayed", "delayed", "free"]
     assert driver.machine.next_deadline_ms() == 500
-
-
-def test_a_force_without_a_delay_frees_at_once() -> None:
-    """Neither the holder nor the force asked for one."""
-    driver = MachineDriver()
-    driver.granted("a")
-    driver.force("a")
-    driver.granted("a")
 
 
 def test_the_longer_of_two_delays_counts() -> None:
@@ -146,14 +114,6 @@ def test_a_delay_serves_its_queue_in_order() -> None:
         driver.queued("a", mode=mode)
     driver.pass_to(602)
     assert driver.served() == ["h2", "h3"]
-
-
-def test_a_listing_has_delayed_names() -> None:
-    """A name that is only delayed is still shown; its ancestors are not."""
-    driver = _delayed("a/b")
-    views, more = driver.machine.locks("", "", 10)
-    assert [(view.name, view.state) for view in views] == [("a/b", "delayed")]
-    assert more is None
 
 
 def test_a_delay_of_an_hour_does_not_touch_others() -> None:

@@ -7,7 +7,6 @@ names.
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 
 from lockstate.stored import snapshot
@@ -372,16 +371,6 @@ def test_what_is_in_the_way_of_a_subtree_is_found_whatever_the_names() -> None:
         costs.append(meter.cost(_ask("t", "y", SHARED, SUBTREE)))
     assert max(costs[:-1]) < 1.5 * costs[0]
     assert costs[-1] < 4 * costs[0], "where it counts what comes first"
-
-
-def test_each_ancestor_of_deep_names_costs_little() -> None:
-    """Of 64 locks with names of 30 parts each part costs a few lines, and names that go are never sorted."""
-    meter = Meter()
-    for number in range(4):
-        names = [f"{number}.{place}" + "/x" * 29 for place in range(64)]
-        acquire = msgspec.structs.replace(_ask("", f"h{number}"), locks=wanted(*names))
-        assert meter.cost(acquire) < 20 * 64 * 30
-        assert meter.cost(Release(HoldId(f"h{number}"))) < 10 * 64 * 30
 
 
 def test_acknowledged_ranges_cost_what_is_kept() -> None:

@@ -11,13 +11,9 @@ from lockstate.words import limits
 from lockstate.words.commands import (
     AcquireAs,
     AcquirePermitsAs,
-    Convert,
-    ForceEnd,
-    ReleaseByValue,
     RenewByValue,
     RenewOf,
     Revoke,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
@@ -27,16 +23,13 @@ from lockstate.words.results import (
     Granted,
     GrantedAs,
     GrantedPermits,
-    Queued,
-    Reason,
     Refused,
-    Released,
     Renewed,
     RenewedToEnd,
     Result,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect
 
 SEMAPHORE = HoldKind.SEMAPHORE
 YEAR_MS = 365 * 24 * 3600 * 1000
@@ -84,23 +77,6 @@ def test_no_time_ends_it(driver: EndlessDriver) -> None:
     assert driver.machine.counts()["holds_without_deadline"] == 2
 
 
-def test_it_ends_when_somebody_ends_it(driver: EndlessDriver) -> None:
-    """Its holder, by id or by value; and others by force, with its lock-delay, or by a revocation."""
-    assert driver.release(expect(Granted, driver.ask()).hold_id) == Released()
-    driver.ask(value="v")
-    assert driver.restored().run(ReleaseByValue("a", "v")) == Released()
-    driver.ask(lock_delay_ms=500)
-    driver.run(ForceEnd("a", "x"))
-    assert driver.machine.lock("a").state == "delayed"
-    driver.pass_to(501)
-    driver.ask(at_ms=501)
-    driver.run(Revoke("a", "x", 100), 501)
-    assert driver.pass_to(602) == [EventKind.FORCED]
-    driver.ask_permits()
-    driver.run(ForceEnd("q", "x", kind=SEMAPHORE))
-    assert driver.machine.counts()["holds_without_deadline"] == 0
-
-
 def test_there_is_nothing_to_renew(driver: EndlessDriver) -> None:
     """A renewal is answered, also by value and with what was asked back; a ttl it cannot have."""
     held = expect(GrantedAs, driver.ask(value="v"))
@@ -114,21 +90,6 @@ def test_there_is_nothing_to_renew(driver: EndlessDriver) -> None:
     assert driver.pass_to(YEAR_MS) == [EventKind.FORCED]
 
 
-def test_a_wait_for_it_has_its_end(driver: EndlessDriver) -> None:
-    """What it brings has none."""
-    first = driver.granted("a", ttl_ms=300)
-    late = expect(Queued, driver.ask(wait_ms=100))
-    waiting = expect(Queued, driver.ask(wait_ms=9000))
-    assert driver.pass_to(101) == [EventKind.LEFT]
-    assert reason(driver.settled[late.hold_id]) is Reason.LOCK_HELD
-    driver.restored().release(first.hold_id)
-    assert expect(Granted, driver.settled[waiting.hold_id]).expires_in_ms is None
-    driver.permitted("q", 1, ttl_ms=300)
-    permits = expect(Queued, driver.ask_permits(wait_ms=9000))
-    driver.pass_to(500)
-    assert expect(Granted, driver.settled[permits.hold_id]).expires_in_ms is None
-
-
 def test_a_repeated_request_finds_it_again(driver: EndlessDriver) -> None:
     """Without an end as long as it is held, and ended once it is not."""
     command = AcquireAs("a", EXCLUSIVE, HoldId("h"), AttemptId("t"), is_endless=True, request_id="r")
@@ -137,24 +98,6 @@ def test_a_repeated_request_finds_it_again(driver: EndlessDriver) -> None:
     assert driver.run(again) == first
     driver.release(first.hold_id)
     assert expect(Granted, driver.run(again)).expires_in_ms == 0
-
-
-def test_it_may_be_converted_and_given_back_in_part(driver: EndlessDriver) -> None:
-    """Like any hold of several locks."""
-    held = expect(Granted, driver.ask("", locks=(Wanted("a", SHARED), Wanted("b", SHARED))))
-    command = Convert(held.hold_id, EXCLUSIVE, HoldId("t"), AttemptId("x"))
-    assert expect(Granted, driver.run(command)).expires_in_ms is None
-    driver.release(held.hold_id, "a")
-    assert driver.restored().machine.lock("b").holders[0].expires_in_ms is None
-
-
-def test_it_takes_part_in_deadlocks(driver: EndlessDriver) -> None:
-    """As a party by itself, which waits for nothing: who waits for it gives up in time."""
-    driver.ask()
-    driver.open("ann", ttl_ms=50_000)
-    driver.granted("b", session_id="ann")
-    driver.queued("a", session_id="ann", wait_ms=100)
-    assert driver.pass_to(101) == [EventKind.LEFT]
 
 
 def test_it_can_be_listed(driver: EndlessDriver) -> None:

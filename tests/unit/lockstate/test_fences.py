@@ -4,16 +4,11 @@ import pytest
 
 from lockstate.words import limits
 from lockstate.words.commands import AdvanceFence
-from lockstate.words.results import FenceAdvanced, FenceView, Reason, Refused
+from lockstate.words.results import FenceAdvanced, Reason, Refused
 from tests.unit.lockstate.machine_driver import (
-    EXCLUSIVE,
-    SHARED,
-    SUBTREE,
-    UPDATE,
     MachineDriver,
     expect,
     reason,
-    wanted,
 )
 
 
@@ -26,24 +21,6 @@ def test_a_fence_only_rises() -> None:
     assert (refused.reason, refused.facts) == (Reason.STALE_TOKEN, {"highest_token": 9})
     assert refused.detail == "a newer holder was here: 9 is the highest token"
     assert driver.run(AdvanceFence("disk", 9)) == FenceAdvanced(9)
-
-
-def test_resources_are_apart() -> None:
-    """Each resource remembers its own highest token, for ever."""
-    driver = MachineDriver()
-    driver.run(AdvanceFence("disk", 9))
-    assert driver.run(AdvanceFence("tape", 0)) == FenceAdvanced(0)
-    driver.pass_to(10**12)
-    assert reason(driver.run(AdvanceFence("disk", 8))) is Reason.STALE_TOKEN
-    assert driver.machine.counts()["fences"] == 2
-
-
-def test_a_fence_is_not_a_lock() -> None:
-    """Advancing a fence neither holds anything nor depends on what is held."""
-    driver = MachineDriver()
-    driver.run(AdvanceFence("a", 5))
-    assert driver.granted("a").token == 1
-    assert driver.events[0].name == "a"
 
 
 @pytest.mark.parametrize(
@@ -76,31 +53,3 @@ def test_fences_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     driver.run(AdvanceFence("disk", 1))
     assert reason(driver.run(AdvanceFence("tape", 1))) is Reason.OVERLOADED
     assert driver.run(AdvanceFence("disk", 2)) == FenceAdvanced(2)
-
-
-def test_a_check_tells_whether_the_token_is_a_holders() -> None:
-    """Valid for each present holder; the current token is the highest of them, 0 when there is none."""
-    driver = MachineDriver()
-    assert driver.machine.check_fence("a", 1) == FenceView(valid=False, current_token=0)
-    for _ in range(2):
-        driver.granted("a", mode=SHARED)
-    checks = [driver.machine.check_fence("a", token) for token in (0, 1, 2, 3)]
-    assert [check.valid for check in checks] == [False, True, True, False]
-    assert {check.current_token for check in checks} == {2}
-    driver.release("h2")
-    assert driver.machine.check_fence("a", 2) == FenceView(valid=False, current_token=1)
-
-
-def test_a_check_knows_all_kinds_of_holders() -> None:
-    """Holders of several locks, of subtrees that cover the name, and converted ones count."""
-    driver = MachineDriver()
-    driver.granted(locks=wanted("a", "b"))
-    driver.granted("t", mode=UPDATE, scope=SUBTREE)
-    driver.granted("t/x", mode=SHARED)
-    assert driver.machine.check_fence("b", 1) == FenceView(valid=True, current_token=1)
-    assert driver.machine.check_fence("t/x", 2) == FenceView(valid=True, current_token=3)
-    assert driver.machine.check_fence("t", 3) == FenceView(valid=False, current_token=2)
-    driver.release("h3")
-    driver.convert("h2", EXCLUSIVE)
-    assert driver.machine.check_fence("t/x", 2) == FenceView(valid=False, current_token=4)
-    assert driver.machine.check_fence("t/x/y", 4).valid

@@ -16,7 +16,7 @@ from lockstate.words.commands import (
     Release,
     Wanted,
 )
-from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Cancelled, Granted, GrantedAgain, Queued, Reason, Refused, ReleasedOnce
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
@@ -38,14 +38,6 @@ def ask(number: int, if_held: IfHeld = IfHeld.RENEW, **fields: Any) -> AcquireIf
     return AcquireIf(
         hold_id=HoldId(f"x{number}"), attempt_id=AttemptId(f"t{number}"), if_held=if_held, **terms
     )
-
-
-def test_what_is_held_already_is_said_to_be(driver: MachineDriver) -> None:
-    """It is the same hold and token."""
-    first = expect(Granted, driver.run(ask(1)))
-    assert type(first) is Granted
-    again = expect(GrantedAgain, driver.run(ask(2)))
-    assert (again.hold_id, again.token, again.depth) == (first.hold_id, first.token, 1)
 
 
 def test_a_note_and_a_delay_are_taken(driver: MachineDriver) -> None:
@@ -79,16 +71,6 @@ def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
     assert not driver.machine.state.extras
 
 
-def test_a_repeated_count_counts_once(driver: MachineDriver) -> None:
-    """The same request has the same depth, and so has the same release."""
-    driver.run(ask(1))
-    for number in (2, 3):
-        assert expect(GrantedAgain, driver.run(ask(number, IfHeld.COUNT, request_id="r"))).depth == 2
-    for _ in range(2):
-        assert expect(ReleasedOnce, driver.run(Release(HoldId("x1"), "r"))).depth == 1
-    driver.release("x1")
-
-
 def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver) -> None:
     """The client of the second acquire went away: what was counted before stays held."""
     driver.run(ask(1))
@@ -102,15 +84,6 @@ def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver)
     assert restored.fingerprint == driver.machine.fingerprint
     driver.release("x1")
     assert driver.machine.lock("a").state == "free"
-
-
-def test_what_must_not_be_held_is_refused(driver: MachineDriver) -> None:
-    """Another owner of the session holds nothing, and gets the usual answer; nothing is renewed."""
-    driver.run(ask(1))
-    assert reason(driver.run(ask(2, IfHeld.REFUSE))) == Reason.ALREADY_HELD
-    assert reason(driver.run(ask(3, IfHeld.REFUSE, owner=OwnerName("other")))) == Reason.LOCK_HELD
-    driver.release("x1")
-    assert type(driver.run(ask(4, IfHeld.REFUSE))) is Granted
 
 
 def test_waits_for_the_same_are_shared_as_each_says(driver: MachineDriver) -> None:
@@ -147,23 +120,3 @@ def test_a_wait_that_is_refused_leaves_nothing(driver: MachineDriver) -> None:
 def permits(number: int, wait_ms: int = 0) -> AcquirePermits:
     """Return the acquire of a permit of the session."""
     return AcquirePermits("q", 2, 1, HoldId(f"x{number}"), AttemptId(f"t{number}"), S1, wait_ms=wait_ms)
-
-
-def test_each_acquire_takes_permits_of_its_own(driver: MachineDriver) -> None:
-    """Also for a session that has some; those that wait for as many are granted one by one."""
-    tokens = {expect(Granted, driver.run(permits(number))).token for number in (1, 2)}
-    assert len(tokens) == 2
-    assert driver.machine.semaphore("q").available == 0
-    assert reason(driver.run(permits(3))) == Reason.NO_PERMITS
-
-
-def test_waits_for_permits_are_not_shared(driver: MachineDriver) -> None:
-    """Two waits of one session for as many permits get two holds, each when there are some."""
-    for number in (1, 2):
-        driver.run(AcquirePermits("q", 2, 1, HoldId(f"o{number}"), AttemptId("t"), ttl_ms=50_000))
-    for number in (1, 2):
-        assert type(driver.run(permits(number, wait_ms=9_000))) is Queued
-    driver.release("o1")
-    assert set(driver.settled) == {"x1"}
-    driver.release("o2")
-    assert set(driver.settled) == {"x2"}

@@ -19,7 +19,6 @@ from lockstate.words.commands import (
     ReleaseOf,
     Renew,
     RenewOf,
-    Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
@@ -66,26 +65,6 @@ def test_a_hold_of_another_kind_is_left_alone(
     assert [(holder.kind, holder.name) for holder in refused.holders] == [(found, "a")]
     assert driver.events == ()
     assert len(driver.machine.state.holds) == 3
-
-
-def test_a_hold_that_is_gone_has_no_kind() -> None:
-    """What has ended is told as it always was; of several locks the first stands for all."""
-    driver, held = _driver()
-    driver.run(ReleaseOf(held[SEMAPHORE], kind=SEMAPHORE))
-    assert reason(driver.run(ReleaseOf(held[SEMAPHORE], kind=LOCK))) is Reason.LEASE_EXPIRED
-    assert reason(driver.run(RenewOf(held[SEMAPHORE], kind=LOCK))) is Reason.LEASE_EXPIRED
-    several = driver.granted(locks=(Wanted("x"), Wanted("y")))
-    refused = expect(Refused, driver.run(ReleaseOf(several.hold_id, kind=ELECTION)))
-    assert refused.holders[0].name == "x"
-
-
-def test_a_wrong_kind_is_a_mistake_and_no_outcome() -> None:
-    """The corrected command may carry the same request id."""
-    driver, held = _driver()
-    wrong = ReleaseOf(held[SEMAPHORE], "r", kind=LOCK)
-    assert reason(driver.run(wrong)) is Reason.WRONG_KIND
-    right = msgspec.structs.replace(wrong, kind=SEMAPHORE)
-    assert expect(Released, driver.run(right)) == driver.run(right)
 
 
 @pytest.mark.parametrize(
@@ -165,28 +144,6 @@ def test_one_of_many_is_ended_by_its_token() -> None:
     gone = driver.run(ForceEnd("gpu", "x", kind=SEMAPHORE, token=two.token))
     assert reason(gone) is Reason.NOT_HOLDER
     assert reason(driver.run(ForceEnd("none", "x", token=9))) is Reason.NOT_HOLDER
-
-
-def test_permits_that_were_forced_may_be_delayed() -> None:
-    """They are withheld until the delay is over."""
-    driver = MachineDriver()
-    driver.permits("gpu", 2, 2, ttl_ms=9000)
-    driver.run(ForceEnd("gpu", "x", 500, kind=SEMAPHORE))
-    assert driver.machine.semaphore("gpu").available == 0
-    driver.pass_to(501)
-    assert driver.machine.semaphore("gpu").limit == 0
-
-
-def test_the_next_candidate_leads_after_a_leader_was_deposed() -> None:
-    """It leads at once; the deposed leader finds that its hold is gone."""
-    driver = MachineDriver()
-    driver.open("ann", "bob", ttl_ms=5000)
-    led = expect(Granted, driver.campaign("boss", "ann", "a"))
-    waiter = expect(Queued, driver.campaign("boss", "bob", "b", wait_ms=9000))
-    driver.run(ForceEnd("boss", "it hangs", kind=ELECTION, token=led.token))
-    assert driver.happened() == [("forced", "boss"), ("elected", "boss")]
-    assert driver.served() == [waiter.hold_id]
-    assert reason(driver.run(ReleaseOf(led.hold_id, kind=ELECTION))) is Reason.LEASE_EXPIRED
 
 
 @pytest.mark.parametrize("kind", HoldKind)

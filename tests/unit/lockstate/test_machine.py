@@ -16,9 +16,7 @@ from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import (
     Done,
-    EventKind,
     Granted,
-    Reason,
 )
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, wanted
 
@@ -38,60 +36,6 @@ def test_every_entry_is_a_revision() -> None:
     driver.run(Tick())
     assert driver.run(Barrier()) == Done()
     assert driver.machine.revision == 3
-
-
-def test_time_never_goes_back() -> None:
-    """An entry with an earlier stamp leaves cluster time where it is."""
-    driver = MachineDriver()
-    driver.pass_to(100)
-    driver.pass_to(40)
-    assert driver.machine.now_ms == 100
-
-
-def test_a_lease_lasts_to_its_last_millisecond() -> None:
-    """A lease of 3000 ms granted at 1000 is held at 4000 and over at 4001."""
-    driver = MachineDriver()
-    driver.granted("a", ttl_ms=3000, at_ms=1000)
-    assert driver.machine.next_deadline_ms() == 4000
-    assert driver.pass_to(4000) == []
-    assert driver.pass_to(4001) == [EventKind.EXPIRED]
-    assert driver.machine.lock("a").state == "free"
-
-
-def test_time_passes_before_commands() -> None:
-    """A command finds what was due already ended."""
-    driver = MachineDriver()
-    driver.granted("a", ttl_ms=1000)
-    assert driver.granted("a", at_ms=1001).token == 2
-
-
-def test_what_is_due_ends_in_order_of_deadlines() -> None:
-    """A lease that ended before a wait did serves the waiter, though both are noticed late."""
-    driver = MachineDriver()
-    driver.granted("a", ttl_ms=1000)
-    driver.acquire("a", wait_ms=1001, ttl_ms=500)
-    assert driver.pass_to(9000) == [EventKind.EXPIRED, EventKind.GRANTED]
-    assert driver.machine.lock("a").holders[0].expires_in_ms == 500
-
-
-def test_a_wait_that_ended_first_is_not_served() -> None:
-    """A wait that ended before the lease did is refused, though both are noticed late."""
-    driver = MachineDriver()
-    driver.granted("a", ttl_ms=1000)
-    driver.acquire("a", wait_ms=999)
-    assert driver.pass_to(9000) == [EventKind.LEFT, EventKind.EXPIRED]
-    assert driver.refused("h2").reason is Reason.LOCK_HELD
-
-
-def test_equal_deadlines_end_in_order_of_creation() -> None:
-    """Of two leases that end in the same millisecond, the older one ends first, renewed or not."""
-    driver = MachineDriver()
-    for name in ("a", "b"):
-        driver.granted(name, ttl_ms=1000)
-    for hold_id in ("h2", "h1"):
-        driver.renew(hold_id, at_ms=500)
-    driver.pass_to(1501)
-    assert [event.name for event in driver.events] == ["a", "b"]
 
 
 def test_a_repeated_sequence_number_has_no_effect() -> None:
@@ -114,15 +58,6 @@ def test_origins_count_apart() -> None:
     driver = MachineDriver()
     batches = tuple(Batch(origin, (1,), (Tick(),)) for origin in ("n1", "n2"))
     assert [batch.results for batch in driver.apply(Entry(0, batches)).batches] == [(Done(),)] * 2
-
-
-def test_tokens_rise_across_names() -> None:
-    """One counter serves all locks, and goes on when they are forgotten."""
-    driver = MachineDriver()
-    for token, name in enumerate(["a", "b", "a"], 1):
-        assert driver.granted(name).token == token
-        driver.release(f"h{token}")
-    assert driver.machine.counts()["locks"] == 0
 
 
 def test_counts_tell_the_sizes() -> None:

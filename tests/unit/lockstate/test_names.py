@@ -36,28 +36,6 @@ class Names(Meter):
         return list(self.machine.state.names.after(after, inclusive=inclusive))
 
 
-def test_names_are_in_order() -> None:
-    """Names come in order whatever the order in which they were added, and from any place on."""
-    index = Names()
-    index.add("b", "c", "a")
-    assert index.all() == ["a", "b", "c"]
-    assert index.all("b") == ["b", "c"]
-    assert index.all("b", inclusive=False) == ["c"]
-    assert index.all("bb") == ["c"]
-    assert index.all("z") == []
-
-
-@pytest.mark.parametrize("is_listed", [False, True])
-def test_an_empty_index_has_no_names(*, is_listed: bool) -> None:
-    """An index is empty again when its last name is removed, sorted in or not."""
-    index = Names()
-    assert index.all() == []
-    index.add("a")
-    assert not is_listed or index.all() == ["a"]
-    index.remove("a")
-    assert index.all() == []
-
-
 def test_a_name_that_comes_back_is_there_once() -> None:
     """A name that went and came again before anybody listed is listed once."""
     index = Names()

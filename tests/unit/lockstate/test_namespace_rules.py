@@ -10,7 +10,6 @@ from lockstate.tables.requests import content_digest
 from lockstate.words import limits
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
-    Acquire,
     AcquireAs,
     AcquireIf,
     AcquirePermitsAs,
@@ -19,7 +18,6 @@ from lockstate.words.commands import (
     Command,
     IfHeld,
     NamespaceSettings,
-    RenewByValue,
     SetNamespace,
     WantedPermits,
 )
@@ -30,7 +28,6 @@ from lockstate.words.results import (
     Reason,
     Refused,
     RefusedInNamespace,
-    Renewed,
     Result,
 )
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
@@ -132,97 +129,7 @@ def test_one_bound_alone() -> None:
     assert forbidden(driver.acquire("jobs/3", ttl_ms=101))[1] == "jobs"
 
 
-def test_sessions_are_not_bounded() -> None:
-    """A hold that lives with one has no lease of its own."""
-    driver = Driver()
-    space(driver, ttl_ms_max=100)
-    driver.open("s1", ttl_ms=5000)
-    driver.granted("jobs/1", session_id="s1")
-    expect(Granted, driver.campaign("jobs/2", "s1"))
-
-
-def test_a_renewal_cannot_get_around_it() -> None:
-    """A new length is bounded as that of an acquire; the old one stays what it was."""
-    driver = Driver()
-    driver.granted("jobs/1", ttl_ms=5000)
-    marked = AcquireAs("jobs/2", EXCLUSIVE, H, A, ttl_ms=100, value="v")
-    driver.run(marked)
-    space(driver, ttl_ms_max=100)
-    assert forbidden(driver.renew("h1", 101)) == (Reason.TTL_OUT_OF_RANGE, "jobs")
-    assert forbidden(driver.run(RenewByValue("jobs/2", "v", 101)))[1] == "jobs"
-    assert expect(Renewed, driver.renew("h1")).expires_in_ms == 5000
-    expect(Renewed, driver.renew("h1", 100))
-
-
-def test_an_addition_cannot_get_around_it() -> None:
-    """A hold gets no lock for which its lease could not have been asked for."""
-    driver = Driver()
-    space(driver, ttl_ms_max=100)
-    driver.granted("a", ttl_ms=101)
-    assert forbidden(driver.add("h1", "jobs/1"))[1] == "jobs"
-    driver.granted("b", ttl_ms=100)
-    driver.added("h3", "jobs/1")
-
-
-def test_the_longest_namespace_decides_alone() -> None:
-    """What it leaves open is not looked up in those around it."""
-    driver = Driver()
-    space(driver, ttl_ms_max=100)
-    space(driver, "jobs/night", holds=9)
-    driver.granted("jobs/night/1", ttl_ms=5000)
-    assert forbidden(driver.acquire("jobs/nights", ttl_ms=5000))[1] == "jobs"
-
-
 # -- lock-delays ---------------------------------------------------------------------------------------------
-
-
-def _delay_ms(driver: Driver, hold_id: str) -> int:
-    return driver.machine.state.holds[HoldId(hold_id)].lock_delay_ms
-
-
-def test_a_lock_delay_is_a_minimum() -> None:
-    """Whoever asks for a longer one has that; a longer one that is there stays."""
-    driver = Driver()
-    space(driver, lock_delay_ms_min=50)
-    driver.open("s1")
-    driver.granted("jobs/1", session_id="s1")
-    assert _delay_ms(driver, "h1") == 50
-    driver.granted("jobs/1", session_id="s1", lock_delay_ms=80)
-    driver.granted("jobs/1", session_id="s1")
-    assert _delay_ms(driver, "h1") == 80
-    driver.granted("jobs/1", session_id="s1", lock_delay_ms=20)
-    assert _delay_ms(driver, "h1") == 50
-    driver.permitted("jobs/p", 1)
-    assert _delay_ms(driver, "h5") == 50
-    driver.granted("else")
-    assert _delay_ms(driver, "h6") == 0
-
-
-def test_a_lock_delay_begins_with_the_hold() -> None:
-    """A wait from before the namespace, and a hold that gets a lock of it, have the delay as well."""
-    driver = Driver()
-    driver.granted("jobs/1")
-    driver.queued("jobs/1")
-    driver.granted("else", lock_delay_ms=70)
-    space(driver, lock_delay_ms_min=50)
-    driver.release("h1")
-    assert _delay_ms(driver, "h2") == 50
-    driver.added("h3", "jobs/2")
-    assert _delay_ms(driver, "h3") == 70
-    driver.granted("beside")
-    driver.added("h5", "jobs/3")
-    assert _delay_ms(driver, "h5") == 50
-    driver.pass_to(1001)
-    assert reason(driver.acquire("jobs/3", at_ms=1001)) is Reason.LOCK_HELD
-
-
-def test_an_election_has_no_lock_delay() -> None:
-    """It could not end, for a delay keeps locks back."""
-    driver = Driver()
-    space(driver, lock_delay_ms_min=50)
-    driver.open("s1")
-    expect(Granted, driver.campaign("jobs/1", "s1"))
-    assert _delay_ms(driver, "h1") == 0
 
 
 # -- what nodes are set to allow -----------------------------------------------------------------------------
@@ -309,17 +216,6 @@ def test_what_a_node_is_set_to_is_not_what_is_asked() -> None:
     ]
     for one, other in pairs:
         assert content_digest(one) == content_digest(other)
-
-
-def test_what_a_session_holds_already_is_no_new_hold() -> None:
-    """Another acquire of it is answered with it, though a quota is used up."""
-    driver = Driver()
-    driver.open("s1")
-    driver.granted("jobs/1", session_id="s1")
-    space(driver, holds=0)
-    again = AcquireIf("jobs/1", EXCLUSIVE, H, A, SessionId("s1"))
-    expect(Granted, driver.run(again))
-    assert isinstance(again, Acquire)
 
 
 # -- the command ---------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from lockstate.tables import fingerprint
 from lockstate.words import limits
 from lockstate.words.cell_operations import DeleteOperation, PutOperation
 from lockstate.words.commands import (
-    Acquire,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -23,7 +22,6 @@ from lockstate.words.commands import (
     NamespaceSettings,
     Proclaim,
     PutCell,
-    ResumeStream,
     SetNamespace,
     Tick,
     TransactCells,
@@ -44,7 +42,7 @@ from lockstate.words.results import (
     Result,
     Transacted,
 )
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted
+from tests.unit.lockstate.machine_driver import SHARED, expect, reason, wanted
 from tests.unit.lockstate.test_principals import Driver
 
 
@@ -92,46 +90,6 @@ def test_holds_of_every_kind_count_in_each_namespace_around_them() -> None:
     assert used(driver) == used(driver, "jobs/night") == (0, 0, 0, 0)
 
 
-def test_a_quota_of_holds_counts_what_waits() -> None:
-    """A wait is a hold to come, and is one of the waits as well."""
-    driver = Driver()
-    space(driver, holds=2)
-    driver.granted("jobs/1")
-    driver.queued("jobs/1")
-    assert used(driver) == (2, 1, 0, 0)
-    assert refusal(driver.acquire("jobs/2")) == ("jobs", "holds", {"limit": 2, "used": 2})
-    assert refusal(driver.permits("jobs/2", 1))[1] == "holds"
-    driver.granted("job")
-    driver.release("h1")
-    assert used(driver) == (1, 0, 0, 0)
-    driver.granted("jobs/2")
-
-
-def test_a_quota_of_waits() -> None:
-    """What can be had at once does not wait."""
-    driver = Driver()
-    space(driver, waits=1)
-    driver.granted("jobs/1")
-    driver.queued("jobs/1")
-    assert refusal(driver.acquire("jobs/1", wait_ms=9000)) == ("jobs", "waits", {"limit": 1, "used": 1})
-    driver.granted("jobs/2")
-    driver.pass_to(1001)
-    assert used(driver) == (1, 0, 0, 0)
-    driver.pass_to(2002)
-    assert used(driver) == (0, 0, 0, 0)
-
-
-def test_the_outer_namespace_may_have_no_room() -> None:
-    """Each quota on the way counts; the innermost is told first."""
-    driver = Driver()
-    space(driver, holds=1)
-    space(driver, "jobs/a", holds=5)
-    driver.granted("jobs/a/1")
-    assert refusal(driver.acquire("jobs/a/2"))[0] == "jobs"
-    space(driver, "jobs/a", holds=0)
-    assert refusal(driver.acquire("jobs/a/2"))[0] == "jobs/a"
-
-
 def test_what_was_there_is_not_counted() -> None:
     """Neither when the namespace is set nor when it ends, also if one is removed and set again."""
     driver = Driver()
@@ -160,74 +118,6 @@ def test_what_was_there_is_not_counted() -> None:
     assert used(driver) == (1, 0, 0, 0), "what it waited for before is held from now on"
 
 
-def test_other_settings_count_on() -> None:
-    """A namespace that is set twice keeps what it counted."""
-    driver = Driver()
-    space(driver, waits=1)
-    driver.granted("jobs/1")
-    space(driver, holds=1)
-    assert used(driver) == (1, 0, 0, 0)
-    assert refusal(driver.acquire("jobs/2"))[1] == "holds"
-    driver.release("h1")
-    assert used(driver) == (0, 0, 0, 0)
-
-
-def test_a_new_token_makes_a_hold_new() -> None:
-    """A hold from before counts as soon as it is converted up, and no more than once."""
-    driver = Driver()
-    driver.granted("jobs/1", mode=SHARED)
-    space(driver, holds=0)
-    expect(Granted, driver.convert("h1", EXCLUSIVE))
-    assert used(driver) == (1, 0, 0, 0)
-    expect(Granted, driver.convert("h1", SHARED))
-    driver.granted("other", mode=SHARED)
-    assert used(driver) == (1, 0, 0, 0)
-    driver.release("h1")
-    assert used(driver) == (0, 0, 0, 0)
-
-
-def test_a_wait_for_another_mode_is_no_new_hold() -> None:
-    """It counts among the waits only."""
-    driver = Driver()
-    space(driver, holds=2)
-    driver.granted("jobs/1", mode=SHARED)
-    driver.granted("jobs/1", mode=SHARED)
-    driver.converting("h1", EXCLUSIVE)
-    assert used(driver) == (2, 1, 0, 0)
-    driver.release("h2")
-    assert used(driver) == (1, 0, 0, 0)
-
-
-def test_more_locks_for_a_hold() -> None:
-    """They need room where it has nothing yet."""
-    driver = Driver()
-    space(driver, holds=1)
-    driver.granted("else")
-    driver.granted("jobs/1")
-    assert refusal(driver.add("h1", "jobs/2")) == ("jobs", "holds", {"limit": 1, "used": 1})
-    driver.added("h2", "jobs/2")
-    assert used(driver) == (1, 0, 0, 0)
-
-
-def test_a_wait_for_more_locks() -> None:
-    """It is a hold to come where its hold has nothing yet."""
-    driver = Driver()
-    space(driver, holds=2)
-    driver.granted("else")
-    driver.granted("jobs/1")
-    driver.adding("h1", "jobs/1")
-    assert used(driver) == (2, 1, 0, 0)
-    driver.granted("beside")
-    assert refusal(driver.add("h4", "jobs/3"))[1] == "holds"
-    driver.release("h2")
-    assert used(driver) == (1, 0, 0, 0)
-    driver.granted("jobs/2")
-    driver.adding("h1", "jobs/2")
-    assert used(driver) == (2, 1, 0, 0)
-    driver.release("h1")
-    assert used(driver) == (1, 0, 0, 0)
-
-
 def test_a_part_that_is_released_leaves_its_namespace() -> None:
     """The rest of the hold counts where it lies."""
     driver = Driver()
@@ -240,14 +130,6 @@ def test_a_part_that_is_released_leaves_its_namespace() -> None:
     assert used(driver)[0] == 1
     driver.force("jobs/2")
     assert used(driver)[0] == 0
-
-
-def test_a_subtree_lies_where_its_name_does() -> None:
-    """Not in the namespaces below it."""
-    driver = Driver()
-    space(driver, "jobs/a", holds=0)
-    driver.granted("jobs", scope=SUBTREE)
-    assert used(driver, "jobs/a") == (0, 0, 0, 0)
 
 
 def test_a_quota_of_cells() -> None:
@@ -484,14 +366,3 @@ def test_pages_of_namespaces() -> None:
     assert listings.namespaces(state, "", "", 1) == ([first], "a")
     rows, following = listings.namespaces(state, "a", "a", 9)
     assert ([row.name for row in rows], following) == (["a/c", "ab"], None)
-
-
-def test_what_a_stream_numbers_counts() -> None:
-    """As what is asked for in any other way, by whomever."""
-    driver = Driver()
-    space(driver, holds=1)
-    driver.open("s1")
-    driver.run(ResumeStream(SessionId("s1")))
-    expect(Granted, driver.took("ann", "x", "jobs/1"))
-    ask = Acquire("jobs/2", EXCLUSIVE, HoldId("y"), AttemptId("y"), SessionId("s1"))
-    assert refusal(driver.in_frame(SessionId("s1"), 1, ask)[0])[1] == "holds"

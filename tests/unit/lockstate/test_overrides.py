@@ -15,9 +15,8 @@ from lockstate.words.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
-    PutCell,
 )
-from lockstate.words.ids import NO_SESSION, SessionId
+from lockstate.words.ids import SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Scope
 from lockstate.words.results import (
@@ -27,7 +26,6 @@ from lockstate.words.results import (
     FenceForgotten,
     Reason,
     Refused,
-    SessionForced,
     SessionKept,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
@@ -51,39 +49,6 @@ def _name_of(driver: MachineDriver, session_id: str) -> str:
 # -- sessions -----------------------------------------------------------------------------------------------
 
 
-def test_a_session_is_ended_by_its_public_name(driver: MachineDriver) -> None:
-    """What it holds ends by force, its delays begin, its waits end, and others are served."""
-    driver.granted("a", session_id="ann", lock_delay_ms=100)
-    driver.granted("b", session_id="ann")
-    driver.granted("c", ttl_ms=9000)
-    waiting = driver.queued("c", session_id="ann")
-    next_one = driver.queued("b")
-    driver.run(PutCell(b"k", b"v", ANN))
-    name = _name_of(driver, "ann")
-    result = driver.run(ForceCloseSession(name, "it hangs"))
-    assert result == SessionForced(name, driver.events[0].owner, ("a", "b"))
-    assert [(event.kind, event.name, event.reason) for event in driver.events] == [
-        (EventKind.LEFT, "c", "session-forced"),
-        (EventKind.FORCED, "a", "it hangs"),
-        (EventKind.FORCED, "b", "it hangs"),
-        (EventKind.SESSION_FORCED, "", "it hangs"),
-        (EventKind.GRANTED, "b", ""),
-    ]
-    assert driver.refused(waiting.hold_id).reason is Reason.SESSION_EXPIRED
-    assert driver.served() == [next_one.hold_id]
-    assert driver.machine.lock("a").state == "delayed"
-    assert driver.machine.cell(b"k") is None
-    assert reason(driver.run(KeepAlive(ANN))) is Reason.SESSION_EXPIRED
-    assert EventKind.SESSION_FORCED in {event.kind for event in driver.machine.audit()}
-
-
-def test_a_cell_of_a_forced_session_was_deleted_and_did_not_expire(driver: CellDriver) -> None:
-    """Watchers of cells are told which of the two it was."""
-    driver.put("k", session_id="ann")
-    driver.run(ForceCloseSession(_name_of(driver, "ann"), ""))
-    assert driver.told() == [("cell-deleted", "k")]
-
-
 @pytest.mark.parametrize("name", ["s-0", "s-99", "s-01", "ann", "", "s-", "s-1 "])
 def test_only_the_exact_name_ends_a_session(driver: MachineDriver, name: str) -> None:
     """Neither the secret id nor another spelling of the number will do; nothing happens."""
@@ -91,16 +56,6 @@ def test_only_the_exact_name_ends_a_session(driver: MachineDriver, name: str) ->
     assert reason(driver.run(ForceCloseSession(name, "x"))) is Reason.SESSION_EXPIRED
     assert driver.events == ()
     assert expect(SessionKept, driver.run(KeepAlive(ANN))).expires_in_ms == 5000
-
-
-def test_a_repeated_end_ends_no_session_of_another_client(driver: MachineDriver) -> None:
-    """The same request gets the first outcome; the name is never given out again."""
-    name = _name_of(driver, "ann")
-    first = driver.run(ForceCloseSession(name, "x", "r"))
-    driver.open("ann", ttl_ms=5000)
-    assert driver.run(ForceCloseSession(name, "x", "r")) == first
-    assert reason(driver.run(ForceCloseSession(name, "x"))) is Reason.SESSION_EXPIRED
-    assert _name_of(driver, "ann") != name
 
 
 def test_a_keepalive_may_change_the_ttl(driver: MachineDriver) -> None:
@@ -112,27 +67,7 @@ def test_a_keepalive_may_change_the_ttl(driver: MachineDriver) -> None:
     assert driver.pass_to(9501) == [EventKind.SESSION_EXPIRED]
 
 
-def test_a_ttl_out_of_range_changes_nothing(driver: MachineDriver) -> None:
-    """Nor does one for a session that is gone."""
-    assert reason(driver.run(KeepAliveFor(ANN, 49))) is Reason.TTL_OUT_OF_RANGE
-    assert reason(driver.run(KeepAliveFor(SessionId("bob"), 50))) is Reason.SESSION_EXPIRED
-    assert expect(SessionKept, driver.run(KeepAlive(ANN), at_ms=10)).expires_in_ms == 5000
-
-
 # -- delays -------------------------------------------------------------------------------------------------
-
-
-def test_a_delay_of_a_lock_is_lifted(driver: MachineDriver) -> None:
-    """Those that wait are served at once; both scopes of the name are lifted, each with its event."""
-    driver.granted("a", lock_delay_ms=1000)
-    driver.force("a")
-    waiting = driver.queued("a", at_ms=10)
-    assert driver.run(LiftDelay("a", "all is well"), at_ms=20) == DelaysLifted(1, 980)
-    assert driver.happened() == [("delay-lifted", "a"), ("granted", "a")]
-    assert (driver.events[0].reason, driver.events[0].session_id) == ("all is well", NO_SESSION)
-    assert driver.served() == [waiting.hold_id]
-    assert driver.run(LiftDelay("a", "again"), at_ms=20) == DelaysLifted(0, 0)
-    assert driver.events == ()
 
 
 def test_delays_of_both_scopes_are_lifted_in_order(driver: MachineDriver) -> None:
@@ -147,29 +82,6 @@ def test_delays_of_both_scopes_are_lifted_in_order(driver: MachineDriver) -> Non
     assert driver.run(LiftDelay("b", "x")) == DelaysLifted(2, 2000)
     assert [event.scope for event in driver.events] == [Scope.SUBTREE, Scope.NODE]
     assert list(state.delays) == [("a", Scope.SUBTREE)]
-
-
-def test_withheld_permits_come_back(driver: MachineDriver) -> None:
-    """All delays of the semaphore end, and who waits has its permits; a lock of the name is left alone."""
-    for _ in range(2):
-        driver.permits("a", 2, lock_delay_ms=1000, ttl_ms=50)
-    driver.granted("a", lock_delay_ms=1000, ttl_ms=50)
-    driver.pass_to(51)
-    assert driver.machine.semaphore("a").available == 0
-    driver.permits("a", 2, 2, wait_ms=5000, at_ms=51)
-    assert driver.run(LiftDelay("a", "x", HoldKind.SEMAPHORE), at_ms=60) == DelaysLifted(2, 991)
-    assert [event.kind.value for event in driver.events] == ["delay-lifted", "delay-lifted", "granted"]
-    assert driver.machine.semaphore("a").available == 0
-    assert driver.machine.lock("a").state == "delayed"
-
-
-def test_a_semaphore_that_was_only_delayed_is_forgotten(driver: MachineDriver) -> None:
-    """Nothing is left of it, and the next to ask gives the limit."""
-    driver.permits("a", 2, lock_delay_ms=1000, ttl_ms=50)
-    driver.pass_to(51)
-    driver.run(LiftDelay("a", "x", HoldKind.SEMAPHORE), at_ms=60)
-    assert driver.machine.counts()["semaphores"] == 0
-    assert driver.run(LiftDelay("a", "x", HoldKind.SEMAPHORE), at_ms=60) == DelaysLifted(0, 0)
 
 
 # -- fences -------------------------------------------------------------------------------------------------

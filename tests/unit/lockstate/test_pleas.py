@@ -14,17 +14,12 @@ from lockstate.words.commands import (
     Wanted,
 )
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.kinds import HoldKind
 from lockstate.words.results import (
     EventKind,
     PutOffTo,
     Reason,
     Refused,
-    Renewed,
-    RenewedToEnd,
-    RevocationView,
     Revoked,
-    SessionKept,
     SessionKeptToEnd,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
@@ -47,46 +42,6 @@ def asked(
     """Ask the holders of a lock to give up, and expect that they are asked."""
     command = Revoke(name, "maintenance", grace_ms, token=token, ticket=ticket)
     return expect(Revoked, driver.run(command, at_ms))
-
-
-def test_a_holder_hears_of_it_wherever_it_asks(driver: CellDriver) -> None:
-    """In the event, in the answer to each renewal, and in every read of the lock."""
-    hold = driver.granted("a", ttl_ms=9000, at_ms=10)
-    (holder,) = asked(driver, "a", at_ms=20).holders
-    assert (holder.token, holder.revocation) == (hold.token, RevocationView("maintenance", 1000))
-    (event,) = driver.events
-    told = event.kind, event.name, event.reason, event.token, event.ends_in_ms, event.lasted_ms
-    assert told == (EventKind.REVOKED, "a", "maintenance", hold.token, 1000, 10)
-    renewed = expect(RenewedToEnd, driver.run(RenewOf(hold.hold_id), at_ms=120))
-    assert (renewed.expires_in_ms, renewed.revocation) == (9000, RevocationView("maintenance", 900))
-    assert driver.machine.lock("a").holders[0].revocation == RevocationView("maintenance", 900)
-
-
-def test_a_session_hears_of_all_its_holds(driver: CellDriver) -> None:
-    """The first that were asked, of any kind; of those of others it hears nothing."""
-    hold = driver.granted("a", session_id="ann")
-    permits = driver.permitted("q", 2, session_id="ann")
-    driver.granted("b", session_id="ann")
-    driver.granted("c")
-    driver.run(Revoke("q", "x", 500, HoldKind.SEMAPHORE))
-    asked(driver, "a")
-    asked(driver, "c")
-    kept = expect(SessionKeptToEnd, driver.run(KeepAlive(ANN)))
-    assert [holder.token for holder in kept.revoked] == [permits.token, hold.token]
-    driver.release(permits.hold_id)
-    driver.release(hold.hold_id)
-    assert type(driver.run(KeepAlive(ANN))) is SessionKept
-
-
-def test_a_session_with_many_holds_hears_of_the_few(driver: CellDriver) -> None:
-    """Also if fewer holds in all are to be given up than the session has."""
-    for name in ("a", "b", "c"):
-        driver.granted(name, session_id="ann")
-    driver.granted("d")
-    asked(driver, "d")
-    asked(driver, "b")
-    kept = expect(SessionKeptToEnd, driver.run(KeepAlive(ANN)))
-    assert [holder.name for holder in kept.revoked] == ["b"]
 
 
 def test_a_keepalive_names_a_limited_number(driver: CellDriver) -> None:
@@ -136,19 +91,6 @@ def test_a_repeated_put_off_is_done_once(driver: CellDriver) -> None:
     assert driver.run(PutOff(hold.hold_id, request_id="r"), at_ms=2500) == PutOffTo(hold.token, 0)
 
 
-def test_who_asks_again_can_only_make_it_earlier(driver: CellDriver) -> None:
-    """A later end changes nothing and is not told; a put-off is used up, whoever asks."""
-    hold = driver.granted("a", ttl_ms=50_000)
-    asked(driver, "a", 1000)
-    (holder,) = asked(driver, "a", 5000).holders
-    assert (holder.revocation.ends_in_ms, driver.events) == (1000, ())
-    driver.run(PutOff(hold.hold_id))
-    assert asked(driver, "a", 300).holders[0].revocation == RevocationView("maintenance", 300, 0, True)
-    assert [event.kind for event in driver.events] == [EventKind.REVOKED]
-    assert reason(driver.run(PutOff(hold.hold_id))) is Reason.NOT_REVOKED
-    assert driver.pass_to(301) == [EventKind.FORCED]
-
-
 @pytest.mark.parametrize("grace_ms", [0, limits.GRACE_MS_MAX])
 def test_the_bounds_of_the_grace(driver: CellDriver, grace_ms: int) -> None:
     """Without one the hold ends with the next moment; further out than the last one nothing is asked."""
@@ -157,54 +99,6 @@ def test_the_bounds_of_the_grace(driver: CellDriver, grace_ms: int) -> None:
     assert driver.machine.next_deadline_ms() == min(5 + grace_ms, 50_000)
     assert reason(driver.run(Revoke("a", "x", limits.GRACE_MS_MAX + 1))) is Reason.INVALID_REQUEST
     assert reason(driver.run(Revoke("a", "x", -1))) is Reason.INVALID_REQUEST
-
-
-def test_only_one_of_several_holders_may_be_meant(driver: CellDriver) -> None:
-    """By its token; without one all are asked, in order of their tokens."""
-    first = driver.granted("a", mode=SHARED, ttl_ms=9000)
-    second = driver.granted("a", mode=SHARED, ttl_ms=9000)
-    assert [holder.token for holder in asked(driver, "a", token=second.token).holders] == [second.token]
-    assert [holder.token for holder in asked(driver, "a", 500).holders] == [first.token, second.token]
-    assert reason(driver.run(Revoke("a", "x", 100, token=99))) is Reason.NOT_HOLDER
-
-
-def test_a_wrong_kind_is_told(driver: CellDriver) -> None:
-    """Of what asks and of what puts off; where nobody holds anything, nobody is asked."""
-    hold = driver.granted("a")
-    refused = expect(Refused, driver.run(Revoke("a", "x", 100, HoldKind.ELECTION)))
-    assert (refused.reason, [holder.kind for holder in refused.holders]) == (
-        Reason.WRONG_KIND,
-        [HoldKind.LOCK],
-    )
-    assert reason(driver.run(PutOff(hold.hold_id, HoldKind.SEMAPHORE))) is Reason.WRONG_KIND
-    assert asked(driver, "nobody").holders == ()
-
-
-def test_for_whom_it_is_asked_is_visible(driver: CellDriver) -> None:
-    """The ticket must wait for just that: a number of another queue would accuse the wrong one."""
-    driver.granted("a", ttl_ms=9000)
-    driver.granted("b", ttl_ms=9000)
-    driver.queued("a")
-    (event,) = driver.events
-    assert event.ticket > 0
-    (holder,) = asked(driver, "a", ticket=event.ticket).holders
-    assert holder.revocation.ticket == event.ticket
-    assert driver.events[0].ticket == event.ticket
-    for command in (
-        Revoke("b", "x", 100, ticket=event.ticket),
-        Revoke("a", "x", 100, HoldKind.ELECTION, ticket=event.ticket),
-        Revoke("a", "x", 100, ticket=event.ticket + 1),
-    ):
-        assert reason(driver.run(command)) is Reason.INVALID_REQUEST
-
-
-def test_a_hold_of_several_locks_ends_as_a_whole(driver: CellDriver) -> None:
-    """It is asked once for any of its names, and each of them is told."""
-    hold = driver.granted(locks=[Wanted("a"), Wanted("b")], ttl_ms=9000)
-    (holder,) = asked(driver, "b").holders
-    assert (holder.token, holder.name) == (hold.token, "b")
-    assert driver.happened() == [("revoked", "a"), ("revoked", "b")]
-    assert driver.pass_to(1001) == [EventKind.FORCED, EventKind.FORCED]
 
 
 def test_many_forced_ends_take_several_entries(driver: CellDriver) -> None:
@@ -283,18 +177,6 @@ def test_nobody_is_asked_when_there_is_no_room_to_note_it(driver: CellDriver) ->
     driver.machine.state.ledger.room = -1
     assert reason(driver.run(Revoke("b", "x", 100))) is Reason.OVERLOADED
     assert isinstance(driver.run(PutOff(hold.hold_id)), PutOffTo)
-
-
-def test_a_renewal_that_is_repeated_tells_what_is_asked_now(driver: CellDriver) -> None:
-    """The first outcome is remembered; what remains of the lease, and of the grace, is that of now."""
-    hold = driver.granted("a", ttl_ms=9000)
-    command = RenewOf(hold.hold_id, 0, "r")
-    assert type(driver.run(command)) is Renewed
-    asked(driver, "a", 1000, at_ms=100)
-    again = expect(RenewedToEnd, driver.run(command, at_ms=300))
-    assert (again.expires_in_ms, again.revocation.ends_in_ms) == (8700, 800)
-    driver.release(hold.hold_id)
-    assert driver.run(command) == Renewed(hold.token, 0)
 
 
 def test_an_unknown_hold_cannot_be_put_off(driver: CellDriver) -> None:

@@ -26,7 +26,6 @@ from lockstate.words.commands import (
     ForceCloseSession,
     ForceEnd,
     KeepAlive,
-    LiftDelay,
     Numbered,
     NumberedCommand,
     OfSomebody,
@@ -487,20 +486,6 @@ def test_who_sends_a_frame_of_the_session_of_another(driver: Driver) -> None:
 
 
 # -- the audit -----------------------------------------------------------------------------------------------
-
-
-def test_the_audit_names_who_has_and_who_overrides(driver: Driver) -> None:
-    """Grants name whose they are; forces, revocations and lifted delays also who did that."""
-    driver.by("ops", Revoke("a", "please", 500))
-    assert [(event.principal, event.by) for event in driver.events] == [("ann", "ops")]
-    driver.by("ops", ForceEnd("b", "stuck", lock_delay_ms=500))
-    assert [(event.principal, event.by) for event in driver.events] == [("ann", "ops")]
-    driver.by("ops", LiftDelay("b", "done"))
-    assert [(event.principal, event.by) for event in driver.events] == [("", "ops")]
-    driver.by("ops", ForceCloseSession("s-1", "gone"))
-    told = {event.kind: (event.principal, event.by) for event in driver.events}
-    assert told[EventKind.SESSION_FORCED] == ("ann", "ops")
-    assert told[EventKind.FORCED] == ("ann", "ops")
 
 
 def test_a_hold_that_ends_by_itself_is_ended_by_nobody(driver: Driver) -> None:

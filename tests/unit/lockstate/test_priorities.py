@@ -15,7 +15,7 @@ from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import EventKind, Granted, Queued, Reason, Refused, Result
 from tests.unit.lockstate.cell_driver import CellDriver
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason
 
 STEP_MS = limits.PRIORITY_STEP_MS
 LONG_MS = 1_000_000
@@ -99,16 +99,6 @@ def test_with_the_default_it_is_the_order_of_arrival(driver: CellDriver) -> None
     assert [waiter.position for waiter in driver.machine.lock("a").queue] == [1, 2, 3]
 
 
-def test_of_one_priority_who_comes_first_goes_first(driver: CellDriver) -> None:
-    """Also if they come at one time."""
-    driver.granted("a", session_id="ann")
-    first, second = waits(ask(driver, "a", 7)), waits(ask(driver, "a", 7))
-    driver.release("h1")
-    assert driver.served() == [first]
-    driver.release(first)
-    assert driver.served() == [second]
-
-
 @pytest.mark.parametrize(("later_ms", "goes_first"), [(0, "high"), (STEP_MS - 1, "high"), (STEP_MS, "low")])
 def test_a_wait_makes_up_for_a_priority(driver: CellDriver, later_ms: int, goes_first: str) -> None:
     """One step is worth so much waiting, to the millisecond; at the same place who came first is first."""
@@ -151,26 +141,6 @@ def test_a_position_counts_who_comes_before(driver: CellDriver) -> None:
     assert (shown.position, shown.priority) == (2, 8)
 
 
-def test_several_locks(driver: CellDriver) -> None:
-    """A request for several has its place in each queue, and its position is the one furthest behind."""
-    driver.granted("a", session_id="ann")
-    driver.granted("b", session_id="ann")
-    single = driver.queued("b").hold_id
-    several = expect(Queued, ask(driver, "", 4, locks=wanted("a", "b")))
-    assert several.position == 2
-    high = expect(Queued, ask(driver, "", 9, locks=wanted("a", "b", "c")))
-    assert high.position == 1
-    restart(driver)
-    driver.release("h2")
-    assert driver.served() == [], "the first in the queue waits for the other lock"
-    driver.release("h1")
-    assert driver.served() == [high.hold_id]
-    driver.release(high.hold_id)
-    assert driver.served() == [single]
-    driver.release(single)
-    assert driver.served() == [several.hold_id]
-
-
 def test_subtrees(driver: CellDriver) -> None:
     """Priorities count between what covers and what is covered."""
     driver.granted("a/b", session_id="ann")
@@ -187,28 +157,6 @@ def test_subtrees(driver: CellDriver) -> None:
     assert sorted(driver.served()) == sorted(waiting)
 
 
-def test_a_newcomer_passes_those_who_come_behind_it(driver: CellDriver) -> None:
-    """A reader gets at once what a writer of a lower priority waits for only because others read."""
-    driver.granted("a", mode=SHARED, session_id="ann")
-    writer = waits(ask(driver, "a", 4))
-    passing = driver.granted("a", mode=SHARED)
-    assert driver.events[-1].lasted_ms == 0
-    assert order(driver, "a") == [(1, 4)]
-    assert reason(ask(driver, "a", 3, mode=SHARED, wait_ms=0)) is Reason.LOCK_HELD
-    driver.release("h1")
-    assert driver.served() == []
-    driver.release(passing.hold_id)
-    assert driver.served() == [writer]
-
-
-def test_a_newcomer_does_not_pass_who_comes_before_it(driver: CellDriver) -> None:
-    """Not one of the same priority, nor one that has waited for longer than its priority is worth."""
-    driver.granted("a", mode=SHARED, session_id="ann")
-    waits(ask(driver, "a", 4))
-    assert reason(driver.acquire("a", mode=SHARED, at_ms=STEP_MS)) is Reason.LOCK_HELD
-    expect(Granted, ask(driver, "a", 6, mode=SHARED, at_ms=STEP_MS))
-
-
 def test_who_leaves_the_front_makes_way(driver: CellDriver) -> None:
     """When the one with the priority gives up, those whom it kept waiting go."""
     driver.granted("a", mode=SHARED, session_id="ann")
@@ -218,19 +166,6 @@ def test_who_leaves_the_front_makes_way(driver: CellDriver) -> None:
     assert driver.served() == [reader]
 
 
-def test_a_conversion_stands_ahead_of_all(driver: CellDriver) -> None:
-    """A priority orders newcomers."""
-    driver.granted("a", mode=SHARED, session_id="ann")
-    driver.granted("a", mode=SHARED, session_id="bob")
-    high = waits(ask(driver, "a", 9))
-    converting = driver.converting("h1", EXCLUSIVE)
-    assert converting.position == 1
-    driver.release("h2")
-    assert driver.served() == [converting.hold_id]
-    driver.release("h1")
-    assert driver.served() == [high]
-
-
 def test_a_hold_keeps_no_priority(driver: CellDriver) -> None:
     """What was granted after a wait is a hold like every other, but for what is to be counted."""
     driver.granted("a")
@@ -238,21 +173,6 @@ def test_a_hold_keeps_no_priority(driver: CellDriver) -> None:
     assert driver.machine.state.extras.get(waiting) == Extra(if_held=IfHeld.COUNT, priority=9)
     driver.release("h1")
     assert not driver.machine.state.extras
-
-
-def test_waits_of_a_session_for_the_same(driver: CellDriver) -> None:
-    """Both wait, each at its place; the grant of the one that goes first is that of the other."""
-    driver.granted("a")
-    low = waits(ask(driver, "a", 4, session_id="ann"))
-    between = driver.queued("a").hold_id
-    high = waits(ask(driver, "a", 9, session_id="ann"))
-    assert order(driver, "a") == [(1, 9), (2, 5), (3, 4)]
-    restart(driver)
-    driver.release("h1")
-    got = {hold_id: expect(Granted, result).hold_id for hold_id, result in driver.settled.items()}
-    assert got == {high: high, low: high}
-    driver.release(high)
-    assert driver.served() == [between]
 
 
 def test_a_request_that_passes_takes_a_wait_of_its_session_along(driver: CellDriver) -> None:
@@ -303,57 +223,7 @@ def test_nobody_overtakes_the_first_who_waits_for_permits(driver: CellDriver) ->
     assert driver.served() == [HoldId("h6"), big]
 
 
-def test_who_gives_no_priority_passes_a_lower_one(driver: CellDriver) -> None:
-    """A priority below the default lets others go first."""
-    driver.permitted("q", 4, 3, session_id="ann")
-    waits(ask_permits(driver, "q", 3, 4))
-    driver.permitted("q", 4, 1)
-
-
-def test_an_addition_passes_a_lower_one(driver: CellDriver) -> None:
-    """It has the default priority, and is granted at once past those that come behind it."""
-    held = driver.granted("a", session_id="ann")
-    driver.granted("x", mode=SHARED, owner="carl", ttl_ms=LONG_MS)
-    waits(ask(driver, "x", 4))
-    driver.added(held.hold_id, *wanted("x", mode=SHARED))
-
-
 # -- deadlocks -----------------------------------------------------------------------------------------------
-
-
-def test_who_is_overtaken_waits_for_who_overtakes(driver: CellDriver) -> None:
-    """A wait ahead of another one that its own holder waits for in the end is refused."""
-    driver.granted("a", session_id="ann")
-    driver.granted("x", owner="carl", ttl_ms=LONG_MS)
-    driver.granted("b", session_id="bob")
-    driver.queued("x", session_id="ann")
-    driver.queued("a", session_id="bob")
-    assert reason(ask(driver, "x", 9, session_id="bob")) is Reason.DEADLOCK
-    assert isinstance(ask(driver, "x", 9), Queued)
-
-
-def test_a_grant_that_passes_can_close_a_deadlock(driver: CellDriver) -> None:
-    """What it gets would be kept from one that it waits for elsewhere: refused, also without a wait."""
-    driver.granted("a", session_id="ann")
-    driver.granted("x", mode=SHARED, owner="carl", ttl_ms=LONG_MS)
-    waits(ask(driver, "x", 4, session_id="ann"))
-    driver.queued("a", session_id="bob", wait_ms=LONG_MS)
-    refused = expect(Refused, driver.acquire("x", mode=SHARED, session_id="bob"))
-    assert refused.reason is Reason.DEADLOCK
-    assert [(step.owner, step.name) for step in refused.cycle] == [("bob", "a"), ("ann", "x")]
-    assert driver.granted("x", mode=SHARED).token
-
-
-def test_an_addition_that_passes_can_close_a_deadlock(driver: CellDriver) -> None:
-    """It is judged as an acquire is, and the hold stays as it was."""
-    driver.granted("a", session_id="ann")
-    driver.granted("x", mode=SHARED, owner="carl", ttl_ms=LONG_MS)
-    waits(ask(driver, "x", 4, session_id="ann"))
-    held = driver.granted("y", session_id="bob")
-    driver.queued("a", session_id="bob", wait_ms=LONG_MS)
-    refused = expect(Refused, driver.add(held.hold_id, *wanted("x", mode=SHARED)))
-    assert refused.reason is Reason.DEADLOCK
-    assert [holder.owner for holder in driver.machine.lock("x").holders] == ["carl"]
 
 
 def test_permits_that_are_left_are_no_deadlock(driver: CellDriver) -> None:
@@ -364,24 +234,6 @@ def test_permits_that_are_left_are_no_deadlock(driver: CellDriver) -> None:
     waits(ask_permits(driver, "q", 3, 5, session_id="ann", ttl_ms=0))
     assert reason(ask_permits(driver, "q", 2, 6, session_id="bob", ttl_ms=0)) is Reason.DEADLOCK
     expect(Granted, ask_permits(driver, "q", 1, 6, session_id="bob", ttl_ms=0))
-
-
-def test_a_wait_for_the_same_is_no_deadlock(driver: CellDriver) -> None:
-    """Who will share the hold of the one that overtakes it does not wait for its own session."""
-    driver.granted("a")
-    driver.queued("a", session_id="ann")
-    driver.queued("a", owner="carl")
-    waits(ask(driver, "a", 9, session_id="ann"))
-    restart(driver)
-    waits(ask(driver, "a", 8, session_id="ann"))
-    assert [waiter.priority for waiter in driver.machine.lock("a").queue] == [9, 8, 5, 5]
-
-
-def test_a_session_does_not_overtake_itself_for_something_else(driver: CellDriver) -> None:
-    """What it gets first would keep it from what it waits for, until it has both: never."""
-    driver.granted("a", ttl_ms=LONG_MS)
-    driver.queued(locks=wanted("a", "b"), session_id="ann")
-    assert reason(ask(driver, "a", 9, session_id="ann")) is Reason.DEADLOCK
 
 
 # -- bounds --------------------------------------------------------------------------------------------------

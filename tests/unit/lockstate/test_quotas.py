@@ -13,7 +13,6 @@ from lockstate.words.commands import (
     AcquireSeveral,
     AddLocks,
     Campaign,
-    Convert,
     OpenSession,
     Quota,
     Release,
@@ -30,9 +29,8 @@ from lockstate.words.results import (
     Reason,
     Released,
     Result,
-    SessionOpened,
 )
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
+from tests.unit.lockstate.machine_driver import SHARED, expect, reason, wanted
 from tests.unit.lockstate.test_principals import Driver
 
 
@@ -53,32 +51,6 @@ def refusal(result: Result) -> tuple[str, dict[str, int]]:
     assert refused.reason is Reason.QUOTA_EXCEEDED
     assert refused.retry_after_ms > 0
     return refused.quota, refused.facts
-
-
-def test_what_a_quota_refused_is_tried_again_when_it_is_repeated() -> None:
-    """A refusal is not remembered: the same request, under its id, is granted once there is room."""
-    driver = Driver()
-    quota(driver, holds=0)
-    first, second = (
-        Acquire("a", EXCLUSIVE, HoldId(attempt), AttemptId(attempt), ttl_ms=1000, request_id="r1")
-        for attempt in ("h1", "h2")
-    )
-    assert refusal(driver.by("ann", first))[0] == "holds"
-    assert driver.machine.counts()["requests"] == 0
-    quota(driver, holds=1)
-    assert expect(Granted, driver.by("ann", second)).hold_id == "h2"
-
-
-def test_sessions_up_to_the_quota() -> None:
-    """One more is refused, until one has ended."""
-    driver = Driver()
-    quota(driver, sessions=1)
-    expect(SessionOpened, driver.by("ann", OpenSession(SessionId("s1"), 1000)))
-    refused = driver.by("ann", OpenSession(SessionId("s2"), 1000))
-    assert refusal(refused) == ("sessions", {"limit": 1, "used": 1})
-    expect(SessionOpened, driver.by("bob", OpenSession(SessionId("s3"), 1000)))
-    driver.pass_to(1001)
-    expect(SessionOpened, driver.by("ann", OpenSession(SessionId("s2"), 1000), 1001))
 
 
 def test_holds_of_every_kind_count() -> None:
@@ -116,48 +88,6 @@ def test_holds_of_every_kind_count() -> None:
     expect(Granted, driver.took("ann", "h6", "z"))
 
 
-def test_what_is_there_already_is_no_new_hold() -> None:
-    """At its quota somebody may still acquire again what its session holds, convert it, and add to it."""
-    driver = Driver()
-    s1 = SessionId("s1")
-    driver.by("ann", OpenSession(s1, 1000))
-    expect(Granted, driver.by("ann", Acquire("a", SHARED, HoldId("h1"), AttemptId("h1"), s1)))
-    quota(driver, holds=1)
-    expect(Granted, driver.by("ann", Acquire("a", SHARED, HoldId("h2"), AttemptId("h2"), s1)))
-    change = Convert(HoldId("h1"), SHARED, HoldId("t1"), AttemptId("t1"))
-    expect(Granted, driver.by("ann", change))
-    adding = AddLocks(HoldId("h1"), wanted("b"), HoldId("t2"), AttemptId("t2"))
-    expect(Granted, driver.by("ann", adding))
-
-
-def test_a_wait_for_a_change_is_no_new_hold() -> None:
-    """At its quota of holds somebody may wait for another mode of what it has, and for more locks of it."""
-    driver = Driver()
-    for who, hold_id in (("ann", "h1"), ("bob", "h2")):
-        asked = Acquire("a", SHARED, HoldId(hold_id), AttemptId(hold_id), ttl_ms=1000)
-        expect(Granted, driver.by(who, asked))
-    expect(Granted, driver.took("bob", "h3", "b"))
-    expect(Granted, driver.took("ann", "h4", "c"))
-    quota(driver, holds=2)
-    change = Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("t1"), 500)
-    expect(Queued, driver.by("ann", change))
-    adding = AddLocks(HoldId("h4"), wanted("b"), HoldId("t2"), AttemptId("t2"), 500)
-    expect(Queued, driver.by("ann", adding))
-    assert usage(driver) == (0, 2, 2)
-
-
-def test_a_wait_counts_as_a_hold_and_as_a_wait() -> None:
-    """Else one could ask for more than the quota while all of it is held by others."""
-    driver = Driver()
-    expect(Granted, driver.took("bob", "h1"))
-    quota(driver, holds=1)
-    expect(Queued, driver.took("ann", "h2", wait_ms=1000))
-    assert usage(driver) == (0, 1, 1)
-    assert refusal(driver.took("ann", "h3", "b"))[0] == "holds"
-    expect(Released, driver.by("bob", Release(HoldId("h1"))))
-    assert usage(driver) == (0, 1, 0)
-
-
 def test_waits_up_to_the_quota() -> None:
     """Waits for changes count; a refused one leaves nothing behind."""
     driver = Driver()
@@ -183,15 +113,6 @@ def test_everybody_without_a_quota_has_that_of_all() -> None:
     driver.granted("c")
     expect(QuotaSet, driver.by("ops", SetQuota(EVERYBODY)))
     expect(Granted, driver.took("bob", "h2", "b"))
-
-
-def test_a_quota_below_what_somebody_has_takes_nothing_away() -> None:
-    """It only refuses more."""
-    driver = Driver()
-    expect(Granted, driver.took("ann", "h1"))
-    quota(driver, holds=0)
-    assert driver.machine.counts()["holds"] == 1
-    assert refusal(driver.took("ann", "h2", "b")) == ("holds", {"limit": 0, "used": 1})
 
 
 @pytest.mark.parametrize("number", [-1, limits.QUOTA_MAX + 1])

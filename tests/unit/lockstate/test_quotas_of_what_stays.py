@@ -10,13 +10,11 @@ from lockstate.words.cell_operations import DeleteOperation, PutOperation
 from lockstate.words.commands import (
     Acquire,
     AcquireAs,
-    AcquireIf,
     AddLocks,
     AdvanceFence,
     Campaign,
     CloseSession,
     Convert,
-    DeleteCells,
     ForgetFence,
     OpenSession,
     Proclaim,
@@ -26,7 +24,6 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import (
-    CellsDeleted,
     CellWritten,
     FenceAdvanced,
     FenceForgotten,
@@ -64,19 +61,6 @@ def opened(driver: Driver, labels: dict[str, str] | None = None, who: str = "ann
 
 
 # -- cells ------------------------------------------------------------------------------------------------
-
-
-def test_cells_up_to_the_quota() -> None:
-    """One more is refused, until one is deleted; who has one may go on to write it."""
-    driver = Driver()
-    quota(driver, cells=1)
-    expect(CellWritten, put(driver, "a"))
-    assert refusal(put(driver, "b")) == ("cells", {"limit": 1, "used": 1})
-    expect(CellWritten, put(driver, "a", 9))
-    expect(CellWritten, put(driver, "b", who="bob"))
-    expect(CellsDeleted, driver.by("bob", DeleteCells(b"a")))
-    assert usage(driver) == (0, 0, 0)
-    expect(CellWritten, put(driver, "c"))
 
 
 def test_a_cell_that_ends_by_itself_counts_no_more() -> None:
@@ -164,14 +148,6 @@ def test_fences_up_to_the_quota() -> None:
     expect(FenceForgotten, driver.by("ops", ForgetFence("disk/1", "gone")))
     assert driver.machine.state.principals.usage == {}
     expect(FenceAdvanced, driver.by("ann", AdvanceFence("disk/2", 5)))
-
-
-def test_a_fence_of_nobody_counts_for_nobody() -> None:
-    """It stays so, whoever advances it."""
-    driver = Driver()
-    expect(FenceAdvanced, driver.run(AdvanceFence("disk/1", 5)))
-    expect(FenceAdvanced, driver.by("ann", AdvanceFence("disk/1", 6)))
-    assert usage(driver) == (0, 0, 0)
 
 
 # -- bytes ------------------------------------------------------------------------------------------------
@@ -277,19 +253,6 @@ def test_a_wait_for_a_change_says_nothing_of_its_own() -> None:
     quota(driver, bytes=0)
     adding = AddLocks(HoldId("h2"), wanted("b"), HoldId("t2"), AttemptId("t2"))
     expect(Granted, driver.by("bob", adding))
-
-
-def test_a_wait_that_shares_a_grant_gives_its_note() -> None:
-    """From then on that is the note of the hold, and counts once."""
-    driver = Driver()
-    opened(driver)
-    expect(Granted, driver.by("bob", noted("h0", "")))
-    for hold_id, note in (("h1", "abc"), ("h2", "defgh")):
-        waiting = noted(hold_id, note, wait_ms=1000, session_id="s1")
-        expect(Queued, driver.by("ann", AcquireIf(*[getattr(waiting, f) for f in Acquire.__struct_fields__])))
-    assert usage(driver) == (0, 0, 8)
-    expect(Released, driver.by("bob", Release(HoldId("h0"))))
-    assert usage(driver) == (0, 0, 5)
 
 
 def test_what_nobody_says_counts_for_nobody() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate.tables.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
+from lockstate.tables.records import NOTHING, Delay, Hold, Lock, Ticket, each_lock, precedence
 from lockstate.words.claims import (
     ClaimsKept,
     ancestors,
@@ -16,7 +16,7 @@ from lockstate.words.claims import (
     shown_name,
 )
 from lockstate.words.commands import Wanted
-from lockstate.words.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope, claim_of, intent_of
 from lockstate.words.results import HoldKind
 from tests.unit.lockstate.machine_driver import (
@@ -25,7 +25,6 @@ from tests.unit.lockstate.machine_driver import (
     SHARED,
     SUBTREE,
     UPDATE,
-    MachineDriver,
     wanted,
 )
 
@@ -156,18 +155,6 @@ def test_holders_come_and_go() -> None:
         lock.remove_holder(hold)
         assert (list(lock.all_holders()), lock.holders_count) == (holds[count:], 3 - count)
     assert lock.holders is NOTHING
-
-
-def test_empty_tables_of_records_are_one_and_the_same() -> None:
-    """Records without labels, holds and tickets share one empty table, which nobody ever fills."""
-    session = Session(1, 50, 50, SessionId("s1"), OwnerName("ann"), NOTHING)
-    for table in (session.holds, session.tickets, session.labels, Lock("a").holders):
-        assert table is NOTHING
-    driver = MachineDriver()
-    driver.open("s1")
-    driver.granted("a", session_id="s1")
-    driver.queued("a", session_id="s1", owner="bob")
-    assert NOTHING == {}
 
 
 def test_conversions_stand_before_all_others() -> None:

@@ -64,37 +64,6 @@ def test_scopes_keep_clients_apart() -> None:
     assert request_key(KeepAlive(SessionId("s"))) is None
 
 
-def test_a_repeated_acquire_gets_the_same_hold() -> None:
-    """The lease is not renewed; the answer says what is left of it."""
-    driver = MachineDriver()
-    driver.granted("a", ttl_ms=1000, request_id="r")
-    again = driver.granted("a", ttl_ms=1000, request_id="r", at_ms=400)
-    assert (again.hold_id, again.token, again.expires_in_ms) == ("h1", 1, 600)
-    assert driver.machine.next_token == 2
-
-
-def test_a_grant_that_ended_has_nothing_left() -> None:
-    """A repetition after the end of the hold gets the grant, with 0 ms left."""
-    driver = MachineDriver()
-    first = driver.granted("a", request_id="r")
-    driver.release("h1")
-    assert driver.granted("a", request_id="r") == Granted(HoldId("h1"), first.token, "a", Mode.EXCLUSIVE, 0)
-
-
-def test_other_content_is_refused() -> None:
-    """One request id stands for one request."""
-    driver = MachineDriver()
-    driver.granted("a", ttl_ms=1000, request_id="r")
-    assert reason(driver.acquire("a", ttl_ms=1001, request_id="r")) is Reason.INVALID_REQUEST
-
-
-def test_the_order_of_labels_is_not_content() -> None:
-    """The same labels in another order are the same labels."""
-    driver = MachineDriver()
-    opened = driver.run(OpenSession(SessionId("s1"), 500, {"a": "1", "b": "2"}, "r"))
-    assert driver.run(OpenSession(SessionId("s2"), 500, {"b": "2", "a": "1"}, "r")) == opened
-
-
 def test_other_commands_are_repeated() -> None:
     """Open, close, renew, release and force-release repeat their first result, with the time left now."""
     driver = MachineDriver()
@@ -113,72 +82,6 @@ def test_other_commands_are_repeated() -> None:
     for _ in range(2):
         assert driver.release("h1", request_id="r2") == Released()
     assert driver.run(ForceRelease("a", "", 0, "r")) == ForceReleased(())
-
-
-def test_a_repetition_takes_the_wait_over() -> None:
-    """A repeated acquire that still waits keeps its place and secret, and belongs to the newer attempt."""
-    driver = MachineDriver()
-    driver.granted("a")
-    driver.queued("a")
-    driver.queued("a", request_id="r")
-    assert driver.queued("a", request_id="r") == Queued(HoldId("h3"), 2)
-    assert driver.cancel("h3", "a3") == Cancelled(undone=False)
-    assert driver.cancel("h3", "a4") == Cancelled(undone=True)
-
-
-def test_a_repetition_takes_the_hold_over() -> None:
-    """The cancel of an earlier attempt does not take away what a later one was granted."""
-    driver = MachineDriver()
-    driver.granted("a", request_id="r")
-    driver.granted("a", request_id="r")
-    assert driver.cancel("h1", "a1") == Cancelled(undone=False)
-    assert driver.cancel("h1", "a2") == Cancelled(undone=True)
-
-
-def test_acquiring_again_takes_the_hold_over() -> None:
-    """The same holds for a session that asks again for what it has."""
-    driver = MachineDriver()
-    driver.open("s1")
-    driver.granted("a", session_id="s1")
-    driver.granted("a", session_id="s1")
-    assert driver.cancel("h1", "a1") == Cancelled(undone=False)
-
-
-def test_a_wait_is_remembered_with_its_end() -> None:
-    """After the wait, a repetition gets what the wait came to: the grant, or the refusal."""
-    driver = MachineDriver()
-    driver.granted("a")
-    for request_id, wait_ms in (("r1", 100), ("r2", 500)):
-        driver.acquire("a", wait_ms=wait_ms, request_id=request_id)
-    driver.release("h1", at_ms=200)
-    assert reason(driver.acquire("a", wait_ms=100, request_id="r1")) is Reason.LOCK_HELD
-    assert expect(Granted, driver.acquire("a", wait_ms=500, request_id="r2")).hold_id == "h3"
-
-
-def test_a_cancelled_request_is_forgotten() -> None:
-    """After its cancel, a repetition starts afresh."""
-    driver = MachineDriver()
-    driver.granted("a", request_id="r")
-    driver.cancel("h1", "a1")
-    assert driver.granted("a", request_id="r").token == 2
-
-
-def test_the_cancelled_request_is_that_of_the_attempt() -> None:
-    """When a session asked again under another request id, the cancel forgets the newer request."""
-    driver = MachineDriver()
-    driver.open("s1")
-    driver.granted("a", session_id="s1", request_id="r1")
-    driver.granted("a", session_id="s1", request_id="r2")
-    driver.cancel("h1", "a2")
-    assert driver.granted("a", session_id="s1", request_id="r2").token == 2
-
-
-def test_outcomes_are_forgotten_after_five_minutes() -> None:
-    """A request is remembered for exactly five minutes after its outcome."""
-    driver = MachineDriver()
-    driver.granted("a", ttl_ms=100, request_id="r", at_ms=10)
-    assert driver.granted("a", ttl_ms=100, request_id="r", at_ms=10 + MINUTES_5_MS).token == 1
-    assert driver.granted("a", ttl_ms=100, request_id="r", at_ms=11 + MINUTES_5_MS).token == 2
 
 
 def test_it_is_known_when_an_outcome_may_be_forgotten() -> None:
@@ -218,13 +121,6 @@ def test_a_full_memory_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert driver.granted("c", request_id="r2", at_ms=MINUTES_5_MS + 1).token == 3
 
 
-def test_a_bad_request_id_is_refused() -> None:
-    """A request id is an id."""
-    driver = MachineDriver()
-    assert reason(driver.acquire("a", request_id="r" * 65)) is Reason.INVALID_REQUEST
-    assert driver.machine.counts()["requests"] == 0
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -261,13 +157,6 @@ def test_what_is_remembered_is_bounded(
     assert driver.machine.counts()["requests"] == 0
 
 
-def test_a_corrected_request_may_keep_its_id() -> None:
-    """A malformed command has no effect, so its request id is still free."""
-    driver = MachineDriver()
-    assert reason(driver.acquire("a//b", request_id="r")) is Reason.INVALID_REQUEST
-    driver.granted("a/b", request_id="r")
-
-
 def test_settling_what_is_forgotten_does_nothing() -> None:
     """A wait without a remembered request ends without one."""
     memory = RequestMemory()
@@ -277,18 +166,6 @@ def test_settling_what_is_forgotten_does_nothing() -> None:
     memory.forget(("s", "r"), HoldId("h1"))
 
     assert len(memory) == 0
-
-
-def test_a_repeated_session_says_how_long_it_still_lives() -> None:
-    """A repeated open tells the time that is left, 0 when the session is gone."""
-    driver = MachineDriver()
-    assert driver.run(OpenSession(SessionId("s1"), 500, {}, "r")) == SessionOpened(SessionId("s1"), 500, 500)
-    assert driver.run(OpenSession(SessionId("s2"), 500, {}, "r"), at_ms=200) == SessionOpened(
-        SessionId("s1"), 500, 300
-    )
-    assert driver.run(OpenSession(SessionId("s3"), 500, {}, "r"), at_ms=501) == SessionOpened(
-        SessionId("s1"), 500, 0
-    )
 
 
 def test_a_repeated_renewal_of_what_ended_says_so() -> None:
@@ -337,20 +214,6 @@ def test_a_remembered_refusal_forgets_the_holders() -> None:
     assert (again.reason, again.detail, again.holders) == (first.reason, first.detail, ())
 
 
-def test_a_repeated_conversion_gets_the_first_outcome() -> None:
-    """With its token, and what is left of the lease now; also when the hold has another mode by then."""
-    driver = MachineDriver()
-    driver.granted("a", mode=Mode.SHARED, ttl_ms=1000)
-    first = expect(Granted, driver.convert("h1", Mode.EXCLUSIVE, request_id="r"))
-    driver.convert("h1", Mode.SHARED)
-    again = expect(Granted, driver.convert("h1", Mode.EXCLUSIVE, request_id="r", at_ms=400))
-    assert (again.token, again.mode, again.expires_in_ms) == (first.token, Mode.EXCLUSIVE, 600)
-    assert driver.machine.lock("a").holders[0].mode is Mode.SHARED
-    assert reason(driver.convert("h1", Mode.UPDATE, request_id="r")) is Reason.INVALID_REQUEST
-    driver.release("h1")
-    assert expect(Granted, driver.convert("h1", Mode.EXCLUSIVE, request_id="r")).expires_in_ms == 0
-
-
 def test_a_repeated_conversion_takes_the_wait_over() -> None:
     """While it waits the repetition waits with it, under the first ticket; then both know how it ended."""
     driver = MachineDriver()
@@ -362,37 +225,6 @@ def test_a_repeated_conversion_takes_the_wait_over() -> None:
     driver.release("h2")
     settled = expect(Granted, driver.settled[first.hold_id])
     assert driver.convert("h1", Mode.EXCLUSIVE, wait_ms=10_000, request_id="r") == settled
-
-
-def test_a_repeated_conversion_that_was_refused_is_tried_again() -> None:
-    """A deadlock changed nothing: a repetition finds the same, until it is there no more."""
-    driver = MachineDriver()
-    driver.open("s1", "s2")
-    for session_id in ("s1", "s2"):
-        driver.granted("a", mode=Mode.SHARED, session_id=session_id)
-    driver.converting("h1", Mode.EXCLUSIVE)
-    first = expect(Refused, driver.convert("h2", Mode.EXCLUSIVE, request_id="r"))
-    again = expect(Refused, driver.convert("h2", Mode.EXCLUSIVE, request_id="r"))
-    assert (first.reason, len(first.cycle)) == (Reason.CONVERSION_DEADLOCK, 2)
-    assert again == first
-    driver.release("h1")
-    assert isinstance(driver.convert("h2", Mode.EXCLUSIVE, request_id="r"), Granted)
-
-
-def test_permits_and_leadership_are_granted_once() -> None:
-    """A repetition gets the same hold; one that waits, the same place."""
-    driver = MachineDriver()
-    driver.open("s1", "s2")
-    first = driver.permitted("q", 2, request_id="r")
-    again = driver.permitted("q", 2, request_id="r", at_ms=100)
-    assert (again.hold_id, again.token, again.available) == (first.hold_id, first.token, first.available)
-    assert again.expires_in_ms == 900
-    assert driver.wanting("q", 2, 2, request_id="r2") == driver.wanting("q", 2, 2, request_id="r2")
-    elected = expect(Granted, driver.campaign("e", "s1", "x", request_id="r"))
-    assert expect(Granted, driver.campaign("e", "s1", "x", request_id="r")).token == elected.token
-    assert reason(driver.campaign("e", "s1", "y", request_id="r")) is Reason.INVALID_REQUEST
-    queued = expect(Queued, driver.campaign("e", "s2", wait_ms=500, request_id="r"))
-    assert driver.campaign("e", "s2", wait_ms=500, request_id="r") == queued
 
 
 @pytest.mark.parametrize(
@@ -484,19 +316,6 @@ def newest() -> MachineDriver:
     return MachineDriver()
 
 
-def test_a_refusal_that_changed_nothing_is_tried_again() -> None:
-    """By rules 5 the same id gets the lock once it is free; what is refused is not kept."""
-    driver = newest()
-    driver.granted("a")
-    assert reason(driver.acquire("a", request_id="r")) == Reason.LOCK_HELD
-    assert driver.machine.counts()["requests"] == 0
-    driver.release("h1")
-    assert driver.granted("a", request_id="r").token == 2
-    driver.run(AdvanceFence("disk", 7))
-    assert reason(driver.run(AdvanceFence("disk", 6, "f"))) == Reason.STALE_TOKEN
-    assert driver.machine.counts()["requests"] == 1
-
-
 def test_a_place_that_was_not_given_is_asked_for_again() -> None:
     """A rate limit that was used up is asked anew; a place that was given stays given."""
     driver = newest()
@@ -506,16 +325,6 @@ def test_a_place_that_was_not_given_is_asked_for_again() -> None:
     driver.pass_to(1001)
     for _ in range(2):
         assert expect(RateTaken, driver.run(TakeRate("mail", 1, 1000, request_id="r"))).allowed
-
-
-def test_a_wait_in_vain_stays_in_vain() -> None:
-    """It changed something, and a client that lost the answer does not wait once more."""
-    driver = newest()
-    driver.granted("a")
-    driver.queued("a", wait_ms=100, request_id="r")
-    driver.pass_to(101)
-    driver.release("h1")
-    assert reason(driver.acquire("a", wait_ms=100, request_id="r")) == Reason.LOCK_HELD
 
 
 def test_who_repeats_is_told_so() -> None:

@@ -15,8 +15,7 @@ from lockstate.words import limits
 from lockstate.words.commands import Acquire, Batch, Entry
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.results import Granted
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
-from tests.unit.lockstate.work_meter import Meter
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, MachineDriver
 
 
 def test_a_public_name_is_stable_and_short() -> None:
@@ -41,18 +40,6 @@ def test_orders_rise() -> None:
     """Each creation has the next number."""
     state = State()
     assert [state.take_order() for _ in range(3)] == [1, 2, 3]
-
-
-def test_a_name_has_a_record_only_while_it_is_active() -> None:
-    """A lock and the ancestors of its name are remembered from the first claim to the last."""
-    driver = MachineDriver()
-    driver.granted("a/b/c", mode=SHARED)
-    driver.granted("a/b/d", mode=SHARED)
-    assert _active(driver) == {"a", "a/b", "a/b/c", "a/b/d"}
-    driver.release("h1")
-    assert _active(driver) == {"a", "a/b", "a/b/d"}
-    driver.release("h2")
-    assert _active(driver) == set()
 
 
 def _active(driver: MachineDriver) -> set[str]:
@@ -81,16 +68,6 @@ def test_a_name_is_counted_once() -> None:
     assert counts == [0, 2, 1, 2, 1]
 
 
-def test_a_delay_keeps_its_record() -> None:
-    """While a lock-delay runs its name is active, and no longer."""
-    driver = MachineDriver()
-    driver.granted("a/b", ttl_ms=100, lock_delay_ms=300)
-    driver.pass_to(101)
-    assert _active(driver) == {"a", "a/b"}
-    driver.pass_to(402)
-    assert _active(driver) == set()
-
-
 def test_a_ticket_keeps_its_records() -> None:
     """A name that is only wanted is active too, with its ancestors, until the wait ends."""
     driver = MachineDriver()
@@ -99,18 +76,6 @@ def test_a_ticket_keeps_its_records() -> None:
     assert set(driver.machine.state.locks) == {"a", "a/b", "a/b/c"}
     driver.pass_to(101)
     assert set(driver.machine.state.locks) == {"a"}
-
-
-def test_many_holders_become_one_and_none() -> None:
-    """A shared lock keeps its holders in order of their tokens as they come and go."""
-    driver = MachineDriver()
-    for _ in range(3):
-        driver.granted("a", mode=SHARED)
-    tokens = [[holder.token for holder in driver.machine.lock("a").holders]]
-    for hold_id in ("h2", "h1", "h3"):
-        driver.release(hold_id)
-        tokens.append([holder.token for holder in driver.machine.lock("a").holders])
-    assert tokens == [[1, 2, 3], [1, 3], [3], []]
 
 
 def test_a_new_token_moves_a_hold_to_the_end() -> None:
@@ -126,15 +91,6 @@ def test_a_new_token_moves_a_hold_to_the_end() -> None:
     assert list(driver.machine.state.holds) == ["h2", "h1"]
 
 
-def test_equal_conversions_keep_the_place() -> None:
-    """A hold that keeps its token keeps its place among the holders."""
-    driver = MachineDriver()
-    driver.granted("a", mode=UPDATE)
-    driver.granted("a", mode=SHARED)
-    driver.convert("h1", SHARED)
-    assert [holder.token for holder in driver.machine.lock("a").holders] == [1, 2]
-
-
 def test_the_longest_silent_origin_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of origins that were silent equally long, the first by name goes."""
     monkeypatch.setattr(limits, "ORIGINS_COUNT_MAX", 2)
@@ -142,31 +98,6 @@ def test_the_longest_silent_origin_makes_room(monkeypatch: pytest.MonkeyPatch) -
     for name in ("n2", "n1", "n3"):
         state.origin(name)
     assert set(state.origins) == {"n2", "n3"}
-
-
-def test_a_waiting_subtree_is_found_from_below_and_from_above() -> None:
-    """Whichever of several levels becomes free, the waiters at the others are found."""
-    driver = MachineDriver()
-    driver.granted("a/b/c")
-    driver.granted("a/x")
-    driver.queued("a", scope=SUBTREE)
-    driver.queued("a/b", mode=SHARED, scope=SUBTREE)
-    driver.queued(locks=wanted("a/b/c/d", "a/y/z"))
-    driver.release("h1")
-    assert driver.served() == []
-    driver.release("h2")
-    assert driver.served() == ["h3"]
-    driver.release("h3")
-    assert driver.served() == ["h4"]
-    driver.release("h4")
-    assert driver.served() == ["h5"]
-
-
-def test_the_meter_counts_what_is_executed() -> None:
-    """The same entry costs the same, and more commands cost more."""
-    one, other = Meter(), Meter()
-    assert one.cost() == other.cost() > 0
-    assert one.cost() > 0
 
 
 @pytest.mark.parametrize(("name", "names_count"), [("n{}", 30_000), ("n{}/lock", 60_000)])

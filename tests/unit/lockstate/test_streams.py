@@ -110,13 +110,6 @@ def test_a_frame_may_begin_with_numbers_that_came_before(driver: StreamDriver) -
     assert [expect(Granted, result).hold_id for result in results] == ["h1", "h2"]
 
 
-def test_a_gap_is_refused_as_a_whole(driver: StreamDriver) -> None:
-    """Nothing is applied out of order."""
-    driver.done(1, lock("a", "h1"))
-    assert driver.send(3, lock("b", "h2")) == FrameRefused(StreamFault.GAP, 1)
-    assert driver.view.last == 1
-
-
 @pytest.mark.parametrize(
     "frame",
     [
@@ -133,15 +126,6 @@ def test_a_gap_is_refused_as_a_whole(driver: StreamDriver) -> None:
 def test_a_frame_that_contradicts_itself_is_refused(driver: StreamDriver, frame: Numbered) -> None:
     """No correct node lets it through; it has no effect."""
     assert driver.run(frame) == FrameRefused(StreamFault.MALFORMED)
-
-
-def test_another_connection_takes_over(driver: StreamDriver) -> None:
-    """What comes late over the connection before has no effect, so its numbers can be given anew."""
-    driver.done(1, lock("a", "h1"))
-    assert driver.run(ResumeStream(S1)) == StreamResumed(2, 1)
-    assert driver.send(2, lock("b", "h2"), epoch=1) == FrameRefused(StreamFault.REPLACED, 1)
-    assert isinstance(driver.send(2, lock("c", "h3"), epoch=2), NumberedDone)
-    assert driver.machine.lock("b").state == "free"
 
 
 def test_a_session_without_a_stream_has_to_begin_one(driver: StreamDriver) -> None:

@@ -12,7 +12,6 @@ from lockstate.words.commands import (
     AcquireAs,
     AcquirePermitsAs,
     Cancel,
-    ForceRelease,
     IfHeld,
     ReleaseByValue,
     RenewByValue,
@@ -23,21 +22,16 @@ from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
 from lockstate.words.results import (
-    EventKind,
     Granted,
     GrantedAgainAs,
-    GrantedAs,
-    GrantedPermitsAs,
-    Queued,
     Reason,
     Refused,
     Released,
-    ReleasedOnce,
     Renewed,
     Result,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, reason
 
 SEMAPHORE = HoldKind.SEMAPHORE
 
@@ -87,89 +81,6 @@ def driver() -> ValueDriver:
     return driver
 
 
-def test_a_value_is_told_to_its_holder_and_to_all_readers(driver: ValueDriver) -> None:
-    """In the answer, in the events of the hold, and in reads; refusals do not name it."""
-    granted = expect(GrantedAs, driver.ask())
-    assert (granted.value, driver.values_told()) == ("v", ["v"])
-    assert driver.restored().machine.lock("a").holders[0].value == "v"
-    assert "v" not in [
-        str(part) for part in expect(Refused, driver.ask(value="w")).holders[0].__rich_repr__()
-    ]
-    driver.release(granted.hold_id)
-    assert driver.values_told() == ["v"]
-
-
-def test_a_secret_is_told_to_its_holder_alone(driver: ValueDriver) -> None:
-    """Not in any event of a hold of one lock or of several, nor in any read, however it ends."""
-    for locks in ((), (Wanted("a"), Wanted("b"))):
-        granted = expect(GrantedAs, driver.ask("" if locks else "a", is_secret=True, locks=locks))
-        assert (granted.value, set(driver.values_told())) == ("v", {""})
-        assert driver.restored().machine.lock("a").holders[0].value == ""
-        driver.run(ForceRelease("a", "x"))
-        assert [event.kind for event in driver.events] == [EventKind.FORCED] * max(1, len(locks))
-        assert set(driver.values_told()) == {""}
-    assert {event.value for event in driver.machine.audit()} == {""}
-
-
-def test_a_part_of_a_hold_with_a_secret_is_given_back_in_silence(driver: ValueDriver) -> None:
-    """And so is the change of its mode."""
-    granted = expect(
-        Granted,
-        driver.ask("", is_secret=True, locks=(Wanted("a", SHARED), Wanted("b", SHARED)), session_id="ann"),
-    )
-    driver.convert(granted.hold_id, EXCLUSIVE)
-    assert set(driver.values_told()) == {""}
-    driver.release(granted.hold_id, "a")
-    assert driver.values_told() == [""]
-
-
-@pytest.mark.parametrize("is_secret", [False, True])
-def test_a_wait_brings_the_value(driver: ValueDriver, is_secret: bool) -> None:  # noqa: FBT001 - a case
-    """Nobody is told of it while it waits; the hold has it, and keeps the secret, also after a restart."""
-    first = driver.granted("a")
-    waiting = expect(Queued, driver.ask(wait_ms=500, is_secret=is_secret))
-    assert driver.values_told() == [""]
-    driver.restored().release(first.hold_id)
-    assert expect(GrantedAs, driver.settled[waiting.hold_id]).value == "v"
-    shown = "" if is_secret else "v"
-    assert driver.values_told() == ["", shown]
-    assert driver.machine.lock("a").holders[0].value == shown
-
-
-def test_a_wait_that_ends_tells_nothing(driver: ValueDriver) -> None:
-    """Whatever would have been told of the hold."""
-    driver.granted("a", ttl_ms=9000)
-    driver.ask(wait_ms=100)
-    driver.pass_to(101)
-    assert [(event.kind, event.value) for event in driver.events] == [(EventKind.LEFT, "")]
-
-
-def test_permits_have_values_too(driver: ValueDriver) -> None:
-    """Those that wait for them as well."""
-    granted = expect(GrantedPermitsAs, driver.ask_permits("one"))
-    assert (granted.value, granted.limit, driver.values_told()) == ("one", 2, ["one"])
-    assert expect(GrantedPermitsAs, driver.ask_permits("two", is_secret=True)).value == "two"
-    assert driver.values_told() == [""]
-    waiting = expect(Queued, driver.ask_permits("three", wait_ms=900, is_secret=True))
-    assert [holder.value for holder in driver.restored().machine.semaphore("q").holders] == ["one", ""]
-    assert driver.run(ReleaseByValue("q", "two", SEMAPHORE)) == Released()
-    assert set(driver.values_told()) == {""}
-    assert expect(GrantedPermitsAs, driver.settled[waiting.hold_id]).value == "three"
-
-
-def test_a_hold_ends_by_its_value(driver: ValueDriver) -> None:
-    """Whoever waits for it goes on; a second time there is nothing to end, unless it is the same request."""
-    driver.ask(session_id="ann")
-    waiting = driver.queued("a")
-    by_value = ReleaseByValue("a", "v", request_id="r")
-    assert driver.run(by_value) == Released()
-    assert driver.served() == [waiting.hold_id]
-    assert driver.run(ReleaseByValue("a", "v")) == Refused(
-        Reason.NOT_HOLDER, "nobody holds it with this value"
-    )
-    assert driver.restored().run(by_value) == Released()
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -199,15 +110,6 @@ def test_all_else_is_not_held(driver: ValueDriver, command: ReleaseByValue | Ren
     assert len(driver.machine.state.holds) == 2
 
 
-def test_of_several_with_one_value_the_oldest_is_meant(driver: ValueDriver) -> None:
-    """The one with the lowest token."""
-    first = expect(Granted, driver.ask(mode=SHARED))
-    second = expect(Granted, driver.ask(mode=SHARED))
-    assert driver.run(RenewByValue("a", "v", 5000)) == Renewed(first.token, 5000)
-    driver.run(ReleaseByValue("a", "v"))
-    assert [holder.token for holder in driver.machine.lock("a").holders] == [second.token]
-
-
 @pytest.mark.parametrize("locks", [(Wanted("a"),), (Wanted("a"), Wanted("b"))])
 def test_a_list_of_locks_is_not_found_by_its_value(driver: ValueDriver, locks: tuple[Wanted, ...]) -> None:
     """Who may use one of the names need not have a right on the others: it would end them all."""
@@ -218,25 +120,6 @@ def test_a_list_of_locks_is_not_found_by_its_value(driver: ValueDriver, locks: t
     assert [holder.token for holder in driver.machine.lock("a").holders] == [granted.token]
 
 
-def test_behind_a_list_of_locks_the_next_one_is_meant(driver: ValueDriver) -> None:
-    """One with the same value that shares the name, and is of this name alone."""
-    first = expect(Granted, driver.ask("", locks=(Wanted("a", SHARED), Wanted("b"))))
-    driver.ask(mode=SHARED)
-    assert driver.run(ReleaseByValue("a", "v")) == Released()
-    assert [holder.token for holder in driver.machine.lock("a").holders] == [first.token]
-
-
-def test_a_counted_hold_ends_with_as_many_releases(driver: ValueDriver) -> None:
-    """By value as by id. A value that another acquire gives is taken, and keeps the secret or not."""
-    first = expect(Granted, driver.ask(session_id="ann", is_secret=True))
-    again = expect(GrantedAgainAs, driver.ask(value="w", session_id="ann", if_held=IfHeld.COUNT))
-    assert (again.hold_id, again.value, again.depth) == (first.hold_id, "w", 2)
-    assert driver.machine.lock("a").holders[0].value == "w"
-    assert reason(driver.run(ReleaseByValue("a", "v"))) is Reason.NOT_HOLDER
-    assert driver.run(ReleaseByValue("a", "w")) == ReleasedOnce((), 1)
-    assert driver.run(ReleaseByValue("a", "w")) == Released()
-
-
 def test_another_acquire_without_a_value_leaves_it(driver: ValueDriver) -> None:
     """And is told it; one that must not find it held changes nothing."""
     driver.ask(session_id="ann", is_secret=True)
@@ -245,17 +128,6 @@ def test_another_acquire_without_a_value_leaves_it(driver: ValueDriver) -> None:
     refused = driver.ask(value="w", session_id="ann", if_held=IfHeld.REFUSE)
     assert reason(refused) is Reason.ALREADY_HELD
     assert expect(GrantedAgainAs, driver.ask(value="", session_id="ann")).value == "v"
-
-
-def test_waits_that_share_a_hold_give_it_their_value(driver: ValueDriver) -> None:
-    """The last that gives one counts, with its secrecy."""
-    first = driver.granted("a")
-    one = expect(Queued, driver.ask(value="one", session_id="ann", wait_ms=900))
-    two = expect(Queued, driver.ask(value="two", session_id="ann", wait_ms=900, is_secret=True))
-    driver.restored().release(first.hold_id)
-    assert expect(GrantedAs, driver.settled[one.hold_id]).value == "one"
-    assert expect(GrantedAgainAs, driver.settled[two.hold_id]).value == "two"
-    assert driver.machine.lock("a").holders[0].value == ""
 
 
 def test_a_renewal_by_value_is_a_renewal(driver: ValueDriver) -> None:

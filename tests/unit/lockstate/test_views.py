@@ -7,7 +7,7 @@ from lockstate.words import limits
 from lockstate.words.commands import OpenSession
 from lockstate.words.ids import OwnerName, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import HoldView, LockView, SessionView, WaiterView
+from lockstate.words.results import HoldView, LockView, WaiterView
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 
@@ -40,31 +40,6 @@ def test_an_unknown_lock_is_free() -> None:
     assert MachineDriver().machine.lock("a") == LockView("a", "free")
 
 
-def test_a_session_shows_holds_and_tickets() -> None:
-    """A client that knows the id of a session sees what it holds and waits for."""
-    assert _busy_driver().machine.session(SessionId("s1")) == SessionView(
-        5000,
-        4600,
-        OwnerName("ann"),
-        {"owner": "ann", "host": "h"},
-        (
-            HoldView(
-                OwnerName("ann"),
-                Mode.SHARED,
-                1,
-                4600,
-                "",
-                "db/a",
-                since_ms=300,
-                session_name="s-1",
-                labels={"owner": "ann", "host": "h"},
-            ),
-        ),
-        (WaiterView(OwnerName("ann"), Mode.EXCLUSIVE, 1, 100, "db/b", ticket=3, session_name="s-1"),),
-        "s-1",
-    )
-
-
 def test_an_unknown_session_is_none() -> None:
     """Unknown and expired sessions, and holds with leases of their own, have no session view."""
     machine = _busy_driver().machine
@@ -89,21 +64,6 @@ def test_locks_come_in_pages() -> None:
         views, after = machine.locks("", after, 1)
         pages.append([view.name for view in views])
     assert pages == [["db/a"], ["db/b"], ["zoo"]]
-
-
-def test_a_prefix_limits_the_listing() -> None:
-    """Only names that begin with the prefix are listed, from `after` on."""
-    machine = _busy_driver().machine
-
-    def names(prefix: str, after: str) -> list[str]:
-        return [view.name for view in machine.locks(prefix, after, 9)[0]]
-
-    assert names("db/", "") == ["db/a", "db/b"]
-    assert names("db/", "db/a") == ["db/b"]
-    assert names("db/", "aaa") == ["db/a", "db/b"]
-    assert names("db/", "zzz") == []
-    assert names("e", "") == []
-    assert names("db/b", "") == ["db/b"]
 
 
 def test_a_page_that_ends_the_listing_has_no_next() -> None:
