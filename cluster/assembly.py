@@ -222,6 +222,7 @@ class Parts:
             sync_ms=lambda: self.disk.sync_ms(self._now_s()),
             state_bytes_max=self._state_bytes_max,
             is_alive=links.is_alive,
+            dialed=links.dialed,
             clocks=self.clocks,
             divergence=self.divergence,
         )
@@ -272,6 +273,7 @@ class Parts:
             self.peering.table,
             leadership=self.leadership,
             divergence=self.divergence,
+            shut_out=self.peering.shut_out,
             request_entry=self.group.request_entry,
             count_resent=self._count_resent,
         )

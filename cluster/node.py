@@ -410,7 +410,9 @@ class Node:
         return self.config.node_id in self.parts.replica.membership.voters
 
     def _is_ready(self, leader_id: str | None, lag_ms: int | None) -> bool:
-        is_broken = self.is_shutting_down or self.has_failed or self.parts.divergence.is_in_doubt
+        parts = self.parts
+        is_apart = parts.divergence.is_in_doubt or bool(parts.peering.shut_out.reason)
+        is_broken = self.is_shutting_down or self.has_failed or is_apart
         is_led = leader_id is not None and lag_ms is not None and lag_ms < READY_LAG_MS_MAX
         return not is_broken and self.is_voter and is_led
 

@@ -15,6 +15,7 @@ from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_table import PeerTable
+from cluster.peers.shut_out import ShutOut
 from lockstate.words.commands import Command
 
 NO_TERM: Final = 0
@@ -33,6 +34,7 @@ class Outgoing:
         *,
         leadership: LeaderWatch,
         divergence: Divergence,
+        shut_out: ShutOut,
         request_entry: Callable[[], None],
         count_resent: Callable[[int], None],
     ) -> None:
@@ -43,6 +45,7 @@ class Outgoing:
         self._peers = peers
         self._leadership = leadership
         self._divergence = divergence
+        self._shut_out = shut_out
         self._request_entry = request_entry
         self._count_resent = count_resent
         self._loop = asyncio.get_running_loop()
@@ -74,10 +77,12 @@ class Outgoing:
         self.request_flush()
 
     def check_room(self, command: type[Command]) -> None:
-        """Raise NoLeader if this node's state may be wrong, Overloaded if the leader has no room.
+        """Raise NoLeader if this node is shut out or its state may be wrong, Overloaded if the log is full.
 
-        The latter as far as this node was told.
+        The latter as far as the leader has told this node.
         """
+        if self._shut_out.reason:
+            raise NoLeader(f"this node does not take part: {self._shut_out.reason}")
         if self._divergence.is_in_doubt:
             raise NoLeader("the states of the nodes differ, and no majority says which is right")
         role = self._replica.role

@@ -132,9 +132,10 @@ class Gate:
         self._contradicted_by.add(peer_id)
         if has_majority(voters, self._contradicted_by):
             raise NodeFailed(
-                f"nodes {', '.join(sorted(self._contradicted_by))} have other entries committed than this"
-                f" node: {error}. They are a majority, so this node's disk cannot be trusted: replace it by"
-                " a node with a new id (see 'A node lost its disk' in docs/operating.md)"
+                f"nodes {', '.join(sorted(self._contradicted_by))}, a majority, have other entries committed"
+                f" than this node: {error}. Do not delete anything yet: if they run on older copies of their"
+                " directories, this one has what was acknowledged. If they do not, this node's disk cannot be"
+                " trusted: replace it by a node with a new id (see 'Nodes that differ' in docs/operating.md)"
             ) from error
 
     def _acknowledgement(self, peer_id: str, message: Acknowledgement) -> Admission:

@@ -241,9 +241,10 @@ class Divergence:
                 return LogDiverged(
                     f"the log of this node has another history than that of the majority, at entry {index}"
                     f" of term {term}: digest {own:016x} here, {right:016x} on {nodes_with(told, right)}."
-                    " Nothing of theirs was acknowledged or applied here. This directory does not belong to"
-                    " this cluster as it is now, or its disk is damaged: replace this node (see 'Nodes that"
-                    " differ' in docs/operating.md)"
+                    " Nothing of theirs was acknowledged or applied here. Do not delete anything yet: if"
+                    " they run on older copies of their directories, this one has what was acknowledged. If"
+                    " not, this directory is of another cluster or its disk is damaged: replace this node"
+                    " (see 'Nodes that differ' in docs/operating.md)"
                 )
         return None
 

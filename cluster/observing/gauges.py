@@ -57,6 +57,18 @@ def gauges(node: Observed) -> list[Sample]:
             {},
             node.peering.runs.alternations_count,
         ),
+        (
+            "holdfast_older_copies_total",
+            "Times that a peer came with a data directory that had come further before.",
+            "counter",
+            {},
+            node.peering.older_copies_count,
+        ),
+        gauge(
+            "shut_out",
+            "Whether this node takes no part: its directory has a copy, or is one.",
+            bool(node.peering.shut_out.reason),
+        ),
         gauge("state_bytes", "Counted memory of the replicated state.", machine.bytes_count),
         gauge("state_bytes_max", "Bound on the counted memory of the replicated state.", machine.bytes_max),
         gauge("members", "Nodes of the cluster.", len(replica.membership.voters), state="voter"),

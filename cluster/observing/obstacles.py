@@ -50,6 +50,8 @@ def obstacles(node: Observed, *, now_s: float, monotonic_s: float) -> tuple[Obst
     elif node.leadership.leader_id() is None:
         lag_s = min(node.replica.prevote.lag_s, uptime_s)
         found += of_no_leader(node.node_id, membership.voters, absences, now_s, lag_s)
+    if peering.shut_out.reason:
+        found.append(of_shut_out(peering.shut_out.reason))
     objections = peering.objections_met.standing()
     found += of_objections(node.node_id, objections, monotonic_s)
     unexplained = {peer_id: absences[peer_id] for peer_id in absences.keys() - objections.keys()}
@@ -114,6 +116,18 @@ def of_no_leader(
             "wait for some election timeouts; if it lasts, ask the other nodes as well: their disks may hang,"
             " or they may not reach each other",
         )
+
+
+def of_shut_out(reason: str) -> Obstacle:
+    """Return why this process takes no part."""
+    return Obstacle(
+        "shut-out",
+        None,
+        0,
+        f"this node does not vote, lead or serve: {reason}",
+        "decide which of the two is to live, stop the other one, then start this one again (see 'Copies of a"
+        " data directory' in docs/operating.md)",
+    )
 
 
 def of_objections(node_id: str, objections: Mapping[str, Met], monotonic_s: float) -> Iterator[Obstacle]:

@@ -8,8 +8,9 @@ They must not take turns: each would vote, and acknowledge what the other one ha
 while another run of its node is connected and alive. After a crash the kernel of the old one, or its silence,
 has ended that connection before the new process is there.
 
-What this cannot see: a copy that never meets a peer that the original meets, too; a copy that runs when its
-original does not, however old it is (it has forgotten what the original promised since).
+The process that is not let in learns of it, and takes no part (shut_out). What this cannot see: a copy that
+never meets a peer that the original meets, too; a copy that runs when its original does not. Of the latter,
+one that is older is known by how far it goes (entry_check).
 """
 
 import logging
@@ -66,6 +67,6 @@ class Runs:
             peer_id,
             run_id,
             other_run_id,
-            "two processes use this node's identity: one of them runs on a copy of its data directory; stop"
-            " that one, and delete the copy",
+            "two processes use this node's identity: one of them runs on a copy of its data directory. Decide"
+            " which is to live, and stop the other (see 'Copies of a data directory' in docs/operating.md)",
         )

@@ -6,11 +6,12 @@ to know. The list of this node may be old, though, so a peer may be right and th
 peer must prove that it belongs to the same cluster, by what only its members can know: the cluster id, which
 a node has from the founding of its cluster or from a leader.
 
-What a copied directory says is all true, so a copy cannot be told from its original here; see duplicates.
+What a copied directory says is all true, so a copy cannot be told from its original here; see duplicates. A
+copy that is older than its original was, when it spoke last, is known by how far its journal goes.
 """
 
 from cluster.peers import objections
-from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.handshake import Objection, Particulars, Position
 from cluster.peers.peer_table import Standing, View
 
 
@@ -24,9 +25,27 @@ def check(view: View, peer_id: str, theirs: Particulars, *, is_known: bool) -> O
     if theirs.disk_id in view.committed.removed:
         return objections.removed(peer_id)
     standing = _check_member(view, peer_id, theirs, is_known=is_known)
+    forgotten = _forgotten(view, theirs)
+    if isinstance(standing, Standing) and forgotten is not None:
+        own = Position(theirs.term, theirs.last_index)
+        return objections.older_copy(peer_id, heard=forgotten, theirs=own)
     if isinstance(standing, Standing) and theirs.rules < view.rules:
         return objections.rules_too_old(peer_id, theirs=theirs.rules, active=view.rules)
     return standing
+
+
+def _forgotten(view: View, theirs: Particulars) -> Position | None:
+    """Return where the disk of a peer had come to, if it does not reach that now.
+
+    What is committed stays for ever. What was acknowledged to the leader of a term stays in that term: a
+    newer leader may replace it.
+    """
+    heard = Position(*view.heard.get(theirs.disk_id, (0, 0)))
+    if theirs.term < heard.term or theirs.last_index < heard.entry:
+        return heard
+    term, entry = view.acknowledged
+    is_short = theirs.term == term and theirs.last_index < entry
+    return view.acknowledged if entry and (theirs.term < term or is_short) else None
 
 
 def _check_member(view: View, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | Standing:

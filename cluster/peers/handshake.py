@@ -54,6 +54,7 @@ class Particulars(msgspec.Struct, frozen=True):
     empty if none: who can say it knows a list of that node's cluster. `run_id` is another one in each
     process. `certificate` is the digest of what the node has shown on this connection, empty without TLS:
     so somebody in between who speaks TLS with both sides is noticed, however good the certificates are.
+    `term` and `last_index` are what its journal ends with: a disk that had come further is an older copy.
     """
 
     disk_id: str
@@ -65,6 +66,16 @@ class Particulars(msgspec.Struct, frozen=True):
     your_disk_id: str = ""
     run_id: str = ""
     certificate: str = ""
+    term: int = 0
+    last_index: int = 0
+
+
+class Position(NamedTuple):
+    """How far a data directory has come. On a disk that keeps what it has synced, neither becomes less."""
+
+    term: int
+    entry: int
+    """The index of an entry that is in its log, or in its snapshot, for ever."""
 
 
 class Proof(msgspec.Struct, frozen=True, tag="proof"):

@@ -103,18 +103,20 @@ class LinkRegistry(Protocol):
     def secrets_said(self, link: "Link", exchange: HandshakeState, said: SecretsSaid) -> None:
         """Take what a peer says of the secrets that it accepts."""
 
-    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
+    def refused(self, peer_id: str, objection: Objection, *, dialed: str) -> None:
         """Record that a peer, proven to be one, does not let this node in.
 
-        `is_dialed` if this node had dialed it.
+        `dialed` is where this node had dialed it; empty if the peer dialed.
         """
 
 
 class Link(asyncio.Protocol):
     """One connection. `dials` names the peer it dials; the accepting side learns it from the hello."""
 
-    def __init__(self, links: LinkRegistry, dials: str = "") -> None:
+    def __init__(self, links: LinkRegistry, dials: str = "", address: str = "") -> None:
         self._links = links
+        self.address = address
+        """Where this node has dialed the peer; empty if the peer dialed."""
         self.is_dialer = bool(dials)
         self.peer_id = dials
         self.theirs: Particulars | None = None
@@ -333,7 +335,7 @@ class Link(asyncio.Protocol):
         if kind == FrameKind.SECRETS:
             self._links.secrets_said(self, self._exchange, _secrets_decoder.decode(body))
         else:
-            self._links.refused(self.peer_id, _objection_decoder.decode(body), is_dialed=self.is_dialer)
+            self._links.refused(self.peer_id, _objection_decoder.decode(body), dialed=self.address)
 
     def _handshake(self, message: handshake.Handshake) -> None:
         match message:
@@ -345,7 +347,7 @@ class Link(asyncio.Protocol):
                 self._on_proof(message, self._exchange)
             case Refusal() if self.is_dialer and self._exchange is not None:
                 if self._exchange.is_refused(self.secret, message):
-                    self._links.refused(self.peer_id, message.objection, is_dialed=True)
+                    self._links.refused(self.peer_id, message.objection, dialed=self.address)
                 self.give_up(Cut.REFUSED, "refused by the peer")
             case _:
                 self.give_up(Cut.HANDSHAKE, "handshake out of order")

@@ -267,6 +267,11 @@ class PeerLinks:
         link = self._open.get(peer_id)
         return link is not None and asyncio.get_running_loop().time() - link.heard_s < ALIVE_S
 
+    def dialed(self, peer_id: str) -> str:
+        """Return where this node has dialed a connected peer; empty if the peer dialed."""
+        link = self._open.get(peer_id)
+        return link.address if link is not None else ""
+
     def peer_ids(self) -> list[str]:
         """Return the peers that are to be connected."""
         return sorted(self._peers)
@@ -298,10 +303,10 @@ class PeerLinks:
             return objections.other_group(peer_id, theirs=theirs.group, ours=GROUP)
         return self.host.objection(peer_id, theirs, is_known=peer_id in self._peers)
 
-    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
+    def refused(self, peer_id: str, objection: Objection, *, dialed: str) -> None:
         """Pass a refusal on."""
         if not self._is_closing:
-            self.host.refused(peer_id, objection, is_dialed=is_dialed)
+            self.host.refused(peer_id, objection, dialed=dialed)
 
     def begun(self, link: Link) -> None:
         """Remember a connection until its end. One that a stranger made may cost another stranger's place."""
@@ -430,7 +435,7 @@ class PeerLinks:
         failure = OSError("the name has no address")
         loop = asyncio.get_running_loop()
         for address in addresses:
-            link = Link(self, dials=peer_id)
+            link = Link(self, dials=peer_id, address=str(address))
             try:
                 await loop.create_connection(partial(self._beneath, link), address.host, address.port)
             except OSError as error:

@@ -7,7 +7,7 @@ says what to do.
 import enum
 
 from cluster.consensus.founding import ADVICE
-from cluster.peers.handshake import Objection
+from cluster.peers.handshake import Objection, Position
 
 
 class Kind(enum.StrEnum):
@@ -27,6 +27,8 @@ class Kind(enum.StrEnum):
     """It belongs to another Raft group."""
     DUPLICATE = "duplicate"
     """Another process that uses its identity is connected, and alive."""
+    OLDER_COPY = "older-copy"
+    """Its data directory had come further before: it has forgotten what it promised since."""
     FOUNDERS_DIFFER = "founders-differ"
     """It founds another cluster than this node does: the founders of the two are not the same."""
 
@@ -75,9 +77,21 @@ def duplicate(peer_id: str) -> Objection:
     """Return what a process is told in whose name another one speaks already."""
     return Objection(
         f"another process with the data directory of node {peer_id} is connected here and alive: one of the"
-        " two runs on a copy of the directory; stop that one, and delete the copy (see 'Nodes of another"
-        " cluster' in docs/operating.md)",
+        " two runs on a copy of the directory. Stop the one that is not to live, then start the other one"
+        " again (see 'Copies of a data directory' in docs/operating.md)",
         kind=Kind.DUPLICATE,
+    )
+
+
+def older_copy(peer_id: str, *, heard: Position, theirs: Position) -> Objection:
+    """Return what a node is told whose data directory had come further before."""
+    return Objection(
+        f"the data directory of node {peer_id} is older than it was: it ends with entry {theirs.entry} in"
+        f" term {theirs.term} and had come to entry {heard.entry} in term {heard.term}, so it has forgotten"
+        " what it promised since. Do not delete anything yet: if this node alone was restored, replace it; if"
+        " most nodes were, those that object have what was acknowledged (see 'Copies of a data directory' in"
+        " docs/operating.md)",
+        kind=Kind.OLDER_COPY,
     )
 
 

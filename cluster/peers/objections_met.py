@@ -8,6 +8,9 @@ from cluster.peers.objections import Kind
 
 FRESH_S_MAX: Final = 5.0
 """Seconds that an objection is told: whoever still meets it meets it again about every two seconds."""
+COPY_FRESH_S_MAX: Final = 60.0
+"""Seconds that an objection to a copy is told: it may be let in elsewhere, and not come again."""
+_COPIES: Final = frozenset({Kind.DUPLICATE, Kind.OLDER_COPY})
 _KINDS: Final = frozenset(Kind)
 _LASTING: Final = frozenset({Kind.OTHER_CLUSTER, Kind.OTHER_DISK, Kind.REMOVED})
 """The kinds that do not pass by themselves while a node joins."""
@@ -26,7 +29,8 @@ class Met(NamedTuple):
     @property
     def is_fresh(self) -> bool:
         """Whether it stands at present, as far as can be known."""
-        return time.monotonic() - self.last_s < FRESH_S_MAX
+        fresh_s = COPY_FRESH_S_MAX if self.objection.kind in _COPIES else FRESH_S_MAX
+        return time.monotonic() - self.last_s < fresh_s
 
 
 class ObjectionsMet:
@@ -51,8 +55,8 @@ class ObjectionsMet:
         That one of two processes with the same identity is let in says nothing of the other.
         """
         kinds = self._met.pop(peer_id, {})
-        if Kind.DUPLICATE in kinds:
-            self._met[peer_id] = {Kind.DUPLICATE: kinds[Kind.DUPLICATE]}
+        if not _COPIES.isdisjoint(kinds):
+            self._met[peer_id] = {kind: kinds[kind] for kind in _COPIES & kinds.keys()}
 
     def why_not_joining(self, peer_id: str) -> str:
         """Return why a peer that is to join cannot, empty if nothing is known that lasts."""

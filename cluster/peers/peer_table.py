@@ -16,7 +16,7 @@ import msgspec
 from cluster.commands.clock_watch import ClockSaid
 from cluster.consensus.digest_reports import DigestReport
 from cluster.consensus.member_list import Members
-from cluster.peers.handshake import Particulars
+from cluster.peers.handshake import Particulars, Position
 from cluster.storage.data_directory import DataDir
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,10 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     """How long its syncs take."""
     is_writing: bool = False
     """Whether it writes a snapshot."""
+    term: int = 0
+    """The term in its journal."""
+    committed: int = 0
+    """Up to where its disk holds what is committed."""
 
 
 class Standing(enum.Enum):
@@ -69,6 +73,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """The disks of the peers that this node has met, by node id."""
     rules: int
     """The version of the rules that this node's state follows."""
+    heard: Mapping[str, tuple[int, int]] = {}
+    """How far disks are known to have come (a Position each), by disk id."""
+    acknowledged: Position = Position(0, 0)
+    """What the peer in question has acknowledged to this node as leader of that term; entry 0 if nothing."""
 
     def disks(self, peer_id: str) -> frozenset[str]:
         """Return the disks that a member may come with; empty if none is known."""

@@ -27,10 +27,12 @@ from cluster.peers import objections
 from cluster.peers.duplicates import Runs
 from cluster.peers.entry_check import check, is_displacing
 from cluster.peers.first_start import FirstStart
-from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.handshake import Objection, Particulars, Position
 from cluster.peers.link import FrameKind
+from cluster.peers.objections import Kind
 from cluster.peers.objections_met import ObjectionsMet
-from cluster.peers.peer_table import PeerRecord, PeerTable, Ping, Standing
+from cluster.peers.peer_table import PeerRecord, PeerTable, Ping, Standing, View
+from cluster.peers.shut_out import ShutOut
 from cluster.storage.data_directory import DataDir
 from lockstate.machine import LockMachine
 from lockstate.words.versions import rules_newest
@@ -95,13 +97,15 @@ class Peering:
         sync_ms: Callable[[], int],
         state_bytes_max: int,
         is_alive: Callable[[str], bool],
+        dialed: Callable[[str], str],
         clocks: ClockWatch,
         divergence: Divergence,
     ) -> None:
         """`is_alive` tells whether a peer is connected and has been heard of just now.
 
-        `sync_ms` returns how long syncs take here, `state_bytes_max` is how much memory for the state this
-        node can bear, `clocks` measures the peers' clocks, `divergence` compares this node with them.
+        `dialed` returns where this node has dialed a connected peer, empty if the peer dialed. `sync_ms`
+        returns how long syncs take here, `state_bytes_max` is how much memory for the state this node can
+        bear, `clocks` measures the peers' clocks, `divergence` compares this node with them.
         """
         self._datadir = datadir
         self._node_id: Final = datadir.identity.node_id
@@ -111,6 +115,7 @@ class Peering:
         self._sync_ms = sync_ms
         self._state_bytes_max = state_bytes_max
         self._is_alive = is_alive
+        self._dialed = dialed
         self._clocks = clocks
         self._divergence = divergence
         self._run_id: Final = secrets.token_hex(RUN_ID_BYTES)
@@ -119,6 +124,9 @@ class Peering:
         self.founding = founding
         self.table = PeerTable(datadir, lambda: machine().rules)
         self.runs = Runs()
+        self.shut_out = ShutOut(lambda: replica.membership.voters)
+        self.older_copies_count = 0
+        """How often a peer came with a data directory that had come further before."""
         self.objections_met = ObjectionsMet()
         self.is_established = False
         """Whether the cluster of this node is founded: it takes part in nothing else before."""
@@ -154,6 +162,11 @@ class Peering:
             return "leader"
         return "candidate" if role.is_candidate else "follower"
 
+    @property
+    def takes_part(self) -> bool:
+        """Whether this node takes anything of Raft: its cluster is founded, and nobody has shut it out."""
+        return self.is_established and not self.shut_out.reason
+
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""
         table = self.table
@@ -166,6 +179,8 @@ class Peering:
             table.cluster_id,
             table.latest.disk_id(peer_id) or table.committed.disk_id(peer_id),
             self._run_id,
+            term=self._replica.log.synced_term,
+            last_index=self._replica.log.last_index,
         )
 
     def rules_known(self, node_id: str) -> int:
@@ -188,12 +203,15 @@ class Peering:
         if is_displacing(table.view(), theirs, began_alone=founding.began_alone):
             self._give_way(peer_id, theirs)
         verdict = founding.objection(peer_id, theirs, is_known=is_known) or check(
-            table.view(), peer_id, theirs, is_known=is_known
+            self._view(peer_id), peer_id, theirs, is_known=is_known
         )
         if isinstance(verdict, Standing) and self._speaks_already(peer_id, theirs):
             self.runs.refused(peer_id, theirs.run_id)
             verdict = objections.duplicate(peer_id)
         if isinstance(verdict, Objection):
+            if verdict.kind == Kind.OLDER_COPY:
+                self.older_copies_count += 1
+                logger.critical("event=older-copy peer=%s reason=%r", peer_id, verdict.reason)
             if is_known:
                 # For the operator. There may be any number of strangers.
                 self.objections_met.met(peer_id, verdict, is_ours=True)
@@ -203,6 +221,13 @@ class Peering:
         if is_known and verdict is Standing.MEMBER and not founding.is_waiting:
             self._on_disk(table.remember, peer_id)
         return None
+
+    def _view(self, peer_id: str) -> View:
+        """Return what this node knows of who belongs to its cluster, and of how far this peer has come."""
+        replica = self._replica
+        entry = replica.engine.match_index(peer_id) if replica.role.is_leader else 0
+        acknowledged = Position(replica.role.term, entry)
+        return replace(self.table.view(), heard=replica.log.heard, acknowledged=acknowledged)
 
     def _give_way(self, peer_id: str, theirs: Particulars) -> None:
         """Stop for good: clients of another cluster would take this one for theirs."""
@@ -255,10 +280,11 @@ class Peering:
         self.founding.peer_down(peer_id)
         self.handlers.peer_down(peer_id, is_replaced=is_replaced)
 
-    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
-        """Pass on that a peer does not let this node in."""
+    def refused(self, peer_id: str, objection: Objection, *, dialed: str) -> None:
+        """Pass on that a peer does not let this node in; `dialed` as above."""
         self.objections_met.met(peer_id, objection, is_ours=False)
-        self.handlers.refused(peer_id, objection, is_dialed=is_dialed)
+        self.shut_out.said(peer_id, dialed, objection)
+        self.handlers.refused(peer_id, objection, is_dialed=bool(dialed))
 
     def ping(self) -> Ping:
         """Return what the peers shall know."""
@@ -272,6 +298,8 @@ class Peering:
             self._state_bytes_max,
             self._sync_ms(),
             self._replica.is_writing_snapshot,
+            self._replica.log.synced_term,
+            min(self._replica.log.committed, self._replica.log.synced_index),
         )
 
     def do_others_write(self) -> bool:
@@ -294,7 +322,7 @@ class Peering:
                 return
             # Nearly always this node knows its cluster, and everything is taken from the peer.
             is_settled = is_member and self._datadir.cluster.cluster_id
-            if self.is_established and (is_settled or self._may_say(peer_id, peer, message)):
+            if self.takes_part and (is_settled or self._may_say(peer_id, peer, message)):
                 handlers.raft(peer_id, message)
             return
         decoder = _DECODERS.get(kind)
@@ -352,7 +380,10 @@ class Peering:
         if ping.clock is not None:
             self._clocks.heard(peer_id, ping.clock)
         self.table.judge(peer_id)
+        if peer.standing is Standing.MEMBER and peer.disk_id:
+            self._replica.log.hear(peer.disk_id, ping.term, ping.committed)
         self.objections_met.gone(peer_id)
+        self.shut_out.let_in(peer_id, self._dialed(peer_id))
         self.handlers.let_in(peer_id)
         if peer.standing is not Standing.MEMBER:
             self._divergence.lost(peer_id)

@@ -20,7 +20,7 @@ damage the log for good.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, Self, overload
 
@@ -32,6 +32,7 @@ from cluster.storage.journal_format import (
     RecordType,
     entry_head,
     hard_state_record,
+    heard_record,
     index_record,
 )
 from cluster.storage.log_on_disk import NO_ENTRIES, LogOnDisk, SyncBlock
@@ -39,6 +40,9 @@ from cluster.storage.recovery import recover
 from cluster.storage.replay import ReplayedLog
 from cluster.storage.segment_writer import Sizes
 
+HEARD_COUNT_MAX: Final = 64
+"""The directories of peers of which it is kept how far they have come, the newest: those of members, and some
+that were replaced."""
 BUFFERED_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes that are gathered for one sync at most: a block's length has 32 bits, and its copy takes memory."""
 
@@ -64,6 +68,12 @@ class Journal:
         self.bytes_count = sum(len(command) for command, _, _ in view.entries)
         """The memory that the commands of the log take, in bytes."""
         self._term, self._voted_for = view.term, view.voted_for
+        self.synced_term = view.term
+        """The term that is surely on disk."""
+        self.heard: Final = view.heard
+        """How far the directories of peers have come, as far as they have told: term and committed index, by
+        disk id. Changed by `hear`."""
+        self._heard_anew: dict[str, tuple[int, int]] = {}
         self._commit_index = view.commit_index
         self._find_ends()
         self.synced_index = self.last_index
@@ -275,6 +285,24 @@ class Journal:
         self._check_usable()
         self._commit_index = index
 
+    def hear(self, disk_id: str, term: int, index: int) -> None:
+        """Record that a peer's directory has come to this term, and holds the committed log up to `index`.
+
+        A hint, which goes to the disk with the next block, or the next time that the journal is tidied.
+        """
+        before = self.heard.get(disk_id, (0, 0))
+        now = (max(term, before[0]), max(index, before[1]))
+        if now != before:
+            self.heard.pop(disk_id, None)
+            self.heard[disk_id] = self._heard_anew[disk_id] = now
+            if len(self.heard) > HEARD_COUNT_MAX:
+                del self.heard[next(iter(self.heard))]
+
+    def _take_heard(self) -> list[bytes]:
+        """Return the records of what was heard since this was called last."""
+        heard, self._heard_anew = self._heard_anew, {}
+        return [heard_record(disk_id, *place) for disk_id, place in heard.items()]
+
     @property
     def commit_hint(self) -> int:
         """The last durable commit hint, at least 1 and not beyond the log."""
@@ -284,7 +312,8 @@ class Journal:
         """Let the next sync seal what was synced, and remove what is obsolete. Called once a second."""
         self._check_usable()
         if self._present is None:
-            self._is_tidy_due = not self._disk.is_sealed or self._disk.has_obsolete
+            is_told = self._disk.is_sealed and not self._heard_anew
+            self._is_tidy_due = not is_told or self._disk.has_obsolete
             self._find_work()
 
     def sync(self) -> bool:
@@ -323,6 +352,7 @@ class Journal:
             self._disk,
             self._take_block() if self._is_hard_state_dirty or self._records else None,
             self._commit_index,
+            self._take_heard(),
         )
         self._present_index = self.last_index
         self._is_tidy_due = self.wants_sync = False
@@ -335,6 +365,7 @@ class Journal:
             self._records.append(hard_state_record(self._term, self._voted_for))
         if self._commit_index != self._disk.commit_index:
             self._records.append(index_record(RecordType.COMMIT, self._commit_index))
+        self._records += self._take_heard()
         block = SyncBlock(
             records=self._records,
             term=self._term,
@@ -342,6 +373,7 @@ class Journal:
             commit_index=self._commit_index,
             index_max=self._buffered_index_max,
             restarts=self._restarts,
+            heard=dict(self.heard),
             span=(self.first_index, self.last_index + 1) if self.entries else NO_ENTRIES,
         )
         self._records = []
@@ -364,6 +396,7 @@ class Journal:
         if sync.block is not None:
             # Not what was cut off meanwhile, though it is there; nor what came in its place.
             self.synced_index = self._present_index
+            self.synced_term = sync.block.term
         self._find_work()
         self._is_sound = True
 
@@ -384,7 +417,7 @@ class Journal:
         try:
             if self._is_sound:
                 self.sync()
-                self._on_disk(lambda: self._disk.seal(self._commit_index))
+                self._on_disk(lambda: self._disk.seal(self._commit_index, self._take_heard()))
         finally:
             self._is_closed = True
             if self._present is not None:
@@ -423,8 +456,10 @@ class Sync:
     which nobody else does meanwhile.
     """
 
-    def __init__(self, disk: LogOnDisk, block: SyncBlock | None, commit_index: int) -> None:
-        """Write `block`, or only tidy if there is none; `commit_index` is the hint that goes with a seal."""
+    def __init__(
+        self, disk: LogOnDisk, block: SyncBlock | None, commit_index: int, hints: Sequence[bytes]
+    ) -> None:
+        """Write `block`, or only tidy if there is none; `commit_index` and `hints` go with a seal."""
         self.block = block
         self.error: BaseException | None = None
         """What ended it half-way; looked at by `Journal.end_sync`."""
@@ -435,6 +470,7 @@ class Sync:
         self._is_run = self._is_begun = False
         self._disk = disk
         self._commit_index = commit_index
+        self._hints = hints
 
     def run(self) -> None:
         """Write and wait for the disk. Does not raise: see `error`. Nothing if `begin` has failed.
@@ -450,7 +486,7 @@ class Sync:
             elif self.block is not None:
                 self._disk.write(self.block)
             else:
-                self._disk.seal(self._commit_index)
+                self._disk.seal(self._commit_index, self._hints)
             self._disk.unlink_obsolete()
         except BaseException as error:  # noqa: BLE001 - whoever ends the sync raises it
             self.error = error

@@ -55,6 +55,7 @@ _HARD_STATE: Final = struct.Struct("<BIQ?")
 _SHORT_BYTES: Final = 4096
 """Bytes below which copying a payload is quicker than looking at it through a view."""
 _PAIR: Final = struct.Struct("<QQ")
+_HEARD: Final = struct.Struct(f"<BI{DISK_ID_BYTES}sQQ")
 _unpack_entry: Final = _ENTRY.unpack_from
 _unpack_head: Final = _WHOLE_HEAD.unpack_from
 
@@ -81,6 +82,8 @@ class RecordType(IntEnum):
     """first, next: where the log stood when this segment was begun."""
     END = 8
     """number of the next segment, which was durable when this was written. Alone in the last block."""
+    HEARD = 9
+    """disk id, term, index: a hint how far the data directory of a peer has come."""
 
 
 _ENTRY_TYPE: Final = RecordType.ENTRY.value
@@ -91,6 +94,7 @@ _BODY_BYTES: Final = {
     RecordType.RESTART_AT: 8,
     RecordType.COMMIT: 8,
     RecordType.BEGIN: 16,
+    RecordType.HEARD: DISK_ID_BYTES + 16,
 }
 """How long the bodies of records are that all are of one length."""
 _ENTRY_BYTES_MIN: Final = _ENTRY.size - _RECORD_HEAD.size
@@ -141,6 +145,11 @@ def hard_state_record(term: int, voted_for: str | None) -> bytes:
     """Return the record of the current term and vote."""
     name = b"" if voted_for is None else voted_for.encode()
     return _HARD_STATE.pack(RecordType.HARD_STATE, 9 + len(name), term, voted_for is not None) + name
+
+
+def heard_record(disk_id: str, term: int, index: int) -> bytes:
+    """Return the record of how far a peer's directory has come."""
+    return _HEARD.pack(RecordType.HEARD, DISK_ID_BYTES + 16, bytes.fromhex(disk_id), term, index)
 
 
 def read_entries(data: bytes, start: int, end: int) -> tuple[list[LogEntry], int]:
@@ -194,6 +203,12 @@ def parse_begin(data: bytes, start: int) -> tuple[int, int]:
     """Return (first, next) of a BEGIN body."""
     first, following = _PAIR.unpack_from(data, start)
     return first, following
+
+
+def parse_heard(data: bytes, start: int) -> tuple[str, int, int]:
+    """Return disk id, term and index of a HEARD body."""
+    disk, term, index = struct.unpack_from(f"<{DISK_ID_BYTES}sQQ", data, start)
+    return disk.hex(), term, index
 
 
 def parse_hard_state(data: bytes, start: int, end: int) -> tuple[int, str | None]:

@@ -20,6 +20,7 @@ from cluster.storage.journal_format import (
     RecordType,
     begin_record,
     hard_state_record,
+    heard_record,
     index_record,
 )
 from cluster.storage.recovery import segment_path
@@ -41,6 +42,8 @@ class SyncBlock(msgspec.Struct, kw_only=True):
     """The highest index of an entry in it; 0 if there is none."""
     restarts: bool
     """Whether the log begins anew in it: nothing before it is needed any more."""
+    heard: dict[str, tuple[int, int]]
+    """How far the directories of peers have come: term and index, by disk id."""
     span: tuple[int, int]
     """The first entry of the log and the one that will follow its last; NO_ENTRIES if it has none."""
 
@@ -62,12 +65,15 @@ class LogOnDisk:
         if view.segments:
             self.writer = SegmentWriter.go_on(view, files, sizes)
         else:
-            self.writer = self._begin_segment(self._state_records(view.term, view.voted_for), None)
+            self.writer = self._begin_segment(
+                self._state_records(view.term, view.voted_for, view.commit_index), None
+            )
 
     def write(self, block: SyncBlock) -> None:
         """Write a block, in a new segment if the last one is full, and wait until it is on disk."""
         if self.writer.is_full:
             state = self._state_records(block.term, block.voted_for, block.commit_index)
+            state += tuple(heard_record(disk_id, *place) for disk_id, place in block.heard.items())
             self.writer = self._begin_segment((*state, *block.records), self.writer)
         else:
             self.writer.write(block.records)
@@ -107,15 +113,15 @@ class LogOnDisk:
             self._span = block.span
         self.commit_index = block.commit_index
 
-    def seal(self, commit_index: int) -> None:
+    def seal(self, commit_index: int, hints: Sequence[bytes] = ()) -> None:
         """Write, without waiting for the disk, a block saying that the block before it was synced.
 
         Without it the last block, damaged later, would look like a torn write and be cut. The commit hint
-        rides along.
+        rides along, and other records that are hints; for those a block is written in any case.
         """
-        if not self.is_sealed:
+        if not self.is_sealed or hints:
             self.is_sealed = True
-            self.writer.write((index_record(RecordType.COMMIT, commit_index),))
+            self.writer.write((index_record(RecordType.COMMIT, commit_index), *hints))
             self.commit_index = commit_index
 
     @property
@@ -166,12 +172,10 @@ class LogOnDisk:
             raise
         return new
 
-    def _state_records(
-        self, term: int, voted_for: str | None, commit_index: int | None = None
-    ) -> tuple[bytes, ...]:
+    def _state_records(self, term: int, voted_for: str | None, commit_index: int) -> tuple[bytes, ...]:
         """Return the records that make a segment readable without the ones before it."""
         return (
             begin_record(*self._span),
             hard_state_record(term, voted_for),
-            index_record(RecordType.COMMIT, self.commit_index if commit_index is None else commit_index),
+            index_record(RecordType.COMMIT, commit_index),
         )

@@ -12,6 +12,7 @@ from cluster.storage.journal_format import (
     RecordType,
     parse_begin,
     parse_hard_state,
+    parse_heard,
     parse_index,
     read_entries,
     read_record,
@@ -39,6 +40,8 @@ class ReplayedLog:
     term: int = 0
     voted_for: str | None = None
     commit_index: int = 1
+    heard: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Term and index that the directories of peers are known to have come to, by disk id."""
     sequence: int = 0
     segments: list[Segment] = field(default_factory=list)
     salt: bytes = NO_SALT
@@ -83,6 +86,9 @@ class ReplayedLog:
                 self.term, self.voted_for = parse_hard_state(data, start, end)
             case RecordType.COMMIT:
                 self.commit_index = parse_index(data, start, end)
+            case RecordType.HEARD:
+                disk_id, term, index = parse_heard(data, start)
+                self.heard[disk_id] = (term, index)
             case RecordType.BEGIN:
                 self._begin(*parse_begin(data, start))
             case RecordType.ENTRY | RecordType.END:

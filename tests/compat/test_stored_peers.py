@@ -98,6 +98,7 @@ def test_frames_reach_the_node(release: str, name: str, tmp_path: Path) -> None:
         machine=lambda: cast("LockMachine", listener),
         sync_ms=lambda: 0,
         state_bytes_max=0,
+        dialed=lambda _: "",
         is_alive=lambda _: True,
         clocks=ClockWatch("n9", lambda: 0, frozenset),
         divergence=cast("Divergence", SimpleNamespace(heard=listener.compared)),

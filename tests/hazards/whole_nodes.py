@@ -59,6 +59,10 @@ class Links:
         """Whether there is a connection."""
         return (self._node_id, peer_id) in self._network.connected
 
+    def dialed(self, peer_id: str) -> str:
+        """Return the address of a peer."""
+        return f"at-{peer_id}"
+
     def is_alive(self, peer_id: str) -> bool:
         """Whether a peer is connected."""
         return self.is_up(peer_id)

@@ -66,6 +66,8 @@ FAULTS: Final[dict[str, str]] = {
     "grow": "nodes are added, up to five",
     "shrink": "nodes are removed, down to three",
     "replace": "a node takes the place of another",
+    "all-copied": "copies of all nodes are started beside them, as a cluster of their own",
+    "older-copy": "a node comes back with the disk that it had seconds before; later with the present one",
 }
 """The kinds of faults, each with what it does."""
 NODES: Final = (1, 3, 3, 3, 3, 3, 3, 5, 5, 5)

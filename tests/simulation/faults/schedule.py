@@ -43,7 +43,7 @@ SETTLED_US: Final = 1_000_000
 HEALTHY_S: Final = 8
 """How long it is left in peace then."""
 AGREE_S: Final = 120
-TO_THE_CALM: Final = frozenset({"copies"})
+TO_THE_CALM: Final = frozenset({"copies", "all-copied", "older-copy"})
 """Faults that come to clusters only in which nothing else is wrong. They would be rare otherwise."""
 TRY_US: Final = 500_000
 TRIES: Final = 60

@@ -26,6 +26,10 @@ ELSEWHERE: Final = "elsewhere"
 """The address of machines that no member has."""
 AGAIN_US: Final = US
 """After so long a supervisor starts a process again."""
+GROWN_US: Final = 4 * US
+"""So long after it was copied a disk has more in it, where clients work."""
+TOLD_US: Final = 4 * US
+"""Within so long everybody has heard how far a disk has come."""
 ADDED: Final = "n90"
 """The id under which a node of another cluster is added."""
 FOUNDS_US: Final = 8 * US
@@ -80,6 +84,8 @@ class StrangerFaults:
         self._takes_out = False
         self.by_name: dict[str, Fault] = {
             "copies": self._one_of(self._copied),
+            "all-copied": self._one_of(self._all_copied),
+            "older-copy": self._one_of(self._older_copy),
             "other-cluster": self._one_of(self._other_cluster),
             "lost-alone": self._one_of(self._lost_alone),
         }
@@ -90,8 +96,7 @@ class StrangerFaults:
         Copies end before it: one that runs when nobody hears its original is let in, and nobody can know.
         """
         self._disturbed_us = self._world.scheduler.now_us
-        while self._copies:
-            self._world.remove_stranger(self._copies.pop())
+        self._remove_copies()
 
     def _one_of(self, fault: Fault) -> Fault:
         """Return a fault that happens while none of the others here does."""
@@ -132,12 +137,67 @@ class StrangerFaults:
             self._copies.append(self._put_up(config, original.disk.copy(), facts, host))
 
         def undo() -> None:
-            while self._copies:
-                self._world.remove_stranger(self._copies.pop())
+            self._remove_copies()
             if way in ("in-place", "renamed"):
                 self._let_back(other)
 
         return undo
+
+    def _all_copied(self) -> Undo | None:
+        """Start copies of all nodes beside them, whose `peers` name the copies."""
+        machines = self._world.machines
+        if len(machines) < FOUNDERS_MIN or not self._is_calm():
+            return None
+        peers = {node_id: Address(f"{ELSEWHERE}-{node_id}", PEER_PORT) for node_id in machines}
+        for node_id, original in machines.items():
+            facts = StrangerFacts(f"copy-of-{node_id}", self._world.watch)
+            facts.has_company = True
+            facts.on_end = self._copy_ended(facts, is_renamed=False)
+            config = dataclasses.replace(original.config, peers=peers)
+            self._copies.append(self._put_up(config, original.disk.copy(), facts, peers[node_id].host))
+        return self._remove_copies
+
+    def _older_copy(self) -> Undo | None:
+        """Let a node come back with what it had seconds ago, as a restored machine does; later with all."""
+        original = self._random.choice(list(self._world.machines.values()))
+        if len(self._world.machines) < FOUNDERS_MIN or not self._is_calm():
+            return None
+        parts, copied_us = original.parts, self._world.scheduler.now_us
+        assert parts is not None, "all run"
+        disk, ends = original.disk.copy(), parts.replica.log.last_index
+        here: list[Machine] = []
+        told_index, is_over = 0, False
+
+        def come_back() -> None:
+            is_same = self._do_all_hear() and original.parts is parts and self._disturbed_us <= copied_us
+            if is_over or not is_same or told_index <= ends:
+                return
+            facts = StrangerFacts(f"older-{original.node_id}", self._world.watch)
+            facts.is_dialed = True
+            facts.on_end = self._copy_ended(facts, is_renamed=False)
+            self._displace(original)
+            here.append(self._put_up(original.config, disk, facts, original.host))
+            self._copies.append(here[0])
+
+        def look() -> None:
+            nonlocal told_index
+            told_index = parts.replica.log.committed
+            self._world.scheduler.after(TOLD_US, come_back)
+
+        self._world.scheduler.after(GROWN_US, look)
+
+        def undo() -> None:
+            nonlocal is_over
+            is_over = True
+            self._remove_copies()
+            if here:
+                self._let_back(original)
+
+        return undo
+
+    def _remove_copies(self) -> None:
+        while self._copies:
+            self._world.remove_stranger(self._copies.pop())
 
     def _copy_ended(self, facts: StrangerFacts, *, is_renamed: bool) -> Callable[[int], None]:
         """Return what judges the end of a copy: it hears of a removal, or has the directory of another."""
@@ -154,6 +214,11 @@ class StrangerFaults:
         world = self._world
         if not self._is_alone() or world.network.hostile is not None or world.watch.rules_old:
             return False
+        return self._do_all_hear()
+
+    def _do_all_hear(self) -> bool:
+        """Whether all nodes run, and are connected."""
+        world = self._world
         groups = {node_id: machine.parts for node_id, machine in world.machines.items()}
         stalls = [
             machine.process.loop.stall_after_looks for machine in world.machines.values() if machine.process

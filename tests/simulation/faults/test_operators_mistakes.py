@@ -34,6 +34,16 @@ def test_copies_are_not_let_in() -> None:
     assert report.faults["quiet-times"] > 0
 
 
+@pytest.mark.parametrize("fault", ["all-copied", "older-copy"])
+def test_copies_do_not_take_part(fault: str) -> None:
+    """Those of all nodes are no second cluster, and who comes back with an older disk is not let in."""
+    made = msgspec.structs.replace(plan(3, 3, **{fault: 10.0}), fault_s=(14.0, 18.0))
+    report = run(made, 120)
+    assert not report.violation, report.violation
+    assert report.faults[fault] > 1
+    assert report.faults["quiet-times"] > 0
+
+
 def test_nodes_of_another_cluster_are_not_let_in() -> None:
     """A node of another cluster at a member's address, or added by mistake, never counts, and goes on."""
     made = msgspec.structs.replace(plan(1, 3, **{"other-cluster": 30.0}), fault_s=(10.0, 14.0))

@@ -21,6 +21,7 @@ from cluster.peers.first_start import FirstStart
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.peer_table import Standing, View
 from cluster.peers.peering import Peering
+from cluster.peers.shut_out import ShutOut
 from cluster.storage import data_directory
 from cluster.storage.cluster_record import ClusterRecord, Founding
 from cluster.storage.data_directory import DataDir, Identity
@@ -75,6 +76,14 @@ def _let_in_any_cluster(view: View, peer_id: str, theirs: Particulars, *, is_kno
 def _speaks_never(_peering: Peering, _peer_id: str, _theirs: Particulars) -> bool:
     """Take every process for the only one of its node."""
     return False
+
+
+def _hear_nothing(_shut_out: ShutOut, _peer_id: str, _address: str, _objection: Objection) -> None:
+    """Take part whatever voters say of this directory."""
+
+
+def _forgets_nothing(_view: View, _theirs: Particulars) -> None:
+    """Find no directory that had come further before."""
 
 
 def _displaces_nobody(_view: View, _theirs: Particulars, *, began_alone: bool) -> bool:
@@ -176,6 +185,22 @@ BELONGING: Final = (
         found_by=("stranger-let-in",),
         apply=replaced(Peering, "_speaks_already", _speaks_never),
         surroundings=Surroundings(rates={"copies": 10.0}, fault_s=(1.0, 4.0), settings={"clients_count": 1}),
+    ),
+    Mutation(
+        name="copies-lead",
+        sentence="A process that is told that it runs on a copy of a data directory goes on.",
+        found_by=("copy-leads",),
+        apply=replaced(ShutOut, "said", _hear_nothing),
+        surroundings=Surroundings(
+            rates={"all-copied": 4.0}, fault_s=(15.0, 20.0), settings={"clients_count": 1}
+        ),
+    ),
+    Mutation(
+        name="older-copy-let-in",
+        sentence="A node is let in with a data directory that is older than the one it had.",
+        found_by=("stranger-heard",),
+        apply=replaced(entry_check, "_forgotten", _forgets_nothing),
+        surroundings=Surroundings(rates={"older-copy": 6.0}, fault_s=(12.0, 16.0)),
     ),
     Mutation(
         name="directory-of-another-taken",

@@ -26,6 +26,10 @@ class StrangerFacts:
         """How often it took part, as far as it knows."""
         self.may_start = True
         """Whether it may take part in anything, be it alone."""
+        self.has_company = False
+        """Whether copies of the other nodes run beside it: then it is let in by them, and must not lead."""
+        self.is_dialed = False
+        """Whether members dial it: then it takes itself for let in until they have said that it is not."""
         self.on_end: Callable[[int], None] = _nothing
         self.on_start: Callable[[str], None] = _nothing
         """Told of the disk id."""
@@ -47,7 +51,9 @@ class StrangerFacts:
         self._watch.fail("stranger-heard", f"{self.name} is sent a snapshot")
 
     def connected(self, node_id: str, peer_id: str) -> None:  # noqa: ARG002 - as the others
-        """Object to a node that lets it in."""
+        """Object to a node that lets it in, as far as that can be known from here."""
+        if self.has_company or self.is_dialed:
+            return
         self._watch.fail("stranger-let-in", f"{self.name} is let in by {peer_id}")
 
     def sent(self, node_id: str, parts: Parts, target: str, message: Message) -> None:
@@ -55,6 +61,8 @@ class StrangerFacts:
 
     def received(self, node_id: str, source: str, message: Message) -> None:  # noqa: ARG002 - as the others
         """Object to a message of the cluster's log: a node has let it in."""
+        if self.has_company:
+            return
         kind = type(message).__name__
         self._watch.fail("stranger-heard", f"{self.name} is let in by {source} and gets a {kind}")
 
@@ -68,8 +76,11 @@ class StrangerFacts:
         """Its disk is its own."""
 
     def led(self, node_id: str, parts: Parts) -> None:  # noqa: ARG002 - as the others
-        """Record its role."""
-        self._watch.add(self.name, "follows", parts.replica.role.term, parts.replica.role.is_leader)
+        """Record its role. Copies of all nodes must not be a second cluster."""
+        role = parts.replica.role
+        self._watch.add(self.name, "follows", role.term, role.is_leader)
+        if self.has_company and role.is_leader:
+            self._watch.fail("copy-leads", f"{self.name} leads in term {role.term} beside its original")
 
     def forked(self, node_id: str) -> None:
         """Its snapshots are its own."""

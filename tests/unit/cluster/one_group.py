@@ -54,6 +54,10 @@ class Links:
         """Whether a peer is connected."""
         return peer_id in self.connected
 
+    def dialed(self, peer_id: str) -> str:
+        """Return the address of a peer."""
+        return f"at-{peer_id}"
+
     def is_alive(self, peer_id: str) -> bool:
         """Whether a peer is connected."""
         return self.is_up(peer_id)

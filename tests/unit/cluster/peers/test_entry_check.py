@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cluster.consensus import member_list
 from cluster.consensus.member_list import MemberRecord, Members
 from cluster.peers.entry_check import check, is_displacing
-from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.handshake import Objection, Particulars, Position
 from cluster.peers.peer_table import View
 
 OURS, OTHERS = "c" * 32, "d" * 32
@@ -171,3 +171,32 @@ def test_a_node_about_to_be_a_cluster_of_one_is_told_so_too() -> None:
     assert is_displacing(view, theirs, began_alone=True)
     assert not is_displacing(view, theirs, began_alone=False)
     assert not is_displacing(view, says("disk-n2"), began_alone=True)
+
+
+@pytest.mark.parametrize(
+    ("term", "last_index", "expected"),
+    [(7, 40, "member"), (9, 90, "member"), (6, 90, "older-copy"), (7, 39, "older-copy")],
+)
+def test_a_disk_that_had_come_further_is_an_older_copy(term: int, last_index: int, expected: str) -> None:
+    """Terms and what is committed never become less on a disk; what was heard of another disk is nothing."""
+    view = replace(N1, heard={"disk-n3": (7, 40), "disk-n2": (99, 999)})
+    theirs = replace(says("disk-n3"), term=term, last_index=last_index)
+    assert kind(view, "n3", theirs) == expected
+
+
+@pytest.mark.parametrize(
+    ("term", "last_index", "expected"),
+    [(7, 40, "member"), (7, 39, "older-copy"), (6, 90, "older-copy"), (8, 1, "member")],
+)
+def test_a_leader_knows_what_was_acknowledged_to_it(term: int, last_index: int, expected: str) -> None:
+    """Also where it is not committed; a newer leader may have replaced that."""
+    view = replace(N1, acknowledged=Position(7, 40))
+    theirs = replace(says("disk-n3"), term=term, last_index=last_index)
+    assert kind(view, "n3", theirs) == expected
+    assert kind(replace(view, acknowledged=Position(7, 0)), "n3", theirs) == "member"
+
+
+def test_an_older_copy_is_told_what_else_is_wrong_with_it() -> None:
+    """A removal is final, and comes first."""
+    view = replace(N1, heard={"disk-n9": (7, 40)}, committed=replace(THREE, removed={"disk-n9": "n9"}))
+    assert kind(view, "n9", says("disk-n9")) == "removed"

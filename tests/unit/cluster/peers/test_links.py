@@ -74,9 +74,9 @@ class Host:
         if kind != FrameKind.PING:
             self.log.append((FrameKind(kind).name, peer_id, msgspec.msgpack.decode(body)))
 
-    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
+    def refused(self, peer_id: str, objection: Objection, *, dialed: str) -> None:
         """Note."""
-        self.log.append(("refused" if is_dialed else "refused-by-dialer", peer_id, objection.reason))
+        self.log.append(("refused" if dialed else "refused-by-dialer", peer_id, objection.reason))
 
     def ping(self) -> Any:
         """Return nothing of interest."""

@@ -74,9 +74,9 @@ class Node:
         assert link.secret == SECRET
         self.heard.append((FrameKind.SECRETS, said == self.secrets.saying(exchange, link.peer_id)))
 
-    def refused(self, _: str, objection: Objection, *, is_dialed: bool) -> None:
+    def refused(self, _: str, objection: Objection, *, dialed: str) -> None:
         """Note."""
-        del is_dialed
+        del dialed
         self.refusals.append(objection.reason)
 
 

@@ -29,6 +29,7 @@ from cluster.consensus.messages import (
 )
 from cluster.consensus.replica import Replica, Role
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault, StateDiverged
+from cluster.peers import objections
 from cluster.peers.first_start import FirstStart, FoundingMeans
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
@@ -64,14 +65,20 @@ class Host:
     """A node that writes down what becomes of its peers, and what they send; also its replica and machine."""
 
     def __init__(self) -> None:
-        self.log: list[tuple[object, ...]] = []
+        self.told: list[tuple[object, ...]] = []
         self.rules = 1
         self.revision = 7
         self.is_log_empty = True
         self.is_writing_snapshot = False
         self.role = Role(None, 1, is_leader=False, is_candidate=False)
         self.membership = SimpleNamespace(voters={"n1", "n2", "n3"})
-        self.engine = SimpleNamespace(log_room=0)
+        self.matched = 0
+        """What the peer in question has acknowledged to this node, if it leads."""
+        self.dialed = ""
+        """Where this node has dialed the peer in question."""
+        self.engine = SimpleNamespace(log_room=0, match_index=lambda _: self.matched)
+        self.log = SimpleNamespace(synced_term=0, synced_index=0, last_index=0, committed=0, heard={})
+        self.log.hear = lambda disk_id, *place: self.log.heard.update({disk_id: place})
         self.founded: list[Founding] = []
         self.alive: set[str] = set()
         self.clocks = ClockWatch("n1", lambda: 5_000, lambda: frozenset({"n1", "n2"}))
@@ -88,11 +95,11 @@ class Host:
 
     def note(self, what: str) -> Callable[..., None]:
         """Return what writes down that something was called."""
-        return lambda *args, **kwargs: self.log.append((what, *args, *kwargs.values()))
+        return lambda *args, **kwargs: self.told.append((what, *args, *kwargs.values()))
 
     def peer_down(self, peer_id: str, *, is_replaced: bool) -> None:
         """Note."""
-        self.log.append(("replaced" if is_replaced else "down", peer_id))
+        self.told.append(("replaced" if is_replaced else "down", peer_id))
 
     def handlers(self) -> Handlers:
         """Return what writes down everything."""
@@ -106,7 +113,7 @@ class Host:
             peer_down=self.peer_down,
             refused=self.note("refused"),
             let_in=self.note("let-in"),
-            broke=lambda error: self.log.append(("broke", str(error))),
+            broke=lambda error: self.told.append(("broke", str(error))),
         )
 
     def peering(self, datadir: DataDir, founders: Mapping[str, str] | None = None) -> Peering:
@@ -121,6 +128,7 @@ class Host:
             sync_ms=lambda: 0,
             state_bytes_max=0,
             is_alive=self.alive.__contains__,
+            dialed=lambda _: self.dialed,
             clocks=self.clocks,
             divergence=self.divergence,
         )
@@ -280,8 +288,8 @@ def test_operations_reach_the_node(datadir: DataDir) -> None:
         (FrameKind.TRANSFER, "n2"),
     ):
         send(peering, "n2", kind, content)
-    peering.refused("n2", Objection("why"), is_dialed=True)
-    assert host.log == [
+    peering.refused("n2", Objection("why"), dialed="h:2")
+    assert host.told == [
         ("change", "n2", change),
         ("verdict", verdict),
         ("transfer", "n2"),
@@ -325,13 +333,13 @@ def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir, 
         send(peering, "n3", FrameKind.RAFT, message)
     send(peering, "n3", FrameKind.FORWARD, Forwarded(3, "n3.run", [1], [ONE]))
     send(peering, "n3", FrameKind.CHANGE, Change(1, "n4", "h:4"))
-    assert host.log == [("raft", "n3", heartbeat), ("raft", "n3", NewerTerm(term=9))]
-    host.log.clear()
+    assert host.told == [("raft", "n3", heartbeat), ("raft", "n3", NewerTerm(term=9))]
+    host.told.clear()
     # The list that counts has it now, though it is not committed.
     set_members(peering, gone, back)
     for message in counted:
         send(peering, "n3", FrameKind.RAFT, message)
-    assert [message for _, _, message in host.log] == counted
+    assert [message for _, _, message in host.told] == counted
 
 
 def test_a_removed_node_gets_no_say_while_its_link_ends(datadir: DataDir) -> None:
@@ -345,7 +353,7 @@ def test_a_removed_node_gets_no_say_while_its_link_ends(datadir: DataDir) -> Non
     assert set_members(peering, member_list.without(back, "n3", "disk-new", back.nodes)) == {"n3"}
     send(peering, "n3", FrameKind.RAFT, Vote(term=1))
     send(peering, "n3", FrameKind.FORWARD, Forwarded(3, "n3.run", [1], [ONE]))
-    assert host.log == []
+    assert host.told == []
 
 
 def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -> None:
@@ -365,7 +373,7 @@ def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -
     send(peering, "n1", FrameKind.RAFT, heartbeat)
     with pytest.raises(msgspec.ValidationError, match="n2 belongs to another cluster"):
         send(peering, "n2", FrameKind.RAFT, replace(heartbeat, term=7))
-    assert [entry for entry in host.log if entry[0] == "raft"] == [("raft", "n1", heartbeat)]
+    assert [entry for entry in host.told if entry[0] == "raft"] == [("raft", "n1", heartbeat)]
     assert peering.particulars("n1").cluster_id == peering.ping().cluster_id == "aa" * 16
     assert "other-cluster" in str(peering.objection("n2", others, is_known=True))
     datadir.close()
@@ -461,7 +469,7 @@ def test_a_cluster_of_one_stops_when_its_place_is_anothers(datadir: DataDir) -> 
     objection = founded_alone(datadir, host).objection("n2", KNOWS_ANOTHER_N1, is_known=False)
     assert objection is not None
     assert objection.kind == Kind.OTHER_CLUSTER
-    ((what, reason),) = host.log
+    ((what, reason),) = host.told
     assert what == "broke"
     assert "n1 is a member of the cluster bbbbbbbb, which n2 belongs to, with another data" in str(reason)
     datadir.close()
@@ -477,7 +485,7 @@ def test_an_older_cluster_of_one_does_not_stop(datadir: DataDir, monkeypatch: py
     objection = peering.objection("n2", KNOWS_ANOTHER_N1, is_known=False)
     assert objection is not None
     assert objection.kind == Kind.OTHER_CLUSTER
-    assert host.log == []
+    assert host.told == []
 
 
 def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
@@ -486,7 +494,7 @@ def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
     peering = make(datadir, host=host)
     batch = Forwarded(3, "n2.run", [1, 2], [ONE, TWO])
     send(peering, "n2", FrameKind.FORWARD, batch)
-    assert host.log == [("forwarded", batch)]
+    assert host.told == [("forwarded", batch)]
 
 
 @pytest.mark.parametrize(
@@ -515,7 +523,7 @@ def test_what_no_correct_node_forwards_is_refused(datadir: DataDir, batch: Forwa
     peering = make(datadir, host=host)
     with pytest.raises(PeerFault, match=fault):
         send(peering, "n2", FrameKind.FORWARD, batch)
-    assert host.log == []
+    assert host.told == []
 
 
 def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None:
@@ -527,7 +535,7 @@ def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None
     assert peering.table.pings() == {"n2": Ping(6, "leader")}
     peering.peer_down("n2", is_replaced=False)
     assert peering.table.pings() == {}
-    assert host.log == [("let-in", "n2"), ("let-in", "n2"), ("down", "n2")]
+    assert host.told == [("let-in", "n2"), ("let-in", "n2"), ("down", "n2")]
     ours = peering.ping()
     assert (ours.revision, ours.state, ours.cluster_id) == (7, "follower", OURS)
 
@@ -595,7 +603,7 @@ def test_what_a_later_release_says_is_dropped(datadir: DataDir, caplog: pytest.L
     peering = make(datadir, Members(), host=host)
     send(peering, "n2", 99, ["anything"])
     send(peering, "n2", FrameKind.RAFT, {"type": "anything"})
-    assert host.log == []
+    assert host.told == []
     assert "event=frame-dropped peer=n2 kind=99" in caplog.text
     assert "event=message-dropped peer=n2 type='anything' reason=unknown" in caplog.text
 
@@ -606,7 +614,7 @@ def test_a_malformed_raft_message_costs_the_peer_its_connection(datadir: DataDir
     peering = make(datadir, Members(), host=host)
     with pytest.raises(msgspec.DecodeError):
         send(peering, "n2", FrameKind.RAFT, {"type": "append_entries", "term": "1"})
-    assert host.log == []
+    assert host.told == []
 
 
 def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
@@ -618,7 +626,7 @@ def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
     disk_of_n1.is_full = True
     with pytest.raises(NodeFailed, match="No space left"):
         peering.objection("n2", disk("n2"), is_known=True)
-    assert [kind for kind, *_ in host.log] == ["broke"]
+    assert [kind for kind, *_ in host.told] == ["broke"]
     assert datadir.known == {}
     datadir.close()
 
@@ -682,3 +690,43 @@ def test_what_rules_a_node_knows_counts_while_it_is_connected(datadir: DataDir) 
         assert peering.rules_known("n2") == 0
     peering.peer_up("n3")
     assert peering.rules_known("n3") == 0, "it was removed while it was connected"
+
+
+def test_an_older_copy_is_refused_by_what_its_pings_said(
+    datadir: DataDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told to the operator with the highest severity, counted, and told apart from its later self."""
+    peering = make(datadir)
+    assert peering.objection("n2", disk("n2"), is_known=True) is None
+    send(peering, "n2", FrameKind.PING, Ping(1, "follower", cluster_id=OURS, term=7, committed=40))
+    objection = peering.objection("n2", replace(disk("n2"), term=7, last_index=39), is_known=True)
+    assert objection is not None
+    assert objection.kind == Kind.OLDER_COPY
+    assert ("event=older-copy peer=n2" in caplog.text, peering.older_copies_count) == (True, 1)
+    assert peering.objection("n2", replace(disk("n2"), term=8, last_index=40), is_known=True) is None
+
+
+def test_a_leader_refuses_a_follower_that_lost_what_it_acknowledged(datadir: DataDir) -> None:
+    """It would count what is not there any more."""
+    host = Host()
+    peering = make(datadir, host=host)
+    host.matched, host.role = 40, Role("n1", 7, is_leader=True, is_candidate=False)
+    behind = replace(disk("n2"), term=7, last_index=39)
+    assert "older-copy" in str(peering.objection("n2", behind, is_known=True))
+    host.role = Role("n3", 7, is_leader=False, is_candidate=False)
+    assert peering.objection("n2", behind, is_known=True) is None
+
+
+def test_who_is_shut_out_takes_nothing_of_raft(datadir: DataDir) -> None:
+    """From nobody, until the one that said so lets it in at the same address."""
+    host = Host()
+    peering = make(datadir, host=host)
+    for peer_id in ("n2", "n3"):
+        assert peering.objection(peer_id, disk(peer_id), is_known=True) is None
+    peering.refused("n2", objections.duplicate("n1"), dialed="h:2")
+    for where, taken in (("elsewhere", 0), ("h:2", 1)):
+        host.dialed = where
+        send(peering, "n2", FrameKind.PING, Ping(1, "follower", cluster_id=OURS))
+        send(peering, "n3", FrameKind.RAFT, VoteRequest(term=8, last_log_index=9, last_log_term=1))
+        assert [entry[0] for entry in host.told].count("raft") == taken
+        assert bool(peering.shut_out.reason) == (not taken)

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import DataDirError, NodeFailed
 from cluster.storage.files import Files
-from cluster.storage.journal import Journal, JournalError
+from cluster.storage.journal import HEARD_COUNT_MAX, Journal, JournalError
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.segment_writer import PREPARED_BYTES, Sizes
 from tests.unit.cluster.storage.crash_disk import CrashDisk
@@ -395,3 +395,54 @@ def test_a_segment_changes_on_a_disk_that_is_nearly_full(tmp_path: Path) -> None
         assert len(disk.names(tmp_path)) >= 2
         disk.reboot(None)
         assert Journal.open(tmp_path, files=disk).last_index == journal.synced_index
+
+
+DISK_A, DISK_B = "a" * 32, "b" * 32
+
+
+def test_what_was_heard_of_peers_is_there_again(tmp_path: Path) -> None:
+    """It goes with a block, with a tidying, or at the end, and into each new segment; never becomes less."""
+    journal = Journal.open(tmp_path, sizes=Sizes(400, 100))
+    journal.hear(DISK_A, 3, 7)
+    assert not journal.wants_sync
+    journal.add(b"one", 1, 3)
+    journal.sync()
+    assert Journal.open(tmp_path, sizes=Sizes(400, 100)).heard == {DISK_A: (3, 7)}
+    journal.hear(DISK_A, 2, 9)
+    journal.hear(DISK_B, 4, 1)
+    for index in range(2, 30):
+        journal.add(b"more" * 8, index, 3)
+        journal.sync()
+        journal.remove_before(len(journal) - 2)
+        journal.sync()
+    assert segment_files(tmp_path)[0].name > "journal-0000000000000001.log"
+    journal.sync()
+    journal.tidy()
+    journal.sync()
+    journal.hear(DISK_B, 5, 1)
+    journal.tidy()
+    assert journal.sync() is False, "there is no block to wait for"
+    heard = {DISK_A: (3, 9), DISK_B: (5, 1)}
+    again = Journal.open(tmp_path, sizes=Sizes(400, 100))
+    assert again.heard == heard
+    again.hear(DISK_B, 6, 6)
+    again.close()
+    assert Journal.open(tmp_path).heard == heard | {DISK_B: (6, 6)}
+
+
+def test_of_few_directories_it_is_kept_how_far_they_have_come(tmp_path: Path) -> None:
+    """The newest, however many nodes come and go."""
+    journal = Journal.open(tmp_path)
+    for number in range(HEARD_COUNT_MAX + 5):
+        journal.hear(f"{number:032x}", 1, 1)
+    assert len(journal.heard) == HEARD_COUNT_MAX
+    assert f"{4:032x}" not in journal.heard
+
+
+def test_a_term_counts_as_synced_when_it_is(tmp_path: Path) -> None:
+    """Peers hold a node to the term that it tells: it must be on its disk."""
+    journal = Journal.open(tmp_path)
+    journal.set_vote(5, None)
+    assert journal.synced_term == 0
+    journal.sync()
+    assert (journal.synced_term, Journal.open(tmp_path).synced_term) == (5, 5)
