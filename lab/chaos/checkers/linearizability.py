@@ -1,4 +1,4 @@
-"""Linearizability of locks, semaphores, fences and registers, each name for itself."""
+"""Linearizability of locks, semaphores, fences, registers and cells, each name for itself."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -20,12 +20,22 @@ from lab.chaos.checkers.models import (
     Vanish,
 )
 from lab.chaos.checkers.search import WORK_MAX, Answer, Call, Model, Search
-from lab.chaos.checkers.value_models import Advance, FenceModel, Read, RegisterModel, Write
+from lab.chaos.checkers.value_models import (
+    ABSENT,
+    Advance,
+    Differs,
+    Exchange,
+    FenceModel,
+    Read,
+    RegisterModel,
+    Write,
+)
 from lab.chaos.checkers.violation import Violation
 from lab.chaos.history import History, Operation
 
 LOOKS: Final = ("look", "queue")
 """Linearizable reads of the holders of a lock."""
+CELLS: Final = ("cell-read", "cell-write", "cell-delete")
 
 
 def linearizable(history: History, work_max: int = WORK_MAX) -> list[Violation]:
@@ -52,6 +62,8 @@ def problems(history: History) -> Iterator[tuple[str, str, Model[Any], list[Call
     for (kind, name), group in locks.items():
         if kind == "fence":
             yield kind, name, FenceModel(), list(_fence_calls(group))
+        elif kind == "cell":
+            yield kind, name, RegisterModel(ABSENT), list(_cell_calls(group))
         elif kind == "register":
             yield kind, name, RegisterModel(), list(_register_calls(group))
         else:
@@ -69,6 +81,7 @@ def _kind(operation: Operation) -> str:
         if operation.kind in kinds:
             return kinds[operation.kind]
     others = {"advance": "fence", "register-read": "register", "register-write": "register"}
+    others |= dict.fromkeys(CELLS, "cell")
     return "lock" if operation.kind in LOOKS else others.get(operation.kind, "")
 
 
@@ -226,6 +239,29 @@ def _register_calls(group: Iterable[Operation]) -> Iterator[Call]:
             else:
                 action = Write(operation.arguments["value"])
             yield Call(operation.id, operation.call_ns, operation.return_ns, action)
+
+
+def _cell_calls(group: Iterable[Operation]) -> Iterator[Call]:
+    """Yield what was done to a cell. Each write has a value of its own, by which conditions name it."""
+    ids = itertools.count(-1, -1)
+    for operation in group:
+        arguments = operation.arguments
+        is_told = operation.outcome != "unknown"
+        action: Any = Write(ABSENT)
+        if operation.kind == "cell-read":
+            action = Read(operation.result.get("value", ABSENT))
+        elif operation.kind == "cell-write":
+            action = Write(arguments["value"])
+            if "expected" in arguments:
+                action = Exchange(arguments["expected"], arguments["value"])
+        if operation.code == "cell-changed" and is_told:
+            yield Call(operation.id, operation.call_ns, operation.return_ns, Differs(arguments["expected"]))
+        elif operation.outcome == "ok" or (operation.code == "cell-not-found" and is_told):
+            yield Call(operation.id, operation.call_ns, operation.return_ns, action)
+        # A lost attempt may come late. One of a write that was told to be done is known by its request id.
+        is_repeatable = operation.kind == "cell-delete" or operation.outcome != "ok"
+        if operation.lost and is_repeatable and operation.kind != "cell-read":
+            yield Call(next(ids), operation.call_ns, None, action)
 
 
 def _violation(kind: str, name: str, answer: Answer) -> Violation:

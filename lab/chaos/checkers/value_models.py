@@ -2,6 +2,9 @@
 
 from typing import Any, Final, NamedTuple
 
+ABSENT: Final = ""
+"""The value of a cell that is not there."""
+
 
 class Advance(NamedTuple):
     """A fence is given a token; `highest` is what a refusal names."""
@@ -61,6 +64,12 @@ class Exchange(NamedTuple):
     value: Any
 
 
+class Differs(NamedTuple):
+    """An exchange is refused: the register has another value than `expected`."""
+
+    expected: Any
+
+
 class RegisterModel(_NoSwaps):
     """One value."""
 
@@ -76,12 +85,14 @@ class RegisterModel(_NoSwaps):
                 return value
             case Exchange(expected, value):
                 return value if expected == state else None
+            case Differs(expected):
+                return state if expected != state else None
             case _:
                 raise TypeError(f"a register knows no {action}")
 
     def is_read(self, action: Any) -> bool:
         """Whether `action` never changes anything."""
-        return isinstance(action, Read)
+        return isinstance(action, Read | Differs)
 
     def is_lost(self, state: Any, action: Any) -> bool:
         """Whether `action` never can be any more: any value may come again."""

@@ -9,6 +9,7 @@ from lab.chaos.checkers.registers import objections
 from lab.chaos.defective_node import NONE, UNGUARDED
 from lab.chaos.lab import Workload
 from lab.chaos.teeth.tooth import NODE, Tooth
+from lab.chaos.workloads.cells import Cells
 from lab.chaos.workloads.fencing import FencingTokens
 from lab.chaos.workloads.leases import Ledger, LeftToExpire, QueueOrder
 from lab.chaos.workloads.locks import Mutex, SharedExclusive
@@ -111,6 +112,7 @@ _TEETH: Final = (
     _defect("exclusive-beside-shared", SharedExclusive),
     _defect("fence-accepts-stale", FencingTokens),
     _defect("fixed-window-admits-one-more", RateWindows),
+    _defect("cell-compare-ignored", Cells),
     _defect(
         "ack-before-sync",
         Ledger,

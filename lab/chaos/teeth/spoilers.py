@@ -169,6 +169,23 @@ def _waiter_made_up(lines: Lines) -> None:
     read.result["queue"].append(item | {"owner": "nobody"})
 
 
+def _cell_read_stale(lines: Lines) -> None:
+    writes = _all(lines, "cell-write")
+    old, new = next(
+        (old, new)
+        for old in writes
+        for new in _all(lines, "cell-write", name=old.name)
+        if old.return_ns < new.call_ns
+    )
+    read = next(item for item in _all(lines, "cell-read", name=old.name) if new.return_ns < item.call_ns)
+    read.result["value"] = old.arguments["value"]
+
+
+def _cell_lost_update(lines: Lines) -> None:
+    exchange = next(item for item in _all(lines, "cell-write") if "expected" in item.arguments)
+    _copy(lines, exchange, client="somebody-else", arguments={"value": "another"})
+
+
 SPOILERS: Final = (
     Spoiler("granted-twice", "two clients are granted one lock with one token", "tokens", _granted_twice),
     Spoiler("nodes-differ", "a node ends in another state", "equal-nodes", _nodes_differ),
@@ -188,6 +205,8 @@ SPOILERS: Final = (
     Spoiler("limited-for-nothing", "a rate limit refuses what has room", "rates", _limited_for_nothing),
     Spoiler("waiter-left-out", "a read of a queue leaves a waiter out", "queue-reads", _waiter_left_out),
     Spoiler("waiter-made-up", "a read of a queue shows who never asked", "queue-reads", _waiter_made_up),
+    Spoiler("cell-read-stale", "a read shows what was overwritten", "linearizability", _cell_read_stale),
+    Spoiler("cell-update-lost", "two exchange the same value", "linearizability", _cell_lost_update),
     Spoiler("told-twice", "a watcher hears of one event twice", "watch", _told_twice),
     Spoiler("end-untold", "a watcher does not hear of an acknowledged release", "watch", _end_untold),
     Spoiler("other-end-told", "a watcher hears that a released hold expired", "watch", _other_end_told),

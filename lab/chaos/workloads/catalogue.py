@@ -1,6 +1,7 @@
 """All workloads by name: what `scripts/chaos` runs unless it is told to run only some."""
 
 from lab.chaos.lab import Workload
+from lab.chaos.workloads.cells import Cells
 from lab.chaos.workloads.fencing import FencingTokens, GuardedRegister
 from lab.chaos.workloads.leases import Ledger, LeftToExpire, QueueOrder
 from lab.chaos.workloads.locks import Mutex, Reentrant, SharedExclusive
@@ -29,6 +30,7 @@ WORKLOADS: dict[str, type[Workload]] = {
         Repeats,
         Watching,
         Reads,
+        Cells,
         Reach,
     )
 }

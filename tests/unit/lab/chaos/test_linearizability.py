@@ -275,3 +275,18 @@ def test_a_refusal_shows_only_holders() -> None:
 
     assert told(2)
     assert not told(1)
+
+
+def test_cells() -> None:
+    """A lost deletion may come late, beside one that was done; a refused exchange found another value."""
+    script = Script()
+    script.add("cell-write", "c", 0, 5, value="v1")
+    script.add("cell-write", "c", 10, 15, "refused", code="cell-changed", value="v2", expected="")
+    script.add("cell-read", "c", 20, 25, result={"value": "v1"})
+    script.add("cell-delete", "c", 30, 35, lost=1)
+    script.add("cell-read", "c", 40, 45, "refused", code="cell-not-found")
+    script.add("cell-write", "c", 50, 55, value="v3", expected="")
+    script.add("cell-read", "c", 60, 65, "refused", code="cell-not-found")
+    assert linearizable(script.history) == []
+    script.add("cell-read", "c", 70, 75, result={"value": "v3"})
+    assert len(linearizable(script.history)) == 1

@@ -20,7 +20,7 @@ from lab.chaos.checkers.models import (
     Vanish,
 )
 from lab.chaos.checkers.search import Call, Model, Search
-from lab.chaos.checkers.value_models import Advance, Exchange, FenceModel, Read, RegisterModel, Write
+from lab.chaos.checkers.value_models import Advance, Differs, Exchange, FenceModel, Read, RegisterModel, Write
 from tests.unit.lab.chaos.brute_force import has_order
 
 KEYS = ("h1", "h2", "h3")
@@ -56,7 +56,7 @@ FENCE_ACTIONS = st.builds(
 )
 VALUES = st.integers(0, 2)
 REGISTER_ACTIONS = st.one_of(
-    st.builds(Read, VALUES), st.builds(Write, VALUES), st.builds(Exchange, VALUES, VALUES)
+    *(st.builds(kind, VALUES) for kind in (Read, Write, Differs)), st.builds(Exchange, VALUES, VALUES)
 )
 
 

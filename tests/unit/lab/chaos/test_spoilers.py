@@ -27,6 +27,9 @@ def clean() -> Script:
     for call, allowed in ((0, True), (10, False)):
         fields: dict[str, Any] = {"limit": 1, "window_ms": 100, "cost": 1}
         script.add("take", "r", call, call + 5, algorithm="gcra", result={"allowed": allowed}, **fields)
+    script.add("cell-write", "c", 0, 5, value="v1")
+    script.add("cell-write", "c", 10, 15, value="v2", expected="v1")
+    script.add("cell-read", "c", 20, 25, result={"value": "v2"})
     for call in (100, 120):
         result = {"holders": [{"owner": "h2", "token": 2}], "queue": [{"owner": "h3"}]}
         script.add("queue", "a", call, call + 5, result=result)
