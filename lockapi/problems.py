@@ -18,9 +18,6 @@ from lockapi.endings import Ended
 from lockapi.views import holders_of
 from lockstate.words.results import QuotaExceeded, Reason, Refused, RefusedInNamespace
 
-RETRY_MS_MAX: Final = 1000
-"""Milliseconds after which a client that was refused a held lock may ask again, at the latest."""
-
 _BECAUSE_OF_OTHERS: Final = frozenset({Reason.LOCK_HELD, Reason.NO_PERMITS})
 """Refusals that say who is in the way, even when nobody holds and only waiters are."""
 
@@ -94,8 +91,8 @@ class ProblemError(Exception):
 def refusal(refused: Refused, *, is_repeated: bool = False) -> ProblemError:
     """Return the problem for what the state machine, or a check of its limits, refused."""
     retry_after_ms = refused.retry_after_ms
-    if refused.reason is Reason.LOCK_HELD:
-        retry_after_ms = _sensible_pause_ms(retry_after_ms)
+    if refused.reason in _BECAUSE_OF_OTHERS:
+        retry_after_ms = _spread_ms(retry_after_ms)
     problem = ProblemError(
         refused.reason.value, refused.detail, retry_after_ms=retry_after_ms, refused=refused
     )
@@ -103,14 +100,9 @@ def refusal(refused: Refused, *, is_repeated: bool = False) -> ProblemError:
     return problem
 
 
-def _sensible_pause_ms(left_ms: int) -> int:
-    """Return how long to wait before one asks again for what is held for `left_ms` more, at the most.
-
-    Holders release long before their leases end, and clients that were refused together should not come back
-    together: so it is a second at most, and any time between half of it and all.
-    """
-    longest_ms = min(left_ms, RETRY_MS_MAX)
-    return max(longest_ms - secrets.randbelow(longest_ms // 2 + 1), 1)
+def _spread_ms(pause_ms: int) -> int:
+    """Return half of a pause, or up to all of it: who was refused together should not come back together."""
+    return max(pause_ms - secrets.randbelow(pause_ms // 2 + 1), 1)
 
 
 def compacted(detail: str, oldest: int) -> ProblemError:

@@ -11,8 +11,8 @@ R = TypeVar("R", bound=Result)
 
 _TOLD: Final = frozenset({"lock-held", "no-permits", "lease-expired", "session-expired"})
 """Refusals that are told from a stream. Others are rare: they are asked for again over HTTP, in its words."""
-RETRY_MS_MAX: Final = 1000
-"""Milliseconds after which to ask again for what is held, at the most: that of the HTTP API."""
+_BECAUSE_OF_OTHERS: Final = frozenset({"lock-held", "no-permits"})
+"""Refusals that say who is in the way, and when to ask again."""
 
 
 class NotTaken(Exception):
@@ -55,20 +55,19 @@ def _problem(refused: StreamRefused) -> dict[str, object]:
         "request_id": "",
     }
     pause_ms = refused.retry_after_ms
-    if code == "lock-held":
-        pause_ms = _sensible_pause_ms(pause_ms)
+    if code in _BECAUSE_OF_OTHERS:
+        pause_ms = _spread_ms(pause_ms)
     if pause_ms:
         problem["retry_after_ms"] = pause_ms
-    if code in ("lock-held", "no-permits"):
+    if code in _BECAUSE_OF_OTHERS:
         problem["holders"] = [_shown(holder) for holder in refused.holders]
         problem["queue_length"] = refused.queue_length
     return problem | refused.facts
 
 
-def _sensible_pause_ms(left_ms: int) -> int:
-    """Return when to ask again: holders release long before their end, and clients should spread."""
-    longest_ms = min(left_ms, RETRY_MS_MAX)
-    return max(longest_ms - random.randint(0, longest_ms // 2), 1)  # noqa: S311 - spreads load, not a secret
+def _spread_ms(pause_ms: int) -> int:
+    """Return half of a pause, or up to all of it: who was refused together should not come back together."""
+    return max(pause_ms - random.randint(0, pause_ms // 2), 1)  # noqa: S311 - spreads load, not a secret
 
 
 def _shown(holder: HolderSeen) -> dict[str, object]:

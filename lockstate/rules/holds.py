@@ -528,7 +528,7 @@ class Holds:
         else:
             detail = "others wait for it"
         waits_ms = _known(holders) + delays_ms
-        retry_after_ms = max(1, min(waits_ms, default=RETRY_MS))
+        retry_after_ms = _pause_ms(waits_ms)
         return Refused(Reason.LOCK_HELD, detail, holders, views.queue_length(state, claims), retry_after_ms)
 
     def no_permits(self, semaphore: Semaphore) -> Refused:
@@ -545,7 +545,7 @@ class Holds:
             f"{available} of {semaphore.limit} permits are available{others}",
             holders,
             len(semaphore.queue),
-            max(1, min(waits_ms, default=RETRY_MS)),
+            _pause_ms(waits_ms),
             (),
             {"available": available, "limit": semaphore.limit},
         )
@@ -730,6 +730,14 @@ def _draws_token(hold: Hold, mode: Mode) -> bool:
     if not hold.locks:
         return (hold.mode, mode) in DRAWING
     return any((lock.mode, mode) in DRAWING for lock in hold.locks)
+
+
+def _pause_ms(waits_ms: list[int]) -> int:
+    """Return when to ask again, if what is in the way ends after these times: within a second.
+
+    Holders release long before their leases end.
+    """
+    return max(1, min([*waits_ms, RETRY_MS]))
 
 
 def _known(holders: Iterable[HolderView]) -> list[int]:

@@ -122,3 +122,12 @@ def test_a_delay_of_an_hour_does_not_touch_others() -> None:
     assert isinstance(driver.acquire("ab"), Granted)
     assert expect(Refused, driver.acquire("a/b", scope=SUBTREE)).retry_after_ms == 500
     assert isinstance(driver.acquire("b", scope=SUBTREE), Granted)
+
+
+def test_what_ends_late_is_asked_for_again_within_a_second() -> None:
+    """Whatever is in the way, a lock or permits: holders release long before their leases end."""
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=3_600_000)
+    driver.permits("p", 1, ttl_ms=3_600_000)
+    assert expect(Refused, driver.acquire("a")).retry_after_ms == 1000
+    assert expect(Refused, driver.permits("p", 1)).retry_after_ms == 1000

@@ -274,7 +274,7 @@ async def test_numbers_that_belong_to_a_code_stand_beside_it() -> None:
         got = await _permits(served, 1)
         assert (got.body["available"], got.body["limit"]) == (0, 1)
         assert (got.body["queue_length"], len(got.body["holders"])) == (0, 1)
-        assert 59_000 < got.body["retry_after_ms"] <= 60_000
+        assert 500 <= got.body["retry_after_ms"] <= 1000
         assert (await _permits(served, 3)).body["limit"] == 1
         assert (await _stale_token(served)).body["highest_token"] == 8
         assert (await _compacted(served)).body["oldest"] == 9
