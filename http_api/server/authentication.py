@@ -127,6 +127,7 @@ class Authentication:
         else:
             gateway = self._prove(principals, credentials, transport)
             place.proven = Proven(credentials, principals, gateway)
+            place.belongs_to(gateway.principal.name)
         if gateway.principal.has_ended:
             raise Unauthenticated("ended", f"{gateway.principal.name!r} has expired (until=)")
         return gateway

@@ -8,8 +8,9 @@ many and is silent must not keep others out, so a connection has to earn its pla
     it is busy     while a request is answered, which may take as long as the request says
 
 When the room is full, the one that has been waiting or resting longest goes. One address has a share of the
-room. Where nobody can go, a few connections more are taken: this machine is served on them, and probes are
-answered to all, so that supervisors and people can still ask what is wrong.
+room, and so has one principal, once it has proven who it is. Where nobody can go, a few connections more are
+taken: this machine is served on them, and probes are answered to all, so that supervisors and people can
+still ask what is wrong.
 """
 
 import enum
@@ -31,6 +32,8 @@ LOCAL_COUNT_MAX: Final = 50
 """Connections above the bound, for programs on this machine."""
 LOCAL: Final = ""
 """What connections of this machine are counted by."""
+LOOKS_COUNT_MAX: Final = 1_000
+"""Resting connections among which one of a principal is looked for: they are kept by address only."""
 LINES_A_MINUTE: Final = 1
 """Log lines of one kind, at most."""
 
@@ -55,6 +58,8 @@ class ConnectionEnd(enum.StrEnum):
     """The room was full, and it was the one that had been quiet longest."""
     ADDRESS = "address"
     """So it was among those of an address that has its share."""
+    PRINCIPAL = "principal"
+    """It rested, and its principal has its share."""
     SPARE = "spare"
     """It was for probes only, and another one came."""
     UNREAD = "unread"
@@ -68,6 +73,8 @@ class ConnectionRefusal(enum.StrEnum):
     """All connections that clients may have are in use."""
     ADDRESS = "address"
     """Those that one address may have are."""
+    PRINCIPAL = "principal"
+    """Those that one principal may have are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +89,38 @@ class PlaceLimits:
     @property
     def share(self) -> int:
         """Return how many connections one address may have."""
-        return min(self.per_address_max or max(self.count_max // 2, 1), self.count_max)
+        return min(self.per_address_max or self._half, self.count_max)
+
+    @property
+    def principal_share(self) -> int:
+        """Return how many connections one principal may have: it may be behind an address that has more."""
+        return max(self.share, self._half)
+
+    @property
+    def _half(self) -> int:
+        return max(self.count_max // 2, 1)
 
 
 class Place:
     """What the room knows of one connection, which tells it what happens."""
 
-    __slots__ = ("_room", "address", "connection", "is_gone", "is_revoked", "origin", "proven", "refused")
+    __slots__ = (
+        "_room",
+        "address",
+        "connection",
+        "is_gone",
+        "is_revoked",
+        "origin",
+        "principal",
+        "proven",
+        "refused",
+    )
 
     def __init__(self, room: "ConnectionPlaces", connection: Connection, address: str, origin: str) -> None:
         self._room, self.connection = room, connection
         self.address, self.origin = address, origin
+        self.principal = ""
+        """The name of its client, "" while it has not proven any."""
         self.refused: ConnectionRefusal | None = None
         self.is_gone = False
         self.is_revoked = False
@@ -114,6 +142,11 @@ class Place:
         """Record that the answer is out."""
         if not self.is_gone:
             self._room.idle.add(self, self.origin)
+
+    def belongs_to(self, principal: str) -> None:
+        """Count the connection for a principal. If that has its share, it is for probes only from now on."""
+        if principal != self.principal and self.refused is None and not self.is_gone:
+            self._room.take_share(self, principal)
 
     def unread(self) -> None:
         """End the connection: its client does not read."""
@@ -138,6 +171,8 @@ class ConnectionPlaces:
         self._origin_of = origin_of
         self._count = 0
         self._counts: Counter[str] = Counter()
+        """Connections by origin."""
+        self._of_principals: Counter[str] = Counter()
         self._spare: dict[Place, None] = {}
         self.heads, self.idle = Quiet[Place](now_s), Quiet[Place](now_s)
         self._ended: Counter[ConnectionEnd] = Counter()
@@ -158,12 +193,36 @@ class ConnectionPlaces:
             self._count += 1
             self._counts[origin] += 1
         else:
-            self._refused[place.refused] += 1
-            if len(self._spare) >= SPARE_COUNT_MAX:
-                self.end(next(iter(self._spare)), ConnectionEnd.SPARE)
-            self._spare[place] = None
+            self._spare_one(place, place.refused)
         self.heads.add(place, origin)
         return place
+
+    def take_share(self, place: Place, principal: str) -> None:
+        """Count a connection for a principal. A resting one of the same principal may end for it."""
+        if self._of_principals[principal] >= self._limits.principal_share:
+            self._tell_principal(principal)
+            resting = self.idle.oldest_where(lambda each: each.principal == principal, LOOKS_COUNT_MAX)
+            if resting is None:
+                self._uncount(place)
+                self._spare_one(place, ConnectionRefusal.PRINCIPAL)
+                return
+            self.end(resting, ConnectionEnd.PRINCIPAL)
+        _count_less(self._of_principals, place.principal)
+        place.principal = principal
+        self._of_principals[principal] += 1
+
+    def _spare_one(self, place: Place, why: ConnectionRefusal) -> None:
+        """Keep a connection for probes only. Another one may end for it."""
+        place.refused = why
+        self._refused[why] += 1
+        if len(self._spare) >= SPARE_COUNT_MAX:
+            self.end(next(iter(self._spare)), ConnectionEnd.SPARE)
+        self._spare[place] = None
+
+    def _uncount(self, place: Place) -> None:
+        self._count -= 1
+        _count_less(self._counts, place.origin)
+        _count_less(self._of_principals, place.principal)
 
     def leave(self, place: Place) -> None:
         """Forget a connection."""
@@ -173,11 +232,8 @@ class ConnectionPlaces:
         place.begin()
         if place.refused is not None:
             del self._spare[place]
-            return
-        self._count -= 1
-        self._counts[place.origin] -= 1
-        if not self._counts[place.origin]:
-            del self._counts[place.origin]
+        else:
+            self._uncount(place)
 
     def end(self, place: Place, why: ConnectionEnd) -> None:
         """Close a connection; its place is free at once."""
@@ -243,6 +299,16 @@ class ConnectionPlaces:
                 " many clients share the address, or find out which client opens them",
             )
 
+    def _tell_principal(self, principal: str) -> None:
+        if self._lines.take("principal"):
+            logger.warning(
+                "event=connections-of-principal principal=%r limit=%d refused=%d ended=%d detail=%r",
+                *(principal, self._limits.principal_share, self._refused[ConnectionRefusal.PRINCIPAL]),
+                self._ended[ConnectionEnd.PRINCIPAL],
+                "one principal has reached its bound on connections, which is half of all, or what one"
+                " address may have (--connections-per-address): find out why it opens so many",
+            )
+
     def _tell_silent(self, place: Place) -> None:
         if self._lines.take("silent"):
             logger.warning(
@@ -265,6 +331,14 @@ class ConnectionPlaces:
         for ended in ConnectionEnd:
             labels = {"reason": ended.value}
             yield "holdfast_http_connections_ended_total", text, "counter", labels, self._ended[ended]
+
+
+def _count_less(counts: Counter[str], key: str) -> None:
+    """Count one less of what has been counted."""
+    if counts[key] > 1:
+        counts[key] -= 1
+    else:
+        del counts[key]
 
 
 def _is_local(address: str) -> bool:

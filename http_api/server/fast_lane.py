@@ -139,6 +139,8 @@ class FastLane:
         started_s = time.monotonic()
         try:
             gateway = self._authentication.caller(asked.token, connection.place, connection.transport)
+            if connection.place.refused is not None:
+                return None
             route.need.check(gateway.rights)
             request = self._decode(asked.body, route.takes)
             make = route.direct.command

@@ -28,6 +28,8 @@ _NO_ROOM: Final = {
     " ask another one",
     ConnectionRefusal.ADDRESS: "your address has reached its bound on connections:"
     " close some, or ask another node",
+    ConnectionRefusal.PRINCIPAL: "you have reached the bound of a principal on connections:"
+    " close some, or ask another node",
 }
 
 
@@ -70,6 +72,7 @@ class Front:
             _check_room(call, path)
             call.read_timeout(self._timeout_s)
             gateway = self._admit(route, call)
+            _check_room(call, path)  # a principal has a share of it
             principal = gateway.principal.name
             if path not in _PROBES:
                 self._rates.take(caller_of(gateway, call.place), route.need)

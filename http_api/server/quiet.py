@@ -41,6 +41,15 @@ class Quiet(Generic[T]):
             return None
         return item
 
+    def oldest_where(self, is_wanted: Callable[[T], bool], looks_max: int) -> T | None:
+        """Return the item that has been quiet longest, if that is long enough, of those that are wanted.
+
+        Only the `looks_max` longest of all are looked at.
+        """
+        until_s = self._now_s() - QUIET_S
+        longest = itertools.islice(self._since_s.items(), looks_max)
+        return next((item for item, since_s in longest if since_s <= until_s and is_wanted(item)), None)
+
     def longer_than(self, seconds: float) -> list[T]:
         """Return the items that have been quiet for so long, the longest first."""
         until_s = self._now_s() - seconds

@@ -43,8 +43,8 @@ from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import caller_of
 from http_api.server.routes import Handler
+from http_api.v1.open_streams import OpenStreams
 from http_api.v1.stream_calls import CALLS_IN_MESSAGE_MAX, CallCounts, OpenCalls
-from http_api.v1.stream_leader import LeaderWatch
 from http_api.v1.stream_out import FORMS, Out, SlowReader
 from http_api.v1.stream_results import all_told, one_told
 from lockapi import needs, problems
@@ -114,12 +114,12 @@ def _fit(reason: str) -> bytes:
 
 
 def stream_handler(trace: RefusalTrace) -> Handler:
-    """Return the handler of /v1/stream, whose streams share what they know of the leader, and `trace`."""
-    leader, lines, counts = LeaderWatch(), LogBudget(LINES_A_MINUTE), CallCounts()
+    """Return the handler of /v1/stream, whose streams share what they know of each other, and `trace`."""
+    streams, lines, counts = OpenStreams(), LogBudget(LINES_A_MINUTE), CallCounts()
 
     async def stream(gateway: Gateway, call: Call) -> Reply:
         """Carry out what a session numbers, over a WebSocket: many commands at a time."""
-        return _Stream(gateway, _protocol_of(call), leader, trace, lines=lines, counts=counts)
+        return _Stream(gateway, _protocol_of(call), streams, trace, lines=lines, counts=counts)
 
     return stream
 
@@ -158,7 +158,7 @@ class _Stream(Reply):
         self,
         gateway: Gateway,
         protocol: str,
-        leader: LeaderWatch,
+        streams: OpenStreams,
         trace: RefusalTrace,
         *,
         lines: LogBudget,
@@ -167,9 +167,9 @@ class _Stream(Reply):
         super().__init__(b"")
         self.force_close()
         self._gateway, self._protocol, self._form = gateway, protocol, FORMS[protocol]
-        self._session_id = SessionId("")
-        self._epoch = self._unanswered = 0
-        self._leader, self._leader_url, self._trace, self._log_lines = leader, "", trace, lines
+        self.session_id = SessionId("")
+        self.epoch = self._unanswered = 0
+        self._streams, self._leader_url, self._trace, self._log_lines = streams, "", trace, lines
         self._waits: dict[int, Any] = {}
         """By number, what the client is to be told the end of."""
         self._is_over = False
@@ -206,7 +206,7 @@ class _Stream(Reply):
             await socket.close(code=closed.code, message=_fit(closed.reason))
         finally:
             self._is_over = True
-            self._leader.leave(self._hint)
+            self._streams.leave(self)
             self._out.finish()
             self._calls.end()
             for wait in tuple(self._waits.values()):
@@ -219,8 +219,7 @@ class _Stream(Reply):
 
         One that is only closed would wait for that for ever.
         """
-        if self._transport is not None:
-            asyncio.get_running_loop().call_later(CLOSING_S, self._transport.abort)
+        asyncio.get_running_loop().call_later(CLOSING_S, self.drop)
 
     # -- what clients say -----------------------------------------------------------------------------------
 
@@ -254,7 +253,7 @@ class _Stream(Reply):
         if hello.version != VERSION:
             raise _Closed(INVALID, f"version {hello.version}; this node speaks {VERSION}")
         node = self._gateway.node
-        self._leader_url = self._leader.url(node)
+        self._leader_url = self._streams.leader_url(node)
         if not hello.session_id and not hello.ttl_ms:
             self._welcome(0, 0, node.machine.revision)
             return
@@ -270,15 +269,15 @@ class _Stream(Reply):
             self._refuse(0, problem)
             code = EXPIRED if problem.code == "session-expired" else UNAVAILABLE
             raise _Closed(code, problem.code) from None
-        self._session_id, self._epoch = session_id, resumed.result.epoch
-        self._leader_url = self._leader.url(node)
+        self.session_id, self.epoch = session_id, resumed.result.epoch
+        self._leader_url = self._streams.leader_url(node)
         self._welcome(resumed.result.last, COMMANDS_COUNT_MAX, resumed.revision)
 
     def _welcome(self, last: int, window: int, revision: int) -> None:
         node = self._gateway.node
         self._out.say(
             Welcome(
-                self._session_id,
+                self.session_id,
                 last,
                 window,
                 MESSAGE_BYTES_MAX,
@@ -288,7 +287,7 @@ class _Stream(Reply):
                 *PLACE,
             )
         )
-        self._leader.follow(node, self._hint)
+        self._streams.enter(node, self)
 
     async def _read(self) -> None:
         """Take messages until the client leaves."""
@@ -344,7 +343,7 @@ class _Stream(Reply):
 
     def _begin(self, message: Commands[Command]) -> None:
         """Send the commands of a message on their way. Raises _Closed."""
-        if not self._session_id:
+        if not self.session_id:
             raise _Closed(INVALID, "this stream has no session, so it takes calls only")
         self._unanswered += _size(message)
         if self._unanswered > COMMANDS_COUNT_MAX:
@@ -353,7 +352,7 @@ class _Stream(Reply):
         try:
             caller = caller_of(self._gateway, self._call.place)
             self._call.rates.take(caller, NEED, _size(message))
-            frame = numbered(message, self._session_id, self._epoch)
+            frame = numbered(message, self.session_id, self.epoch)
             begun = self._gateway.begin(frame, timeout_s)
         except (ProblemError, ClusterError) as exc:
             problem = problems.of_exception(exc)
@@ -381,10 +380,11 @@ class _Stream(Reply):
 
     async def _leave(self) -> None:
         """End the session if there is one, and then the stream."""
-        if not self._session_id:
+        if not self.session_id:
             raise _Closed(WSCloseCode.OK, "bye")
+        self._streams.leave(self)  # that its session has ended is not to be told as news
         try:
-            await self._gateway.submit(closing(self._session_id), SessionClosed, self._call.timeout_s)
+            await self._gateway.submit(closing(self.session_id), SessionClosed, self._call.timeout_s)
         except (ProblemError, ClusterError) as exc:
             self._refuse(0, problems.of_exception(exc))
         raise _Closed(WSCloseCode.OK, "bye")
@@ -408,7 +408,7 @@ class _Stream(Reply):
                 gap = f"{message.first} comes behind {last}: the numbers between have not been applied"
                 self._out.say(Declined(message.first, GAP, gap, 0, wire.NOT_APPLIED))
             case FrameRefused(fault=fault):
-                self._close(_FAULTS[fault], fault.value)
+                self.end(fault)
             case Refused() as refused:
                 # This cannot be: a frame that is sent can be read.
                 self._refuse(message.first, problems.refusal(refused))
@@ -461,6 +461,15 @@ class _Stream(Reply):
             request_id=request_id,
         )
 
+    def end(self, fault: StreamFault) -> None:
+        """End the stream, because it is not that of its session any more."""
+        self._close(_FAULTS[fault], fault.value)
+
+    def drop(self) -> None:
+        """Drop the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _close(self, code: int, reason: str) -> None:
         """End the stream from a callback."""
         if not self._is_over and not self._end.done():
@@ -473,8 +482,8 @@ class _Stream(Reply):
         except SlowReader:
             raise _Closed(SLOW_READER, _NOT_READ) from None
 
-    def _hint(self, leader_url: str) -> None:
-        """Tell when another node leads: a stream to the leader is the shortest way."""
+    def hint(self, leader_url: str) -> None:
+        """Tell that another node leads: a stream to the leader is the shortest way."""
         if leader_url not in {"", self._leader_url}:
             self._leader_url = leader_url
             self._out.say(LeaderMoved(leader_url))

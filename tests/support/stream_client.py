@@ -125,6 +125,10 @@ class Stream:
             (size,) = struct.unpack("!Q", await self._reader.readexactly(8))
         return opcode, await self._reader.readexactly(size)
 
+    async def receive_rest(self) -> bytes:
+        """Return what comes until the node ends the connection."""
+        return await self._reader.read()
+
     async def drop(self) -> None:
         """Close the connection without a word."""
         self._writer.transport.abort()

@@ -133,12 +133,49 @@ def test_one_address_has_a_share() -> None:
     assert room.counted() == {"": 3, "max": 4, "ended_total address": 1, "refused_total address": 1}
 
 
+def test_one_principal_has_a_share() -> None:
+    """Wherever it calls from. Above it one of its resting connections goes, or the new one is for probes."""
+    room = Room(count_max=6)
+    others, theirs = room.idle()[1], room.idle(HERE)
+    theirs[0].belongs_to("worker")
+    room.now_s += QUIET_S
+    for address in (*STRANGERS, HERE):
+        place, _ = room.busy(address)
+        place.belongs_to("worker")
+        place.belongs_to("worker")
+        assert place.refused is (ConnectionRefusal.PRINCIPAL if address == HERE else None)
+    assert theirs[1].has_ended()
+    assert not others.has_ended()
+    figures = {"": 4, "max": 6, "ended_total principal": 1, "refused_total principal": 1}
+    assert room.counted() == figures
+    boss, _ = room.busy(HERE)
+    boss.belongs_to("boss")
+    assert boss.refused is None
+    place.gone()
+    assert room.counted()[""] == 5
+
+
+def test_a_connection_is_counted_for_the_principal_that_proved_itself_last() -> None:
+    """A proxy's connection, or one whose token has got another name: the share before is given back."""
+    room = Room(count_max=2)
+    place, _ = room.busy()
+    for name in ("one", "other", "one"):
+        place.belongs_to(name)
+        assert place.refused is None
+    place.gone()
+    again, _ = room.busy(STRANGERS[1])
+    again.belongs_to("one")
+    assert again.refused is None
+
+
 def test_the_share_can_be_chosen() -> None:
     """Many clients may come from behind one address; it cannot be more than all."""
     room = Room(count_max=4, per_address_max=3)
     assert [room.busy()[0].refused for _ in range(4)] == [None, None, None, ConnectionRefusal.ADDRESS]
     assert PlaceLimits(count_max=4, per_address_max=9).share == 4
     assert PlaceLimits(count_max=1).share == 1
+    assert PlaceLimits(count_max=4, per_address_max=3).principal_share == 3
+    assert PlaceLimits(count_max=4, per_address_max=1).principal_share == 2
 
 
 def test_one_machine_is_one_address() -> None:
@@ -237,6 +274,11 @@ def test_each_kind_of_trouble_has_one_line_a_minute(lines: pytest.LogCaptureFixt
     room.busy()
     assert lines.text.count("event=connections-of-address address='192.0.2.1' limit=2 refused=98") == 1
     assert lines.text.count("event=connections-silent ") == 0
+    room = Room(count_max=4)
+    for address in (HERE, *STRANGERS):
+        room.busy(address)[0].belongs_to("worker")
+    line = "event=connections-of-principal principal='worker' limit=2 refused=0 ended=0"
+    assert lines.text.count("event=connections-of-principal") == lines.text.count(line) == 1
 
 
 def test_silent_connections_are_told_by_their_address(lines: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ import pytest
 from holdfast import wire
 from http_api.server import call, connection_limits
 from http_api.server.connection_limits import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, PlaceLimits
-from tests.unit.http_api.serving import REQUEST_TIMEOUT_MS, serving, until
+from tests.unit.http_api.serving import REQUEST_TIMEOUT_MS, bearer, serving, token_line, until
 
 ACCESS = "http_api.access"
 
@@ -219,6 +219,29 @@ async def test_there_is_room_for_so_many_connections(
             writer.close()
 
 
+async def test_one_principal_keeps_no_other_out() -> None:
+    """With its share in use it is told so, in either lane; probes are answered, and so are all others."""
+    worker, boss = "w" * 40, "b" * 40
+    tokens = token_line("worker", worker, "acquire") + token_line("boss", boss, "read,acquire")
+    async with serving(PlaceLimits(count_max=4), tokens=tokens) as served:
+        body = {"name": "a", "ttl_ms": 60_000}
+        assert (await served.call("POST", "/v1/locks/acquire", body, headers=bearer(boss))).status == 200
+        busy = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
+        for _, writer in busy:
+            writer.write(_post("/v1/locks/acquire", b'{"name":"a","ttl_ms":60000,"wait_ms":60000}', worker))
+        await until(lambda: len(served.node.machine.lock("a").queue) == 2)
+        acquire = _post("/v1/locks/acquire", b'{"name":"b","ttl_ms":60000}', worker)
+        for request in (acquire, _get("/v1/cluster", worker)):
+            refused = await served.raw(request)
+            assert refused.startswith(b"HTTP/1.1 429 ")
+            assert b"the bound of a principal on connections" in refused
+        assert served.node.machine.lock("b").state == "free"
+        assert (await served.raw(_get("/livez", worker))).startswith(b"HTTP/1.1 200 ")
+        assert (await served.raw(_get("/v1/locks/a", boss))).startswith(b"HTTP/1.1 200 ")
+        for _, writer in busy:
+            writer.close()
+
+
 async def test_silent_connections_keep_nobody_out() -> None:
     """Where silent connections fill the room, somebody who asks has an answer, and they end for it."""
     async with serving(PlaceLimits(count_max=5)) as served:
@@ -301,11 +324,16 @@ async def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyP
         assert not reader.at_eof()
 
 
-def _get(path: str) -> bytes:
+def _get(path: str, token: str = "") -> bytes:
     """Return a request that does not keep its connection."""
-    return f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n{_proof(token)}Connection: close\r\n\r\n".encode()
 
 
-def _post(path: str, body: bytes) -> bytes:
+def _post(path: str, body: bytes, token: str = "") -> bytes:
     """Return a write."""
-    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\n{_proof(token)}Content-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _proof(token: str) -> str:
+    return f"Authorization: Bearer {token}\r\n" if token else ""

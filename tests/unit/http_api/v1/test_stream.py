@@ -11,7 +11,11 @@ import aiohttp
 import pytest
 
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, WaitCutOff
-from http_api.v1 import stream, stream_out
+from http_api.v1 import open_streams, stream, stream_out
+from lockapi.gateway import Gateway
+from lockapi.requests.stream import closing, resuming
+from lockstate.words.ids import SessionId
+from lockstate.words.results import SessionClosed, StreamResumed
 from tests.support.stream_client import (
     DONE,
     END_WAIT,
@@ -90,6 +94,48 @@ async def test_the_newest_connection_counts(tmp_path: Path) -> None:
         assert (closed.value.code, closed.value.reason) == (stream.REPLACED, "replaced")
         assert (await again.acquire("b"))[0] == GRANTED
         assert served.node.machine.lock("a").state == "free"
+
+
+async def test_a_newer_connection_ends_the_older_one_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that says nothing; the one before that is dropped, though it has not answered yet."""
+    monkeypatch.setattr(stream, "CLOSING_S", 3_600.0)
+    async with streamed(tmp_path) as served, served.stream() as first, served.again(first) as second:
+        await _until_replaced(first)
+        async with served.again(first) as third:
+            await _until_replaced(second)
+            assert await first.receive_rest() == b""
+            assert (await third.acquire("a"))[0] == GRANTED
+
+
+@pytest.mark.parametrize("form", ["msgpack", "json"])
+async def test_a_stream_that_was_resumed_over_another_node_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """All nodes apply that it has a newer epoch; those that have none are left alone."""
+    monkeypatch.setattr(open_streams, "LOOK_S", 0.02)
+    async with streamed(tmp_path) as served, served.stream(form) as client, served.stream() as other:
+        session_id = SessionId(client.session_id)
+        await Gateway(served.node).submit(resuming(session_id), StreamResumed, TIMEOUT_S)
+        await _until_replaced(client)
+        assert (await other.acquire("a"))[0] == GRANTED
+
+
+async def test_the_end_of_its_session_ends_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its client says nothing."""
+    monkeypatch.setattr(open_streams, "LOOK_S", 0.02)
+    async with streamed(tmp_path) as served, served.stream() as client:
+        await Gateway(served.node).submit(closing(SessionId(client.session_id)), SessionClosed, TIMEOUT_S)
+        with pytest.raises(Closed) as closed:
+            await client.receive()
+        assert (closed.value.code, closed.value.reason) == (stream.EXPIRED, "session-expired")
+
+
+async def _until_replaced(client: Stream) -> None:
+    with pytest.raises(Closed) as closed:
+        await client.receive()
+    assert (closed.value.code, closed.value.reason) == (stream.REPLACED, "replaced")
 
 
 async def test_a_gap_is_told_and_can_be_filled(tmp_path: Path) -> None:

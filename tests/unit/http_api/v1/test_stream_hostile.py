@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from http_api.v1 import stream, stream_leader, stream_out
+from http_api.v1 import open_streams, stream, stream_out
 from lockapi.node import NodeState
 from tests.support.stream_client import GRANTED, PUT_CELL, QUEUED, RELEASE, Closed, Stream, acquire
 from tests.unit.http_api.serving import until
@@ -186,21 +186,21 @@ async def test_all_streams_are_told_of_another_leader_by_one_timer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands that only stay connected cost a node next to nothing; without any there is no timer."""
-    url, leaders = "http://n1", list[stream_leader.LeaderWatch]()
+    url, looked = "http://n1", list[open_streams.OpenStreams]()
 
-    def now(self: stream_leader.LeaderWatch, _node: NodeState) -> str:
-        leaders.append(self)
+    def now(self: open_streams.OpenStreams, _node: NodeState) -> str:
+        looked.append(self)
         return url
 
-    monkeypatch.setattr(stream_leader, "HINT_S", 0.02)
-    monkeypatch.setattr(stream_leader.LeaderWatch, "url", now)
+    monkeypatch.setattr(open_streams, "LOOK_S", 0.02)
+    monkeypatch.setattr(open_streams.OpenStreams, "leader_url", now)
     async with streamed(tmp_path) as served:
         async with served.stream() as one, served.stream() as other:
             assert one.welcome[6] == other.welcome[6] == "http://n1"
             url = ""
-            await until(lambda: leaders[0]._heard == "")
+            await until(lambda: looked[0]._heard == "")
             url = "http://n2"
             assert await one.receive() == await other.receive() == [5, "http://n2"]
-            assert len(leaders[0]._told) == 2
-        await until(lambda: leaders[0]._timer is None)
-        assert not leaders[0]._told
+            assert len(looked[0]._streams) == 2
+        await until(lambda: looked[0]._timer is None)
+        assert not looked[0]._streams
