@@ -125,7 +125,7 @@ class Client:
             )
             operation.lost += attempt.fate == "lost"
             if attempt.fate in ("ok", "refused") or time.monotonic() + backoff_s >= deadline_s:
-                _settle(operation, attempt, sent_ns, is_remembered=body is not None)
+                settle(operation, attempt, sent_ns, is_remembered=body is not None)
                 return attempt.body
             await asyncio.sleep(backoff_s * self.choices.uniform(0.5, 1.0))
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
@@ -180,7 +180,7 @@ def valid_until_ns(operation: Operation) -> int:
     return int(operation.result["sent_ns"] + operation.result["expires_in_ms"] * 1_000_000)
 
 
-def _settle(operation: Operation, attempt: Attempt, sent_ns: int, *, is_remembered: bool) -> None:
+def settle(operation: Operation, attempt: Attempt, sent_ns: int, *, is_remembered: bool) -> None:
     """Write the last attempt into an operation; `is_remembered` if it has an id for its outcome."""
     outcome: Outcome
     match attempt.fate:

@@ -28,7 +28,8 @@ def watches(history: History) -> list[Violation]:
         found += _replayed(events)
         connects = [operation for operation in stream if operation.kind == "watch-connect"]
         if connects and events:
-            known = [hold for hold in holds(history) if hold.kind == "lock"]
+            prefix = events[0].name
+            known = [item for item in holds(history) if item.kind == "lock" and item.name.startswith(prefix)]
             found += _missing(known, events, connects[0].return_ns)
             found += _wrong_ends(history, known, events)
     return found
@@ -79,7 +80,6 @@ def _replayed(events: list[Operation]) -> list[Violation]:
 
 def _missing(known: list[Hold], events: list[Operation], since_ns: int) -> list[Violation]:
     """Find grants that lie in the watched time, and that no event told of."""
-    prefix = events[0].name
     heard = {event.result.get("token") for event in events if event.result["event"] == "granted"}
     last_revision = events[-1].result["revision"]
     return [
@@ -87,8 +87,7 @@ def _missing(known: list[Hold], events: list[Operation], since_ns: int) -> list[
             hold.grant, events[-1], f"{events[0].client} did not hear of {hold.name}, token {hold.token}"
         )
         for hold in known
-        if hold.name.startswith(prefix)
-        and hold.asked_ns > since_ns
+        if hold.asked_ns > since_ns
         and hold.grant.result["revision"] < last_revision
         and hold.token not in heard
     ]

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lab.chaos.history import AnyLine, FinalHolds, Holder, NodeState, Operation
+from lab.chaos.history import AnyLine, FinalHolds, History, Holder, NodeState, Operation
 
 Lines = list[AnyLine]
 
@@ -50,7 +50,8 @@ def _copy(lines: Lines, operation: Operation, **changes: Any) -> Operation:
 
 def _later(lines: Lines, operation: Operation, **changes: Any) -> Operation:
     """Add an operation that is like another one, but when all of its kind must be over."""
-    call_ns, return_ns = operation.call_ns + LONG_NS, operation.return_ns + LONG_NS
+    call_ns = History(lines).end_ns + LONG_NS
+    return_ns = call_ns + operation.return_ns - operation.call_ns
     return _copy(lines, operation, call_ns=call_ns, return_ns=return_ns, **changes)
 
 

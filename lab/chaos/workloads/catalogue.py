@@ -4,7 +4,7 @@ from lab.chaos.lab import Workload
 from lab.chaos.workloads.cells import Cells
 from lab.chaos.workloads.fencing import FencingTokens, GuardedRegister
 from lab.chaos.workloads.leases import Ledger, LeftToExpire, QueueOrder
-from lab.chaos.workloads.locks import Mutex, Reentrant, SharedExclusive
+from lab.chaos.workloads.locks import Mutex, Reentrant, SharedExclusive, StreamMutex
 from lab.chaos.workloads.permits import Permits
 from lab.chaos.workloads.rates import RateWindows
 from lab.chaos.workloads.reach import Reach
@@ -17,6 +17,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     workload.name: workload
     for workload in (
         Mutex,
+        StreamMutex,
         Reentrant,
         SharedExclusive,
         Permits,

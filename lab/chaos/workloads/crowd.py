@@ -12,6 +12,7 @@ from lab.chaos.lab import Lab, Workload
 class Crowd(Workload):
     """Runs `clients` clients, each in a loop of `turn`. Every second one is bound to a node."""
 
+    client: ClassVar[type[Client]] = Client
     clients: ClassVar[int] = 4
     think_s: ClassVar[tuple[float, float]] = (0.01, 0.05)
     """The pause after each turn: from, to."""
@@ -25,7 +26,7 @@ class Crowd(Workload):
                 tasks.create_task(self._client(lab, number, node, until_s))
 
     async def _client(self, lab: Lab, number: int, node: str, until_s: float) -> None:
-        async with Client(lab, self.name, number, node=node) as client:
+        async with self.client(lab, self.name, number, node=node) as client:
             while time.monotonic() < until_s:
                 await self.turn(client, number)
                 await client.pause(*self.think_s)

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Final
 
 from lab.chaos.client import Client
+from lab.chaos.stream_client import StreamClient
 from lab.chaos.workloads.crowd import Crowd
 
 TTL_MS: Final = 4000
@@ -28,6 +29,14 @@ class Mutex(Crowd):
         if client.choices.random() < 0.2:  # noqa: PLR2004 - one in five
             await client.renew(name, grant.hold_id)
         await client.release(name, grant.hold_id)
+
+
+class StreamMutex(Mutex):
+    """The same over streams."""
+
+    name: ClassVar[str] = "stream"
+    client: ClassVar[type[Client]] = StreamClient
+    clients: ClassVar[int] = 4
 
 
 class SharedExclusive(Crowd):
