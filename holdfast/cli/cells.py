@@ -46,9 +46,10 @@ def add_parser(commands: CommandParser) -> None:
     put.add_argument(
         "--ttl", metavar="TIME", type=duration_ms, help="delete it this long after its last write"
     )
-    delete = cell.command("delete", "delete a cell, or all with a prefix", _delete)
+    delete = cell.command("delete", "delete a cell, those with a prefix, or all", _delete)
     delete.add_argument("key", metavar="KEY", nargs="?")
     delete.add_argument("--prefix", metavar="PREFIX", help="delete all cells with this prefix")
+    delete.add_argument("--all", action="store_true", help="delete all cells")
     for parser in (put, delete):
         parser.add_argument(
             "--if-version",
@@ -104,11 +105,15 @@ async def _put(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _delete(client: Inspector, arguments: argparse.Namespace) -> int:
     """Delete cells, and print how many there were. Raises Refused if the one named does not exist."""
-    if (arguments.key is None) == (arguments.prefix is None):
-        raise ValueError("name either a key or a --prefix")
-    if arguments.prefix is not None and arguments.if_version is not None:
+    if [arguments.key is not None, arguments.prefix is not None, arguments.all].count(True) != 1:
+        raise ValueError("name a key, a --prefix, or --all")
+    if arguments.key is None and arguments.if_version is not None:
         raise ValueError("--if-version is for one key")
-    if arguments.prefix is not None:
+    if arguments.prefix == "":
+        raise ValueError("the --prefix is empty; --all deletes all cells")
+    if arguments.all:
+        deleted = await client.cells.delete_all()
+    elif arguments.prefix is not None:
         deleted = await client.cells.delete_prefix(arguments.prefix)
     elif await client.cells.delete(arguments.key, if_version=arguments.if_version):
         deleted = 1

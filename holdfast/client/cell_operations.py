@@ -69,9 +69,10 @@ def delete(key: str, *, if_version: int | None = None, if_mod_revision: int | No
     )
 
 
-def delete_some(prefix: str) -> Operation[tuple[int, bool]]:
-    """Delete cells whose keys begin with `prefix`; the answer says how many, and whether there are more."""
-    path = f"{wire.CELLS}?prefix={quote(prefix, safe='')}"
+def delete_some(prefix: str | None) -> Operation[tuple[int, bool]]:
+    """Delete cells whose keys begin with `prefix`, or any; return how many, and whether there are more."""
+    which = "all=true" if prefix is None else f"prefix={quote(prefix, safe='')}"
+    path = f"{wire.CELLS}?{which}"
     return write(path, {"request_id": new_request_id()}, _deleted, method="DELETE")
 
 

@@ -78,7 +78,19 @@ class Cells:
         return CellWatch(self, prefix, lambda: Watch(self._transport, prefix))
 
     async def delete_prefix(self, prefix: str) -> int:
-        """Delete all cells whose keys begin with `prefix`, a thousand in each step; return how many."""
+        """Delete all cells whose keys begin with `prefix`, a thousand in each step; return how many.
+
+        An empty prefix is refused: `delete_all` deletes all cells.
+        """
+        if not prefix:
+            raise ValueError("the prefix is empty; delete_all() deletes all cells")
+        return await self._delete(prefix)
+
+    async def delete_all(self) -> int:
+        """Delete all cells, a thousand in each step; return how many."""
+        return await self._delete(None)
+
+    async def _delete(self, prefix: str | None) -> int:
         count, is_more = 0, True
         while is_more:
             deleted, is_more = await self._transport.call(cell_operations.delete_some(prefix))
@@ -109,4 +121,5 @@ class SyncCells(ForThreads[Cells]):
         return SyncCellWatch(self._twin.watch(prefix))
 
     delete_prefix = waiting(Cells.delete_prefix)
+    delete_all = waiting(Cells.delete_all)
     transact = waiting(Cells.transact)

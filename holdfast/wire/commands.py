@@ -168,10 +168,11 @@ class StreamPutCell(_CommandPart, frozen=True, tag=40):
 
 
 class StreamDeleteCells(_CommandPart, frozen=True, tag=41):
-    """Delete the cell of a key, or those whose keys begin with it."""
+    """Delete the cell of a key, or those whose keys begin with it. `is_all` stands for all."""
 
     key: bytes
     is_prefix: bool = False
+    is_all: bool = False
 
 
 class StreamCellCompare(_CommandPart, frozen=True, tag=1):

@@ -14,6 +14,10 @@ LOOK_S: Final = 1.0
 """Seconds between two looks at who leads, and at streams that went on over other nodes."""
 
 
+SLICE_COUNT: Final = 500
+"""Streams that are looked at in one turn of the loop: all 20,000 of a node at once would be a pause."""
+
+
 class OpenStream(Protocol):
     """A stream that has been welcomed. Its `session_id` is "" if it has no session."""
 
@@ -87,9 +91,15 @@ class OpenStreams:
             self._heard = url
             for stream in tuple(self._streams):
                 stream.hint(url)
-        for stream in tuple(self._newest.values()):
+        self._look_at(node, tuple(self._newest.values()))
+
+    def _look_at(self, node: NodeState, streams: tuple[OpenStream, ...]) -> None:
+        """End the streams that are not those of their sessions any more."""
+        for stream in streams[:SLICE_COUNT]:
             known = node.machine.stream(stream.session_id)
             if known is None:
                 stream.end(StreamFault.GONE)
             elif known.epoch > stream.epoch:
                 stream.end(StreamFault.REPLACED)
+        if len(streams) > SLICE_COUNT:
+            asyncio.get_running_loop().call_soon(self._look_at, node, streams[SLICE_COUNT:])

@@ -76,6 +76,11 @@ _PARAMETERS: dict[str, JsonObject] = {
         "schema": {"type": "boolean"},
         "description": "Only what is held without a deadline.",
     },
+    "all": {
+        "in": "query",
+        "schema": {"type": "boolean", "default": False},
+        "description": "All of them: then there is no prefix. Without it the prefix is required.",
+    },
     "since": {
         "in": "query",
         "schema": {"type": "string"},

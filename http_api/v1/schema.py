@@ -117,13 +117,13 @@ def whose(call: Call) -> Whose:
     values = call.query_values
     owner = values.get("owner", "")
     check(limits.check_text("owner", owner, limits.OWNER_BYTES_MAX))
-    return Whose(owner, _label(call), held_longer_than_ms(call), _is_endless(call))
+    return Whose(owner, _label(call), held_longer_than_ms(call), _flag(call, "no_deadline"))
 
 
-def _is_endless(call: Call) -> bool:
-    text = call.query_values.get("no_deadline", "false")
+def _flag(call: Call, field: str) -> bool:
+    text = call.query_values.get(field, "false")
     if text not in ("true", "false"):
-        raise invalid(f"no_deadline: {text!r}; must be true or false")
+        raise invalid(f"{field}: {text!r}; must be true or false")
     return text == "true"
 
 
@@ -176,23 +176,15 @@ def page_of_cells(call: Call) -> tuple[bytes, bytes, int]:
     after = cursors.key_of(values.get("after", ""))
     if after is None or len(after) > limits.CELL_KEY_BYTES_MAX:
         raise invalid("after: is not the `next` of a page of cells")
-    return _key_prefix(values.get("prefix", "")), after, limit(call, limits.LIST_LIMIT_MAX)
-
-
-def prefix_of_cells(call: Call) -> str:
-    """Return the prefix in the query, which must be there. Raises ProblemError."""
-    prefix = call.query_values.get("prefix")
-    if prefix is None:
-        raise invalid("prefix: is required; an empty one stands for all cells")
-    _key_prefix(prefix)
-    return prefix
-
-
-def _key_prefix(text: str) -> bytes:
-    prefix = text.encode()
+    prefix = values.get("prefix", "").encode()
     if len(prefix) > limits.CELL_KEY_BYTES_MAX:
         raise invalid(f"prefix: {len(prefix)} bytes; at most {limits.CELL_KEY_BYTES_MAX} are allowed")
-    return prefix
+    return prefix, after, limit(call, limits.LIST_LIMIT_MAX)
+
+
+def cells_to_delete(call: Call) -> tuple[str, bool]:
+    """Return the prefix in the query, "" if there is none, and whether all are meant. Raises ProblemError."""
+    return call.query_values.get("prefix", ""), _flag(call, "all")
 
 
 def record_behind(call: Call) -> int | None:

@@ -54,12 +54,12 @@ from lockapi.problems import ProblemError
 from lockapi.requests.stream import (
     COMMANDS_COUNT_MAX,
     PLACE,
+    WrongMessage,
     closing,
     numbered,
     opening,
     resuming,
 )
-from lockapi.spelling import Misspelled
 from lockstate.words.ids import SessionId
 from lockstate.words.results import (
     FrameRefused,
@@ -354,12 +354,11 @@ class _Stream(Reply):
             self._call.rates.take(caller, NEED, _size(message))
             frame = numbered(message, self.session_id, self.epoch)
             begun = self._gateway.begin(frame, timeout_s)
+        except WrongMessage as wrong:
+            raise _Closed(INVALID, wrong.detail) from None
         except (ProblemError, ClusterError) as exc:
-            problem = problems.of_exception(exc)
-            if problem.code == "invalid-request" and not isinstance(exc, Misspelled):
-                raise _Closed(INVALID, problem.detail) from None
             self._unanswered -= _size(message)
-            self._refuse(message.first, problem)
+            self._refuse(message.first, problems.of_exception(exc))
             return
         begun.add_done_callback(partial(self._answer, message))
 

@@ -365,7 +365,7 @@ _CELLS: Final = (
     ),
     Route(
         method="DELETE", path=wire.CELLS, need=needs.ACQUIRE, handler=cell_handlers.delete_cells,
-        takes=DeletePrefixRequest, gives=cells.CellsDeletedJson, query=("prefix",),
+        takes=DeletePrefixRequest, gives=cells.CellsDeletedJson, query=("prefix", "all"),
         problems=("upgrade-pending", *_WORLD),
     ),
     Route(

@@ -127,11 +127,23 @@ class DeleteCellRequest(_Conditional, kw_only=True):
 
 
 class DeletePrefixRequest(Write, kw_only=True):
-    """Delete the cells whose keys begin with the prefix in the query."""
+    """Delete the cells whose keys begin with the prefix in the query, or all."""
 
-    def command(self, prefix: str) -> DeleteCells:
+    def command(self, prefix: str, *, is_all: bool) -> DeleteCells:
         """Return the command. Raises ProblemError."""
-        return DeleteCells(prefix.encode(), is_prefix=True, request_id=self.checked_id())
+        return deletion(prefix.encode(), is_all=is_all, request_id=self.checked_id())
+
+
+def deletion(prefix: bytes, *, is_all: bool, request_id: str = "") -> DeleteCells:
+    """Return the command that deletes the cells below a prefix, or all cells. Raises ProblemError.
+
+    That all are meant has to be said: a prefix that was left empty by mistake must not delete them.
+    """
+    if is_all is bool(prefix):
+        raise invalid("prefix: give one that is not empty, or, to delete all cells, none and all=true")
+    if len(prefix) > limits.CELL_KEY_BYTES_MAX:
+        raise invalid(f"prefix: {len(prefix)} bytes; at most {limits.CELL_KEY_BYTES_MAX} are allowed")
+    return DeleteCells(prefix, is_prefix=True, request_id=request_id)
 
 
 class CompareRequest(Request, kw_only=True):

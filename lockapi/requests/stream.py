@@ -4,7 +4,7 @@
 each of them is, so that either of the two can change without the other. The node fills in what clients leave
 out: ids of new holds and attempts, and the session, which is that of the stream wherever no other lease is
 asked for. What a command means, and its bounds, is checked where it is applied: a wrong one is refused under
-its number.
+its number. What nobody can mean is refused here, with all that came in the same message.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +16,8 @@ from holdfast import wire
 from holdfast.wire import commands as said
 from holdfast.wire.stream import Commands, StreamHello, ToNode
 from holdfast.wire.words import PRIORITY_DEFAULT
+from lockapi.problems import ProblemError
+from lockapi.requests.cells import deletion
 from lockapi.requests.fields import invalid
 from lockapi.requests.ids import HEX_DIGITS, new_ids, new_session_id
 from lockstate.words import cell_operations, limits
@@ -76,6 +78,13 @@ def decode_text(data: str | bytes) -> ToNode:
     return message
 
 
+class WrongMessage(ProblemError):
+    """A message that no client sends that does as docs/stream.md says."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("invalid-request", detail)
+
+
 def opening(hello: StreamHello) -> OpenSession:
     """Return the command that opens a session."""
     return OpenSession(new_session_id(), hello.ttl_ms, hello.labels)
@@ -92,20 +101,22 @@ def closing(session_id: SessionId) -> CloseSession:
 
 
 def numbered(message: Commands[said.Command], session_id: SessionId, epoch: int) -> Numbered:
-    """Return the frame for the log. Raises ProblemError."""
+    """Return the frame for the log. Raises ProblemError, of which WrongMessage ends the stream."""
     count = len(message.commands)
     if count > COMMANDS_COUNT_MAX:
-        raise invalid(f"commands: {count}; at most {COMMANDS_COUNT_MAX} are allowed")
+        raise WrongMessage(f"commands: {count}; at most {COMMANDS_COUNT_MAX} are allowed")
     if not 1 <= message.first <= limits.TOKEN_MAX:
-        raise invalid(f"first: {message.first}; must be 1 to {limits.TOKEN_MAX}")
+        raise WrongMessage(f"first: {message.first}; must be 1 to {limits.TOKEN_MAX}")
     if not 0 <= message.timeout_ms <= wire.TIMEOUT_MS_MAX:
-        raise invalid(f"timeout_ms: {message.timeout_ms}; must be 0 to {wire.TIMEOUT_MS_MAX}")
+        raise WrongMessage(f"timeout_ms: {message.timeout_ms}; must be 0 to {wire.TIMEOUT_MS_MAX}")
     if len(message.acked) > limits.STREAM_RANGES_MAX:
-        raise invalid(f"acked: {len(message.acked)} ranges; at most {limits.STREAM_RANGES_MAX} are allowed")
+        raise WrongMessage(
+            f"acked: {len(message.acked)} ranges; at most {limits.STREAM_RANGES_MAX} are allowed"
+        )
     before = 0
     for first, last in message.acked:
         if not before < first <= last <= limits.TOKEN_MAX:
-            raise invalid(f"acked: {first} to {last} after {before}; ranges are [first, last], and rise")
+            raise WrongMessage(f"acked: {first} to {last} after {before}; ranges are [first, last], and rise")
         before = last
     commands = _of_log(message.commands, session_id)
     return Numbered(count, session_id, epoch, message.first, message.acked, commands)
@@ -247,7 +258,9 @@ def _put_cell(asked: said.StreamPutCell, _: SessionId, _ids: Iterator[str]) -> P
 
 
 def _delete_cells(asked: said.StreamDeleteCells, _: SessionId, _ids: Iterator[str]) -> DeleteCells:
-    return DeleteCells(asked.key, asked.is_prefix)
+    if asked.is_prefix or asked.is_all:
+        return deletion(asked.key, is_all=asked.is_all)
+    return DeleteCells(asked.key)
 
 
 def _transact_cells(asked: said.StreamTransactCells, _: SessionId, _ids: Iterator[str]) -> TransactCells:

@@ -623,6 +623,8 @@ async def test_cells_are_written_read_and_deleted(new_client: NewClient) -> None
         assert await cells.delete("app/release", if_mod_revision=first.mod_revision)
         assert not await cells.delete("app/release")
         assert await cells.delete_prefix("many/") == 101
+        with pytest.raises(ValueError, match="delete_all"):
+            await cells.delete_prefix("")
         assert [cell.key async for cell in cells.list()] == ["app/a%2Fb", "app/empty"]
         with pytest.raises(holdfast.InvalidRequest):
             await cells.get("k" * 513)

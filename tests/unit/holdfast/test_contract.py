@@ -245,6 +245,7 @@ async def _cells(client: holdfast.Client) -> None:
         await cells.list("a", is_stale=True).page()
         await _try(cells.delete("a", if_version=9, if_mod_revision=9))
         await cells.delete_prefix("a")
+        await cells.delete_all()
         await hold.release()
 
 

@@ -59,7 +59,7 @@ EXAMPLES: list[said.Command] = [
     said.StreamTakeRate("a", 8, 9, "gcra", 3),
     said.StreamAdvanceFence("a", 7),
     said.StreamPutCell(b"k", b"v", OTHER, 2),
-    said.StreamDeleteCells(b"k", is_prefix=True),
+    said.StreamDeleteCells(b"", is_prefix=True, is_all=True),
     said.StreamTransactCells(
         (said.StreamCellCompare(b"k", "version", ">", 3, b"v"), said.StreamHoldCompare("h", 7)),
         (said.StreamCellPut(b"k", b"v", OTHER, 2), said.StreamCellGet(b"g")),
@@ -86,6 +86,8 @@ def test_a_command_says_the_same_in_the_log(example: said.Command) -> None:
     """Every field comes through under its name, whatever the log's layout is."""
     (command,) = of_log(example)
     told = fields_of(command)
+    if isinstance(example, said.StreamDeleteCells):
+        told["is_all"] = not command.key  # an empty prefix in the log: clients have to say so
     for field in type(example).__struct_fields__:
         assert _plain(told.pop(field)) == _plain(getattr(example, field)), field
     left = {"wait_ms"} if isinstance(example, said.StreamTakeRate) else set()
@@ -155,6 +157,21 @@ def test_a_campaign_lives_with_a_session_in_any_case() -> None:
     """That of the stream, or the one that it names."""
     campaign, other = of_log(said.StreamCampaign("e", "v"), said.StreamCampaign("e", "v", session_id=OTHER))
     assert (campaign.session_id, other.session_id) == (SESSION, OTHER)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        said.StreamDeleteCells(b"", is_prefix=True),
+        said.StreamDeleteCells(b"a", is_all=True),
+        said.StreamDeleteCells(b"a" * 513, is_prefix=True),
+    ],
+)
+def test_a_prefix_of_cells_is_not_empty_by_mistake(asked: said.Command) -> None:
+    """That all are to be deleted has to be said, and then there is no prefix."""
+    with pytest.raises(ProblemError, match="prefix: "):
+        of_log(asked)
+    assert of_log(said.StreamDeleteCells(b"", is_all=True)) == (log.DeleteCells(b"", is_prefix=True),)
 
 
 def test_every_command_with_an_attempt_has_ids() -> None:

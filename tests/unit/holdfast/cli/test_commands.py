@@ -237,8 +237,10 @@ async def test_cells_are_read_and_written(capsys: pytest.CaptureFixture[str]) ->
         assert len((await line("cell", "list"))[1].splitlines()) == 3
         assert (await line("cell", "delete", "a"))[1] == "1 deleted\n"
         assert (await line("cell", "delete", "a"))[0] == 119
-        assert (await line("cell", "delete", "--prefix", ""))[1] == "1 deleted\n"
-        assert (await line("cell", "delete", "--prefix", ""))[:2] == (0, "0 deleted\n")
+        assert (await line("cell", "delete", "--prefix", ""))[0] == 2
+        assert (await line("cell", "delete", "--prefix", "app", "--all"))[0] == 2
+        assert (await line("cell", "delete", "--all"))[1] == "1 deleted\n"
+        assert (await line("cell", "delete", "--all"))[:2] == (0, "0 deleted\n")
         code, _, err = await line("cell", "get", "a")
         assert (code, "no cell 'a'" in err) == (119, True)
         for wrong in (

@@ -128,6 +128,9 @@ async def test_cells_are_listed_in_pages_and_deleted_by_prefix(monkeypatch: pyte
         assert await keys(served) == ["r"]
         got = await served.call("DELETE", "/v1/cells/r")
         assert (got.body["deleted"], got.body["more"]) == (1, False)
+        await put(served, "all", value="")
+        got = await served.call("DELETE", "/v1/cells?all=true")
+        assert (got.body["deleted"], got.body["more"]) == (1, False)
 
 
 async def test_a_transaction_compares_and_does() -> None:
@@ -211,7 +214,25 @@ LONG = "x" * 513
         ("GET", "/v1/cells?after=!", None, "after: is not the `next` of a page of cells"),
         ("GET", "/v1/cells?limit=0", None, "limit: '0'; must be 1 to 1000"),
         ("DELETE", f"/v1/cells/{LONG}", None, "key: 513 bytes; must be 1 to 512"),
-        ("DELETE", "/v1/cells", None, "prefix: is required; an empty one stands for all cells"),
+        (
+            "DELETE",
+            "/v1/cells",
+            None,
+            "prefix: give one that is not empty, or, to delete all cells, none and all=true",
+        ),
+        (
+            "DELETE",
+            "/v1/cells?prefix=",
+            None,
+            "prefix: give one that is not empty, or, to delete all cells, none and all=true",
+        ),
+        (
+            "DELETE",
+            "/v1/cells?prefix=a&all=true",
+            None,
+            "prefix: give one that is not empty, or, to delete all cells, none and all=true",
+        ),
+        ("DELETE", "/v1/cells?all=yes", None, "all: 'yes'; must be true or false"),
         ("DELETE", f"/v1/cells?prefix={LONG}", None, "prefix: 513 bytes; at most 512 are allowed"),
         ("POST", wire.CELLS_TRANSACT, {COMPARE: [{}]}, "compare: needs a key, or a hold_id"),
         ("POST", wire.CELLS_TRANSACT, {COMPARE: [{"key": "a"}]}, "compare: give exactly one of version,"),

@@ -34,6 +34,7 @@ from tests.support.stream_client import (
 from tests.unit.http_api.serving import principals_of, token_line, until
 from tests.unit.http_api.v1.streaming import TIMEOUT_S, streamed
 
+CELL_WRITTEN = 40
 _READ = [42, [], [[3, b"c"]]]
 """A transaction that reads 4 KiB."""
 
@@ -201,8 +202,6 @@ async def test_a_ping_is_answered(tmp_path: Path) -> None:
         ([2, 1, [], 0, [[2, "s"]]], "not a message"),
         ([2, 1, [], 0, [[7, "x" * 32, [], "lock", 1]]], "at most length 3"),
         ([2, 1, [], 0, [[16, "mail", 5, 1000, "gcra", 1, 50]]], "at most length 5"),
-        ([2, 1, [], 0, [[4, "a", "exclusive", "x" * 32]]], "hold_id: must be 32"),
-        ([2, 1, [], 0, [[4, "a", "exclusive", "a" * 31]]], "hold_id: must be 32"),
         ([2, 1, [], 0, [], "more"], "at most length 4"),
         ([2, 1, [], 0, [[72, 1]] * 1025], "1024"),
     ],
@@ -218,6 +217,29 @@ async def test_a_wrong_message_ends_the_stream_with_a_reason(
         assert closed.value.code in (stream.INVALID, stream.FLOW_CONTROL)
         async with served.again(client) as again:
             assert (await again.acquire("a"))[0] == GRANTED
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ([4, "a", "exclusive", "x" * 32], "hold_id: must be 32"),
+        ([4, "a", "exclusive", "a" * 31], "hold_id: must be 32"),
+        ([41, b"", True], "prefix: give one"),
+        ([41, b"a", False, True], "prefix: give one"),
+    ],
+)
+async def test_what_nobody_can_mean_is_refused_with_its_message(
+    tmp_path: Path, command: list[Any], reason: str
+) -> None:
+    """The stream goes on, and the numbers are free."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        client.ask([PUT_CELL, b"kept", b""], command)
+        refused = await client.answer(1)
+        assert refused[:3] == [4, 1, "invalid-request"]
+        assert reason in refused[3]
+        client.ask([PUT_CELL, b"kept", b""], first=1)
+        assert (await client.answer(1))[0] == CELL_WRITTEN
+        assert len(served.node.machine.state.cells) == 1
 
 
 async def test_what_a_client_sent_does_not_get_into_the_log(
