@@ -135,22 +135,6 @@ def test_a_hold_that_ends_ends_its_conversion(end: str) -> None:
     assert driver.served() == ["h4"]
 
 
-def test_a_delay_is_in_the_way_of_up_and_not_of_down() -> None:
-    """While a lock-delay runs nobody new may write, but a holder may let others in."""
-    driver = MachineDriver()
-    driver.granted("a", mode=SHARED, ttl_ms=5000)
-    driver.granted("a", mode=SHARED, ttl_ms=100, lock_delay_ms=500)
-    driver.pass_to(101)
-    refused = expect(Refused, driver.convert("h1", EXCLUSIVE))
-    assert (refused.reason, refused.retry_after_ms) == (Reason.LOCK_HELD, 500)
-    driver.converting("h1", UPDATE)
-    driver.pass_to(602)
-    assert driver.served() == ["t4"]
-    driver.granted("b", ttl_ms=5000)
-    driver.force("b")
-    assert isinstance(driver.convert("h1", SHARED), Granted)
-
-
 def test_only_locks_can_be_converted() -> None:
     """Permits and leadership have one mode; what has ended has none."""
     driver = MachineDriver()

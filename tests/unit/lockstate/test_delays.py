@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import EventKind, Granted, LockView, Reason, Refused
+from lockstate.words.results import EventKind, Granted, Reason, Refused
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     NODE,
@@ -34,48 +34,6 @@ def test_a_delay_is_in_everybodys_way(held: Mode, asked: Mode) -> None:
     assert (refused.reason, refused.holders) == (Reason.LOCK_HELD, ())
     assert refused.detail == "delayed after an expiry or a forced release"
     assert refused.retry_after_ms == 500
-
-
-def test_a_delay_of_a_name_leaves_other_levels_alone() -> None:
-    """It covers what the lock covered: the name, and not what lies above or below."""
-    driver = _delayed("a/b")
-    assert [driver.machine.lock(name).state for name in ("a", "a/b", "a/b/c")] == ["free", "delayed", "free"]
-    driver.granted("a")
-    driver.granted("a/b/c", scope=SUBTREE)
-    refused = expect(Refused, driver.acquire("a", scope=SUBTREE))
-    assert refused.retry_after_ms == 500
-
-
-def test_a_delay_of_a_subtree_covers_all_below() -> None:
-    """Names below are delayed as well, and a subtree above waits."""
-    driver = _delayed("a/b", scope=SUBTREE)
-    assert [driver.machine.lock(name).state for name in ("a", "a/b", "a/b/c/d")] == [
-        "free",
-        "delayed",
-        "delayed",
-    ]
-    for name in ("a/b", "a/b/c/d"):
-        assert expect(Refused, driver.acquire(name, mode=SHARED)).retry_after_ms == 500
-    driver.queued("a/b/c/d")
-    driver.queued("a", scope=SUBTREE)
-    assert driver.pass_to(601) == []
-    assert driver.pass_to(602) == [EventKind.GRANTED]
-    assert driver.served() == ["h4"]
-
-
-def test_node_and_subtree_are_delayed_apart() -> None:
-    """The delays of one name in both scopes run beside each other."""
-    driver = MachineDriver()
-    driver.granted("a", mode=SHARED, ttl_ms=100, lock_delay_ms=300)
-    driver.granted("a", mode=SHARED, scope=SUBTREE, ttl_ms=100, lock_delay_ms=200)
-    driver.pass_to(101)
-    assert driver.machine.lock("a/b").state == "delayed"
-    assert expect(Refused, driver.acquire("a")).retry_after_ms == 200
-    driver.pass_to(302)
-    assert driver.machine.lock("a/b").state == "free"
-    assert expect(Refused, driver.acquire("a")).retry_after_ms == 99
-    driver.pass_to(402)
-    assert driver.machine.lock("a") == LockView("a", "free")
 
 
 @pytest.mark.parametrize(("own_ms", "forced_ms"), [(500, 0), (0, 500), (500, 300), (300, 500)])

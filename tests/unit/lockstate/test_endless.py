@@ -22,7 +22,6 @@ from lockstate.words.results import (
     EventKind,
     Granted,
     GrantedAs,
-    GrantedPermits,
     Refused,
     Renewed,
     RenewedToEnd,
@@ -60,21 +59,6 @@ class EndlessDriver(CellDriver):
 def driver() -> EndlessDriver:
     """Return a machine of the newest rules."""
     return EndlessDriver()
-
-
-def test_no_time_ends_it(driver: EndlessDriver) -> None:
-    """Nor is anything due because of it; it says so wherever it is shown."""
-    granted = expect(Granted, driver.ask())
-    permits = expect(GrantedPermits, driver.ask_permits())
-    assert (granted.expires_in_ms, permits.expires_in_ms) == (None, None)
-    assert driver.machine.next_deadline_ms() is None
-    assert driver.restored().pass_to(YEAR_MS) == []
-    assert driver.machine.lock("a").holders[0].expires_in_ms is None
-    assert driver.machine.semaphore("q").holders[0].expires_in_ms is None
-    refused = expect(Refused, driver.acquire("a"))
-    assert (refused.holders[0].expires_in_ms, refused.retry_after_ms) == (None, 1000)
-    assert expect(Refused, driver.permits("q", 1)).retry_after_ms == 1000
-    assert driver.machine.counts()["holds_without_deadline"] == 2
 
 
 def test_there_is_nothing_to_renew(driver: EndlessDriver) -> None:

@@ -40,18 +40,6 @@ def ask(number: int, if_held: IfHeld = IfHeld.RENEW, **fields: Any) -> AcquireIf
     )
 
 
-def test_a_note_and_a_delay_are_taken(driver: MachineDriver) -> None:
-    """What another acquire brings counts from then on; what it leaves out stays."""
-    driver.run(ask(1, note="one"))
-    driver.run(ask(2, lock_delay_ms=700))
-    hold = driver.machine.state.holds[HoldId("x1")]
-    assert (hold.note, hold.lock_delay_ms) == ("one", 700)
-    driver.run(ask(3, note="two"))
-    assert (hold.note, hold.lock_delay_ms) == ("two", 700)
-    driver.run(ForceRelease("a", "test"))
-    assert driver.machine.lock("a").state == "delayed"
-
-
 def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
     """A part is not released while there are several; a snapshot keeps the depth, a force ends them all."""
     driver.run(ask(1))

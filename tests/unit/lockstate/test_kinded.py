@@ -23,7 +23,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import ForceReleased, Granted, Queued, Reason, Refused, Released, Renewed, Result
+from lockstate.words.results import ForceReleased, Granted, Reason, Refused, Released, Renewed, Result
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 LOCK, SEMAPHORE, ELECTION = HoldKind
@@ -128,22 +128,6 @@ def test_force_ends_what_is_held_of_its_kind(kind: HoldKind) -> None:
     assert held[kind] not in driver.machine.state.holds
     assert len(driver.machine.state.holds) == 2
     assert [event.reason for event in driver.machine.audit("a", limit=1)] == ["it hangs"]
-
-
-def test_one_of_many_is_ended_by_its_token() -> None:
-    """Other holders of the permits stay, and the next in the queue goes on."""
-    driver = MachineDriver()
-    one = expect(Granted, driver.permits("gpu", 2))
-    two = expect(Granted, driver.permits("gpu", 2))
-    waiter = expect(Queued, driver.permits("gpu", 2, wait_ms=9000))
-    assert _forced(driver.run(ForceEnd("gpu", "x", kind=SEMAPHORE, token=two.token))) == [
-        (SEMAPHORE, two.token)
-    ]
-    assert driver.served() == [waiter.hold_id]
-    assert set(driver.machine.state.holds) == {one.hold_id, waiter.hold_id}
-    gone = driver.run(ForceEnd("gpu", "x", kind=SEMAPHORE, token=two.token))
-    assert reason(gone) is Reason.NOT_HOLDER
-    assert reason(driver.run(ForceEnd("none", "x", token=9))) is Reason.NOT_HOLDER
 
 
 @pytest.mark.parametrize("kind", HoldKind)

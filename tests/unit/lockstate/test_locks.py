@@ -15,20 +15,6 @@ from lockstate.words.results import (
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 
-def test_a_held_lock_is_refused_at_once() -> None:
-    """A request that does not wait learns who holds the lock, how many wait and when to ask again."""
-    driver = MachineDriver()
-    driver.granted("a", ttl_ms=1000, owner="ann")
-    driver.queued("a")
-    refused = expect(Refused, driver.acquire("a", at_ms=400))
-    assert refused.reason is Reason.LOCK_HELD
-    assert [(holder.owner, holder.token, holder.expires_in_ms) for holder in refused.holders] == [
-        ("ann", 1, 600)
-    ]
-    assert refused.queue_length == 1
-    assert 0 < refused.retry_after_ms <= 601
-
-
 def test_no_more_than_sixteen_holders_are_shown() -> None:
     """A refusal by a crowd names the oldest sixteen."""
     driver = MachineDriver()

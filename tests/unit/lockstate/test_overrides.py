@@ -22,8 +22,6 @@ from lockstate.words.modes import Scope
 from lockstate.words.results import (
     DelaysLifted,
     EventKind,
-    FenceAdvanced,
-    FenceForgotten,
     Reason,
     Refused,
     SessionKept,
@@ -85,25 +83,6 @@ def test_delays_of_both_scopes_are_lifted_in_order(driver: MachineDriver) -> Non
 
 
 # -- fences -------------------------------------------------------------------------------------------------
-
-
-def test_a_forgotten_fence_accepts_any_token(driver: MachineDriver) -> None:
-    """It is audited, and is not listed any more; others stay. To forget what never was changes nothing."""
-    driver.run(AdvanceFence("disk", 9))
-    driver.run(AdvanceFence("tape", 3))
-    assert driver.run(ForgetFence("disk", "a new disk")) == FenceForgotten(9)
-    (event,) = driver.events
-    assert (event.kind, event.name, event.token, event.reason) == (
-        EventKind.FENCE_FORGOTTEN,
-        "disk",
-        9,
-        "a new disk",
-    )
-    assert driver.machine.audit("disk")[0] == event
-    assert [row.resource for row in listings.fences(driver.machine.state, "", "", 9)[0]] == ["tape"]
-    assert driver.run(ForgetFence("disk", "again")) == FenceForgotten(None)
-    assert driver.events == ()
-    assert driver.run(AdvanceFence("disk", 1)) == FenceAdvanced(1)
 
 
 def test_forgotten_and_seen_again_is_one_fence(driver: MachineDriver) -> None:

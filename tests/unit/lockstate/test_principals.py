@@ -180,16 +180,6 @@ def test_a_value_of_another_is_nobodys(driver: Driver) -> None:
     expect(Released, driver.by("ann", ReleaseByValue("b", "v")))
 
 
-def test_of_several_holds_with_a_value_one_ends_its_own() -> None:
-    """The oldest hold that has the value is passed over if it is somebody else's."""
-    driver = Driver()
-    for who, hold_id in (("ann", "h1"), ("bob", "h2")):
-        command = AcquireAs("b", SHARED, HoldId(hold_id), AttemptId(hold_id), ttl_ms=5000, value="v")
-        expect(Granted, driver.by(who, command))
-    expect(Released, driver.by("bob", ReleaseByValue("b", "v")))
-    assert list(driver.machine.state.holds) == [H1]
-
-
 def test_a_transaction_does_not_see_the_hold_of_another(driver: Driver) -> None:
     """A compare with a hold that is not one's own is false."""
     asks = TransactCells((HoldCompare(H1),), (GetOperation(b"k"),))
@@ -232,15 +222,6 @@ def test_a_request_of_nobody_is_in_nobodys_way() -> None:
     assert driver.by("ann", other) == taken
 
 
-def test_a_repeated_request_of_one_principal_joins_its_attempts() -> None:
-    """A request that came twice is one hold of two attempts: it ends when both are taken back."""
-    driver = Driver()
-    expect(Granted, driver.took("ann", "h1", request_id=ID))
-    repeated = Acquire("a", EXCLUSIVE, HoldId("h2"), AttemptId("second"), ttl_ms=1000, request_id=ID)
-    expect(Granted, driver.by("ann", repeated))
-    assert driver.machine.state.holds[H1].attempt_id == "second"
-
-
 def test_an_attempt_that_came_before_principals_is_the_same_request() -> None:
     """A client that repeats a request while nodes are told of principals gets its first outcome, once."""
     driver = Driver()
@@ -278,19 +259,6 @@ def test_of_two_principals_with_one_request_id_the_same_is_found() -> None:
     driver.pass_to(limits.REQUEST_AGE_MS + 1001)
     assert driver.machine.counts()["requests"] == 0
     assert driver.machine.state.requests.askers_of(("", ID)) == ()
-
-
-def test_what_nobody_asked_for_and_waits_is_joined() -> None:
-    """So it is while the first attempt still waits: the ticket is the same one."""
-    driver = Driver()
-    driver.granted("a")
-    asked = Acquire("a", EXCLUSIVE, HoldId("h2"), AttemptId("a2"), ttl_ms=1000, wait_ms=900, request_id=ID)
-    expect(Queued, driver.run(asked))
-    again = Acquire("a", EXCLUSIVE, HoldId("h3"), AttemptId("a3"), ttl_ms=1000, wait_ms=900, request_id=ID)
-    assert expect(Queued, driver.by("ann", again)).hold_id == "h2"
-    assert set(driver.machine.state.tickets) == {"h2"}
-    driver.release("h1")
-    assert driver.served() == ["h2"]
 
 
 def test_a_wait_and_its_hold_are_whose_they_were(driver: Driver) -> None:

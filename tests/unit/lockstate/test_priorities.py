@@ -5,17 +5,15 @@ from typing import Any
 import pytest
 
 from lockstate.machine import LockMachine
-from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.tables.extras import Extra
 from lockstate.tables.records import Ticket
 from lockstate.words import limits
 from lockstate.words.commands import AcquireAs, AcquirePermitsAs, IfHeld, Wanted
-from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.kinds import HoldKind
-from lockstate.words.results import EventKind, Granted, Queued, Reason, Refused, Result
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.results import Granted, Queued, Reason, Refused, Result
 from tests.unit.lockstate.cell_driver import CellDriver
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason
 
 STEP_MS = limits.PRIORITY_STEP_MS
 LONG_MS = 1_000_000
@@ -125,47 +123,6 @@ def test_nobody_starves(driver: CellDriver) -> None:
     assert now_ms == 9 * STEP_MS + 1000 - 1000, "nine steps make up for all priorities"
 
 
-def test_a_position_counts_who_comes_before(driver: CellDriver) -> None:
-    """In the answer to who queues, for whom is asked by number, and in what a session is shown."""
-    driver.granted("a", session_id="ann")
-    positions = [expect(Queued, ask(driver, "a", priority)).position for priority in (5, 9, 0, 7, 3)]
-    assert positions == [1, 1, 3, 2, 4]
-    (number, *_) = [waiter.ticket for waiter in driver.machine.lock("a").queue]
-    view = listings.ticket(driver.machine.state, number)
-    assert view is not None
-    assert (view.position, view.priority, view.waited_ms) == (1, 9, 0)
-    expect(Queued, ask(driver, "a", 8, session_id="bob", at_ms=50))
-    session = driver.machine.session(SessionId("bob"))
-    assert session is not None
-    (shown,) = session.tickets
-    assert (shown.position, shown.priority) == (2, 8)
-
-
-def test_subtrees(driver: CellDriver) -> None:
-    """Priorities count between what covers and what is covered."""
-    driver.granted("a/b", session_id="ann")
-    tree = waits(ask(driver, "a", 4, scope=SUBTREE))
-    below = waits(ask(driver, "a/b", 6))
-    driver.granted("a/c")
-    driver.release("h1")
-    assert driver.served() == [below]
-    driver.release("h4")
-    driver.release(below)
-    assert driver.served() == [tree]
-    waiting = [waits(ask(driver, f"a/{priority}", priority)) for priority in (5, 9)]
-    driver.release(tree)
-    assert sorted(driver.served()) == sorted(waiting)
-
-
-def test_who_leaves_the_front_makes_way(driver: CellDriver) -> None:
-    """When the one with the priority gives up, those whom it kept waiting go."""
-    driver.granted("a", mode=SHARED, session_id="ann")
-    writer = waits(ask(driver, "a", 9))
-    reader = waits(ask(driver, "a", 5, mode=SHARED))
-    driver.cancel(writer, "a2")
-    assert driver.served() == [reader]
-
-
 def test_a_hold_keeps_no_priority(driver: CellDriver) -> None:
     """What was granted after a wait is a hold like every other, but for what is to be counted."""
     driver.granted("a")
@@ -193,47 +150,7 @@ def test_a_request_that_passes_takes_a_wait_of_its_session_along(driver: CellDri
 # -- semaphores ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_permits_in_order(driver: CellDriver, restarts: bool) -> None:  # noqa: FBT001
-    """The queue of a semaphore has the same order, and its positions say so."""
-    driver.permitted("q", 4, 4, session_id="ann")
-    results = {priority: ask_permits(driver, "q", 2, priority) for priority in (5, 0, 9, 4, 6)}
-    assert [expect(Queued, result).position for result in results.values()] == [1, 2, 1, 3, 2]
-    if restarts:
-        restart(driver)
-    queue = driver.machine.semaphore("q").queue
-    assert [waiter.priority for waiter in queue] == [9, 6, 5, 4, 0]
-    driver.release("h1")
-    assert driver.served() == [waits(results[9]), waits(results[6])]
-
-
-def test_nobody_overtakes_the_first_who_waits_for_permits(driver: CellDriver) -> None:
-    """Who comes before it is the first from then on, and may go at once if there are as many permits."""
-    driver.permitted("q", 4, 3, session_id="ann")
-    big = waits(ask_permits(driver, "q", 3, 6))
-    assert reason(ask_permits(driver, "q", 1, 5, wait_ms=0)) is Reason.NO_PERMITS
-    small = expect(Granted, ask_permits(driver, "q", 1, 7))
-    bigger = waits(ask_permits(driver, "q", 4, 9))
-    assert expect(Queued, ask_permits(driver, "q", 1, 7)).position == 2
-    driver.release(small.hold_id)
-    assert driver.served() == []
-    driver.release("h1")
-    assert driver.served() == [bigger]
-    driver.release(bigger)
-    assert driver.served() == [HoldId("h6"), big]
-
-
 # -- deadlocks -----------------------------------------------------------------------------------------------
-
-
-def test_permits_that_are_left_are_no_deadlock(driver: CellDriver) -> None:
-    """Who is overtaken needs only as many permits as it wants; a cycle over too many is refused."""
-    driver.permitted("q", 4, 2, ttl_ms=LONG_MS)
-    driver.granted("a", session_id="ann")
-    driver.queued("a", session_id="bob", wait_ms=LONG_MS)
-    waits(ask_permits(driver, "q", 3, 5, session_id="ann", ttl_ms=0))
-    assert reason(ask_permits(driver, "q", 2, 6, session_id="bob", ttl_ms=0)) is Reason.DEADLOCK
-    expect(Granted, ask_permits(driver, "q", 1, 6, session_id="bob", ttl_ms=0))
 
 
 # -- bounds --------------------------------------------------------------------------------------------------
@@ -260,18 +177,6 @@ def test_a_place_ahead_does_not_get_past_the_bounds(
     driver.wanting("q", 4)
     assert reason(ask_permits(driver, "q", 1, 9)) is Reason.QUEUE_FULL
     assert not driver.machine.state.extras
-
-
-def test_elections_stay_in_order(driver: CellDriver) -> None:
-    """Of a name that is also that of a lock, too."""
-    driver.campaign("a", "ann")
-    driver.campaign("a", "bob", wait_ms=LONG_MS)
-    driver.granted("a", ttl_ms=LONG_MS)
-    waits(ask(driver, "a", 0))
-    kinds = {ticket.kind: ticket.priority for ticket in driver.machine.state.tickets.values()}
-    assert kinds == {HoldKind.ELECTION: 5, HoldKind.LOCK: 0}
-    driver.close("ann")
-    assert [event.owner for event in driver.events if event.kind is EventKind.ELECTED] == [OwnerName("bob")]
 
 
 def test_a_priority_is_not_encoded_into_a_ticket(driver: CellDriver) -> None:

@@ -29,15 +29,12 @@ from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, Sessio
 from lockstate.words.modes import Mode
 from lockstate.words.results import (
     Cancelled,
-    ForceReleased,
     Granted,
     Queued,
     RateTaken,
     Reason,
     Refused,
     Released,
-    Renewed,
-    SessionClosed,
     SessionOpened,
 )
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
@@ -62,26 +59,6 @@ def test_scopes_keep_clients_apart() -> None:
     assert request_key(OpenSession(SessionId("s"), 50, {}, "r")) == ("", "r")
     assert request_key(OpenSession(SessionId("s"), 50)) is None
     assert request_key(KeepAlive(SessionId("s"))) is None
-
-
-def test_other_commands_are_repeated() -> None:
-    """Open, close, renew, release and force-release repeat their first result, with the time left now."""
-    driver = MachineDriver()
-    opened = driver.run(OpenSession(SessionId("s1"), 500, {}, "r"))
-    assert (
-        opened
-        == driver.run(OpenSession(SessionId("s2"), 500, {}, "r"))
-        == SessionOpened(SessionId("s1"), 500, 500)
-    )
-    for _ in range(2):
-        assert driver.close("s1", request_id="r") == SessionClosed(())
-    driver.granted("a")
-    first = expect(Renewed, driver.renew("h1", 1700, request_id="r1"))
-    assert driver.renew("h1", 1700, request_id="r1", at_ms=300) == Renewed(first.token, 1400)
-    assert driver.machine.next_deadline_ms() == 1700
-    for _ in range(2):
-        assert driver.release("h1", request_id="r2") == Released()
-    assert driver.run(ForceRelease("a", "", 0, "r")) == ForceReleased(())
 
 
 def test_it_is_known_when_an_outcome_may_be_forgotten() -> None:
@@ -166,15 +143,6 @@ def test_settling_what_is_forgotten_does_nothing() -> None:
     memory.forget(("s", "r"), HoldId("h1"))
 
     assert len(memory) == 0
-
-
-def test_a_repeated_renewal_of_what_ended_says_so() -> None:
-    """A repeated renew whose hold is gone leaves no time."""
-    driver = MachineDriver()
-    driver.granted("a")
-    assert isinstance(driver.renew("h1", 700, request_id="r1"), Renewed)
-    assert driver.release("h1") == Released()
-    assert driver.renew("h1", 700, request_id="r1") == Renewed(1, 0)
 
 
 def test_an_undone_attempt_forgets_only_its_own_request() -> None:

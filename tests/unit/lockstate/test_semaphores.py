@@ -12,7 +12,6 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, SessionId
 from lockstate.words.results import (
-    EventKind,
     Granted,
     GrantedPermits,
     HoldKind,
@@ -20,7 +19,6 @@ from lockstate.words.results import (
     Refused,
     Resized,
     Result,
-    SemaphoreView,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, MachineDriver, expect, reason
@@ -41,24 +39,6 @@ def test_permits_are_given_while_they_last() -> None:
     assert refused.facts == {"available": 0, "limit": 3}
     assert refused.retry_after_ms == 400
     assert refused.queue_length == 0
-
-
-def test_expiry_keeps_permits_away_for_the_delay() -> None:
-    """They count as used until it is over, and the semaphore lives as long."""
-    driver = MachineDriver()
-    driver.permitted("q", 3, 2, ttl_ms=100, lock_delay_ms=500)
-    driver.pass_to(101)
-    assert driver.machine.semaphore("q") == SemaphoreView("q", 3, 1)
-    assert driver.permitted("q", 3).available == 0
-    driver.wanting("q", 3, 2)
-    refused = expect(Refused, driver.permits("q", 3, at_ms=301))
-    assert refused.reason is Reason.NO_PERMITS
-    assert refused.retry_after_ms == 300
-    assert driver.pass_to(601) == []
-    assert driver.pass_to(602) == [EventKind.GRANTED]
-    driver.release("h2")
-    driver.release("h3")
-    assert driver.machine.counts()["semaphores"] == 0
 
 
 def test_no_more_than_sixteen_holders_are_shown() -> None:

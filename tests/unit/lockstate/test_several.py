@@ -6,7 +6,6 @@ from unittest.mock import patch
 import pytest
 
 from lockstate.machine import LockMachine
-from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -30,7 +29,6 @@ from lockstate.words.results import (
     Reason,
     Refused,
     Result,
-    SessionClosed,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
@@ -134,22 +132,6 @@ def test_all_of_it_is_one_hold(driver: Driver) -> None:
     assert driver.machine.attempt(HoldId("h1")) == GrantedSeveral(
         "h1", 1, "", EXCLUSIVE, 50_000, locks=got.locks, held=got.held  # type: ignore[arg-type]
     )  # fmt: skip
-
-
-def test_it_ends_with_its_session(driver: Driver) -> None:
-    """Which tells the names of all parts."""
-    driver.got("a", "q", session_id="ann")
-    driver.waits("a", "q p", session_id="bob")
-    view = driver.machine.session(SessionId("bob"))
-    assert view is not None
-    assert [(one.name, one.kind, one.position) for one in view.tickets] == [
-        ("a", LOCK, 1), ("q", SEMAPHORE, 1), ("p", SEMAPHORE, 1),
-    ]  # fmt: skip
-    shown = listings.ticket(driver.machine.state, view.tickets[0].ticket)
-    assert shown is not None
-    assert (shown.kind, shown.names, shown.position) == (LOCK, ("a", "q", "p"), 1)
-    assert driver.close("ann") == SessionClosed(("a", "q"))
-    assert driver.served() == ["h2"]
 
 
 def test_it_is_never_what_a_session_has_already(driver: Driver) -> None:

@@ -14,7 +14,6 @@ from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import Acquire, Batch, Entry
 from lockstate.words.ids import NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.results import Granted
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, MachineDriver
 
 
@@ -76,19 +75,6 @@ def test_a_ticket_keeps_its_records() -> None:
     assert set(driver.machine.state.locks) == {"a", "a/b", "a/b/c"}
     driver.pass_to(101)
     assert set(driver.machine.state.locks) == {"a"}
-
-
-def test_a_new_token_moves_a_hold_to_the_end() -> None:
-    """A hold that draws a new token stands behind the others, in its locks and in its session."""
-    driver = MachineDriver()
-    driver.open("s1")
-    for name in ("a", "b"):
-        driver.granted(name, mode=SHARED, session_id="s1")
-    assert isinstance(driver.convert("h1", EXCLUSIVE), Granted)
-    view = driver.machine.session(SessionId("s1"))
-    assert view is not None
-    assert [(hold.name, hold.token) for hold in view.holds] == [("b", 2), ("a", 3)]
-    assert list(driver.machine.state.holds) == ["h2", "h1"]
 
 
 def test_the_longest_silent_origin_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,10 @@
 import pytest
 
 from lockstate.reads.views import POSITION_QUEUE_MAX
-from lockstate.tables.owners import session_name
 from lockstate.words.commands import (
     Entry,
-    ForceCloseSession,
 )
-from lockstate.words.ids import SessionId
-from lockstate.words.results import EventKind, Left
+from lockstate.words.results import EventKind
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import MachineDriver
 
@@ -34,24 +31,6 @@ def number(driver: MachineDriver) -> int:
     (event,) = [event for event in driver.events if event.kind is EventKind.QUEUED]
     assert event.ticket
     return event.ticket
-
-
-def test_a_session_takes_its_waits_with_it(driver: CellDriver) -> None:
-    """However it ends."""
-    name = session_name(driver.machine.state.sessions[SessionId("bob")])
-    driver.queued("a", session_id="ann")
-    closed = number(driver)
-    driver.close("ann")
-    assert left(driver) == [(closed, Left.SESSION_CLOSED)]
-    driver.queued("a", session_id="bob")
-    forced = number(driver)
-    driver.run(ForceCloseSession(name, "x"))
-    assert left(driver) == [(forced, Left.SESSION_FORCED)]
-    driver.open("eve", ttl_ms=100)
-    driver.queued("a", session_id="eve")
-    expired = number(driver)
-    driver.pass_to(101)
-    assert left(driver) == [(expired, Left.SESSION_EXPIRED)]
 
 
 def test_a_wait_whose_time_is_over_says_where_it_stood() -> None:

@@ -12,7 +12,6 @@ from lockstate.words.commands import (
     AcquireAs,
     AcquirePermitsAs,
     Cancel,
-    IfHeld,
     ReleaseByValue,
     RenewByValue,
     RenewOf,
@@ -23,7 +22,6 @@ from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
 from lockstate.words.results import (
     Granted,
-    GrantedAgainAs,
     Reason,
     Refused,
     Released,
@@ -118,16 +116,6 @@ def test_a_list_of_locks_is_not_found_by_its_value(driver: ValueDriver, locks: t
     assert reason(driver.run(RenewByValue("a", "v", 5000))) is Reason.NOT_HOLDER
     assert driver.events == ()
     assert [holder.token for holder in driver.machine.lock("a").holders] == [granted.token]
-
-
-def test_another_acquire_without_a_value_leaves_it(driver: ValueDriver) -> None:
-    """And is told it; one that must not find it held changes nothing."""
-    driver.ask(session_id="ann", is_secret=True)
-    assert expect(GrantedAgainAs, driver.acquire("a", session_id="ann")).value == "v"
-    assert driver.events == ()
-    refused = driver.ask(value="w", session_id="ann", if_held=IfHeld.REFUSE)
-    assert reason(refused) is Reason.ALREADY_HELD
-    assert expect(GrantedAgainAs, driver.ask(value="", session_id="ann")).value == "v"
 
 
 def test_a_renewal_by_value_is_a_renewal(driver: ValueDriver) -> None:
