@@ -49,7 +49,6 @@ class Runner:
         self.seq = 0
         self.origin = "n1"
         self.tells_everything = False
-        self.asked: set[type] = set()
         self.parser = CommandParser()
         self.clients: dict[str, Client] = {}
         self.resources: dict[str, FencedResource] = {}
@@ -67,6 +66,13 @@ class Runner:
                 trace += [*self._apply(asked), *action()]
                 asked.clear()
         return trace_lines.shortened(trace + self._apply(asked))
+
+    def commands_of(self, block: Block) -> list[Command]:
+        """Return the commands of a block, which is not run."""
+        asked: list[tuple[str, Command]] = []
+        for line in block.lines:
+            self._read_line(line.split(), asked)
+        return [command for _, command in asked]
 
     def _read_line(
         self, words: list[str], asked: list[tuple[str, Command]]
@@ -142,8 +148,6 @@ class Runner:
             return []
         seqs = list(range(self.seq + 1, self.seq + len(asked) + 1))
         self.seq += len(asked)
-        self.asked |= {type(command) for _, command in asked}
-        self.asked |= {type(plain_command(command)) for _, command in asked}
         data = encode_entry(
             self.now_ms,
             [(self.origin, seqs, [encode_command(command) for _, command in asked])],

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate.tables import sorted_runs
+from lockstate.tables import names, sorted_runs
 from lockstate.tables.claim_table import ClaimTable
-from lockstate.tables.names import GONE_MAX, YOUNG_MAX
+from lockstate.tables.names import GONE_MAX
 from lockstate.tables.sorted_runs import SortedRuns
 from lockstate.words.commands import Acquire, Cancel, Release
 from lockstate.words.ids import AttemptId, HoldId
@@ -116,15 +116,16 @@ def test_an_index_agrees_with_a_set(steps: list[tuple[bool, str]]) -> None:
     assert index.all() == sorted(expected)
 
 
-def test_names_that_were_only_wanted_are_forgotten() -> None:
+def test_names_that_were_only_wanted_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for ever new names leave nothing in the index, also when nobody gets anything meanwhile."""
+    monkeypatch.setattr(names, "YOUNG_MAX", 20)
     driver = MachineDriver()
     driver.granted("held")
-    for number in range(3 * YOUNG_MAX):
+    for number in range(60):
         ticket = driver.queued(locks=wanted("held", f"name-{number}"))
         driver.run(Cancel(ticket.hold_id, AttemptId(ticket.hold_id.replace("h", "a"))))
     assert driver.machine.counts()["tickets"] == 0
-    assert len(driver.machine.state.names.young) <= YOUNG_MAX
+    assert len(driver.machine.state.names.young) <= 20
 
 
 def test_names_that_went_do_not_stay() -> None:

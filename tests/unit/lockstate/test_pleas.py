@@ -101,9 +101,10 @@ def test_the_bounds_of_the_grace(driver: CellDriver, grace_ms: int) -> None:
     assert reason(driver.run(Revoke("a", "x", -1))) is Reason.INVALID_REQUEST
 
 
-def test_many_forced_ends_take_several_entries(driver: CellDriver) -> None:
+def test_many_forced_ends_take_several_entries(driver: CellDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """As all that is due does: one entry ends only so many claims."""
-    wide = limits.LOCKS_COUNT_MAX
+    monkeypatch.setattr(limits, "EXPIRIES_PER_ENTRY_MAX", 12)
+    wide = 4
     for number in range(limits.EXPIRIES_PER_ENTRY_MAX // wide + 2):
         driver.granted(locks=[Wanted(f"{number}/{each}") for each in range(wide)], ttl_ms=90_000)
         asked(driver, f"{number}/0", 100)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstate.reads.views import POSITION_QUEUE_MAX
+from lockstate.reads import views
 from lockstate.words.commands import (
     Entry,
 )
@@ -33,8 +33,9 @@ def number(driver: MachineDriver) -> int:
     return event.ticket
 
 
-def test_a_wait_whose_time_is_over_says_where_it_stood() -> None:
+def test_a_wait_whose_time_is_over_says_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a wait tells its place and how long it took; in a very long queue, no place."""
+    monkeypatch.setattr(views, "POSITION_QUEUE_MAX", 3)
     driver = MachineDriver()
     driver.granted("a", ttl_ms=60_000)
     driver.queued("a", wait_ms=5000)
@@ -42,7 +43,7 @@ def test_a_wait_whose_time_is_over_says_where_it_stood() -> None:
     driver.queued("a", wait_ms=100)
     ends = driver.apply(Entry(101)).settled
     assert [(end.hold_id, end.waited_ms, end.position) for end in ends] == [("h3", 101, 2), ("h4", 101, 2)]
-    for _ in range(POSITION_QUEUE_MAX):
+    for _ in range(3):
         driver.queued("a", wait_ms=9000)
     driver.queued("a", wait_ms=10)
     (end,) = driver.apply(Entry(200)).settled
