@@ -13,6 +13,7 @@ from cluster.peers.handshake import (
     Proof,
     Refusal,
 )
+from cluster.peers.sealing import Opener, SealBroken, Sealer
 
 SECRET = b"0123456789abcdef"
 PARTICULARS = Particulars("disk", "http://a", 3, rules=2)
@@ -118,3 +119,23 @@ def test_other_bytes_are_no_message(data: bytes) -> None:
     """They raise what the link expects."""
     with pytest.raises(msgspec.DecodeError):
         handshake.decode(data)
+
+
+def test_each_direction_of_a_link_has_a_key_of_its_own() -> None:
+    """What a node has sent is not taken by that node when somebody sends it back."""
+    keys = EXCHANGE.keys(SECRET, b"proof of the dialer", b"proof of the acceptor")
+    for sends, hears in ((keys.dialer, keys.acceptor), (keys.acceptor, keys.dialer)):
+        record = Sealer(sends).seal(b"said")
+        with pytest.raises(SealBroken):
+            list(Opener(hears).open(record))
+        assert b"".join(Opener(sends).open(record)) == b"said"
+
+
+@pytest.mark.parametrize(
+    "proofs", [(b"one", b"else"), (b"else", b"two"), (b"two", b"one")], ids=["one", "other", "swapped"]
+)
+def test_the_keys_follow_from_all_that_was_said(proofs: tuple[bytes, bytes]) -> None:
+    """Two sides that understood each other differently have nothing to say."""
+    keys = EXCHANGE.keys(SECRET, b"one", b"two")
+    assert not {*keys} & {*EXCHANGE.keys(SECRET, *proofs)}
+    assert not {*keys} & {*EXCHANGE.keys(b"another secret of sixteen", b"one", b"two")}

@@ -223,6 +223,21 @@ def test_begin_at_replaces_a_log_that_does_not_reach_the_snapshot(tmp_path: Path
     journal.close()
 
 
+@pytest.mark.parametrize("place", [0, 1], ids=["previous", "last"])
+@pytest.mark.parametrize("other", [(b"else", 0), (None, 1)], ids=["command", "term"])
+def test_begin_at_replaces_a_log_with_another_history(
+    tmp_path: Path, place: int, other: tuple[bytes | None, int]
+) -> None:
+    """Log and snapshot meet in two equal entries, not in equal indexes: what follows another entry goes."""
+    journal = Journal.open(tmp_path)
+    meeting = fill(journal, 1, 10)[4:6]
+    command, index, term = meeting[place]
+    meeting[place] = (other[0] or command, index, term + other[1])
+    journal.begin_at(*meeting)
+    assert entries_of(journal) == meeting
+    journal.close()
+
+
 def test_begin_at_refuses_a_snapshot_older_than_the_log(tmp_path: Path) -> None:
     """A snapshot that ends before the log begins leaves a gap, and the node does not start."""
     journal = Journal.open(tmp_path)
