@@ -171,16 +171,6 @@ async def test_a_transaction_compares_and_does() -> None:
         )
 
 
-async def test_a_lost_lock_writes_nothing() -> None:
-    """A write that compares the hold is carried out while it is held, and not behind its end."""
-    async with serving() as served:
-        hold = (await served.acquire("a")).body
-        guarded = {"compare": [{"hold_id": hold["hold_id"]}], "then": [{"put": "a", "value": "mine"}]}
-        assert (await served.post(wire.CELLS_TRANSACT, **guarded)).body["succeeded"] is True
-        await served.post(wire.LOCK_FORCE_RELEASE, name="a", reason="why")
-        assert (await served.post(wire.CELLS_TRANSACT, **guarded)).body["succeeded"] is False
-
-
 async def test_a_repeated_request_is_done_once() -> None:
     """The same request_id gets the first outcome."""
     async with serving() as served:

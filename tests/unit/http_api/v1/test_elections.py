@@ -43,18 +43,6 @@ async def test_nobody_leads_at_first() -> None:
         assert (stale.body["leader"], stale.body["lag_ms"]) == (None, 7)
 
 
-async def test_an_election_is_not_a_lock_of_that_name() -> None:
-    """Locks, semaphores and elections of one name have nothing to do with each other."""
-    async with serving() as served:
-        session_id = await served.session()
-        await _campaign(served, session_id)
-        assert (await served.acquire("scheduler")).status == 200
-        got = await served.post(wire.SEMAPHORE_ACQUIRE, name="scheduler", limit=1, session_id=session_id)
-        assert got.status == 200
-        locks = (await served.call("GET", wire.LOCKS)).body["locks"]
-        assert [lock["name"] for lock in locks] == ["scheduler"]
-
-
 async def test_a_candidate_waits_until_the_leader_resigns() -> None:
     """A resignation makes the next candidate lead, with its own value and a higher token."""
     async with serving() as served:
@@ -95,16 +83,6 @@ async def test_a_leader_proclaims() -> None:
         check_problem(got, 400, "invalid-request")
         got = await served.post(wire.ELECTION_PROCLAIM, hold_id="gone", value="x")
         check_problem(got, 410, "lease-expired")
-
-
-async def test_campaigning_again_says_something_else() -> None:
-    """A leader that campaigns again keeps hold and token, and takes the new value."""
-    async with serving() as served:
-        session_id = await served.session()
-        first = await _campaign(served, session_id)
-        again = await _campaign(served, session_id, "http://d")
-        assert again.body["hold_id"] == first.body["hold_id"]
-        assert again.body["leader"] == {**first.body["leader"], "value": "http://d"}
 
 
 async def test_a_leader_ends_with_its_session() -> None:

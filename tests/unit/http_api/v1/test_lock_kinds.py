@@ -22,16 +22,6 @@ async def _until_queued(served: Served, name: str, count: int) -> None:
     await until(lambda: len(served.node.machine.lock(name).queue) == count)
 
 
-async def test_an_update_lock_lets_readers_in() -> None:
-    """A holder for update shares the lock with readers, and with nobody else that may write."""
-    async with serving() as served:
-        got = await served.acquire("a", mode="update")
-        assert (got.status, got.body["mode"]) == (200, "update")
-        assert (await served.acquire("a", mode="shared")).status == 200
-        for mode in ("update", "exclusive"):
-            check_problem(await served.acquire("a", mode=mode), 409, "lock-held")
-
-
 async def test_a_subtree_is_locked_as_a_whole() -> None:
     """A lock of a subtree says so, covers what lies below, and is named in the refusals that it causes."""
     async with serving() as served:
@@ -100,14 +90,6 @@ async def test_a_part_of_a_hold_is_given_back() -> None:
         last = await served.post(wire.LOCK_RELEASE, hold_id=hold_id, names=["c/d"])
         assert tuple(last.body) == http_contract.ANSWER_FIELDS[f"POST {wire.LOCK_RELEASE}"]
         check_problem(await served.post(wire.LOCK_RENEW, hold_id=hold_id), 410, "lease-expired")
-
-
-async def test_a_hold_of_one_lock_has_no_other_names() -> None:
-    """The name of a single lock may be given to release it; any other one is not held."""
-    async with serving() as served:
-        hold_id = (await served.acquire("a")).body["hold_id"]
-        check_problem(await served.post(wire.LOCK_RELEASE, hold_id=hold_id, names=["b"]), 409, "not-holder")
-        assert (await served.post(wire.LOCK_RELEASE, hold_id=hold_id, names=["a"])).status == 200
 
 
 async def test_conversion_down_is_at_once() -> None:
