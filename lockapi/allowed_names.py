@@ -6,21 +6,23 @@ state, so the state machine decides; what is said here is for which names this n
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
-    AcquireAs,
+    Acquire,
+    AcquirePermits,
     Command,
     Numbered,
-    Uncommon,
 )
 
 EVERYWHERE: Final = "*"
 """The word that stands for all names among the prefixes."""
-_UNCOMMON: Final = frozenset(get_args(Uncommon))
+Asked = Acquire | AcquirePermits
+AskedT = TypeVar("AskedT", bound=Asked)
+_MAY_BE_UNCOMMON: Final[frozenset[Any]] = frozenset({Acquire, AcquirePermits})
 """The classes of commands that can ask for any of it."""
 
 
@@ -55,21 +57,30 @@ class AllowedForFew(NamedTuple):
 
     def told(self, command: Command) -> Command:
         """Return a command that says, of itself or of those in its frame, what this node does not allow."""
-        if isinstance(command, Numbered):
-            if _UNCOMMON.isdisjoint(map(type, command.commands)):
-                return command
-            each = tuple([self._told(one) if isinstance(one, Uncommon) else one for one in command.commands])
-            return msgspec.structs.replace(command, commands=each)
-        return self._told(command) if isinstance(command, Uncommon) else command
+        if isinstance(command, Asked):
+            return self._told(command)
+        if isinstance(command, Numbered) and _has_uncommon(command.commands):
+            each = [self._told(one) if isinstance(one, Asked) else one for one in command.commands]
+            return msgspec.structs.replace(command, commands=tuple(each))
+        return command
 
-    def _told(self, command: Uncommon) -> Uncommon:
-        locks = command.locks if isinstance(command, AcquireAs) else ()
-        names = [lock.name for lock in locks] or [command.name]
-        priority = self.priority.missing(names) if command.priority != PRIORITY_DEFAULT else ()
-        endless = self.no_deadline.missing(names) if command.is_endless else ()
-        if (command.priority_not_for, command.endless_not_for) == (priority, endless):
+    def _told(self, command: AskedT) -> AskedT:
+        asked = command.uncommon
+        if asked is None:
             return command
-        return msgspec.structs.replace(command, priority_not_for=priority, endless_not_for=endless)
+        locks = command.locks if isinstance(command, Acquire) else ()
+        names = [lock.name for lock in locks] or [command.name]
+        priority = self.priority.missing(names) if asked.priority != PRIORITY_DEFAULT else ()
+        endless = self.no_deadline.missing(names) if asked.is_endless else ()
+        if (asked.priority_not_for, asked.endless_not_for) == (priority, endless):
+            return command
+        uncommon = msgspec.structs.replace(asked, priority_not_for=priority, endless_not_for=endless)
+        return msgspec.structs.replace(command, uncommon=uncommon)
+
+
+def _has_uncommon(commands: Iterable[Any]) -> bool:
+    """Whether any of the commands of a frame asks for what is uncommon: hardly one does."""
+    return any([one.uncommon for one in commands if one.__class__ in _MAY_BE_UNCOMMON])  # noqa: C419 - quicker
 
 
 NOWHERE: Final = AllowedForFew()

@@ -54,7 +54,7 @@ def session_kept(result: results.SessionKept, revision: int) -> SessionKeptJson:
     answer = SessionKeptJson(
         session_id=result.session_id, expires_in_ms=result.expires_in_ms, revision=revision
     )
-    if isinstance(result, results.SessionKeptToEnd):
+    if result.revoked:
         answer.revoked = holders_of(result.revoked)
     return answer
 
@@ -111,18 +111,18 @@ def renewed(result: results.Renewed, revision: int) -> RenewedJson:
     answer = RenewedJson(result.token, _told(result.expires_in_ms), revision)
     if result.expires_in_ms is None:
         answer.no_deadline = True
-    if isinstance(result, results.RenewedToEnd):
+    if result.revocation is not None:
         answer.revocation = revocation_of(result.revocation)
     return answer
 
 
 def _add_held(answer: GrantedJson | GrantedSeveralJson, result: results.Granted) -> None:
     """Say that the session had it already, how often it has to be released, and the value that it has."""
-    if isinstance(result, results.GrantedAgain):
+    if result.depth:
         answer.already_held = True
         if result.depth > 1:
             answer.depth = result.depth
-    if isinstance(result, results.GrantedAs | results.GrantedAgainAs):
+    if result.value:
         answer.value = result.value
     if result.expires_in_ms is None:
         answer.no_deadline = True
@@ -135,7 +135,7 @@ def _told(expires_in_ms: int | None) -> int | Unset:
 
 def released(result: results.Released, revision: int) -> ReleasedJson:
     """Return the answer to a release, as a whole or in part."""
-    if isinstance(result, results.ReleasedOnce):
+    if result.depth:
         return ReleasedJson(released=False, revision=revision, depth=result.depth)
     answer = ReleasedJson(released=True, revision=revision)
     if result.locks:
@@ -156,9 +156,9 @@ def permits_granted(result: results.Granted, revision: int) -> PermitsGrantedJso
     )
     if result.expires_in_ms is None:
         answer.no_deadline = True
-    if isinstance(result, results.GrantedPermits):
+    if result.limit:
         answer.limit = result.limit
-    if isinstance(result, results.GrantedPermitsAs):
+    if result.value:
         answer.value = result.value
     return answer
 
@@ -173,7 +173,7 @@ def elected(result: results.Granted, value: str, revision: int) -> ElectedJson:
     """Return the answer to a campaign for an election that `value` now stands for."""
     leader = new_leader(result.owner, value, result.token)
     answer = ElectedJson(result.hold_id, result.token, leader, result.expires_in_ms or 0, revision)
-    if isinstance(result, results.GrantedAgain):
+    if result.depth:
         answer.already_held = True
     return answer
 

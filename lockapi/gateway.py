@@ -29,7 +29,7 @@ from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
-from lockstate.words.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
+from lockstate.words.commands import Acquire, AcquirePermits, AddLocks, Command, MayWait, Numbered
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import GrantedSeveral, Queued, Reason, Refused, Result, TicketView
 from lockstate.words.versions import RULES
@@ -37,7 +37,7 @@ from lockstate.words.versions import RULES
 UPGRADE_RETRY_MS: Final = 5_000
 """Milliseconds after which to ask again for what comes with an upgrade that is under way."""
 
-_MAY_BE_UNCOMMON: Final = frozenset({AcquireAs, AcquirePermitsAs, Numbered})
+_MAY_BE_UNCOMMON: Final = frozenset({Acquire, AcquirePermits, Numbered})
 
 R = TypeVar("R", bound=Result)
 T = TypeVar("T")

@@ -4,23 +4,23 @@ from typing import Final
 
 from holdfast import wire
 from lockapi.problems import ProblemError
-from lockstate.words.commands import Command, ForceEnd, PutOff, ReleaseOf, RenewOf, Revoke
+from lockstate.words.commands import Command, ForceRelease, PutOff, Release, Renew, Revoke
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Refused
 
 _LOCK, _SEMAPHORE, _ELECTION = HoldKind.LOCK, HoldKind.SEMAPHORE, HoldKind.ELECTION
 _CALLS: Final[dict[type[Command], dict[HoldKind, str]]] = {
-    ReleaseOf: {
+    Release: {
         _LOCK: wire.LOCK_RELEASE,
         _SEMAPHORE: wire.SEMAPHORE_RELEASE,
         _ELECTION: wire.ELECTION_RESIGN,
     },
-    RenewOf: {
+    Renew: {
         _LOCK: wire.LOCK_RENEW,
         _SEMAPHORE: wire.SEMAPHORE_RENEW,
         _ELECTION: wire.SESSION_KEEPALIVE,  # a leader has no lease but that of its session
     },
-    ForceEnd: {
+    ForceRelease: {
         _LOCK: wire.LOCK_FORCE_RELEASE,
         _SEMAPHORE: wire.SEMAPHORE_FORCE_RELEASE,
         _ELECTION: wire.ELECTION_DEPOSE,

@@ -14,11 +14,7 @@ from lockapi.rights import Rights
 from lockstate.words.cell_operations import CellOperation, GetOperation, HoldCompare
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -29,10 +25,9 @@ from lockstate.words.commands import (
     DeleteCells,
     EndWait,
     ForceCloseSession,
-    ForceEnd,
+    ForceRelease,
     ForgetFence,
     KeepAlive,
-    KeepAliveFor,
     LiftDelay,
     Numbered,
     NumberedCommand,
@@ -42,10 +37,8 @@ from lockstate.words.commands import (
     PutOff,
     Release,
     ReleaseByValue,
-    ReleaseOf,
     Renew,
     RenewByValue,
-    RenewOf,
     ResizeSemaphore,
     ResumeStream,
     Revoke,
@@ -138,7 +131,7 @@ def _by_id(rights: Rights, _: Command) -> None:
         raise forbidden(Right.ACQUIRE)
 
 
-def _force(rights: Rights, command: ForceEnd | Revoke) -> None:
+def _force(rights: Rights, command: ForceRelease | Revoke) -> None:
     check_name(rights, Right.FORCE, command.name)
 
 
@@ -208,12 +201,10 @@ def _of_operation(operation: CellOperation) -> Right:
 _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     OpenSession: _by_id,
     KeepAlive: _by_id,
-    KeepAliveFor: _by_id,
     CloseSession: _by_id,
     Acquire: _acquire,
-    AcquireIf: _acquire,
-    ReleaseOf: _by_id,
-    RenewOf: _by_id,
+    Release: _by_id,
+    Renew: _by_id,
     Convert: _by_id,
     AddLocks: _add,
     Proclaim: _by_id,
@@ -222,14 +213,11 @@ _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     TakeRate: _acquire_name,
     ResizeSemaphore: _acquire_name,
     AdvanceFence: _advance,
-    ForceEnd: _force,
+    ForceRelease: _force,
     ForceCloseSession: _force_session,
     LiftDelay: _lift_delay,
     Revoke: _force,
     PutOff: _by_id,
-    AcquirePermitsOf: _acquire_name,
-    AcquireAs: _acquire,
-    AcquirePermitsAs: _acquire_name,
     ReleaseByValue: _acquire_name,
     RenewByValue: _acquire_name,
     AcquireSeveral: _acquire_several,
@@ -246,8 +234,6 @@ _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
 
 _NUMBERED: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     **{command: _COMMANDS[command] for command in get_args(NumberedCommand) if command in _COMMANDS},
-    Release: _by_id,
-    Renew: _by_id,
     EndWait: _by_id,
 }
 """The commands that clients can number on a stream."""

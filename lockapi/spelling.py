@@ -12,11 +12,7 @@ from lockapi.problems import ProblemError
 from lockstate.words.cell_operations import PutOperation
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -118,9 +114,8 @@ def _each(frame: Numbered) -> None:
 
 
 _COMMANDS: Final[dict[type[Any], Callable[[Any], None]]] = {
-    **dict.fromkeys((Acquire, AcquireIf, AcquireAs), _acquire),
-    **dict.fromkeys((AcquirePermits, AcquirePermitsOf, AcquirePermitsAs), _name),
-    **dict.fromkeys((Campaign, TakeRate, ResizeSemaphore), _name),
+    Acquire: _acquire,
+    **dict.fromkeys((AcquirePermits, Campaign, TakeRate, ResizeSemaphore), _name),
     AcquireSeveral: _several,
     AddLocks: lambda command: _all("locks", [lock.name for lock in command.locks]),
     AdvanceFence: lambda command: check_name("resource", command.resource),

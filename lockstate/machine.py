@@ -38,17 +38,13 @@ from lockstate.tables.names import GONE_MAX, YOUNG_MAX
 from lockstate.tables.owners import order_in
 from lockstate.tables.principals import NOBODY, lease_id_of
 from lockstate.tables.records import RequestKey, Ticket
-from lockstate.tables.requests import Remembered, content_digest, key_of, older_form, request_key
+from lockstate.tables.requests import Remembered, content_digest, key_of, request_key
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -63,11 +59,9 @@ from lockstate.words.commands import (
     DeleteCells,
     Entry,
     ForceCloseSession,
-    ForceEnd,
     ForceRelease,
     ForgetFence,
     KeepAlive,
-    KeepAliveFor,
     LiftDelay,
     MayWait,
     Numbered,
@@ -78,10 +72,8 @@ from lockstate.words.commands import (
     PutOff,
     Release,
     ReleaseByValue,
-    ReleaseOf,
     Renew,
     RenewByValue,
-    RenewOf,
     ResizeSemaphore,
     ResumeStream,
     Revoke,
@@ -170,7 +162,6 @@ class LockMachine:
         frames = Frames(holds, self._acts, self._apply_owned, self._as_it_is_now)
         self._acts |= {
             Acquire: plain.acquire,
-            AcquireIf: locks.acquire,
             AcquirePermits: semaphores.acquire,
             Campaign: elections.campaign,
             Convert: Conversions(holds).convert,
@@ -184,7 +175,7 @@ class LockMachine:
             Numbered: frames.apply,
             Renew: sessions.renew,
             Release: plain.release,
-            ForceRelease: locks.force_release,
+            ForceRelease: kinds.force_release,
             ResizeSemaphore: semaphores.resize,
             Proclaim: elections.proclaim,
             TakeRate: lambda command: state.rates.take(
@@ -194,20 +185,13 @@ class LockMachine:
             PutCell: transactions.put,
             DeleteCells: transactions.delete,
             TransactCells: transactions.transact,
-            ReleaseOf: lambda command: kinds.check(command) or plain.release(command),
-            RenewOf: lambda command: kinds.check(command) or sessions.renew(command),
-            ForceEnd: kinds.force_end,
             ForceCloseSession: sessions.force_close,
             LiftDelay: kinds.lift_delay,
             ForgetFence: lambda command: forget(self._effects, command),
-            KeepAliveFor: sessions.keep_alive_for,
             Revoke: pleas.revoke,
             PutOff: pleas.put_off,
-            AcquirePermitsOf: semaphores.acquire,
-            AcquireAs: locks.acquire_as,
             ReleaseByValue: values.release,
             RenewByValue: values.renew,
-            AcquirePermitsAs: semaphores.acquire_as,
             AcquireSeveral: Several(holds).acquire,
             OnBehalf: lambda command: self._behalf.apply(command, lambda: self._apply(command.command, None)),
             SetQuota: self._behalf.set_quota,
@@ -508,7 +492,6 @@ class LockMachine:
             key = self._own_key(key, digest)
         remembered = requests.get(key)
         if remembered is not None:
-            digest = self._as_asked_first(remembered, command, digest)
             if remembered.digest == digest:
                 self._repeated.append(seq)
             return self._repeat(remembered, digest, command, key)
@@ -520,17 +503,6 @@ class LockMachine:
             if self.state.principals.asking:
                 requests.note_asker(key)
         return result
-
-    def _as_asked_first(self, remembered: Remembered, command: Command, digest: bytes) -> bytes:
-        """Return the digest of a command, or that of its older form if that was asked first.
-
-        A client may repeat, through a node that knows more words, what another node has said with older ones.
-        """
-        if digest == remembered.digest:
-            return digest
-        older = older_form(command)
-        is_same = older is not None and content_digest(older) == remembered.digest
-        return remembered.digest if is_same else digest
 
     def _apply_without_room(self, command: Command, key: tuple[str, str], digest: bytes) -> Result:
         """Refuse a command whose outcome could not be remembered; not if it frees something.

@@ -17,7 +17,7 @@ from lockstate.machine import LockMachine
 from lockstate.rules import attempts
 from lockstate.words import codec
 from lockstate.words.commands import (
-    AcquireIf,
+    Acquire,
     Barrier,
     Cancel,
     Change,
@@ -28,7 +28,7 @@ from lockstate.words.commands import (
     Numbered,
 )
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId
-from lockstate.words.results import Granted, GrantedAgain, Queued, Result
+from lockstate.words.results import Granted, Queued, Result
 
 T = TypeVar("T")
 
@@ -248,7 +248,7 @@ class ClientRequests:
         """
         result = answer.result
         is_of_both = answer.is_repeated and not isinstance(command, Change)
-        if is_of_both and isinstance(result, Granted) and not isinstance(result, GrantedAgain):
+        if is_of_both and isinstance(result, Granted) and not result.depth:
             return result.hold_id
         return to_undo(command, result)
 
@@ -306,6 +306,6 @@ def to_undo(command: MayWait, result: Result) -> HoldId:
             return result.hold_id
         case Granted() if not isinstance(command, Change) and result.hold_id == command.hold_id:
             return result.hold_id
-        case GrantedAgain() if isinstance(command, AcquireIf) and command.if_held is IfHeld.COUNT:
+        case Granted() if result.depth and isinstance(command, Acquire) and command.if_held is IfHeld.COUNT:
             return result.hold_id
     return NO_HOLD

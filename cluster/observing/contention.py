@@ -21,7 +21,6 @@ from lockstate.words.results import (
     Event,
     EventKind,
     Granted,
-    GrantedAgain,
     GrantedSeveral,
     HoldKind,
     Left,
@@ -198,7 +197,7 @@ class Contention:
         """
         for end in settled:
             granted = end.result
-            if isinstance(granted, Granted) and not isinstance(granted, GrantedAgain):
+            if isinstance(granted, Granted) and not granted.depth:
                 added = [(HoldKind.LOCK, lock.name) for lock in end.added]
                 for kind, name in added or _parts_of(granted):
                     series = self._at(kind, name)

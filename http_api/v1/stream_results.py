@@ -42,39 +42,6 @@ def one_told(result: Result) -> Any:
     return result if kind in _SAME else _OTHERS[kind](result)
 
 
-def _granted(result: results.Granted) -> told.StreamGranted:
-    """Return a grant with what only some have."""
-    return told.StreamGranted(
-        result.hold_id,
-        result.token,
-        result.name,
-        result.mode,
-        result.expires_in_ms,
-        result.owner,
-        result.scope,
-        tuple([told.HeldLock(lock.name, lock.mode, lock.scope) for lock in result.locks]),
-        result.permits,
-        result.available,
-        result.depth if isinstance(result, results.GrantedAgain) else 0,
-        result.limit if isinstance(result, results.GrantedPermits) else 0,
-        result.value if isinstance(result, _WITH_VALUE) else "",
-    )
-
-
-_WITH_VALUE: Final = (results.GrantedAs, results.GrantedAgainAs, results.GrantedPermitsAs)
-
-
-def _renewed(result: results.RenewedToEnd) -> told.StreamRenewed:
-    asked = result.revocation
-    revocation = told.StreamRevocation(asked.reason, asked.ends_in_ms, asked.ticket, asked.is_put_off)
-    return told.StreamRenewed(result.token, result.expires_in_ms, revocation)
-
-
-def _released(result: results.ReleasedOnce) -> told.StreamReleased:
-    locks = tuple([told.HeldLock(lock.name, lock.mode, lock.scope) for lock in result.locks])
-    return told.StreamReleased(locks, result.depth)
-
-
 def _refused(result: results.QuotaExceeded | results.RefusedInNamespace) -> told.StreamRefused:
     """Return the refusal of a quota or a namespace: nobody is in the way."""
     return told.StreamRefused(
@@ -89,9 +56,6 @@ def _refused(result: results.QuotaExceeded | results.RefusedInNamespace) -> told
 
 
 _OTHERS: Final[dict[type[Any], Callable[[Any], Any]]] = {
-    **dict.fromkeys((results.GrantedAgain, results.GrantedPermits, *_WITH_VALUE), _granted),
-    results.RenewedToEnd: _renewed,
-    results.ReleasedOnce: _released,
     results.QuotaExceeded: _refused,
     results.RefusedInNamespace: _refused,
 }

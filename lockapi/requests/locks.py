@@ -1,6 +1,6 @@
 """Requests about locks, and what all requests that acquire have in common."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -59,6 +59,10 @@ class AcquiringRequest(WaitingRequest, kw_only=True):
             check(limits.check_text("note", self.note, limits.NOTE_BYTES_MAX))
         return self._checked_lease()
 
+    def uncommon(self) -> commands.Uncommon | None:
+        """Return what only few holds have, as the command has it; None if nothing of it is asked."""
+        return commands.Uncommon(self.lock_delay_ms, self.note) if self.lock_delay_ms or self.note else None
+
     def _checked_lease(self) -> tuple[SessionId, int]:
         if self.session_id is UNSET:
             if self.ttl_ms is UNSET:
@@ -79,18 +83,20 @@ class AcquiringAs(AcquiringRequest, kw_only=True):
     no_deadline: bool = False
     priority: Priority = PRIORITY_DEFAULT
 
-    def uncommon(self) -> dict[str, Any]:
-        """Check what only few holds have, and return it as fields of the command; none if it is not asked."""
-        uncommon: dict[str, Any] = {"is_endless": True} if self.no_deadline else {}
+    def uncommon(self) -> commands.Uncommon | None:
+        """Check what only few holds have; return it as the command has it, None if nothing of it is asked."""
         if self.priority != PRIORITY_DEFAULT:
             check(limits.check_range("priority", self.priority, limits.PRIORITY_MAX))
-            uncommon["priority"] = self.priority
-        if self.value is UNSET:
-            if self.value_secret:
-                raise invalid("value_secret: needs a value")
-            return uncommon
-        check_value(self.value)
-        return uncommon | {"value": self.value, "is_secret": self.value_secret}
+        if self.value is not UNSET:
+            check_value(self.value)
+        elif self.value_secret:
+            raise invalid("value_secret: needs a value")
+        elif not self.no_deadline and self.priority == PRIORITY_DEFAULT:
+            return super().uncommon()
+        value = "" if self.value is UNSET else self.value
+        return commands.Uncommon(
+            self.lock_delay_ms, self.note, value, self.value_secret, self.priority, self.no_deadline
+        )
 
     def _checked_lease(self) -> tuple[SessionId, int]:
         if not self.no_deadline:
@@ -135,18 +141,6 @@ class AcquireRequest(AcquiringAs, kw_only=True):
 
     def command(self) -> commands.Acquire:
         """Return the command, with new ids for the hold and the attempt."""
-        command = self._plain()
-        uncommon = self.uncommon()
-        if_held = None if self.if_held is UNSET else self.if_held
-        if if_held and not command.session_id:
-            raise invalid("if_held: needs a session_id: without one, no two requests count as one client")
-        if uncommon:
-            return commands.AcquireAs(**msgspec.structs.asdict(command), if_held=if_held, **uncommon)
-        if if_held is None:
-            return command
-        return commands.AcquireIf(**msgspec.structs.asdict(command), if_held=if_held)
-
-    def _plain(self) -> commands.Acquire:
         if self.locks is not UNSET:
             return self._several(self.locks)
         if self.name is UNSET:
@@ -163,10 +157,11 @@ class AcquireRequest(AcquiringAs, kw_only=True):
             ttl_ms,
             self.owner,
             self.wait_ms,
-            self.lock_delay_ms,
-            self.note,
             self.checked_id(),
             Scope.NODE if self.scope is UNSET else self.scope,
+            (),
+            self._checked_if_held(),
+            self.uncommon(),
         )
 
     def _several(self, locks: list[WantedLock]) -> commands.Acquire:
@@ -185,13 +180,21 @@ class AcquireRequest(AcquiringAs, kw_only=True):
             ttl_ms,
             self.owner,
             self.wait_ms,
-            self.lock_delay_ms,
-            self.note,
             self.checked_id(),
-            locks=several,
+            Scope.NODE,
+            several,
+            self._checked_if_held(),
+            self.uncommon(),
         )
         check(checks.check_locks(command))
         return command
+
+    def _checked_if_held(self) -> IfHeld | None:
+        if self.if_held is UNSET:
+            return None
+        if self.session_id is UNSET:
+            raise invalid("if_held: needs a session_id: without one, no two requests count as one client")
+        return self.if_held
 
 
 class OfHold(Write, kw_only=True):
@@ -223,7 +226,7 @@ class RenewRequest(OfHold, kw_only=True):
 
     ttl_ms: Ttl | Maybe = UNSET
 
-    def command(self, kind: HoldKind) -> commands.RenewOf | commands.RenewByValue:
+    def command(self, kind: HoldKind) -> commands.Renew | commands.RenewByValue:
         """Return the command for a hold of this kind."""
         hold_id, name, value = self.meant()
         ttl_ms = 0
@@ -232,7 +235,7 @@ class RenewRequest(OfHold, kw_only=True):
             ttl_ms = self.ttl_ms
         if not hold_id:
             return commands.RenewByValue(name, value, ttl_ms, kind, self.checked_id())
-        return commands.RenewOf(hold_id, ttl_ms, self.checked_id(), kind)
+        return commands.Renew(hold_id, ttl_ms, self.checked_id(), kind)
 
 
 class ReleaseHoldRequest(Write, kw_only=True):
@@ -240,21 +243,21 @@ class ReleaseHoldRequest(Write, kw_only=True):
 
     hold_id: HoldIdText
 
-    def command(self, kind: HoldKind) -> commands.ReleaseOf:
+    def command(self, kind: HoldKind) -> commands.Release:
         """Return the command for a hold of this kind."""
         check(limits.check_id("hold_id", self.hold_id))
-        return commands.ReleaseOf(self.hold_id, self.checked_id(), (), kind)
+        return commands.Release(self.hold_id, self.checked_id(), (), kind)
 
 
 class ReleasePermitsRequest(OfHold, kw_only=True):
     """Release permits."""
 
-    def command(self, kind: HoldKind) -> commands.ReleaseOf | commands.ReleaseByValue:
+    def command(self, kind: HoldKind) -> commands.Release | commands.ReleaseByValue:
         """Return the command for a hold of this kind."""
         hold_id, name, value = self.meant()
         if not hold_id:
             return commands.ReleaseByValue(name, value, kind, self.checked_id())
-        return commands.ReleaseOf(hold_id, self.checked_id(), (), kind)
+        return commands.Release(hold_id, self.checked_id(), (), kind)
 
 
 class ReleaseRequest(OfHold, kw_only=True):
@@ -268,16 +271,15 @@ class ReleaseRequest(OfHold, kw_only=True):
         | Maybe
     ) = UNSET
 
-    def command(self) -> commands.ReleaseOf | commands.ReleaseByValue:
+    def command(self) -> commands.Release | commands.ReleaseByValue:
         """Return the command."""
         hold_id, name, value = self.meant()
         if not hold_id:
             if self.names is not UNSET:
                 raise invalid("names: needs a hold_id")
             return commands.ReleaseByValue(name, value, HoldKind.LOCK, self.checked_id())
-        if self.names is UNSET:
-            return commands.ReleaseOf(hold_id, self.checked_id())
-        return commands.ReleaseOf(hold_id, self.checked_id(), self._checked(self.names))
+        names = () if self.names is UNSET else self._checked(self.names)
+        return commands.Release(hold_id, self.checked_id(), names, HoldKind.LOCK)
 
     def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
         if not 1 <= len(names) <= limits.LOCKS_COUNT_MAX:
@@ -363,7 +365,7 @@ class ForcingRequest(Write, kw_only=True):
         """How long nobody gets what was freed."""
         return 0
 
-    def command(self, kind: HoldKind) -> commands.ForceEnd:
+    def command(self, kind: HoldKind) -> commands.ForceRelease:
         """Return the command that ends holds of this kind. Raises ProblemError."""
         check(limits.check_name(self.name))
         check_reason(self.reason)
@@ -372,7 +374,7 @@ class ForcingRequest(Write, kw_only=True):
         if self.token is not UNSET:
             check_between("token", self.token, 1, limits.TOKEN_MAX)
             token = self.token
-        return commands.ForceEnd(self.name, self.reason, self.delay_ms, self.checked_id(), kind, token)
+        return commands.ForceRelease(self.name, self.reason, self.delay_ms, self.checked_id(), kind, token)
 
 
 class ForceReleaseRequest(ForcingRequest, kw_only=True):

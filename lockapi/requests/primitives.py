@@ -41,13 +41,13 @@ class AcquirePermitsRequest(AcquiringAs, kw_only=True):
     permits: Permits = 1
     strict: bool = False
 
-    def command(self) -> commands.AcquirePermitsOf:
+    def command(self) -> commands.AcquirePermits:
         """Return the command, with new ids for the hold and the attempt."""
         check(limits.check_name(self.name))
         limit = self._checked_limit()
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
-        command = commands.AcquirePermitsOf(
+        return commands.AcquirePermits(
             self.name,
             limit,
             self.permits,
@@ -57,14 +57,9 @@ class AcquirePermitsRequest(AcquiringAs, kw_only=True):
             ttl_ms,
             self.owner,
             self.wait_ms,
-            self.lock_delay_ms,
-            self.note,
             self.checked_id(),
             self.strict,
-        )
-        uncommon = self.uncommon()
-        return (
-            commands.AcquirePermitsAs(**msgspec.structs.asdict(command), **uncommon) if uncommon else command
+            self.uncommon(),
         )
 
     def _checked_limit(self) -> int:

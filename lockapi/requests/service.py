@@ -44,7 +44,7 @@ class KeepAliveRequest(Write, kw_only=True):
         if self.ttl_ms is UNSET:
             return commands.KeepAlive(SessionId(session_id))
         check(limits.check_ttl(self.ttl_ms))
-        return commands.KeepAliveFor(SessionId(session_id), self.ttl_ms)
+        return commands.KeepAlive(SessionId(session_id), self.ttl_ms)
 
 
 class TransferRequest(Request, kw_only=True):

@@ -23,9 +23,7 @@ from lockapi.requests.ids import HEX_DIGITS, new_ids, new_session_id
 from lockstate.words import cell_operations, limits
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
-    AcquireIf,
-    AcquirePermitsAs,
+    AcquirePermits,
     AdvanceFence,
     Algorithm,
     Campaign,
@@ -39,13 +37,14 @@ from lockstate.words.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    Release,
     ReleaseByValue,
-    ReleaseOf,
+    Renew,
     RenewByValue,
-    RenewOf,
     ResumeStream,
     TakeRate,
     TransactCells,
+    Uncommon,
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
@@ -141,7 +140,7 @@ def _acquire(asked: said.StreamAcquire, session_id: SessionId, ids: Iterator[str
     hold_id, attempt_id = _ids(asked.hold_id, ids)
     if asked.session_id or asked.ttl_ms or asked.is_endless:
         session_id = SessionId(asked.session_id)
-    plain = (
+    return Acquire(
         asked.name,
         _MODES[asked.mode],
         hold_id,
@@ -150,25 +149,36 @@ def _acquire(asked: said.StreamAcquire, session_id: SessionId, ids: Iterator[str
         asked.ttl_ms,
         OwnerName(asked.owner),
         asked.wait_ms,
-        asked.lock_delay_ms,
-        asked.note,
         "",
         _SCOPES[asked.scope],
         tuple([Wanted(lock.name, _MODES[lock.mode], _SCOPES[lock.scope]) for lock in asked.locks]),
+        None if asked.if_held is None else IfHeld(asked.if_held),
+        _uncommon(asked),
     )
-    if_held = None if asked.if_held is None else IfHeld(asked.if_held)
-    if asked.value or asked.is_secret or asked.is_endless or asked.priority != PRIORITY_DEFAULT:
-        return AcquireAs(*plain, if_held, asked.value, asked.is_secret, asked.priority, asked.is_endless)
-    return Acquire(*plain) if if_held is None else AcquireIf(*plain, if_held)
+
+
+def _uncommon(asked: said.StreamAcquire | said.StreamAcquirePermits) -> Uncommon | None:
+    if (
+        asked.lock_delay_ms
+        or asked.note
+        or asked.value
+        or asked.is_secret
+        or asked.is_endless
+        or asked.priority != PRIORITY_DEFAULT
+    ):
+        return Uncommon(
+            asked.lock_delay_ms, asked.note, asked.value, asked.is_secret, asked.priority, asked.is_endless
+        )
+    return None
 
 
 def _acquire_permits(
     asked: said.StreamAcquirePermits, session_id: SessionId, ids: Iterator[str]
-) -> AcquirePermitsAs:
+) -> AcquirePermits:
     hold_id, attempt_id = _ids(asked.hold_id, ids)
     if asked.session_id or asked.ttl_ms or asked.is_endless:
         session_id = SessionId(asked.session_id)
-    return AcquirePermitsAs(
+    return AcquirePermits(
         asked.name,
         asked.limit,
         asked.permits,
@@ -178,13 +188,9 @@ def _acquire_permits(
         asked.ttl_ms,
         OwnerName(asked.owner),
         asked.wait_ms,
-        asked.lock_delay_ms,
-        asked.note,
-        is_strict=asked.is_strict,
-        value=asked.value,
-        is_secret=asked.is_secret,
-        priority=asked.priority,
-        is_endless=asked.is_endless,
+        "",
+        asked.is_strict,
+        _uncommon(asked),
     )
 
 
@@ -225,12 +231,12 @@ def _is_hexadecimal(text: str) -> bool:
 # -- all others -------------------------------------------------------------------------------------------
 
 
-def _renew(asked: said.StreamRenew, _: SessionId, _ids: Iterator[str]) -> RenewOf:
-    return RenewOf(HoldId(asked.hold_id), asked.ttl_ms, "", _KINDS[asked.kind])
+def _renew(asked: said.StreamRenew, _: SessionId, _ids: Iterator[str]) -> Renew:
+    return Renew(HoldId(asked.hold_id), asked.ttl_ms, "", _KINDS[asked.kind])
 
 
-def _release(asked: said.StreamRelease, _: SessionId, _ids: Iterator[str]) -> ReleaseOf:
-    return ReleaseOf(HoldId(asked.hold_id), "", asked.names, _KINDS[asked.kind])
+def _release(asked: said.StreamRelease, _: SessionId, _ids: Iterator[str]) -> Release:
+    return Release(HoldId(asked.hold_id), "", asked.names, _KINDS[asked.kind])
 
 
 def _renew_by_value(asked: said.StreamRenewByValue, _: SessionId, _ids: Iterator[str]) -> RenewByValue:

@@ -15,7 +15,7 @@ from lockstate.tables.requests import key_of
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, AttemptId, HoldId
-from lockstate.words.results import Granted, GrantedAgain, Queued
+from lockstate.words.results import Granted, Queued
 
 Others = tuple[tuple[AttemptId, str], ...]
 """Attempts, each with the node process that keeps the connection of its client; the newest is the last."""
@@ -72,7 +72,7 @@ def of_request(
     for key in (key_of(principal, (scope, request_id)), (scope, request_id)):
         remembered = state.requests.get(key)
         result = None if remembered is None else remembered.result
-        if not isinstance(result, Queued | Granted) or isinstance(result, GrantedAgain):
+        if not (isinstance(result, Queued) or (isinstance(result, Granted) and not result.depth)):
             continue
         of = state.tickets.get(result.hold_id) or state.holds.get(result.hold_id)
         if of is not None and of.request == key:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lockstate.tables.priorities import check_priority
 from lockstate.words import limits
 from lockstate.words.claims import ancestors
 from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Uncommon, Wanted
@@ -23,7 +24,8 @@ def check_acquire(command: Acquire) -> Refused | None:
         and 0 < len(command.hold_id) <= ID_CHARS_MAX
         and 0 < len(command.attempt_id) <= ID_CHARS_MAX
         and 0 <= command.wait_ms <= WAIT_MS_MAX
-        and not (command.owner or command.note or command.lock_delay_ms)
+        and not command.owner
+        and command.uncommon is None
         and (not command.ttl_ms if command.session_id else TTL_MS_MIN <= command.ttl_ms <= TTL_MS_MAX)
     ):
         return None
@@ -76,34 +78,36 @@ def check_attempt(command: Acquisition) -> Refused | None:
     )
 
 
-def check_uncommon(command: Uncommon) -> Refused | None:
-    """Return what is wrong with what only few holds have, or None."""
-    if command.is_secret and not command.value:
-        return invalid("value_secret: needs a value")
-    if command.is_endless and (command.session_id or command.ttl_ms):
-        return invalid("no_deadline: give it instead of session_id and ttl_ms")
-    return check_value(command.value)
-
-
 def check_value(value: str) -> Refused | None:
     """Return why no hold may have this value, or None."""
     return limits.check_text("value", value, limits.HOLD_VALUE_BYTES_MAX)
 
 
 def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
-    """Return what is wrong with the lease, the note or the lock-delay, or None."""
-    if command.note or command.lock_delay_ms:
-        refused = limits.check_text("note", command.note, limits.NOTE_BYTES_MAX) or limits.check_range(
-            "lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX
-        )
+    """Return what is wrong with the lease, or with what is uncommon, or None."""
+    asked, ttl_ms = command.uncommon, command.ttl_ms
+    if asked is not None:
+        refused = _check_uncommon(asked)
         if refused is not None:
             return refused
-    ttl_ms = command.ttl_ms
-    if (not command.session_id) == (not ttl_ms):
-        if isinstance(command, Uncommon) and command.is_endless:
+        if asked.is_endless:
+            if command.session_id or ttl_ms:
+                return invalid("no_deadline: give it instead of session_id and ttl_ms")
             return None
+    if (not command.session_id) == (not ttl_ms):
         return invalid("session_id, ttl_ms: give exactly one of the two")
     return limits.check_ttl(ttl_ms) if ttl_ms else None
+
+
+def _check_uncommon(asked: Uncommon) -> Refused | None:
+    if asked.is_secret and not asked.value:
+        return invalid("value_secret: needs a value")
+    return (
+        limits.check_text("note", asked.note, limits.NOTE_BYTES_MAX)
+        or limits.check_range("lock_delay_ms", asked.lock_delay_ms, limits.LOCK_DELAY_MS_MAX)
+        or check_value(asked.value)
+        or check_priority(asked.priority)
+    )
 
 
 def check_limit(limit: int, permits: int = 1) -> Refused | None:

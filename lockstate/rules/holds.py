@@ -64,7 +64,7 @@ from lockstate.rules import deadlocks
 from lockstate.rules.attempts import Others
 from lockstate.rules.effects import Effects
 from lockstate.rules.namespace_rules import if_held_of, keep_delay, names_asked
-from lockstate.rules.values import is_secret, texts_of, value_of
+from lockstate.rules.values import texts_of
 from lockstate.tables import budget
 from lockstate.tables.blockers import shown_conflicts, shown_covering
 from lockstate.tables.claim_table import Freed
@@ -77,6 +77,7 @@ from lockstate.tables.wait_graph import Cycle
 from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of, permits_of, semaphore_of, shown_name
 from lockstate.words.commands import (
+    ORDINARY,
     PRIORITY_DEFAULT,
     Acquire,
     Acquisition,
@@ -91,11 +92,6 @@ from lockstate.words.results import (
     Event,
     EventKind,
     Granted,
-    GrantedAgain,
-    GrantedAgainAs,
-    GrantedAs,
-    GrantedPermits,
-    GrantedPermitsAs,
     GrantedSeveral,
     HolderView,
     HoldKind,
@@ -105,7 +101,7 @@ from lockstate.words.results import (
     RateUsed,
     Reason,
     Refused,
-    ReleasedOnce,
+    Released,
 )
 
 SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never existed")
@@ -246,12 +242,17 @@ class Holds:
         state = self.state
         expires_in_ms = views.remaining_ms(state, hold)
         if hold.kind is _LOCK:
-            locks = hold.locks
             granted = Granted(
-                hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope, locks
+                hold.hold_id,
+                hold.token,
+                hold.name,
+                hold.mode,
+                expires_in_ms,
+                NO_OWNER,
+                hold.scope,
+                hold.locks,
+                value=hold.value,
             )
-            if hold.value:
-                return GrantedAs(**msgspec.structs.asdict(granted), value=hold.value)
             return self._of_kinds(hold, granted) if hold.permits else granted
         if hold.kind is _SEMAPHORE:
             return self._of_permits(hold, expires_in_ms)
@@ -260,7 +261,7 @@ class Holds:
     def _of_permits(self, hold: Hold, expires_in_ms: int | None) -> Granted:
         """Return the grant of permits of a semaphore."""
         semaphore = self.state.semaphores[hold.name]
-        told = (
+        return Granted(
             hold.hold_id,
             hold.token,
             hold.name,
@@ -271,10 +272,10 @@ class Holds:
             (),
             hold.permits,
             views.available(semaphore),
+            0,
+            semaphore.limit,
+            hold.value,
         )
-        if hold.value:
-            return GrantedPermitsAs(*told, semaphore.limit, hold.value)
-        return GrantedPermits(*told, semaphore.limit)
 
     def _of_kinds(self, hold: Hold, granted: Granted) -> GrantedSeveral:
         """Return the grant of a hold of several kinds."""
@@ -301,13 +302,13 @@ class Holds:
         if_held = if_held_of(self.state, command)
         if if_held is IfHeld.REFUSE:
             return refused_as_held(hold)
-        value = value_of(command)
-        refused = self.check_texts(hold, command.note or hold.note, value or hold.value)
+        asked = command.uncommon or ORDINARY
+        refused = self.check_texts(hold, asked.note or hold.note, asked.value or hold.value)
         if refused is not None:
             return refused
         self.state.extend(self.state.lease_of(hold))
-        self._take_over(hold, command.note, command.lock_delay_ms, if_held)
-        self._take_value(hold, value, is_secret=is_secret(command))
+        self._take_over(hold, asked.note, asked.lock_delay_ms, if_held)
+        self._take_value(hold, asked.value, is_secret=asked.is_secret)
         return self._passed_on(hold, command.attempt_id, key, "")
 
     def _take_value(self, hold: Hold, value: str, *, is_secret: bool) -> None:
@@ -339,12 +340,12 @@ class Holds:
         state.ledger.change(hold)
         hold.note, hold.value = note, value
 
-    def release_once(self, hold: Hold) -> ReleasedOnce:
+    def release_once(self, hold: Hold) -> Released:
         """Count one release of a hold that takes several."""
         extras = self.state.extras
         extra = extras.get(hold.hold_id)
         extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth - 1))
-        return ReleasedOnce((), extra.depth - 1)
+        return Released((), extra.depth - 1)
 
     def uncount(self, hold: Hold) -> None:
         """Take back the newest counted acquire; what was counted before is not its own to undo.
@@ -364,11 +365,7 @@ class Holds:
             state.extras.put(hold.hold_id, msgspec.structs.replace(extra, attempts=()))
         if hold.kind is _ELECTION:
             self.proclaim(hold, value)
-        granted = self.granted(hold)
-        depth = state.extras.get(hold.hold_id).depth
-        if isinstance(granted, GrantedAs):
-            return GrantedAgainAs(**msgspec.structs.asdict(granted), depth=depth)
-        return GrantedAgain(**msgspec.structs.asdict(granted), depth=depth)
+        return msgspec.structs.replace(self.granted(hold), depth=state.extras.get(hold.hold_id).depth)
 
     def proclaim(self, hold: Hold, value: str) -> None:
         """Set what a leader says; nothing happens if it says that already."""
@@ -764,6 +761,12 @@ def check_count(count: int, count_max: int, what: str) -> Refused | None:
     if count < count_max:
         return None
     return Refused(Reason.OVERLOADED, f"the cluster has {count} {what}; no more are allowed", (), 0, RETRY_MS)
+
+
+def refuse_kind(state: State, hold: Hold, kind: HoldKind) -> Refused:
+    """Return the refusal of a command that takes a hold for one of another kind."""
+    holder = views.holder_view(state, hold, views.parts_of(state, hold)[0].name)
+    return Refused(Reason.WRONG_KIND, f"hold_id: its kind is {hold.kind}, not {kind}", (holder,))
 
 
 def refused_as_held(hold: Hold) -> Refused:

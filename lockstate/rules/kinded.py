@@ -1,20 +1,19 @@
-"""What commands do that name a kind: they are told when they mean another one, and force ends any of them.
-
-The delays that a force or an expiry leaves can be lifted.
+"""Ending holds of any kind by force, and lifting the delays that a force or an expiry leaves.
 
 A hold keeps its kind for as long as it lives, and locks, semaphores and elections of one name are three
-different things. So a call that finds another kind than its own is a mistake of its caller: it is refused,
-changes nothing, and is not remembered, for the corrected one may carry the same `request_id`.
+different things. So a call that finds another kind than its own is a mistake of its caller: it is refused
+(here, or by `holds.refuse_kind`), changes nothing, and is not remembered, for the corrected one may carry the
+same `request_id`.
 """
 
 from itertools import islice
 
-from lockstate.reads.views import holder_view, holders_of, parts_of
+from lockstate.reads.views import holder_view, holders_of
 from lockstate.rules.checks import invalid
 from lockstate.rules.holds import Holds
 from lockstate.tables.claim_table import Freed
 from lockstate.words import limits
-from lockstate.words.commands import ForceEnd, LiftDelay, PutOff, ReleaseOf, RenewOf
+from lockstate.words.commands import ForceRelease, LiftDelay
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import (
     DelaysLifted,
@@ -34,16 +33,7 @@ class Kinds:
         self._holds = holds
         self._state = holds.state
 
-    def check(self, command: ReleaseOf | RenewOf | PutOff) -> Refused | None:
-        """Refuse a command for a hold of another kind; one that is gone is the business of the command."""
-        hold = self._state.holds.get(command.hold_id)
-        if hold is None or hold.kind is command.kind:
-            return None
-        name = parts_of(self._state, hold)[0].name
-        detail = f"hold_id: its kind is {hold.kind}, not {command.kind}"
-        return Refused(Reason.WRONG_KIND, detail, (holder_view(self._state, hold, name),))
-
-    def force_end(self, command: ForceEnd) -> Result:
+    def force_release(self, command: ForceRelease) -> Result:
         """End the holds of a name, or one of them, whoever has them."""
         refused = _check(command)
         if refused is not None:
@@ -94,7 +84,7 @@ class Kinds:
         return ()
 
 
-def _check(command: ForceEnd) -> Refused | None:
+def _check(command: ForceRelease) -> Refused | None:
     refused = (
         limits.check_name(command.name)
         or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)

@@ -1,26 +1,20 @@
-"""The commands about locks: acquire one or several, force-release; and release, for every kind of hold."""
+"""The commands about locks: acquire one or several; and release, for every kind of hold."""
 
 from typing import Final
 
-from lockstate.reads.views import holder_view
 from lockstate.rules.changes import check_unchanging
-from lockstate.rules.checks import check_acquire, check_uncommon
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
-from lockstate.rules.namespace_rules import check_rare, check_ttl, if_held_of, names_asked
-from lockstate.rules.values import is_secret, mark
-from lockstate.tables.claim_table import Freed
+from lockstate.rules.checks import check_acquire
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already, refuse_kind
+from lockstate.rules.namespace_rules import check_allowed, if_held_of
+from lockstate.rules.values import mark
 from lockstate.tables.extras import Extra
-from lockstate.tables.priorities import check_priority, class_of
+from lockstate.tables.priorities import class_of
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
-from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of, claims_of_one
 from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
+    ORDINARY,
     Acquire,
-    AcquireAs,
-    AcquireIf,
-    ForceRelease,
     IfHeld,
     Release,
     Wanted,
@@ -30,7 +24,6 @@ from lockstate.words.modes import CONFLICTS, Scope
 from lockstate.words.results import (
     RELEASED,
     EventKind,
-    ForceReleased,
     HoldKind,
     Queued,
     Reason,
@@ -64,7 +57,7 @@ class Locks:
         ):
             refused = holds.check_unused("hold_id", hold_id)
         refused = refused or (
-            check_ttl(state, names_asked(command), command.ttl_ms) if state.spaces else None
+            check_allowed(state, command) if state.spaces or command.uncommon is not None else None
         )
         if refused is not None:
             return refused
@@ -76,11 +69,10 @@ class Locks:
             if session is None:
                 return SESSION_EXPIRED
             owner = owner or session.owner
-            held = None
             if lock is not None:
                 held = held_already(session, owner, lock.all_holders(), lambda hold: _is_same(hold, command))
-            if held is not None:
-                return holds.held_again(held, command, key)
+                if held is not None:
+                    return holds.held_again(held, command, key)
         is_plain = command.scope is _NODE and not command.locks
         if is_plain:
             claims = claims_of_one(command.name, command.mode)
@@ -93,17 +85,6 @@ class Locks:
             return holds.begin(self._record(Hold, command, owner, key), claims, 0)
         return self._in_turn(command, owner, key, claims)
 
-    def acquire_as(self, command: AcquireAs, key: RequestKey | None = None) -> Result:
-        """Do what `acquire` does with what only few holds have."""
-        return (
-            check_acquire(command)
-            or check_uncommon(command)
-            or check_priority(command.priority)
-            or self._holds.check_unused("hold_id", command.hold_id)
-            or check_rare(self._state, command)
-            or self.acquire(command, key)
-        )
-
     def _in_turn(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
         """Grant what only those who come later wait for, or queue or refuse the request."""
         state, holds = self._state, self._holds
@@ -113,7 +94,8 @@ class Locks:
             ticket = self._ticket(command, owner, key)
             ticket.order = state.next_order  # the order it would get: it is judged as if it waited
             if can_go(state, ticket, claims):
-                return holds.pass_by(ticket, claims, is_secret=is_secret(command))
+                is_secret = command.uncommon is not None and command.uncommon.is_secret
+                return holds.pass_by(ticket, claims, is_secret=is_secret)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
         return self._wait(command, owner, key, claims)
@@ -123,21 +105,22 @@ class Locks:
         ticket = self._ticket(command, owner, key)
         result = self._holds.wait(ticket, claims, command.wait_ms)
         if_held = if_held_of(self._state, command)
-        is_rare = isinstance(command, AcquireIf) or if_held is not IfHeld.RENEW
+        is_rare = command.uncommon is not None or if_held is not IfHeld.RENEW
         if is_rare and isinstance(result, Queued):
-            extra = Extra(if_held=if_held, priority=ticket.priority, is_secret=is_secret(command))
+            is_secret = command.uncommon is not None and command.uncommon.is_secret
+            extra = Extra(if_held=if_held, priority=ticket.priority, is_secret=is_secret)
             self._state.extras.put(command.hold_id, extra)
         return result
 
     def _ticket(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Ticket:
         """Return the ticket for what `command` asks for, with the place that its priority gives it."""
-        priority = command.priority if isinstance(command, AcquireAs) else PRIORITY_DEFAULT
-        return self._record(class_of(priority), command, owner, key)
+        return self._record(class_of((command.uncommon or ORDINARY).priority), command, owner, key)
 
     def _record(
         self, make: type[HoldOrTicket], command: Acquire, owner: OwnerName, key: RequestKey | None
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
+        asked = command.uncommon or ORDINARY
         record = make(
             0,
             0,
@@ -146,26 +129,28 @@ class Locks:
             command.name,
             command.mode,
             owner,
-            command.note,
+            asked.note,
             command.session_id,
-            command.lock_delay_ms,
+            asked.lock_delay_ms,
             self._state.now_ms,
             attempt_of(command.hold_id, command.attempt_id),
             key,
             command.scope,
             command.locks,
         )
-        if command.__class__ is AcquireAs:
-            mark(self._state, record, command)
+        if asked.value:
+            mark(self._state, record, asked)
         return record
 
-    # -- release, force -------------------------------------------------------------------------------------
+    # -- release --------------------------------------------------------------------------------------------
 
     def release(self, command: Release) -> Result:
         """End a hold, or a part of one of several locks, and serve those that wait for it."""
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
+        if command.kind is not None and hold.kind is not command.kind:
+            return refuse_kind(self._state, hold, command.kind)
         depth = self._state.extras.get(hold.hold_id).depth if self._state.extras.rows else 1
         if command.names:
             return self._release_part(hold, command.names, depth)
@@ -195,26 +180,6 @@ class Locks:
         kept = tuple([lock for lock in hold.locks if lock.name not in names])
         self._holds.serve(self._holds.give_up(hold, tuple([held[name] for name in names]), kept))
         return Released(kept)
-
-    def force_release(self, command: ForceRelease) -> Result:
-        """End all holds of a lock, whoever has them."""
-        refused = (
-            limits.check_name(command.name)
-            or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
-            or limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX)
-        )
-        if refused is not None:
-            return refused
-        lock = self._state.locks.get(command.name)
-        ended = list(lock.all_holders()) if lock is not None else []
-        if not ended:
-            return ForceReleased(())
-        released = tuple([holder_view(self._state, hold, command.name) for hold in ended])
-        freed: Freed = []
-        for hold in ended:
-            freed += self._holds.end(hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
-        self._holds.serve(freed)
-        return ForceReleased(released)
 
 
 def _is_same(hold: Hold, command: Acquire) -> bool:

@@ -16,7 +16,7 @@ from lockstate.words import limits
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
-    AcquireIf,
+    AcquirePermits,
     AcquireSeveral,
     Acquisition,
     IfHeld,
@@ -82,6 +82,22 @@ def names_asked(command: Acquisition) -> tuple[str, ...]:
     return (*[lock.name for lock in command.locks], *[one.name for one in permits])
 
 
+def check_allowed(state: State, command: Acquire | AcquirePermits) -> Refused | None:
+    """Refuse a priority, a hold without a deadline or a lease that is not allowed for a name.
+
+    Of the former two the node that was asked has written into the command for which of its names its own
+    settings do not allow it; they count where no namespace says anything.
+    """
+    asked, names = command.uncommon, names_asked(command)
+    if asked is not None:
+        refused = _check_priority(state, names, asked) if asked.priority != PRIORITY_DEFAULT else None
+        if refused is None and asked.is_endless:
+            refused = check_endless(state, names, asked.endless_not_for)
+        if refused is not None:
+            return refused
+    return check_ttl(state, names, command.ttl_ms) if state.spaces else None
+
+
 def check_ttl(state: State, names: Iterable[str], ttl_ms: int) -> Refused | None:
     """Refuse a lease of its own that a namespace of one of these names does not allow; 0 stands for none."""
     for name in names if ttl_ms else ():
@@ -101,9 +117,8 @@ def if_held_of(state: State, command: Acquire) -> IfHeld:
 
     If it does not say it, the namespaces of its names do: it is refused if one of them wants that.
     """
-    said = command.if_held if isinstance(command, AcquireIf) else None
-    if said is not None:
-        return said
+    if command.if_held is not None:
+        return command.if_held
     for name in names_asked(command) if state.spaces else ():
         namespace = state.namespaces.innermost(name)
         if namespace is not None and namespace.settings.if_held is IfHeld.REFUSE:
@@ -111,28 +126,15 @@ def if_held_of(state: State, command: Acquire) -> IfHeld:
     return IfHeld.RENEW
 
 
-def check_rare(state: State, command: Uncommon) -> Refused | None:
-    """Refuse a priority or a hold without a deadline where neither a namespace nor the node allows it.
-
-    The node that was asked has written into the command for which of its names its own settings do not.
-    """
-    names = names_asked(command)
-    if command.priority != PRIORITY_DEFAULT:
-        refused = _check_priority(state, names, command)
-        if refused is not None:
-            return refused
-    return check_endless(state, names, command.endless_not_for) if command.is_endless else None
-
-
-def _check_priority(state: State, names: Iterable[str], command: Uncommon) -> Refused | None:
+def _check_priority(state: State, names: Iterable[str], asked: Uncommon) -> Refused | None:
     for name in names:
         namespace = state.namespaces.innermost(name)
         if namespace is None or namespace.settings.priority is None:
-            refused = _refused_by_node("priority", f"{command.priority}", name, command.priority_not_for)
+            refused = _refused_by_node("priority", f"{asked.priority}", name, asked.priority_not_for)
         elif namespace.settings.priority:
             refused = None
         else:
-            refused = _forbidden(f"priority: {command.priority}", name, namespace)
+            refused = _forbidden(f"priority: {asked.priority}", name, namespace)
         if refused is not None:
             return refused
     return None

@@ -28,16 +28,14 @@ from lockstate.words.commands import (
     PutOff,
     Quota,
     Release,
-    ReleaseOf,
     Renew,
-    RenewOf,
     SetQuota,
 )
 from lockstate.words.ids import NO_SESSION
 from lockstate.words.results import QuotaSet, Refused, Result
 
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))
-_OF_A_HOLD: Final = frozenset({Renew, RenewOf, Release, ReleaseOf, Convert, AddLocks, Proclaim, PutOff})
+_OF_A_HOLD: Final = frozenset({Renew, Release, Convert, AddLocks, Proclaim, PutOff})
 """The classes of commands that name a hold of the client."""
 _SET: Final = QuotaSet()
 

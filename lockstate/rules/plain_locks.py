@@ -66,8 +66,7 @@ class PlainLocks:
             or command.mode is not _EXCLUSIVE
             or command.scope is not _NODE
             or command.locks
-            or command.note
-            or command.lock_delay_ms
+            or command.uncommon is not None
             or (owner and not (owner.isascii() and owner.isprintable() and len(owner) <= OWNER_BYTES_MAX))
             or not 0 < len(hold_id) <= ID_CHARS_MAX
             or not 0 < len(attempt_id) <= ID_CHARS_MAX
@@ -160,10 +159,11 @@ class PlainLocks:
     def release(self, command: Release) -> Result:
         """Do what `Locks.release` does."""
         state, records, hold_id = self._state, self._records, command.hold_id
-        hold = self._holds.get(hold_id)
+        hold, kind = self._holds.get(hold_id), command.kind
         if (
             hold is None
             or hold.kind is not _LOCK
+            or (kind is not _LOCK and kind is not None)
             or hold.value
             or hold.changing
             or command.names

@@ -5,7 +5,7 @@ it, whichever way it ends.
 """
 
 from lockstate.reads.views import holders_of, parts_of, revoked_view
-from lockstate.rules.holds import LEASE_EXPIRED, Holds
+from lockstate.rules.holds import LEASE_EXPIRED, Holds, refuse_kind
 from lockstate.rules.kinded import Kinds
 from lockstate.tables import budget
 from lockstate.tables.records import Hold, Plea
@@ -46,12 +46,11 @@ class Pleas:
     def put_off(self, command: PutOff) -> Result:
         """Give the holder its grace once more."""
         state = self._state
-        refused = self._kinds.check(command)
-        if refused is not None:
-            return refused
         hold = state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
+        if hold.kind is not command.kind:
+            return refuse_kind(state, hold, command.kind)
         plea = state.pleas.get(command.hold_id)
         if plea is None:
             return Refused(Reason.NOT_REVOKED, "nobody has asked for this hold back")

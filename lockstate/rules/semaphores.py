@@ -3,23 +3,17 @@
 from typing import Final
 
 from lockstate.reads.views import available
-from lockstate.rules.checks import check_attempt, check_lease, check_limit, check_uncommon
+from lockstate.rules.checks import check_attempt, check_lease, check_limit
 from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
-from lockstate.rules.namespace_rules import check_rare, check_ttl
-from lockstate.rules.values import is_secret, mark
+from lockstate.rules.namespace_rules import check_allowed
+from lockstate.rules.values import mark
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.extras import Extra
-from lockstate.tables.priorities import check_priority, class_of
+from lockstate.tables.priorities import class_of
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
 from lockstate.words import limits
 from lockstate.words.claims import permits_of
-from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
-    ResizeSemaphore,
-)
+from lockstate.words.commands import ORDINARY, AcquirePermits, ResizeSemaphore
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.modes import Mode
 from lockstate.words.results import HoldKind, Left, Queued, Reason, Refused, Resized, Result
@@ -38,9 +32,7 @@ class Semaphores:
         """Grant, queue or refuse. The first request gives the semaphore its limit."""
         state, holds = self._state, self._holds
         refused = (
-            _check(command)
-            or holds.check_unused("hold_id", command.hold_id)
-            or (check_ttl(state, (command.name,), command.ttl_ms) if state.spaces else None)
+            _check(command) or holds.check_unused("hold_id", command.hold_id) or check_allowed(state, command)
         )
         if refused is not None:
             return refused
@@ -65,17 +57,6 @@ class Semaphores:
             return holds.begin(self._record(Hold, command, owner, key), (), 0)
         return self._in_turn(command, owner, key, semaphore)
 
-    def acquire_as(self, command: AcquirePermitsAs, key: RequestKey | None = None) -> Result:
-        """Do what `acquire` does with what only few holds have."""
-        return (
-            _check(command)
-            or check_uncommon(command)
-            or check_priority(command.priority)
-            or self._holds.check_unused("hold_id", command.hold_id)
-            or check_rare(self._state, command)
-            or self.acquire(command, key)
-        )
-
     def _in_turn(
         self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None, semaphore: Semaphore
     ) -> Result:
@@ -84,7 +65,8 @@ class Semaphores:
             ticket = self._ticket(command, owner, key)
             ticket.order = self._state.next_order  # the order it would get: it is judged as if it waited
             if precedence(ticket) < precedence(next(iter(semaphore.queue.values()))):
-                return self._holds.pass_by(ticket, (), is_secret=is_secret(command))
+                is_secret = command.uncommon is not None and command.uncommon.is_secret
+                return self._holds.pass_by(ticket, (), is_secret=is_secret)
         if command.wait_ms == 0:
             return self._holds.no_permits(semaphore)
         return self._wait(command, owner, key)
@@ -93,20 +75,20 @@ class Semaphores:
         """Queue a request that cannot be granted at once."""
         ticket = self._ticket(command, owner, key)
         result = self._holds.wait(ticket, (), command.wait_ms)
-        if isinstance(result, Queued):
-            extra = Extra(priority=ticket.priority, is_secret=is_secret(command))
+        if command.uncommon is not None and isinstance(result, Queued):
+            extra = Extra(priority=ticket.priority, is_secret=command.uncommon.is_secret)
             self._state.extras.put(command.hold_id, extra)
         return result
 
     def _ticket(self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None) -> Ticket:
         """Return the ticket for what `command` asks for, with the place that its priority gives it."""
-        priority = command.priority if isinstance(command, AcquirePermitsAs) else PRIORITY_DEFAULT
-        return self._record(class_of(priority), command, owner, key)
+        return self._record(class_of((command.uncommon or ORDINARY).priority), command, owner, key)
 
     def _record(
         self, make: type[HoldOrTicket], command: AcquirePermits, owner: OwnerName, key: RequestKey | None
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
+        asked = command.uncommon or ORDINARY
         record = make(
             0,
             0,
@@ -115,17 +97,17 @@ class Semaphores:
             command.name,
             Mode.EXCLUSIVE,
             owner,
-            command.note,
+            asked.note,
             command.session_id,
-            command.lock_delay_ms,
+            asked.lock_delay_ms,
             self._state.now_ms,
             attempt_of(command.hold_id, command.attempt_id),
             key,
             kind=HoldKind.SEMAPHORE,
             permits=command.permits,
         )
-        if command.__class__ is AcquirePermitsAs:
-            mark(self._state, record, command)
+        if asked.value:
+            mark(self._state, record, asked)
         return record
 
     def resize(self, command: ResizeSemaphore) -> Result:
@@ -155,7 +137,7 @@ def _check_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | Non
     limit = semaphore.limit
     if not limit:
         return NO_LIMIT
-    if isinstance(command, AcquirePermitsOf) and not command.is_strict:
+    if not command.is_strict:
         return refuse_limit(limit, command.permits)
     if command.limit == limit:
         return None
@@ -174,7 +156,7 @@ def refuse_limit(limit: int, permits: int) -> Refused | None:
 
 
 def _check(command: AcquirePermits) -> Refused | None:
-    is_open = isinstance(command, AcquirePermitsOf) and command.limit == 0 and not command.is_strict
+    is_open = command.limit == 0 and not command.is_strict
     return (
         limits.check_name(command.name)
         or check_limit(command.permits if is_open else command.limit, command.permits)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from lockstate.reads.views import parts_of, remaining_ms, revocation_of, revoked_of
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count, refuse_kind
 from lockstate.rules.namespace_rules import check_ttl
 from lockstate.rules.pleas import Pleas
 from lockstate.rules.transactions import Transactions
@@ -21,7 +21,6 @@ from lockstate.words.commands import (
     CloseSession,
     ForceCloseSession,
     KeepAlive,
-    KeepAliveFor,
     OpenSession,
     Renew,
 )
@@ -33,12 +32,10 @@ from lockstate.words.results import (
     Reason,
     Refused,
     Renewed,
-    RenewedToEnd,
     Result,
     SessionClosed,
     SessionForced,
     SessionKept,
-    SessionKeptToEnd,
     SessionOpened,
 )
 
@@ -87,30 +84,21 @@ class Sessions:
         return SessionOpened(command.session_id, command.ttl_ms, command.ttl_ms)
 
     def keep_alive(self, command: KeepAlive) -> Result:
-        """Start a session's ttl anew."""
-        session = self._state.sessions.get(command.session_id)
-        if session is None:
-            return SESSION_EXPIRED
-        return self._kept(session)
-
-    def keep_alive_for(self, command: KeepAliveFor) -> Result:
-        """Start a session's ttl anew, with another length.
+        """Start a session's ttl anew, perhaps with another length.
 
         As of a hold, a shorter one counts from the next keepalive on: what was promised stays promised.
         """
-        refused = limits.check_ttl(command.ttl_ms)
+        refused = limits.check_ttl(command.ttl_ms) if command.ttl_ms else None
         session = self._state.sessions.get(command.session_id)
         if refused is not None or session is None:
             return refused or SESSION_EXPIRED
-        self._state.ledger.change(session)
-        session.ttl_ms = command.ttl_ms
-        return self._kept(session)
-
-    def _kept(self, session: Session) -> SessionKept:
+        if command.ttl_ms:
+            self._state.ledger.change(session)
+            session.ttl_ms = command.ttl_ms
         self._state.extend(session)
         expires_in_ms = session.expires_at_ms - self._state.now_ms
         if self._state.pleas and (revoked := revoked_of(self._state, session)):
-            return SessionKeptToEnd(session.session_id, expires_in_ms, revoked)
+            return SessionKept(session.session_id, expires_in_ms, revoked)
         return SessionKept(session.session_id, expires_in_ms)
 
     def close(self, command: CloseSession) -> Result:
@@ -141,6 +129,8 @@ class Sessions:
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
+        if command.kind is not None and hold.kind is not command.kind:
+            return refuse_kind(self._state, hold, command.kind)
         if command.ttl_ms:
             refused = limits.check_ttl(command.ttl_ms)
             if refused is not None:
@@ -165,11 +155,7 @@ class Sessions:
 
     def renewed(self, hold: Hold, token: int) -> Renewed:
         """Return what the holder of `hold`, which had `token`, is told of its lease, and of a revocation."""
-        left_ms = remaining_ms(self._state, hold)
-        revocation = revocation_of(self._state, hold)
-        if revocation is not None:
-            return RenewedToEnd(token, left_ms, revocation)
-        return Renewed(token, left_ms)
+        return Renewed(token, remaining_ms(self._state, hold), revocation_of(self._state, hold))
 
     def _end(self, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
         """End a session with its waits and holds, then serve the waiters; return the names it held.

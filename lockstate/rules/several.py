@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from lockstate.rules.checks import check_attempt, check_lease, check_limit, check_locks, invalid
 from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
-from lockstate.rules.namespace_rules import check_ttl, names_asked
+from lockstate.rules.namespace_rules import check_allowed
 from lockstate.rules.semaphores import refuse_limit
 from lockstate.tables.extras import Extra
 from lockstate.tables.queues import can_go, is_free
@@ -24,7 +24,7 @@ from lockstate.tables.rates import check_wanted
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, hold_of
 from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of
-from lockstate.words.commands import AcquireSeveral, WantedPermits, WantedRate
+from lockstate.words.commands import ORDINARY, AcquireSeveral, Uncommon, WantedPermits, WantedRate
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.results import Queued, Refused, Result
 
@@ -42,7 +42,7 @@ class Several:
         refused = (
             check_several(command)
             or holds.check_unused("hold_id", command.hold_id)
-            or (check_ttl(state, names_asked(command), command.ttl_ms) if state.spaces else None)
+            or check_allowed(state, command)
         )
         if refused is not None:
             return refused
@@ -124,6 +124,7 @@ class Several:
         self, make: type[HoldOrTicket], command: AcquireSeveral, owner: OwnerName, key: RequestKey | None
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
+        asked = command.uncommon or ORDINARY
         return make(
             0,
             0,
@@ -132,9 +133,9 @@ class Several:
             "",
             command.mode,
             owner,
-            command.note,
+            asked.note,
             command.session_id,
-            command.lock_delay_ms,
+            asked.lock_delay_ms,
             self._state.now_ms,
             attempt_of(command.hold_id, command.attempt_id),
             key,
@@ -151,6 +152,9 @@ def _claims(command: AcquireSeveral) -> Claims:
 
 def check_several(command: AcquireSeveral) -> Refused | None:
     """Return what is wrong with the command itself, or None."""
+    asked = command.uncommon
+    if asked is not None and asked != Uncommon(asked.lock_delay_ms, asked.note):
+        return invalid("value, priority, no_deadline: not for several kinds at once")
     return check_things(command) or check_attempt(command) or check_lease(command)
 
 

@@ -18,8 +18,7 @@ from lockstate.tables.records import Hold, Ticket
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
+    ORDINARY,
     Acquisition,
     Campaign,
     Release,
@@ -75,31 +74,22 @@ def hold_with(state: State, command: ReleaseByValue | RenewByValue) -> Hold | No
     return None
 
 
-def mark(state: State, record: Hold | Ticket, command: Acquire | AcquirePermits) -> None:
+def mark(state: State, record: Hold | Ticket, asked: Uncommon) -> None:
     """Let a hold or a ticket that is about to be there have the value that a command gives, if any.
 
     Of a ticket it is noted later whether that is secret: it may be refused.
     """
-    record.value = value_of(command)
-    if is_secret(command) and isinstance(record, Hold):
+    record.value = asked.value
+    if asked.is_secret and isinstance(record, Hold):
         state.extras.put(record.hold_id, Extra(is_secret=True))
-
-
-def is_secret(command: Acquire | AcquirePermits) -> bool:
-    """Whether a command gives its hold a value that only its holder is told."""
-    return isinstance(command, Uncommon) and command.is_secret
-
-
-def value_of(command: Acquire | AcquirePermits) -> str:
-    """Return the value that a command gives its hold, "" if none."""
-    return command.value if isinstance(command, Uncommon) else ""
 
 
 def texts_of(command: Acquisition) -> tuple[str, str]:
     """Return the note and the value that a command gives its hold, "" for what it does not give."""
     if isinstance(command, Campaign):
         return "", command.value
-    return command.note, value_of(command)
+    asked = command.uncommon or ORDINARY
+    return asked.note, asked.value
 
 
 def _check(command: ReleaseByValue | RenewByValue) -> Refused | None:

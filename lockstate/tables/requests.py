@@ -14,11 +14,7 @@ from lockstate.tables.records import RequestKey
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -28,10 +24,8 @@ from lockstate.words.commands import (
     Convert,
     DeleteCells,
     ForceCloseSession,
-    ForceEnd,
     ForceRelease,
     ForgetFence,
-    IfHeld,
     LiftDelay,
     OpenSession,
     Proclaim,
@@ -39,19 +33,17 @@ from lockstate.words.commands import (
     PutOff,
     Release,
     ReleaseByValue,
-    ReleaseOf,
     Renew,
     RenewByValue,
-    RenewOf,
     ResizeSemaphore,
     Revoke,
     SetNamespace,
     SetQuota,
     TakeRate,
     TransactCells,
+    Uncommon,
 )
 from lockstate.words.ids import NO_HOLD, HoldId
-from lockstate.words.kinds import HoldKind
 from lockstate.words.results import CellRead, Granted, Queued, Refused, Result, Transacted
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
@@ -75,7 +67,6 @@ def _of_value(command: ReleaseByValue | RenewByValue) -> str:
 
 _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     Acquire: lambda command: command.session_id or command.owner,
-    AcquireIf: lambda command: command.session_id or command.owner,
     AcquirePermits: lambda command: command.session_id or command.owner,
     Campaign: lambda command: command.session_id or command.owner,
     OpenSession: lambda _: "",
@@ -92,16 +83,10 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     PutCell: lambda command: command.key.decode("utf-8", "replace"),
     DeleteCells: lambda command: command.key.decode("utf-8", "replace"),
     TransactCells: lambda _: "",
-    ReleaseOf: _of_hold,
-    RenewOf: _of_hold,
-    ForceEnd: _of_name,
     ForceCloseSession: operator.attrgetter("session_name"),
     LiftDelay: _of_name,
     Revoke: _of_name,
     PutOff: _of_hold,
-    AcquirePermitsOf: lambda command: command.session_id or command.owner,
-    AcquireAs: lambda command: command.session_id or command.owner,
-    AcquirePermitsAs: lambda command: command.session_id or command.owner,
     ReleaseByValue: _of_value,
     RenewByValue: _of_value,
     AcquireSeveral: lambda command: command.session_id or command.owner,
@@ -112,46 +97,19 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
 _ATTEMPT: Final[dict[str, Any]] = {"hold_id": "", "attempt_id": ""}
 _CHANGE: Final[dict[str, Any]] = {"ticket_id": "", "attempt_id": ""}
-_RARE_ATTEMPT: Final = {**_ATTEMPT, "priority_not_for": (), "endless_not_for": ()}
 _OF_ATTEMPTS: Final[dict[type, dict[str, Any]]] = {
     Acquire: _ATTEMPT,
-    AcquireIf: _ATTEMPT,
     AcquirePermits: _ATTEMPT,
-    AcquirePermitsOf: _ATTEMPT,
-    AcquireAs: _RARE_ATTEMPT,
-    AcquirePermitsAs: _RARE_ATTEMPT,
     AcquireSeveral: _ATTEMPT,
     Campaign: _ATTEMPT,
     Convert: _CHANGE,
     AddLocks: {**_CHANGE, "endless_not_for": ()},
     OpenSession: {"session_id": ""},
 }
-"""What differs between attempts of one request: their ids, and how the node is set that was asked."""
+"""What differs between attempts of one request: their ids, and how the node is set that was asked.
 
-
-_HAVE_OLDER: Final[frozenset[type]] = frozenset({ReleaseOf, RenewOf, ForceEnd, AcquirePermitsOf})
-"""The commands that may have an older form. To look one up is quicker than to match it."""
-
-
-def older_form(command: Command) -> Command | None:
-    """Return the command that asks for the same under rules before those of `command`, None if there is none.
-
-    The two are one request: a client that repeats a release while the cluster moves to these rules gets its
-    first outcome.
-    """
-    match command:
-        case ReleaseOf():
-            return Release(command.hold_id, command.request_id, command.names)
-        case RenewOf():
-            return Renew(command.hold_id, command.ttl_ms, command.request_id)
-        case AcquireIf(if_held=IfHeld.RENEW) if not isinstance(command, AcquireAs):
-            return Acquire(*[getattr(command, field) for field in Acquire.__struct_fields__])
-        case ForceEnd(kind=HoldKind.LOCK, token=0):
-            return ForceRelease(command.name, command.reason, command.lock_delay_ms, command.request_id)
-        case AcquirePermitsOf() if command.limit and not isinstance(command, AcquirePermitsAs):
-            fields = [getattr(command, field) for field in AcquirePermits.__struct_fields__]
-            return AcquirePermits(*fields)
-    return None
+The latter also stands in what is uncommon.
+"""
 
 
 class Remembered(msgspec.Struct, array_like=True, gc=False):
@@ -185,9 +143,11 @@ def content_digest(command: Command) -> bytes:
     """Return a digest of what `command` asks, without what differs between attempts."""
     of_attempt = _OF_ATTEMPTS.get(command.__class__)
     if of_attempt is not None:
+        uncommon: Uncommon | None = getattr(command, "uncommon", None)
+        if uncommon is not None:
+            asked = msgspec.structs.replace(uncommon, priority_not_for=(), endless_not_for=())
+            of_attempt = {**of_attempt, "uncommon": asked}
         command = msgspec.structs.replace(command, **of_attempt)
-    if command.__class__ in _HAVE_OLDER:
-        command = older_form(command) or command
     digest = _new_digest()
     digest.update(_encoder.encode(command))
     return digest.digest()

@@ -5,7 +5,7 @@ goes to the end, with a default. Ids and secrets come in commands: the state mac
 """
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -122,9 +122,10 @@ class OpenSession(_Command, frozen=True, tag=1):
 
 
 class KeepAlive(_Unremembered, frozen=True, tag=2):
-    """Start the session's ttl anew."""
+    """Start the session's ttl anew, with another length from now on if `ttl_ms` is not 0."""
 
     session_id: SessionId
+    ttl_ms: int = 0
 
 
 class CloseSession(_Command, frozen=True, tag=3):
@@ -134,6 +135,31 @@ class CloseSession(_Command, frozen=True, tag=3):
     request_id: str = ""
 
 
+class Uncommon(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What only few acquires say, in one field: an ordinary one has None there, and is short.
+
+    `value` is a text that the hold carries, which only its holder is told of if it `is_secret`. `priority` is
+    its place in the queue, 0 to 9. A hold that `is_endless` has neither a session nor a ttl, and ends when
+    somebody ends it.
+
+    `priority_not_for` and `endless_not_for` are those of the names for which the node that was asked is not
+    set to allow it. Then it is refused, unless a namespace allows it.
+    """
+
+    lock_delay_ms: int = 0
+    note: str = ""
+    value: str = ""
+    is_secret: bool = False
+    priority: int = PRIORITY_DEFAULT
+    is_endless: bool = False
+    priority_not_for: tuple[str, ...] = ()
+    endless_not_for: tuple[str, ...] = ()
+
+
+ORDINARY: Final = Uncommon()
+"""What an acquire says that has nothing uncommon."""
+
+
 class Acquire(_Command, frozen=True, tag=4):
     """Ask for a lock, for a session (`session_id`) or with a lease of its own (`ttl_ms`): one of the two.
 
@@ -141,6 +167,9 @@ class Acquire(_Command, frozen=True, tag=4):
     `hold_id` is the secret that the hold gets if this command is granted. `attempt_id` names this attempt: a
     repeated request carries the same `request_id` and a new attempt id; `Cancel` ends only the attempt it
     names.
+
+    `if_held` says what is to be done if the session holds just that already. None does not say it: then it is
+    renewed, unless a namespace says otherwise. To count means that as many releases end the hold.
     """
 
     name: str
@@ -151,21 +180,11 @@ class Acquire(_Command, frozen=True, tag=4):
     ttl_ms: int = 0
     owner: OwnerName = NO_OWNER
     wait_ms: int = 0
-    lock_delay_ms: int = 0
-    note: str = ""
     request_id: str = ""
     scope: Scope = Scope.NODE
     locks: tuple[Wanted, ...] = ()
-
-
-class AcquireIf(Acquire, frozen=True, tag=43):
-    """Ask for a lock, and say what is to be done if the session holds it already.
-
-    `Acquire` and None do not say it: then it is renewed, unless a namespace says otherwise. To count means
-    that as many releases end the hold.
-    """
-
-    if_held: IfHeld | None = IfHeld.RENEW
+    if_held: IfHeld | None = None
+    uncommon: Uncommon | None = None
 
 
 class Cancel(_Unremembered, frozen=True, tag=5):
@@ -182,28 +201,39 @@ class Cancel(_Unremembered, frozen=True, tag=5):
 
 
 class Renew(_Command, frozen=True, tag=6):
-    """Start the lease of a hold anew, with another length if `ttl_ms` is not 0."""
+    """Start the lease of a hold anew, with another length if `ttl_ms` is not 0.
+
+    `kind` is what it takes the hold for: refused with `wrong-kind` if that is something else. None does not
+    say it.
+    """
 
     hold_id: HoldId
     ttl_ms: int = 0
     request_id: str = ""
+    kind: HoldKind | None = None
 
 
 class Release(_Command, frozen=True, tag=7):
-    """Give a hold back; of a hold of several locks only those in `names`, unless `names` is empty."""
+    """Give a hold back; of a hold of several locks only those in `names`, unless `names` is empty.
+
+    `kind` is as for a renewal.
+    """
 
     hold_id: HoldId
     request_id: str = ""
     names: tuple[str, ...] = ()
+    kind: HoldKind | None = None
 
 
 class ForceRelease(_Command, frozen=True, tag=8):
-    """End every hold of a lock, whoever holds it."""
+    """End every hold of a name, or the one that has `token`, of one kind; 0 stands for all of them."""
 
     name: str
     reason: str
     lock_delay_ms: int = 0
     request_id: str = ""
+    kind: HoldKind = HoldKind.LOCK
+    token: int = 0
 
 
 class Tick(_Unremembered, frozen=True, tag=9):
@@ -229,7 +259,11 @@ class Convert(_Command, frozen=True, tag=11):
 
 
 class AcquirePermits(_Command, frozen=True, tag=12):
-    """Ask for `permits` of a semaphore that has `limit` of them. The other fields are those of `Acquire`."""
+    """Ask for `permits` of a semaphore. The other fields are those of `Acquire`.
+
+    It may have another limit than `limit`, or with 0 any that it has. With `is_strict` another one is a
+    mistake.
+    """
 
     name: str
     limit: int
@@ -240,9 +274,9 @@ class AcquirePermits(_Command, frozen=True, tag=12):
     ttl_ms: int = 0
     owner: OwnerName = NO_OWNER
     wait_ms: int = 0
-    lock_delay_ms: int = 0
-    note: str = ""
     request_id: str = ""
+    is_strict: bool = False
+    uncommon: Uncommon | None = None
 
 
 class ResizeSemaphore(_Command, frozen=True, tag=13):
@@ -334,29 +368,10 @@ class TransactCells(_Command, frozen=True, tag=42):
     request_id: str = ""
 
 
-class ReleaseOf(Release, frozen=True, tag=44):
-    """A release that says what it takes the hold for: refused with `wrong-kind` if it is something else."""
-
-    kind: HoldKind = HoldKind.LOCK
-
-
-class RenewOf(Renew, frozen=True, tag=45):
-    """A renewal that says what it takes the hold for: refused with `wrong-kind` if it is something else."""
-
-    kind: HoldKind = HoldKind.LOCK
-
-
 class EndWait(_Unremembered, frozen=True, tag=72):
     """End the wait of an earlier number of the same stream, if it still waits. Only within `Numbered`."""
 
     number: int
-
-
-class ForceEnd(ForceRelease, frozen=True, tag=46):
-    """End every hold of a name, or the one that has `token`, of one kind; 0 stands for all of them."""
-
-    kind: HoldKind = HoldKind.LOCK
-    token: int = 0
 
 
 class ForceCloseSession(_Command, frozen=True, tag=47):
@@ -407,49 +422,6 @@ class PutOff(_Command, frozen=True, tag=74):
     request_id: str = ""
 
 
-class AcquirePermitsOf(AcquirePermits, frozen=True, tag=75):
-    """Ask for permits of a semaphore that may have another limit than `limit`, or with 0 any that it has.
-
-    With `is_strict` another one is a mistake, as it is for `AcquirePermits`.
-    """
-
-    is_strict: bool = False
-
-
-class AcquireAs(AcquireIf, frozen=True, tag=76):
-    """Ask for a lock with what only few holds have: see `Uncommon`."""
-
-    value: str = ""
-    is_secret: bool = False
-    priority: int = PRIORITY_DEFAULT
-    is_endless: bool = False
-    priority_not_for: tuple[str, ...] = ()
-    endless_not_for: tuple[str, ...] = ()
-
-
-class AcquirePermitsAs(AcquirePermitsOf, frozen=True, tag=77):
-    """Ask for permits with what only few holds have: see `Uncommon`."""
-
-    value: str = ""
-    is_secret: bool = False
-    priority: int = PRIORITY_DEFAULT
-    is_endless: bool = False
-    priority_not_for: tuple[str, ...] = ()
-    endless_not_for: tuple[str, ...] = ()
-
-
-Uncommon = AcquireAs | AcquirePermitsAs
-"""The commands that ask for what only few holds have.
-
-`value` is a text that the hold carries, which only its holder is told of if it `is_secret`. `priority` is its
-place in the queue, 0 to 9. A hold that `is_endless` has neither a session nor a ttl, and ends when somebody
-ends it.
-
-`priority_not_for` and `endless_not_for` are those of the names for which the node that was asked is not set
-to allow it. Then it is refused, unless a namespace allows it.
-"""
-
-
 class ReleaseByValue(_Command, frozen=True, tag=79):
     """Give back the hold of a name that has a value, as a whole; of several with it, the one held longest."""
 
@@ -473,6 +445,7 @@ class AcquireSeveral(Acquire, frozen=True, tag=81):
     """Ask for locks, permits and places of rate limits, all of them or none; `name` is empty.
 
     There is a lock or a permit among them, and something that is not a lock: several locks are an `Acquire`.
+    Of what is uncommon it may have a note and a lock-delay.
     """
 
     permits: tuple[WantedPermits, ...] = ()
@@ -515,24 +488,13 @@ class SetNamespace(_Command, frozen=True, tag=85):
     request_id: str = ""
 
 
-class KeepAliveFor(KeepAlive, frozen=True, tag=50):
-    """Start the session's ttl anew, with another length from now on."""
-
-    ttl_ms: int
-
-
 NumberedCommand = (
     Acquire
-    | AcquireIf
-    | AcquireAs
     | AcquirePermits
-    | AcquirePermitsAs
     | Campaign
     | Convert
     | Renew
-    | RenewOf
     | Release
-    | ReleaseOf
     | ReleaseByValue
     | RenewByValue
     | Proclaim
@@ -589,19 +551,11 @@ OfSomebody = (
     | PutCell
     | DeleteCells
     | TransactCells
-    | AcquireIf
-    | ReleaseOf
-    | RenewOf
-    | ForceEnd
     | ForceCloseSession
     | LiftDelay
     | ForgetFence
-    | KeepAliveFor
     | Revoke
     | PutOff
-    | AcquirePermitsOf
-    | AcquireAs
-    | AcquirePermitsAs
     | ReleaseByValue
     | RenewByValue
     | AcquireSeveral
@@ -633,16 +587,7 @@ class OnBehalf(_Command, frozen=True, tag=83):
 Command = OfSomebody | Cancel | Tick | Barrier | AbandonWaits | OnBehalf
 
 
-Acquisition = (
-    Acquire
-    | AcquirePermits
-    | Campaign
-    | AcquireIf
-    | AcquirePermitsOf
-    | AcquireAs
-    | AcquirePermitsAs
-    | AcquireSeveral
-)
+Acquisition = Acquire | AcquirePermits | Campaign | AcquireSeveral
 """The commands that ask for a new hold."""
 
 Change = Convert | AddLocks

@@ -278,10 +278,11 @@ class SessionOpened(_Value, frozen=True, tag=1):
 
 
 class SessionKept(_Value, frozen=True, tag=2):
-    """The session lives on."""
+    """The session lives on, but is to give up these `revoked` ones of its holds, the first ones."""
 
     session_id: SessionId
     expires_in_ms: int
+    revoked: tuple[RevokedView, ...] = ()
 
 
 class SessionClosed(_Value, frozen=True, tag=3):
@@ -291,11 +292,13 @@ class SessionClosed(_Value, frozen=True, tag=3):
 
 
 class Granted(_Value, frozen=True, tag=4):
-    """The lock is held. `expires_in_ms` is 0 when a repeated request finds that its hold has ended already.
+    """It is held. `expires_in_ms` is 0 when a repeated request finds that its hold has ended already.
 
     It is None of a hold without a deadline.
 
-    For several locks `name` is empty and `locks` lists them; `permits` and `available` are a semaphore's.
+    For several locks `name` is empty and `locks` lists them; `permits`, `available` and `limit` are a
+    semaphore's. What the session held already has a `depth`: how many releases end it; else that is 0.
+    `value` is what the hold of a lock or of permits carries.
     """
 
     hold_id: HoldId
@@ -308,12 +311,9 @@ class Granted(_Value, frozen=True, tag=4):
     locks: tuple[Wanted, ...] = ()
     permits: int = 0
     available: int = 0
-
-
-class GrantedAgain(Granted, frozen=True, tag=19):
-    """The session holds it already, under this id and token; `depth` releases end it."""
-
-    depth: int = 1
+    depth: int = 0
+    limit: int = 0
+    value: str = ""
 
 
 class Queued(_Value, frozen=True, tag=5):
@@ -324,26 +324,28 @@ class Queued(_Value, frozen=True, tag=5):
 
 
 class Renewed(_Value, frozen=True, tag=6):
-    """The lease has started anew; None is left of what has no deadline."""
+    """The lease has started anew; None is left of what has no deadline.
+
+    With a `revocation` the holder is to give up nevertheless.
+    """
 
     token: int
     expires_in_ms: int | None
+    revocation: RevocationView | None = None
 
 
 class Released(_Value, frozen=True, tag=7):
-    """The hold is over; if only a part of it was given back, `locks` are still held."""
+    """The hold is over; if only a part of it was given back, `locks` are still held.
+
+    With a `depth` it goes on: that many more releases end it.
+    """
 
     locks: tuple[Wanted, ...] = ()
+    depth: int = 0
 
 
 RELEASED: Final = Released()
 """The outcome of nearly every release: the whole hold has ended."""
-
-
-class ReleasedOnce(Released, frozen=True, tag=20):
-    """The hold goes on: so many more releases end it."""
-
-    depth: int = 1
 
 
 class SessionForced(_Value, frozen=True, tag=21):
@@ -382,42 +384,6 @@ class PutOffTo(_Value, frozen=True, tag=25):
 
     token: int
     ends_in_ms: int
-
-
-class RenewedToEnd(Renewed, frozen=True, tag=26):
-    """The lease has started anew, but the holder is to give up."""
-
-    revocation: RevocationView = RevocationView("", 0)
-
-
-class SessionKeptToEnd(SessionKept, frozen=True, tag=27):
-    """The session lives on, but is to give up these of its holds, the first ones."""
-
-    revoked: tuple[RevokedView, ...] = ()
-
-
-class GrantedPermits(Granted, frozen=True, tag=28):
-    """Permits are held of a semaphore that has this limit."""
-
-    limit: int = 0
-
-
-class GrantedAs(Granted, frozen=True, tag=79):
-    """The lock is held, with this value."""
-
-    value: str = ""
-
-
-class GrantedAgainAs(GrantedAgain, frozen=True, tag=80):
-    """The session holds it already, with this value."""
-
-    value: str = ""
-
-
-class GrantedPermitsAs(GrantedPermits, frozen=True, tag=81):
-    """Permits are held, with this value."""
-
-    value: str = ""
 
 
 class PermitsHeld(_Value, frozen=True):
@@ -655,23 +621,15 @@ Result = (
     | CellWritten
     | CellsDeleted
     | Transacted
-    | GrantedAgain
-    | ReleasedOnce
     | SessionForced
     | DelaysLifted
     | FenceForgotten
     | Revoked
     | PutOffTo
-    | RenewedToEnd
-    | SessionKeptToEnd
-    | GrantedPermits
     | QuotaExceeded
     | QuotaSet
     | RefusedInNamespace
     | NamespaceSet
-    | GrantedAs
-    | GrantedAgainAs
-    | GrantedPermitsAs
     | GrantedSeveral
     | StreamResumed
     | NumberedDone

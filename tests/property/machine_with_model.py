@@ -20,13 +20,11 @@ from lockstate.words.commands import (
     Change,
     Command,
     Entry,
-    ForceEnd,
     Numbered,
     OfSomebody,
     OnBehalf,
     OpenSession,
     Release,
-    ReleaseOf,
     ResumeStream,
 )
 from lockstate.words.ids import NO_SESSION, HoldId
@@ -55,12 +53,8 @@ def plain_of(machine: LockMachine) -> PlainLocks:
 def without_short_ways() -> LockMachine:
     """Return a machine to which no command is plain."""
     machine = LockMachine()
-    others, kinds = plain_of(machine).others, machine._acts[ForceEnd].__self__  # type: ignore[attr-defined]
-    machine._acts |= {
-        Acquire: others.acquire,
-        Release: others.release,
-        ReleaseOf: lambda command: kinds.check(command) or others.release(command),
-    }
+    others = plain_of(machine).others
+    machine._acts |= {Acquire: others.acquire, Release: others.release}
     return machine
 
 

@@ -25,11 +25,9 @@ from lockstate.words.commands import (
     DeleteCells,
     Entry,
     ForceCloseSession,
-    ForceEnd,
     ForceRelease,
     ForgetFence,
     KeepAlive,
-    KeepAliveFor,
     LiftDelay,
     Numbered,
     OnBehalf,
@@ -39,10 +37,8 @@ from lockstate.words.commands import (
     PutOff,
     Release,
     ReleaseByValue,
-    ReleaseOf,
     Renew,
     RenewByValue,
-    RenewOf,
     ResizeSemaphore,
     ResumeStream,
     Revoke,
@@ -66,7 +62,6 @@ from lockstate.words.results import (
     Reason,
     Refused,
     Released,
-    ReleasedOnce,
     Resized,
     Result,
     SessionClosed,
@@ -85,7 +80,7 @@ from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
-from tests.property.model_locks import claims, names, parts, parts_of, permits_of, used
+from tests.property.model_locks import claims, names, parts, permits_of, used
 from tests.property.model_namespaces import refuse_more_in, refuse_texts_in, refuse_ttl, set_namespace
 from tests.property.model_overrides import override
 from tests.property.model_pleas import kept, meant, put_off, revoke
@@ -218,9 +213,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             session = state.session(command.session_id)
             if session is None:
                 return Refused(Reason.SESSION_EXPIRED, "")
-            if isinstance(command, KeepAliveFor):
-                session.lease.ttl_ms = command.ttl_ms
             if isinstance(command, KeepAlive):
+                session.lease.ttl_ms = command.ttl_ms or session.lease.ttl_ms
                 return kept(state, session)
             return SessionClosed(end_session(state, session, EventKind.RELEASED))
         case AcquireSeveral():
@@ -239,19 +233,13 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             result = cancel(state, command)
         case AbandonWaits():
             return abandon_waits(state, command)
-        case RenewOf():
-            return refuse_other_kind(state, command) or renew(state, command)
         case Renew():
-            return renew(state, command)
+            return refuse_other_kind(state, command) or renew(state, command)
         case ReleaseByValue() | RenewByValue():
             meant = by_id(state, command)
             return meant if isinstance(meant, Refused) else decide(state, meant)
-        case ReleaseOf():
-            result = refuse_other_kind(state, command) or release(state, command)
         case Release():
-            result = release(state, command)
-        case ForceEnd():
-            result = force_end(state, command)
+            result = refuse_other_kind(state, command) or release(state, command)
         case ForceRelease():
             result = force_release(state, command)
         case ForceCloseSession() | LiftDelay() | ForgetFence():
@@ -362,7 +350,7 @@ def release(state: ModelState, command: Release) -> Result:
         if command.names:
             return Refused(Reason.INVALID_REQUEST, "")
         hold.depth -= 1
-        return ReleasedOnce((), hold.depth)
+        return Released((), hold.depth)
     if not left:
         end_hold(state, hold, EventKind.RELEASED)
         return Released()
@@ -375,19 +363,6 @@ def release(state: ModelState, command: Release) -> Result:
 
 
 def force_release(state: ModelState, command: ForceRelease) -> Result:
-    """End every hold of the lock with this very name, and delay the lock."""
-    ended = [h for h in state.holds if parts_of(h, HoldKind.LOCK, command.name)]
-    views = tuple(
-        holder_view(state, hold, lock)
-        for hold in ended
-        for lock in parts_of(hold, HoldKind.LOCK, command.name)
-    )
-    for hold in ended:
-        end_hold(state, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
-    return ForceReleased(views)
-
-
-def force_end(state: ModelState, command: ForceEnd) -> Result:
     """End the holds of this very name and kind, all or the one with this token, and delay the name."""
     found = meant(state, command)
     if isinstance(found, Refused):
@@ -398,10 +373,10 @@ def force_end(state: ModelState, command: ForceEnd) -> Result:
     return ForceReleased(views)
 
 
-def refuse_other_kind(state: ModelState, command: ReleaseOf | RenewOf | PutOff) -> Refused | None:
+def refuse_other_kind(state: ModelState, command: Release | Renew | PutOff) -> Refused | None:
     """Refuse a command that takes a hold for one of another kind."""
     hold = state.hold(command.hold_id)
-    if hold is None or hold.kind is command.kind:
+    if hold is None or command.kind in (None, hold.kind):
         return None
     part = msgspec.structs.replace(parts(hold)[0], kind=hold.kind)
     if hold.is_of_kinds:

@@ -2,11 +2,7 @@
 
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     Acquisition,
     AddLocks,
@@ -52,11 +48,8 @@ def acquire(state: ModelState, command: Acquire) -> Result:
     ticket = _ticket(state, command, HoldKind.LOCK, locks)
     ticket.is_several = bool(command.locks)
     mark(ticket, command)
-    said = command.if_held if isinstance(command, AcquireIf) else None
-    ticket.if_held = said or if_held_in(state, names(ticket))
-    if isinstance(command, AcquireAs):
-        ticket.priority = command.priority
-    ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
+    ticket.if_held = command.if_held or if_held_in(state, names(ticket))
+    ticket.ttl_ms = command.ttl_ms
     return refuse_there(state, command, names(ticket)) or _ask(state, ticket, command.wait_ms)
 
 
@@ -84,7 +77,8 @@ def acquire_several(state: ModelState, command: AcquireSeveral) -> Result:
     ticket = _ticket(state, command, HoldKind.LOCK, list(command.locks))
     ticket.is_several = ticket.is_of_kinds = True
     ticket.beside, ticket.rates = list(command.permits), list(command.rates)
-    ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
+    mark(ticket, command)
+    ticket.ttl_ms = command.ttl_ms
     return _ask(state, ticket, command.wait_ms)
 
 
@@ -98,15 +92,12 @@ def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
     ticket = _ticket(state, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
     ticket.permits = command.permits
     mark(ticket, command)
-    if isinstance(command, AcquirePermitsAs):
-        ticket.priority = command.priority
-    ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
+    ticket.ttl_ms = command.ttl_ms
     if not any(is_shared(hold, ticket) for hold in state.holds):
         limit = state.limits.get(command.name, command.limit)
         if not limit:
             return Refused(Reason.LIMIT_MISMATCH, "")
-        is_open = isinstance(command, AcquirePermitsOf) and not command.is_strict
-        if limit < command.permits if is_open else limit != command.limit:
+        if limit != command.limit if command.is_strict else limit < command.permits:
             return limit_mismatch(state, command.name)
         state.limits[command.name] = limit
     return _ask(state, ticket, command.wait_ms)

@@ -11,9 +11,6 @@ from lockstate.words.results import (
     Event,
     EventKind,
     Granted,
-    GrantedAgain,
-    GrantedAgainAs,
-    GrantedAs,
     HoldKind,
     Left,
     Reason,
@@ -283,9 +280,7 @@ def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
     if ticket.note or ticket.lock_delay_ms:
         hold.lock_delay_ms = longest_delay_ms(state, hold)
     hold.depth += ticket.if_held is IfHeld.COUNT
-    fields = msgspec.structs.asdict(result)
-    again: type[GrantedAgain] = GrantedAgainAs if isinstance(result, GrantedAs) else GrantedAgain
-    return again(**fields, depth=hold.depth)
+    return msgspec.structs.replace(result, depth=hold.depth)
 
 
 def forget_idle(state: ModelState) -> None:

@@ -8,10 +8,7 @@ import msgspec
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -20,10 +17,9 @@ from lockstate.words.commands import (
     Convert,
     DeleteCells,
     ForceCloseSession,
-    ForceEnd,
     ForceRelease,
     ForgetFence,
-    KeepAliveFor,
+    KeepAlive,
     LiftDelay,
     OpenSession,
     Proclaim,
@@ -34,6 +30,7 @@ from lockstate.words.commands import (
     Revoke,
     SetNamespace,
     TransactCells,
+    Uncommon,
     Undecodable,
     Wanted,
 )
@@ -72,12 +69,17 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             ]
         case AcquireSeveral():
             locks = _check_several(msgspec.structs.replace(command, name="")) if command.locks else []
-            return refuse_bad_several(command) + locks + _check_wish(command)
+            rare = command.uncommon or Uncommon()
+            of_one = [BAD if (rare.value, rare.is_secret, rare.is_endless) != ("", False, False) else None]
+            of_one.append(
+                BAD if (rare.priority, rare.priority_not_for, rare.endless_not_for) != (5, (), ()) else None
+            )
+            return of_one + refuse_bad_several(command) + locks + _check_wish(command)
         case Acquire():
             names = _check_several(command) if command.locks else [limits.check_name(command.name)]
             return names + _check_wish(command) + refuse_bad_value(command) + _check_priority(command)
         case AcquirePermits():
-            is_open = isinstance(command, AcquirePermitsOf) and not (command.limit or command.is_strict)
+            is_open = not (command.limit or command.is_strict)
             limit = limits.SEMAPHORE_LIMIT_MAX if is_open else command.limit
             return [
                 limits.check_name(command.name),
@@ -127,8 +129,8 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_name(command.name),
                 limits.check_text("value", command.value, limits.HOLD_VALUE_BYTES_MAX),
             ]
-        case KeepAliveFor():
-            return [limits.check_ttl(command.ttl_ms)]
+        case KeepAlive():
+            return [limits.check_ttl(command.ttl_ms) if command.ttl_ms else None]
         case _:
             return []
 
@@ -139,10 +141,9 @@ def _check_force(command: ForceRelease) -> list[Refused | None]:
         limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
         limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
     ]
-    if isinstance(command, ForceEnd):
-        checks.append(BAD if not 0 <= command.token <= limits.TOKEN_MAX else None)
-        has_delay = command.kind is HoldKind.ELECTION and command.lock_delay_ms
-        checks.append(BAD if has_delay else None)
+    checks.append(BAD if not 0 <= command.token <= limits.TOKEN_MAX else None)
+    has_delay = command.kind is HoldKind.ELECTION and command.lock_delay_ms
+    checks.append(BAD if has_delay else None)
     return checks
 
 
@@ -187,19 +188,18 @@ def _check_waiter(answers_to: str, attempt_id: AttemptId, wait_ms: int) -> list[
 
 
 def _check_priority(command: Acquire | AcquirePermits) -> list[Refused | None]:
-    if isinstance(command, AcquireAs | AcquirePermitsAs):
-        return [None if command.priority in range(10) else BAD]
-    return []
+    return [None if command.uncommon is None or command.uncommon.priority in range(10) else BAD]
 
 
 def _check_wish(command: Acquire | AcquirePermits) -> list[Refused | None]:
+    rare = command.uncommon or Uncommon()
     checks = [
         *_check_waiter(command.hold_id, command.attempt_id, command.wait_ms),
         limits.check_text("owner", command.owner, limits.OWNER_BYTES_MAX),
-        limits.check_text("note", command.note, limits.NOTE_BYTES_MAX),
-        limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
+        limits.check_text("note", rare.note, limits.NOTE_BYTES_MAX),
+        limits.check_range("lock_delay_ms", rare.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
     ]
-    if isinstance(command, AcquireAs | AcquirePermitsAs) and command.is_endless:
+    if rare.is_endless:
         checks.append(BAD if command.session_id or command.ttl_ms else None)
     elif bool(command.session_id) == bool(command.ttl_ms):
         checks.append(BAD)

@@ -6,8 +6,8 @@ from lockstate.words import limits
 from lockstate.words.cell_operations import PutOperation
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
-    AcquireAs,
-    AcquirePermitsAs,
+    Acquire,
+    AcquirePermits,
     IfHeld,
     NamespaceSettings,
     PutCell,
@@ -204,16 +204,17 @@ def _refuse(state: ModelState, prefix: str, what: str, more: int) -> Refused | N
     )
 
 
-def refuse_rare(state: ModelState, command: object, of: list[str]) -> Refused | None:
+def refuse_rare(state: ModelState, command: Acquire | AcquirePermits, of: list[str]) -> Refused | None:
     """Return the refusal of a priority or of no deadline, where it is not allowed."""
-    if not isinstance(command, AcquireAs | AcquirePermitsAs):
+    rare = command.uncommon
+    if rare is None:
         return None
-    if command.priority != PRIORITY_DEFAULT:
+    if rare.priority != PRIORITY_DEFAULT:
         for name in of:
             prefix, settings = innermost(state, name)
-            if refused := _refuse_rare(prefix, settings.priority, name, command.priority_not_for):
+            if refused := _refuse_rare(prefix, settings.priority, name, rare.priority_not_for):
                 return refused
-    return refuse_endless(state, of, command.endless_not_for) if command.is_endless else None
+    return refuse_endless(state, of, rare.endless_not_for) if rare.is_endless else None
 
 
 def refuse_endless(state: ModelState, of: list[str], not_for: tuple[str, ...]) -> Refused | None:

@@ -1,7 +1,7 @@
 """Revocation in the model: a holder is asked to give up, may put that off once, and is forced in the end."""
 
 from lockstate.words import limits
-from lockstate.words.commands import ForceEnd, PutOff, Revoke
+from lockstate.words.commands import ForceRelease, PutOff, Revoke
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import (
     EventKind,
@@ -11,7 +11,6 @@ from lockstate.words.results import (
     Result,
     Revoked,
     SessionKept,
-    SessionKeptToEnd,
 )
 from tests.property.model_changes import tell
 from tests.property.model_locks import Part, parts, parts_of
@@ -19,7 +18,7 @@ from tests.property.model_records import Hold, ModelState, Plea, Session
 from tests.property.model_views import holder_view, revoked_view
 
 
-def meant(state: ModelState, command: ForceEnd | Revoke) -> list[tuple[Hold, Part]] | Refused:
+def meant(state: ModelState, command: ForceRelease | Revoke) -> list[tuple[Hold, Part]] | Refused:
     """Return the holds of this very name and kind, all or the one with this token, or why there are none."""
     held = [(hold, part) for hold in state.holds for part in parts(hold) if part.name == command.name]
     of_kind = [(hold, part) for hold, part in held if part.kind is command.kind]
@@ -75,10 +74,8 @@ def kept(state: ModelState, session: Session) -> SessionKept:
     """Keep a session, and tell which of its holds it is to give up."""
     left_ms = state.restart(session.lease)
     asked = [plea.hold for plea in state.pleas if plea.hold.session_id == session.session_id]
-    if not asked:
-        return SessionKept(session.session_id, left_ms)
     views = tuple(revoked_view(state, hold, parts(hold)[0]) for hold in asked[: limits.HOLDERS_SHOWN_MAX])
-    return SessionKeptToEnd(session.session_id, left_ms, views)
+    return SessionKept(session.session_id, left_ms, views)
 
 
 def _tell(state: ModelState, kind: EventKind, plea: Plea) -> None:

@@ -87,4 +87,4 @@ def _of_the_names(state: ModelState, ticket: Ticket) -> list[HolderView]:
 
 def _hint(shown: list[HolderView], ends_ms: list[int]) -> int:
     lease_ends_ms = [view.expires_in_ms for view in shown if view.expires_in_ms is not None]
-    return max(1, min(lease_ends_ms + ends_ms, default=1000))
+    return max(1, min([*lease_ends_ms, *ends_ms, 1000]))  # holders release long before their leases end

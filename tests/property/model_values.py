@@ -1,15 +1,11 @@
 """Values in the model: what a hold is marked with, and what is asked of the hold that has a value."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
     AcquirePermits,
-    AcquirePermitsAs,
     Release,
     ReleaseByValue,
     Renew,
@@ -17,11 +13,6 @@ from lockstate.words.commands import (
 )
 from lockstate.words.results import (
     Granted,
-    GrantedAgain,
-    GrantedAgainAs,
-    GrantedAs,
-    GrantedPermits,
-    GrantedPermitsAs,
     HoldKind,
     Reason,
     Refused,
@@ -30,18 +21,13 @@ from tests.property.model_locks import names
 from tests.property.model_principals import is_foreign
 from tests.property.model_records import Hold, ModelState, Ticket
 
-AS: dict[type[Granted], Callable[..., Granted]] = {
-    Granted: GrantedAs,
-    GrantedAgain: GrantedAgainAs,
-    GrantedPermits: GrantedPermitsAs,
-}
-"""What a grant is of a hold that has a value."""
-
 
 def mark(ticket: Ticket, command: Acquire | AcquirePermits) -> None:
-    """Let a ticket have the value that a command gives."""
-    if isinstance(command, AcquireAs | AcquirePermitsAs):
-        ticket.value, ticket.is_secret = command.value, command.is_secret
+    """Let a ticket have what is uncommon of what a command asks for."""
+    rare = command.uncommon
+    if rare is not None:
+        ticket.value, ticket.is_secret, ticket.priority = rare.value, rare.is_secret, rare.priority
+        ticket.lock_delay_ms, ticket.note = rare.lock_delay_ms, rare.note
 
 
 def take(hold: Hold, ticket: Ticket) -> None:
@@ -61,15 +47,16 @@ def with_value(hold: Hold, granted: Granted) -> Granted:
     """Return a grant with the value, which the holder is told."""
     if hold.kind is HoldKind.ELECTION or not hold.value:
         return granted
-    return AS[type(granted)](**msgspec.structs.asdict(granted), value=hold.value)
+    return msgspec.structs.replace(granted, value=hold.value)
 
 
 def refuse_bad_value(command: Acquire | AcquirePermits) -> list[Refused | None]:
     """Return what is wrong with the value that an acquire gives."""
-    if not isinstance(command, AcquireAs | AcquirePermitsAs):
+    asked = command.uncommon
+    if asked is None:
         return []
-    bad = Refused(Reason.INVALID_REQUEST, "") if command.is_secret and not command.value else None
-    return [bad, limits.check_text("value", command.value, limits.HOLD_VALUE_BYTES_MAX)]
+    bad = Refused(Reason.INVALID_REQUEST, "") if asked.is_secret and not asked.value else None
+    return [bad, limits.check_text("value", asked.value, limits.HOLD_VALUE_BYTES_MAX)]
 
 
 def by_id(state: ModelState, command: ReleaseByValue | RenewByValue) -> Release | Renew | Refused:

@@ -11,7 +11,6 @@ from lockstate.words.results import (
     EventKind,
     FenceView,
     Granted,
-    GrantedPermits,
     GrantedSeveral,
     HolderView,
     Holdings,
@@ -20,7 +19,6 @@ from lockstate.words.results import (
     LockView,
     PermitsHeld,
     Renewed,
-    RenewedToEnd,
     RevocationView,
     RevokedView,
     SemaphoreView,
@@ -69,10 +67,7 @@ def revoked_view(state: ModelState, hold: Hold, lock: Part) -> RevokedView:
 
 def renewed(state: ModelState, hold: Hold, token: int) -> Renewed:
     """Return what a holder is told when it has renewed."""
-    revocation = revocation_of(state, hold)
-    if revocation is None:
-        return Renewed(token, state.left_ms(hold))
-    return RenewedToEnd(token, state.left_ms(hold), revocation)
+    return Renewed(token, state.left_ms(hold), revocation_of(state, hold))
 
 
 def hold_view(state: ModelState, hold: Hold, lock: Part) -> HoldView:
@@ -336,7 +331,7 @@ def _granted(state: ModelState, hold: Hold) -> Granted:
         return Granted(hold.hold_id, hold.token, "", first.mode, state.left_ms(hold), locks=tuple(hold.locks))
     (lock,) = hold.locks
     if hold.kind is HoldKind.SEMAPHORE:
-        return GrantedPermits(
+        return Granted(
             hold.hold_id,
             hold.token,
             lock.name,

@@ -6,9 +6,7 @@ All chance comes from a `Random`: one with a seed, or one of Hypothesis, which c
 from collections.abc import Callable
 from itertools import pairwise
 from random import Random
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from lockstate.words import limits
 from lockstate.words.cell_operations import (
@@ -25,11 +23,7 @@ from lockstate.words.cell_operations import (
 from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -42,12 +36,10 @@ from lockstate.words.commands import (
     DeleteCells,
     EndWait,
     ForceCloseSession,
-    ForceEnd,
     ForceRelease,
     ForgetFence,
     IfHeld,
     KeepAlive,
-    KeepAliveFor,
     LiftDelay,
     NamespaceSettings,
     Numbered,
@@ -60,15 +52,14 @@ from lockstate.words.commands import (
     Quota,
     Release,
     ReleaseByValue,
-    ReleaseOf,
     Renew,
     RenewByValue,
-    RenewOf,
     ResizeSemaphore,
     Revoke,
     SetNamespace,
     SetQuota,
     TransactCells,
+    Uncommon,
     Wanted,
     WantedPermits,
     WantedRate,
@@ -124,7 +115,10 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
         wanted = {name: rng.choice(MODES) for name in rng.choices(NAMES, k=rng.randint(1, 3))}
         several = tuple(Wanted(name, mode, rng.choice(SCOPES)) for name, mode in wanted.items())
     session_id, ttl_ms = lease(rng)
-    acquire = Acquire(
+    uncommon = _uncommon(rng)
+    if uncommon is not None and uncommon.is_endless:
+        session_id, ttl_ms = NO_SESSION, 0
+    return Acquire(
         "" if several else rng.choice(NAMES),
         rng.choice(MODES),
         hold_id,
@@ -133,35 +127,36 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
         ttl_ms,
         rng.choice(OWNERS),
         rng.choice(WAITS_MS),
-        rng.choice(DELAYS_MS),
-        rng.choice(["", "n"]),
         rng.choice(REQUEST_IDS),
         Scope.NODE if several else rng.choice(SCOPES),
         several,
+        rng.choice([*IfHeld, None]) if rng.randrange(2) else None,
+        uncommon,
     )
-    if rng.randrange(2):
-        return acquire
-    if_held = rng.choice([*IfHeld, None])
-    if rng.randrange(2):
-        return AcquireIf(**msgspec.structs.asdict(acquire), if_held=if_held)
-    return AcquireAs(**msgspec.structs.asdict(acquire) | {"if_held": if_held} | _uncommon(rng))
 
 
-def _uncommon(rng: Random) -> dict[str, Any]:
-    """Return what only few holds have."""
-    value = rng.choice(VALUES)
-    uncommon: dict[str, Any] = {"value": value, "is_secret": bool(value) and rng.randrange(2) == 0}
+def _uncommon(rng: Random) -> Uncommon | None:
+    """Return what only few holds have, or nothing of it."""
     if rng.randrange(4) == 0:
-        uncommon |= {"is_endless": True, "session_id": NO_SESSION, "ttl_ms": 0}
-    return uncommon | {"priority": rng.choice(PRIORITIES)}
+        return None
+    delay_ms, note = rng.choice(DELAYS_MS), rng.choice(["", "n"])
+    if rng.randrange(2):
+        return Uncommon(delay_ms, note)
+    value = rng.choice(VALUES)
+    is_secret = bool(value) and rng.randrange(2) == 0
+    return Uncommon(delay_ms, note, value, is_secret, rng.choice(PRIORITIES), rng.randrange(4) == 0)
 
 
 def permits(rng: Random, hold_id: HoldId) -> Command:
     """Ask for permits."""
     session_id, ttl_ms = lease(rng)
-    acquire = AcquirePermits(
+    limit, uncommon = rng.choice(LIMITS), _uncommon(rng)
+    if uncommon is not None and uncommon.is_endless:
+        session_id, ttl_ms = NO_SESSION, 0
+    is_open = rng.randrange(2) == 0
+    return AcquirePermits(
         rng.choice(SEMAPHORES),
-        rng.choice(LIMITS),
+        rng.choice([0, limit, limit, 4]) if is_open else limit,
         rng.choice([1, 2]),
         hold_id,
         rng.choice(ATTEMPT_IDS),
@@ -169,18 +164,10 @@ def permits(rng: Random, hold_id: HoldId) -> Command:
         ttl_ms,
         rng.choice(OWNERS),
         rng.choice(WAITS_MS),
-        rng.choice(DELAYS_MS),
-        "",
         rng.choice(REQUEST_IDS),
+        is_strict=not is_open or rng.randrange(4) == 0,
+        uncommon=uncommon,
     )
-    if rng.randrange(2):
-        return acquire
-    limit = rng.choice([0, acquire.limit, acquire.limit, 4])
-    is_strict = rng.randrange(4) == 0
-    fields = msgspec.structs.asdict(acquire) | {"limit": limit}
-    if rng.randrange(2):
-        return AcquirePermitsOf(**fields, is_strict=is_strict)
-    return AcquirePermitsAs(**fields | {"is_strict": is_strict} | _uncommon(rng))
 
 
 def several(rng: Random, hold_id: HoldId) -> Command:
@@ -205,6 +192,8 @@ def several(rng: Random, hold_id: HoldId) -> Command:
         locks = ()
     fields = {name: getattr(asked, name) for name in Acquire.__struct_fields__}
     fields |= {"name": "", "mode": Mode.EXCLUSIVE, "scope": Scope.NODE, "locks": locks}
+    if asked.uncommon is not None and rng.randrange(16):
+        fields["uncommon"] = Uncommon(asked.uncommon.lock_delay_ms, asked.uncommon.note)
     if rates:
         fields["wait_ms"] = rng.choice([0, 50, 100, 3000])
     return AcquireSeveral(**fields, permits=wanted, rates=rates)
@@ -300,13 +289,13 @@ def _kind_of(rng: Random, state: ModelState, hold_id: HoldId) -> HoldKind:
 def release_of(rng: Random, state: ModelState) -> Command:
     """Give back what is mostly of the kind that is named."""
     hold_id = _id(rng, state)
-    return ReleaseOf(hold_id, rng.choice(REQUEST_IDS), (), _kind_of(rng, state, hold_id))
+    return Release(hold_id, rng.choice(REQUEST_IDS), (), _kind_of(rng, state, hold_id))
 
 
 def renewal_of(rng: Random, state: ModelState) -> Command:
     """Renew what is mostly of the kind that is named."""
     hold_id = _id(rng, state)
-    return RenewOf(hold_id, rng.choice([0, 0, 50]), rng.choice(REQUEST_IDS), _kind_of(rng, state, hold_id))
+    return Renew(hold_id, rng.choice([0, 0, 50]), rng.choice(REQUEST_IDS), _kind_of(rng, state, hold_id))
 
 
 def by_value(rng: Random, state: ModelState) -> Command:
@@ -330,13 +319,13 @@ def force_end(rng: Random, state: ModelState) -> Command:
     else:
         kind, name = rng.choice(list(HoldKind)), rng.choice([*NAMES, *SEMAPHORES, *ELECTIONS])
     delay_ms = rng.choice(DELAYS_MS) if kind is not HoldKind.ELECTION else 0
-    return ForceEnd(name, "because", delay_ms, rng.choice(REQUEST_IDS), kind, token)
+    return ForceRelease(name, "because", delay_ms, rng.choice(REQUEST_IDS), kind, token)
 
 
 def revocation(rng: Random, state: ModelState) -> Command:
     """Ask for what is held of a name, mostly of the kind that is held, sometimes for somebody who waits."""
     meant = force_end(rng, state)
-    assert isinstance(meant, ForceEnd)
+    assert isinstance(meant, ForceRelease)
     numbers = [ticket.number for ticket in state.tickets if ticket.kind is meant.kind]
     ticket = rng.choice([0, 0, 0, *numbers, 9999])
     return Revoke(
@@ -476,7 +465,7 @@ def namespace(rng: Random, _: ModelState) -> Command:
 _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: opening(r, r.choice(SESSION_IDS)),
     lambda r, _: KeepAlive(r.choice(SESSION_IDS)),
-    lambda r, _: KeepAliveFor(r.choice(SESSION_IDS), r.choice(SESSION_TTLS_MS)),
+    lambda r, _: KeepAlive(r.choice(SESSION_IDS), r.choice(SESSION_TTLS_MS)),
     force_close,
     lift_delay,
     revocation,
@@ -613,22 +602,22 @@ BAD_COMMANDS: Final[list[Command]] = [
     TransactCells((), (PutOperation(b"c", b""), PutOperation(b"c/a", b"", SessionId("s-missing")))),
     ForceRelease("/", "because"),
     ForceRelease("e", "because", -1),
-    ForceEnd("e", "because", 0, "", HoldKind.LOCK, -1),
-    ForceEnd("e", "be\ncause", 0, "", HoldKind.SEMAPHORE),
-    ForceEnd("a", "because", 1, "", HoldKind.ELECTION),
+    ForceRelease("e", "because", 0, "", HoldKind.LOCK, -1),
+    ForceRelease("e", "be\ncause", 0, "", HoldKind.SEMAPHORE),
+    ForceRelease("a", "because", 1, "", HoldKind.ELECTION),
     ForceCloseSession("s-1", "be\ncause"),
     LiftDelay("/", "because"),
     LiftDelay("e", "be\ncause"),
     LiftDelay("a", "because", HoldKind.ELECTION),
     ForgetFence("", "because", "r1"),
     ForgetFence("disk", "w" * 1025),
-    KeepAliveFor(_S1, limits.TTL_MS_MIN - 1),
-    AcquireAs("e", _X, _HX, _A1, ttl_ms=100, is_secret=True),
-    AcquireAs("e", _X, _HX, _A1, ttl_ms=100, is_endless=True),
-    AcquirePermitsAs("a", 3, 1, _HX, _A1, _S1, is_endless=True),
-    AcquireAs("e", _X, _HX, _A1, ttl_ms=100, value="v" * 1025),
-    AcquirePermitsAs("a", 3, 1, _HX, _A1, ttl_ms=100, is_secret=True),
-    AcquirePermitsAs("a", 3, 1, _HX, _A1, ttl_ms=100, value="\n"),
+    KeepAlive(_S1, limits.TTL_MS_MIN - 1),
+    Acquire("e", _X, _HX, _A1, ttl_ms=100, uncommon=Uncommon(is_secret=True)),
+    Acquire("e", _X, _HX, _A1, ttl_ms=100, uncommon=Uncommon(is_endless=True)),
+    AcquirePermits("a", 3, 1, _HX, _A1, _S1, uncommon=Uncommon(is_endless=True)),
+    Acquire("e", _X, _HX, _A1, ttl_ms=100, uncommon=Uncommon(value="v" * 1025)),
+    AcquirePermits("a", 3, 1, _HX, _A1, ttl_ms=100, uncommon=Uncommon(is_secret=True)),
+    AcquirePermits("a", 3, 1, _HX, _A1, ttl_ms=100, uncommon=Uncommon(value="\n")),
     ReleaseByValue("e", ""),
     ReleaseByValue("", "v1"),
     RenewByValue("e", "v" * 1025),

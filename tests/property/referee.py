@@ -7,8 +7,8 @@ from typing import Any
 from lockstate.words import limits
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
-    AcquireAs,
-    AcquirePermitsAs,
+    Acquire,
+    AcquirePermits,
     AddLocks,
     Entry,
     Numbered,
@@ -121,9 +121,9 @@ class Referee:
     def _note_priorities(self, entry: Entry, outcome: Outcome, waited: set[HoldId]) -> None:
         """Note with which priorities something was granted at once or told to wait, in their order."""
         asked = {
-            command.hold_id: command.priority
+            command.hold_id: command.uncommon.priority
             for command in _asked(entry)
-            if isinstance(command, AcquireAs | AcquirePermitsAs)
+            if isinstance(command, Acquire | AcquirePermits) and command.uncommon is not None
         }
         results = _results(outcome)
         # A hold that waited for more may be told of again in the same entry, by what else is asked of it.

@@ -11,8 +11,6 @@ from lockstate.words.results import (
     EventKind,
     FrameRefused,
     Granted,
-    GrantedAs,
-    GrantedPermitsAs,
     GrantedSeveral,
     HoldKind,
     NumberedDone,
@@ -256,9 +254,7 @@ _LOOKS: Final[dict[str, _Look]] = {
     "a fence is forgotten": lambda w, _: any(e.kind is EventKind.FENCE_FORGOTTEN for e in w.events),
     "a secret is held": lambda w, _: any(hold.is_secret for hold in w.holds),
     "something has no deadline": lambda w, _: any(hold.lease is None for hold in w.holds),
-    "a value is waited for": lambda w, _: any(
-        isinstance(granted, GrantedAs | GrantedPermitsAs) for _, granted in _served(w)
-    ),
+    "a value is waited for": lambda w, _: any(granted.value != "" for _, granted in _served(w)),
 }
 
 

@@ -33,6 +33,7 @@ from lockstate.words.commands import (
     OfSomebody,
     Quota,
     Tick,
+    Uncommon,
     Undecodable,
     Wanted,
     WantedPermits,
@@ -55,6 +56,7 @@ _BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     Mode: st.sampled_from(Mode),
     Scope: st.sampled_from(Scope),
     HoldKind: st.sampled_from(HoldKind),
+    HoldKind | None: st.none() | st.sampled_from(HoldKind),
     Algorithm: st.sampled_from(Algorithm),
     IfHeld | None: st.none() | st.sampled_from(IfHeld),
     dict[str, str]: st.dictionaries(texts, texts, max_size=3),
@@ -69,6 +71,7 @@ def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     return st.builds(kind, **{field: _BY_TYPE[types[field]] for field in types})
 
 
+_BY_TYPE[Uncommon | None] = st.none() | structs(Uncommon)
 for _wanted in (Wanted, WantedPermits, WantedRate):
     _BY_TYPE[tuple[_wanted, ...]] = st.lists(structs(_wanted), max_size=3).map(tuple)  # type: ignore[valid-type]
 for union, parts in (

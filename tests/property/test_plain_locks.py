@@ -20,8 +20,6 @@ from lockstate.tables import records
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquireSeveral,
     AddLocks,
     Batch,
@@ -38,11 +36,13 @@ from lockstate.words.commands import (
     Revoke,
     SetNamespace,
     SetQuota,
+    Uncommon,
     Wanted,
     WantedPermits,
 )
 from lockstate.words.commands import NamespaceSettings as Settings
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Granted, Outcome, Reason, Refused, Result
 from tests.property import random_commands
@@ -168,11 +168,6 @@ def asked(of: Acquire, **fields: Any) -> tuple[Command, ...]:
     return changed, Release(changed.hold_id)
 
 
-def granted_as(**fields: Any) -> AcquireAs:
-    """Return an acquire with what only few holds have."""
-    return AcquireAs(**msgspec.structs.asdict(LEASED) | {"ttl_ms": 5000} | fields)
-
-
 NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "owner": asked(PLAIN, owner=OwnerName("ann")),
     "longest owner": asked(LEASED, owner=OwnerName("x" * 256)),
@@ -180,9 +175,9 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "owner of other letters": asked(PLAIN, owner=OwnerName("é" * 128)),
     "too many other letters": asked(PLAIN, owner=OwnerName("é" * 129)),
     "unprintable owner": asked(PLAIN, owner=OwnerName("a\x00")),
-    "note": asked(PLAIN, note="n"),
-    "delay": asked(PLAIN, lock_delay_ms=50),
-    "wrong delay": asked(PLAIN, lock_delay_ms=-1),
+    "note": asked(PLAIN, uncommon=Uncommon(note="n")),
+    "delay": asked(PLAIN, uncommon=Uncommon(lock_delay_ms=50)),
+    "wrong delay": asked(PLAIN, uncommon=Uncommon(lock_delay_ms=-1)),
     "shared": asked(PLAIN, mode=Mode.SHARED),
     "concurrent": asked(PLAIN, mode=Mode.CONCURRENT_WRITE),
     "subtree": asked(PLAIN, scope=Scope.SUBTREE),
@@ -231,15 +226,23 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
     "subtree above": (msgspec.structs.replace(OTHER, scope=Scope.SUBTREE), PLAIN, RELEASE),
     "subtree waits": (PLAIN, msgspec.structs.replace(OTHER, scope=Scope.SUBTREE, wait_ms=1000), RELEASE),
     "delayed": (PLAIN, ForceRelease("a/b", "why", 1000), *asked(PLAIN, hold_id=HoldId("h2"))),
-    "value": (granted_as(value="v"), RELEASE),
-    "secret": (granted_as(value="v", is_secret=True), RELEASE),
-    "endless": (granted_as(ttl_ms=0, is_endless=True), RELEASE),
+    "nothing uncommon": asked(PLAIN, uncommon=Uncommon()),
+    "value": asked(LEASED, uncommon=Uncommon(value="v")),
+    "secret": asked(LEASED, uncommon=Uncommon(value="v", is_secret=True)),
+    "endless": asked(LEASED, ttl_ms=0, uncommon=Uncommon(is_endless=True)),
     "counted": (
-        PLAIN,
-        AcquireIf(**msgspec.structs.asdict(PLAIN) | {"hold_id": HoldId("h2")}, if_held=IfHeld.COUNT),
+        msgspec.structs.replace(PLAIN, if_held=IfHeld.COUNT),
+        msgspec.structs.replace(PLAIN, hold_id=HoldId("h2"), if_held=IfHeld.COUNT),
         RELEASE,
         RELEASE,
     ),
+    "refused if held": (
+        msgspec.structs.replace(PLAIN, if_held=IfHeld.REFUSE),
+        msgspec.structs.replace(PLAIN, hold_id=HoldId("h2"), if_held=IfHeld.REFUSE),
+        RELEASE,
+    ),
+    "release of a lock": (PLAIN, Release(H, kind=HoldKind.LOCK)),
+    "release of a semaphore": (PLAIN, Release(H, kind=HoldKind.SEMAPHORE)),
     "again": (PLAIN, msgspec.structs.replace(PLAIN, hold_id=HoldId("h2")), RELEASE, Release(HoldId("h2"))),
     "other names": (PLAIN, Release(H, names=("a/b",)), Release(H, names=("x",))),
     "not held": (Release(HoldId("h9")),),
@@ -327,7 +330,7 @@ NOT_PLAIN: Final[dict[str, tuple[Command, ...]]] = {
         PLAIN,
     ),
     "note of somebody": (
-        OnBehalf("ann", msgspec.structs.replace(LEASED, note="n")),
+        OnBehalf("ann", msgspec.structs.replace(LEASED, uncommon=Uncommon(note="n"))),
         OnBehalf("ann", RELEASE),
         PLAIN,
         RELEASE,

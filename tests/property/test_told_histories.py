@@ -7,7 +7,6 @@ import pytest
 
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
     AcquirePermits,
     AcquireSeveral,
     AddLocks,
@@ -18,6 +17,7 @@ from lockstate.words.commands import (
     OnBehalf,
     OpenSession,
     ResumeStream,
+    Uncommon,
     Wanted,
     WantedPermits,
 )
@@ -130,7 +130,7 @@ def test_who_comes_behind_a_deadlock_without_being_part_of_it_may_wait(wanted: i
             locks=(Wanted("n", EXCLUSIVE),),
             permits=(WantedPermits("q", 5, wanted),),
         ),
-        asked(AcquireAs, "W", "S", name="n", mode=EXCLUSIVE, priority=4),
+        asked(Acquire, "W", "S", name="n", mode=EXCLUSIVE, uncommon=Uncommon(priority=4)),
     )
     assert told.waiting() == {"T1", "Z", "T2", "P", "K", "W"}
     told.tell(Cancel(HoldId("T1"), AttemptId("a1")))
@@ -160,12 +160,12 @@ def test_the_priority_in_a_frame_of_a_principal_counts() -> None:
     told = Told()
     told.open("A", "S", "T")
     low = asked(
-        AcquireAs,
+        Acquire,
         "L",
         name="",
         mode=EXCLUSIVE,
         locks=(Wanted("a", SHARED), Wanted("e", EXCLUSIVE)),
-        priority=4,
+        uncommon=Uncommon(priority=4),
     )
     told.tell(asked(Acquire, "H", "A", name="a", mode=EXCLUSIVE))
     told.tell(OnBehalf("ann", OpenSession(SessionId("own"), 60_000, {})))

@@ -35,8 +35,8 @@ from lockstate.words.commands import (
     Convert,
     EndWait,
     Entry,
-    ForceEnd,
     ForceRelease,
+    IfHeld,
     KeepAlive,
     NamespaceSettings,
     Numbered,
@@ -47,15 +47,14 @@ from lockstate.words.commands import (
     Proclaim,
     Quota,
     Release,
-    ReleaseOf,
     Renew,
-    RenewOf,
     ResizeSemaphore,
     ResumeStream,
     SetNamespace,
     SetQuota,
     TakeRate,
     Tick,
+    Uncommon,
     Wanted,
     WantedPermits,
     WantedRate,
@@ -233,12 +232,23 @@ def _acquire(chance: Chance) -> Command:
         ttl_ms,
         OwnerName(chance.owner()),
         chance.number(WAITS_MS),
-        chance.number([0, 0, 60]),
-        chance.text(),
         chance.request_id(),
         chance.scope(),
         locks,
+        chance.rng.choice([None, *IfHeld]),
+        _uncommon(chance),
     )
+
+
+def _uncommon(chance: Chance) -> Uncommon | None:
+    """Return what only few acquires say, half of it what any of them may."""
+    if chance.rng.randrange(3) == 0:
+        return None
+    common = chance.number([0, 0, 60]), chance.text()
+    if chance.rng.randrange(2):
+        return Uncommon(*common)
+    is_secret, is_endless = [chance.rng.randrange(4) == 0 for _ in range(2)]
+    return Uncommon(*common, chance.text(), is_secret, chance.number([5, 0, 9]), is_endless)
 
 
 def _several(chance: Chance) -> Command:
@@ -278,9 +288,9 @@ def _permits(chance: Chance) -> Command:
         ttl_ms,
         OwnerName(chance.owner()),
         chance.number(WAITS_MS),
-        chance.number([0, 60]),
-        chance.text(),
         chance.request_id(),
+        chance.rng.randrange(2) == 0,
+        _uncommon(chance),
     )
 
 
@@ -388,11 +398,7 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     lambda chance: KeepAlive(SessionId(chance.pick(SESSIONS, IDS))),
     lambda chance: CloseSession(SessionId(chance.pick(SESSIONS, IDS)), chance.request_id()),
     lambda chance: Cancel(HoldId(chance.known()), AttemptId(chance.attempt_id())),
-    lambda chance: Renew(HoldId(chance.known()), chance.number([0, 0, 60]), chance.request_id()),
     lambda chance: ForceRelease(
-        chance.pick(NAMES, ODD_NAMES), chance.text(), chance.number([0, 60]), chance.request_id()
-    ),
-    lambda chance: ForceEnd(
         chance.pick(NAMES, ODD_NAMES),
         chance.text(),
         chance.number([0, 60]),
@@ -400,14 +406,14 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
         chance.rng.choice(list(HoldKind)),
         chance.number([0, 0, 1, 2]),
     ),
-    lambda chance: ReleaseOf(
-        HoldId(chance.known()), chance.request_id(), (), chance.rng.choice(list(HoldKind))
+    lambda chance: Release(
+        HoldId(chance.known()), chance.request_id(), (), chance.rng.choice([None, *HoldKind])
     ),
-    lambda chance: RenewOf(
+    lambda chance: Renew(
         HoldId(chance.known()),
         chance.number([0, 60]),
         chance.request_id(),
-        chance.rng.choice(list(HoldKind)),
+        chance.rng.choice([None, *HoldKind]),
     ),
     lambda chance: ResizeSemaphore(
         chance.pick(["a", "q"], ODD_NAMES), chance.number([1, 2, 3, 4]), chance.request_id()

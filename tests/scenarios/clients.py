@@ -50,11 +50,7 @@ from lockstate.words.cell_operations import (
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -66,12 +62,10 @@ from lockstate.words.commands import (
     Convert,
     DeleteCells,
     ForceCloseSession,
-    ForceEnd,
     ForceRelease,
     ForgetFence,
     IfHeld,
     KeepAlive,
-    KeepAliveFor,
     LiftDelay,
     NamespaceSettings,
     Numbered,
@@ -83,10 +77,8 @@ from lockstate.words.commands import (
     Quota,
     Release,
     ReleaseByValue,
-    ReleaseOf,
     Renew,
     RenewByValue,
-    RenewOf,
     ResizeSemaphore,
     ResumeStream,
     Revoke,
@@ -94,6 +86,7 @@ from lockstate.words.commands import (
     SetQuota,
     TakeRate,
     TransactCells,
+    Uncommon,
     Wanted,
     WantedPermits,
     WantedRate,
@@ -213,7 +206,7 @@ class CommandParser:
                 return _open(client, line)
             case "keepalive", []:
                 ttl_ms = line.ms("ttl")
-                return KeepAliveFor(client.session_id, ttl_ms) if ttl_ms else KeepAlive(client.session_id)
+                return KeepAlive(client.session_id, ttl_ms)
             case "close", []:
                 return CloseSession(client.session_id, line.request_id)
             case "acquire", [permits, "permit" | "permits", "of", name]:
@@ -255,9 +248,9 @@ class CommandParser:
                 names = tuple(" ".join(words).replace(",", " ").split())
                 return Release(client.holds[names[0]], line.request_id, names)
             case "renew", [name, "as", kind]:
-                return RenewOf(client.holds[name], line.ms("ttl"), line.request_id, HoldKind(kind))
+                return Renew(client.holds[name], line.ms("ttl"), line.request_id, HoldKind(kind))
             case "release", [name, "as", kind]:
-                return ReleaseOf(client.holds[name], line.request_id, (), HoldKind(kind))
+                return Release(client.holds[name], line.request_id, (), HoldKind(kind))
             case "release" | "resign", [name]:
                 return Release(client.holds[name], line.request_id)
             case "cancel", ["conversion", "of", name]:
@@ -284,16 +277,9 @@ class CommandParser:
     def _acquire(self, client: Client, words: list[str], line: Line) -> Acquire:
         wanted = [_wanted(part.split()) for part in " ".join(words).split(",")]
         fields = self._ids(client, tuple(lock.name for lock in wanted)) | _terms(client, line)
-        if _is_uncommon(line):
-            one = wanted[0] if len(wanted) == 1 else Wanted("")
-            fields["locks"] = tuple(wanted) if len(wanted) > 1 else ()
-            fields["if_held"] = IfHeld(line.options.get("held", IfHeld.RENEW))
-            return AcquireAs(name=one.name, mode=one.mode, scope=one.scope, **fields, **_uncommon(line))
+        fields["if_held"] = IfHeld(line.options["held"]) if "held" in line.options else None
         if len(wanted) > 1:
             return Acquire(name="", mode=Mode.EXCLUSIVE, locks=tuple(wanted), **fields)
-        if "held" in line.options:
-            fields["if_held"] = IfHeld(line.options["held"])
-            return AcquireIf(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **fields)
         return Acquire(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **fields)
 
     def _several(self, client: Client, words: list[str], line: Line) -> AcquireSeveral:
@@ -387,33 +373,28 @@ def _terms(client: Client, line: Line) -> dict[str, Any]:
         "ttl_ms": line.ms("ttl"),
         "owner": line.options.get("owner", "" if for_session else client.name),
         "wait_ms": line.ms("wait"),
-        "lock_delay_ms": line.ms("delay"),
-        "note": line.text("note"),
         "request_id": line.request_id,
+        "uncommon": _uncommon(line),
     }
 
 
 def _permits(fields: dict[str, Any], line: Line) -> AcquirePermits:
-    if _is_uncommon(line):
-        is_strict = line.options.get("strict") == "yes"
-        return AcquirePermitsAs(**fields, is_strict=is_strict, **_uncommon(line))
-    if "limit" in line.options and "strict" not in line.options:
-        return AcquirePermits(**fields)
-    return AcquirePermitsOf(**fields, is_strict=line.options.get("strict") == "yes")
+    is_strict = line.options.get("strict", "yes" if "limit" in line.options else "no") == "yes"
+    return AcquirePermits(**fields, is_strict=is_strict)
 
 
-def _uncommon(line: Line) -> dict[str, Any]:
-    """Return what only few holds have."""
-    return {
-        "value": line.text("value"),
-        "is_secret": line.options.get("secret") == "yes",
-        "is_endless": "deadline" in line.options,
-        "priority": int(line.options.get("priority", PRIORITY_DEFAULT)),
-    }
-
-
-def _is_uncommon(line: Line) -> bool:
-    return bool({"value", "deadline", "priority"} & line.options.keys())
+def _uncommon(line: Line) -> Uncommon | None:
+    """Return what only few holds have, None if nothing of it is asked."""
+    if not {"delay", "note", "value", "secret", "deadline", "priority"} & line.options.keys():
+        return None
+    return Uncommon(
+        line.ms("delay"),
+        line.text("note"),
+        line.text("value"),
+        line.options.get("secret") == "yes",
+        int(line.options.get("priority", PRIORITY_DEFAULT)),
+        "deadline" in line.options,
+    )
 
 
 def _wanted(words: list[str]) -> Wanted:
@@ -435,7 +416,7 @@ def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901 - a table
         case "force", [kind, name]:
             token = int(options.get("token", "0"))
             reason, delay_ms = line.text("reason"), line.ms("delay")
-            return ForceEnd(name, reason, delay_ms, request_id, HoldKind(kind), token)
+            return ForceRelease(name, reason, delay_ms, request_id, HoldKind(kind), token)
         case "end", ["session", name]:
             return ForceCloseSession(name, line.text("reason"), request_id)
         case "lift", [kind, name]:

@@ -24,11 +24,6 @@ from lockstate.words.results import (
     ForceReleased,
     FrameRefused,
     Granted,
-    GrantedAgain,
-    GrantedAgainAs,
-    GrantedAs,
-    GrantedPermits,
-    GrantedPermitsAs,
     GrantedSeveral,
     HolderView,
     HoldKind,
@@ -45,9 +40,7 @@ from lockstate.words.results import (
     Refused,
     RefusedInNamespace,
     Released,
-    ReleasedOnce,
     Renewed,
-    RenewedToEnd,
     Resized,
     Result,
     RevocationView,
@@ -56,7 +49,6 @@ from lockstate.words.results import (
     SessionClosed,
     SessionForced,
     SessionKept,
-    SessionKeptToEnd,
     SessionOpened,
     SessionView,
     StreamResumed,
@@ -115,11 +107,10 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
     match result:
         case SessionOpened():
             return f"session opened for {seconds(result.expires_in_ms)} s"
-        case SessionKeptToEnd():
-            asked = ", ".join(f"{one.name} {_revocation_text(one.revocation)}" for one in result.revoked)
-            return f"session kept for {seconds(result.expires_in_ms)} s, to give up {asked}"
         case SessionKept():
-            return f"session kept for {seconds(result.expires_in_ms)} s"
+            asked = ", ".join(f"{one.name} {_revocation_text(one.revocation)}" for one in result.revoked)
+            to_end = f", to give up {asked}" if asked else ""
+            return f"session kept for {seconds(result.expires_in_ms)} s{to_end}"
         case SessionClosed():
             return f"session closed, released: {', '.join(result.released) or 'nothing'}"
         case SessionForced():
@@ -130,17 +121,16 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return (
                 "forgot nothing" if result.highest_token is None else f"forgot token {result.highest_token}"
             )
-        case GrantedAgain():
-            return f"{_granted_text(result)}, held already" + (
-                f", {result.depth} releases end it" if result.depth > 1 else ""
-            )
         case Granted():
-            return _granted_text(result)
+            again = ", held already" if result.depth else ""
+            counted = f", {result.depth} releases end it" if result.depth > 1 else ""
+            return f"{_granted_text(result)}{again}{counted}"
         case Queued():
             return f"queued at position {result.position}"
-        case RenewedToEnd():
+        case Renewed():
             lease = f"renewed token {result.token} {_for(result.expires_in_ms)}"
-            return f"{lease}, to give up {_revocation_text(result.revocation)}"
+            asked_for = result.revocation
+            return lease if asked_for is None else f"{lease}, to give up {_revocation_text(asked_for)}"
         case Revoked():
             asked = ", ".join(
                 f"{holder.owner} token {holder.token} {_revocation_text(holder.revocation)}"
@@ -149,9 +139,7 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return f"revoked: {asked or 'nothing'}"
         case PutOffTo():
             return f"put off, {seconds(result.ends_in_ms)} s left"
-        case Renewed():
-            return f"renewed token {result.token} {_for(result.expires_in_ms)}"
-        case ReleasedOnce():
+        case Released(depth=depth) if depth:
             return f"released once, to be released {result.depth} more time{'s' if result.depth > 1 else ''}"
         case Released():
             return f"released, still holds {_listed(result.locks)}" if result.locks else "released"
@@ -203,7 +191,7 @@ def _revocation_text(revocation: RevocationView) -> str:
 
 def _granted_text(granted: Granted) -> str:
     left = f"token {granted.token}, {_still(granted.expires_in_ms)}"
-    if isinstance(granted, GrantedAs | GrantedAgainAs | GrantedPermitsAs):
+    if granted.value:
         left += f', value "{granted.value}"'
     if isinstance(granted, GrantedSeveral):
         held = [f"{_permits_text(one.permits)} of {one.name}" for one in granted.held]
@@ -213,9 +201,7 @@ def _granted_text(granted: Granted) -> str:
         return f"granted {', '.join(parts)} {left}{later}"
     if granted.permits:
         permits = _permits_text(granted.permits)
-        return f"granted {permits} of {granted.name} {left}; {granted.available} available" + (
-            f" of {granted.limit}" if isinstance(granted, GrantedPermits) else ""
-        )
+        return f"granted {permits} of {granted.name} {left}; {granted.available} available of {granted.limit}"
     if granted.owner:  # only elections have it
         return f"leads {granted.name} {left}"
     locks = granted.locks or (Wanted(granted.name, granted.mode, granted.scope),)

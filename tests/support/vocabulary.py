@@ -25,11 +25,7 @@ from lockstate.words.cell_operations import (
 from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
-    AcquirePermitsOf,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -43,12 +39,10 @@ from lockstate.words.commands import (
     DeleteCells,
     EndWait,
     ForceCloseSession,
-    ForceEnd,
     ForceRelease,
     ForgetFence,
     IfHeld,
     KeepAlive,
-    KeepAliveFor,
     LiftDelay,
     NamespaceSettings,
     Numbered,
@@ -60,10 +54,8 @@ from lockstate.words.commands import (
     Quota,
     Release,
     ReleaseByValue,
-    ReleaseOf,
     Renew,
     RenewByValue,
-    RenewOf,
     ResizeSemaphore,
     ResumeStream,
     Revoke,
@@ -72,6 +64,7 @@ from lockstate.words.commands import (
     TakeRate,
     Tick,
     TransactCells,
+    Uncommon,
     Undecodable,
     Wanted,
     WantedPermits,
@@ -127,19 +120,45 @@ _SEVERAL = (Wanted("a", Mode.UPDATE, Scope.SUBTREE), Wanted("b"))
 
 VOCABULARY: Final[dict[type[Command], Word]] = {
     OpenSession: Word(1, OpenSession(_SESSION, 50, {"owner": "ann"}, "r"), (), ("session_id",)),
-    KeepAlive: Word(2, KeepAlive(_SESSION)),
+    KeepAlive: Word(2, KeepAlive(_SESSION, 50)),
     CloseSession: Word(3, CloseSession(_SESSION, "r"), ("session_id",)),
-    Acquire: Word(4, Acquire("", Mode.SHARED, _HOLD, _ATTEMPT, locks=_SEVERAL), _PARTY, _HOLD_IDS),
+    Acquire: Word(
+        4,
+        Acquire(
+            "",
+            Mode.SHARED,
+            _HOLD,
+            _ATTEMPT,
+            locks=_SEVERAL,
+            if_held=IfHeld.COUNT,
+            uncommon=Uncommon(6, "note", "v", is_secret=True, priority=7, is_endless=True),
+        ),
+        _PARTY,
+        _HOLD_IDS,
+    ),
     Cancel: Word(5, Cancel(_HOLD, _ATTEMPT)),
-    Renew: Word(6, Renew(_HOLD, 50, "r"), ("hold_id",)),
-    Release: Word(7, Release(_HOLD, "r", ("a", "b")), ("hold_id",)),
-    ForceRelease: Word(8, ForceRelease("a", "why", 5, "r"), ("name",)),
+    Renew: Word(6, Renew(_HOLD, 50, "r", HoldKind.ELECTION), ("hold_id",)),
+    Release: Word(7, Release(_HOLD, "r", ("a", "b"), HoldKind.SEMAPHORE), ("hold_id",)),
+    ForceRelease: Word(8, ForceRelease("a", "why", 5, "r", HoldKind.SEMAPHORE, 7), ("name",)),
     Tick: Word(9, Tick()),
     Barrier: Word(10, Barrier()),
     Convert: Word(11, Convert(_HOLD, Mode.UPDATE, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
     AcquirePermits: Word(
         12,
-        AcquirePermits("q", 5, 2, _HOLD, _ATTEMPT, _SESSION, 0, _ANN, 5, 6, "note", "r"),
+        AcquirePermits(
+            "q",
+            5,
+            2,
+            _HOLD,
+            _ATTEMPT,
+            _SESSION,
+            0,
+            _ANN,
+            5,
+            "r",
+            is_strict=True,
+            uncommon=Uncommon(6, "note"),
+        ),
         _PARTY,
         _HOLD_IDS,
     ),
@@ -152,39 +171,11 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     PutCell: Word(40, PutCell(b"c", b"v", _SESSION, 0, "r"), ("key",)),
     DeleteCells: Word(41, DeleteCells(b"c", is_prefix=True, request_id="r"), ("key",)),
     TransactCells: Word(42, _TRANSACTION, ()),
-    AcquireIf: Word(
-        43,
-        AcquireIf("a", Mode.SHARED, _HOLD, _ATTEMPT, _SESSION, if_held=IfHeld.COUNT),
-        _PARTY,
-        _HOLD_IDS,
-    ),
-    ReleaseOf: Word(44, ReleaseOf(_HOLD, "r", ("a",), HoldKind.SEMAPHORE), ("hold_id",)),
-    RenewOf: Word(45, RenewOf(_HOLD, 50, "r", HoldKind.ELECTION), ("hold_id",)),
-    ForceEnd: Word(46, ForceEnd("a", "why", 5, "r", HoldKind.SEMAPHORE, 7), ("name",)),
     ForceCloseSession: Word(47, ForceCloseSession("s-7", "why", "r"), ("session_name",)),
     LiftDelay: Word(48, LiftDelay("q", "why", HoldKind.SEMAPHORE, "r"), ("name",)),
     ForgetFence: Word(49, ForgetFence("disk", "why", "r"), ("resource",)),
-    KeepAliveFor: Word(50, KeepAliveFor(_SESSION, 50)),
     Revoke: Word(73, Revoke("a", "why", 5, HoldKind.SEMAPHORE, 7, 8, "r"), ("name",)),
     PutOff: Word(74, PutOff(_HOLD, HoldKind.ELECTION, "r"), ("hold_id",)),
-    AcquirePermitsOf: Word(
-        75,
-        AcquirePermitsOf("q", 5, 2, _HOLD, _ATTEMPT, _SESSION, 0, _ANN, 5, 6, "note", "r", is_strict=True),
-        _PARTY,
-        _HOLD_IDS,
-    ),
-    AcquireAs: Word(
-        76,
-        AcquireAs("a", Mode.SHARED, _HOLD, _ATTEMPT, _SESSION, value="v", is_secret=True, priority=7),
-        _PARTY,
-        _HOLD_IDS,
-    ),
-    AcquirePermitsAs: Word(
-        77,
-        AcquirePermitsAs("q", 5, 2, _HOLD, _ATTEMPT, request_id="r", priority=7, is_endless=True),
-        _PARTY,
-        _HOLD_IDS,
-    ),
     ReleaseByValue: Word(79, ReleaseByValue("a", "v", HoldKind.SEMAPHORE), ("value",)),
     RenewByValue: Word(80, RenewByValue("a", "v", 2000), ("value",)),
     AcquireSeveral: Word(
@@ -237,31 +228,14 @@ def request_scope(command: Command | Undecodable) -> str | None:
     return next((text for text in texts if text), "")
 
 
-def as_before_rules_5(command: Command | Undecodable) -> Command | Undecodable:
-    """Return what older rules know of a command that names a kind: with both it is one request."""
-    if isinstance(command, ForceEnd) and (command.token or command.kind is not HoldKind.LOCK):
-        return command
-    if isinstance(command, AcquirePermitsAs) or (isinstance(command, AcquirePermitsOf) and not command.limit):
-        return command
-    pairs = (
-        (ReleaseOf, Release),
-        (RenewOf, Renew),
-        (ForceEnd, ForceRelease),
-        (AcquirePermitsOf, AcquirePermits),
-    )
-    for newer, older in pairs:
-        if isinstance(command, newer):
-            fields = [getattr(command, name) for name in older.__struct_fields__]
-            return cast("type[Command]", older)(*fields)
-    return command
-
-
 def request_content(command: Command | Undecodable) -> tuple[str, dict[str, Any]]:
     """Return what must be the same in all attempts at one request: the kind and the fields."""
-    command = as_before_rules_5(command)
     ids = () if isinstance(command, Undecodable) else VOCABULARY[type(command)].ids_of_attempt
     ignored = (*ids, *_OF_THE_NODE)
     fields = msgspec.structs.asdict(command)
+    if fields.get("uncommon") is not None:
+        rare = msgspec.structs.asdict(fields["uncommon"])
+        fields["uncommon"] = {name: rare[name] for name in rare if name not in ignored}
     return type(command).__name__, {name: fields[name] for name in fields if name not in ignored}
 
 

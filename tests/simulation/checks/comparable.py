@@ -23,7 +23,7 @@ from lockstate.words.results import (
     Revoked,
     SemaphoreView,
     SessionForced,
-    SessionKeptToEnd,
+    SessionKept,
     SessionView,
     Transacted,
     WaiterView,
@@ -77,7 +77,7 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
             return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
         case Revoked():
             return Revoked(tuple([plain(holder) for holder in value.holders]), value.left)
-        case SessionKeptToEnd():
+        case SessionKept():
             revoked = tuple([plain(holder) for holder in value.revoked])
             return msgspec.structs.replace(value, revoked=revoked)
         case ForceReleased():

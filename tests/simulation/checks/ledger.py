@@ -17,7 +17,6 @@ from lockstate.words.results import (
     EventKind,
     ForceReleased,
     Granted,
-    GrantedAgain,
     GrantedSeveral,
     HoldKind,
     Queued,
@@ -151,14 +150,14 @@ class Ledger:
                     for view in released:
                         self._forced_ms[view.token] = command.lock_delay_ms
             match answer.command, answer.result:
-                case Acquire() as wish, GrantedAgain() as granted:
-                    self._take(granted.token, wish.lock_delay_ms)
+                case Acquire() as wish, Granted() as granted if granted.depth:
+                    self._take(granted.token, _delay_ms(wish))
                 case Acquire() | AcquirePermits() as wish, Granted() as granted:
                     # Not what the session has already: that keeps the delay with which it was granted.
                     if granted.hold_id == wish.hold_id:
-                        self._delays_ms.setdefault(granted.token, wish.lock_delay_ms)
+                        self._delays_ms.setdefault(granted.token, _delay_ms(wish))
                 case Acquire() | AcquirePermits() as wish, Queued() as queued:
-                    self._waiting.setdefault(queued.hold_id, wish.lock_delay_ms)
+                    self._waiting.setdefault(queued.hold_id, _delay_ms(wish))
         for result in step.told():
             # A repeated request may be told of an earlier token.
             if isinstance(result, Granted) and result.token >= self._token_of.get(result.hold_id, 0):
@@ -166,7 +165,7 @@ class Ledger:
                 self._token_of[result.hold_id] = result.token
         for hold_id, told in step.wait_ends:
             delay_ms = self._waiting.pop(hold_id, 0)
-            if isinstance(told, GrantedAgain):
+            if isinstance(told, Granted) and told.depth:
                 self._take(told.token, delay_ms)
             elif isinstance(told, Granted):
                 self._delays_ms.setdefault(told.token, delay_ms)
@@ -309,6 +308,10 @@ class Ledger:
 
     def _fail(self, checker: str, sentence: str, event: Event) -> NoReturn:
         self._report.fail(checker, f"{event.name!r} at revision {event.revision}: {sentence}", event=event)
+
+
+def _delay_ms(wish: Acquire | AcquirePermits) -> int:
+    return 0 if wish.uncommon is None else wish.uncommon.lock_delay_ms
 
 
 def _semaphore(event: Event) -> str:

@@ -13,9 +13,7 @@ from lockstate.words import limits
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
-    AcquireAs,
     AcquirePermits,
-    AcquirePermitsAs,
     AddLocks,
     Campaign,
     Change,
@@ -155,7 +153,8 @@ class Order:
 
 
 def _priority_of(command: Command | Undecodable) -> int:
-    return command.priority if isinstance(command, AcquireAs | AcquirePermitsAs) else PRIORITY_DEFAULT
+    rare = command.uncommon if isinstance(command, Acquire | AcquirePermits) else None
+    return PRIORITY_DEFAULT if rare is None else rare.priority
 
 
 def _things(kind: HoldKind, result: Granted) -> list[tuple[HoldKind, tuple[Wanted, ...]]]:

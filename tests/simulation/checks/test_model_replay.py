@@ -8,9 +8,6 @@ import pytest
 from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
-    AcquireIf,
-    AcquirePermitsAs,
-    AcquireSeveral,
     Algorithm,
     Cancel,
     Change,
@@ -25,6 +22,7 @@ from lockstate.words.commands import (
     Release,
     Renew,
     TakeRate,
+    Uncommon,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
@@ -143,8 +141,8 @@ class Crowd:
             ttl_ms=0 if in_session else random.choice([50, 1000, 9000, 9000]),
             owner=OwnerName(random.choice(["", "me", "you"])),
             wait_ms=random.choice([0, 100, 5000, 90_000]),
-            lock_delay_ms=random.choice([0, 0, 700]),
             request_id=request_id,
+            uncommon=random.choice([None, None, Uncommon(lock_delay_ms=700)]),
         )
 
     def _varied(self, request_id: str) -> Command:
@@ -170,8 +168,7 @@ class Crowd:
                 algorithm, cost = random.choice(list(Algorithm)), random.randint(1, 3)
                 wait_ms = random.choice([0, 100, 5000])
                 command = TakeRate("r", random.choice([2, 3]), 1000, algorithm, cost, wait_ms)
-        if isinstance(command, Cancel | AbandonWaits | AcquireIf | AcquirePermitsAs | AcquireSeveral):
-            # Nodes send the first two, no client does; the rules of this story do not know the others.
+        if isinstance(command, Cancel | AbandonWaits):  # nodes send them, no client does
             return self._varied(request_id)
         if VOCABULARY[type(command)].scope is None:
             return command

@@ -6,7 +6,6 @@ import pytest
 from lockstate.rules.holds import LEASE_EXPIRED
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
     AcquirePermits,
     AdvanceFence,
     Algorithm,
@@ -21,6 +20,7 @@ from lockstate.words.commands import (
     ResizeSemaphore,
     TakeRate,
     Tick,
+    Uncommon,
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
@@ -249,11 +249,11 @@ def test_permits_out_of_order() -> None:
         order.replied(called(heavy), second)
 
 
-def _asked(hold_id: str, priority: int) -> AcquireAs:
-    return AcquireAs(**msgspec.structs.asdict(acquire(hold_id)), priority=priority)
+def _asked(hold_id: str, priority: int) -> Acquire:
+    return msgspec.structs.replace(acquire(hold_id), uncommon=Uncommon(priority=priority))
 
 
-def _served(order: Order, first: AcquireAs, second: AcquireAs) -> None:
+def _served(order: Order, first: Acquire, second: Acquire) -> None:
     """Let two be served one after the other, and tell both."""
     for token, command in enumerate((first, second), 4):
         granted = Granted(command.hold_id, token, "x", X, 1)

@@ -8,8 +8,8 @@ from lockstate.rules.holds import Holds
 from lockstate.tables.owners import wish_of
 from lockstate.tables.records import NOTHING, Hold, RequestKey
 from lockstate.words.claims import Claims
-from lockstate.words.commands import Acquire, AcquireIf, IfHeld
-from lockstate.words.results import EventKind, Granted, HoldKind, Refused, ReleasedOnce, Result
+from lockstate.words.commands import Acquire, IfHeld
+from lockstate.words.results import EventKind, Granted, HoldKind, Refused, Released, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _TREE: Final = ("a", "a/b", "a/b/c", "a/d", "e")
@@ -20,7 +20,7 @@ _held_again, _take_over, _share = Holds.held_again, Holds._take_over, Holds._sha
 
 def _never_refused(holds: Holds, hold: Hold, command: Acquire, key: RequestKey | None) -> Granted | Refused:
     """Renew what was to be refused."""
-    if isinstance(command, AcquireIf) and command.if_held is IfHeld.REFUSE:
+    if command.if_held is IfHeld.REFUSE:
         command = msgspec.structs.replace(command, if_held=IfHeld.RENEW)
     return _held_again(holds, hold, command, key)
 
@@ -42,7 +42,7 @@ def _nothing_taken_over(holds: Holds, hold: Hold, _note: str, _lock_delay_ms: in
 
 def _release_once_and_for_all(holds: Holds, hold: Hold) -> Result:
     """Say that others still count on it, and end it."""
-    told = ReleasedOnce((), holds.state.extras.get(hold.hold_id).depth - 1)
+    told = Released((), holds.state.extras.get(hold.hold_id).depth - 1)
     holds.serve(holds.end(hold, EventKind.RELEASED))
     return told
 

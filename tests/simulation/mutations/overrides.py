@@ -7,7 +7,7 @@ from lockstate.rules.effects import Effects
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.sessions import Sessions
 from lockstate.tables.records import Session
-from lockstate.words.commands import ForceCloseSession, ForgetFence, KeepAliveFor, LiftDelay
+from lockstate.words.commands import ForceCloseSession, ForgetFence, KeepAlive, LiftDelay
 from lockstate.words.results import DelaysLifted, EventKind, FenceForgotten, Result, SessionForced
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
@@ -51,13 +51,12 @@ def _forget_nothing(effects: Effects, command: ForgetFence) -> Result:
     return FenceForgotten(highest)
 
 
-def _ttl_kept(sessions: Sessions, command: KeepAliveFor) -> Result:
+def _ttl_kept(sessions: Sessions, command: KeepAlive) -> Result:
     """Keep a session alive with the ttl that it has."""
-    session = sessions._state.sessions.get(command.session_id)
-    return sessions._kept(session) if session is not None else _keep_alive_for(sessions, command)
+    return _keep_alive(sessions, KeepAlive(command.session_id))
 
 
-_keep_alive_for = Sessions.keep_alive_for
+_keep_alive = Sessions.keep_alive
 
 OVERRIDES: Final = (
     Mutation(
@@ -92,7 +91,7 @@ OVERRIDES: Final = (
         name="ttl-not-changed",
         sentence="A keepalive with another ttl leaves the old one.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Sessions, "keep_alive_for", _ttl_kept),
+        apply=replaced(Sessions, "keep_alive", _ttl_kept),
         surroundings=_OPERATED,
     ),
 )

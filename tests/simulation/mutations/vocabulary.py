@@ -13,9 +13,9 @@ import lockstate.rules.locks
 from cluster.commands.abandoned_waits import AbandonedWaits
 from lockstate.rules import deadlocks
 from lockstate.rules.holds import Holds
-from lockstate.rules.kinded import Kinds
 from lockstate.rules.locks import Locks
 from lockstate.rules.semaphores import Semaphores
+from lockstate.rules.sessions import Sessions
 from lockstate.rules.waits import Waits
 from lockstate.tables.claim_table import ClaimTable, Freed
 from lockstate.tables.owners import shown_owner
@@ -29,8 +29,8 @@ from lockstate.words.commands import (
     AcquirePermits,
     AdvanceFence,
     Cancel,
-    ReleaseOf,
-    RenewOf,
+    Release,
+    Renew,
     ResizeSemaphore,
     Wanted,
 )
@@ -182,8 +182,17 @@ def _find_elsewhere(state: State, ticket: Ticket) -> Cycle | None:
     return msgspec.structs.replace(cycle, steps=steps)
 
 
-def _is_of_any_kind(_kinds: Kinds, _command: ReleaseOf | RenewOf) -> None:
+def _release_of_any_kind(locks: Locks, command: Release) -> Result:
     """Take every hold for one of the kind that is named."""
+    return _release(locks, msgspec.structs.replace(command, kind=None))
+
+
+def _renew_of_any_kind(sessions: Sessions, command: Renew) -> Result:
+    """Take every hold for one of the kind that is named."""
+    return _renew(sessions, msgspec.structs.replace(command, kind=None))
+
+
+_release, _renew = Locks.release, Sessions.renew
 
 
 def _advance_anywhere(state: State, command: AdvanceFence) -> Result:
@@ -370,7 +379,9 @@ VOCABULARY: Final = (
         name="wrong-kind-untold",
         sentence="A call for one kind of hold does its work on another.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Kinds, "check", _is_of_any_kind),
+        apply=together(
+            replaced(Locks, "release", _release_of_any_kind), replaced(Sessions, "renew", _renew_of_any_kind)
+        ),
         surroundings=_VARIED,
     ),
     Mutation(

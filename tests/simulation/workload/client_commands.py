@@ -1,16 +1,13 @@
 """What a client may want of the whole vocabulary: commands made at random, from names that meet."""
 
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
-    AcquireIf,
     AcquirePermits,
-    AcquirePermitsAs,
     AcquireSeveral,
     AddLocks,
     AdvanceFence,
@@ -18,7 +15,7 @@ from lockstate.words.commands import (
     Campaign,
     Convert,
     ForceCloseSession,
-    ForceEnd,
+    ForceRelease,
     ForgetFence,
     IfHeld,
     LiftDelay,
@@ -30,6 +27,7 @@ from lockstate.words.commands import (
     Revoke,
     SetNamespace,
     TakeRate,
+    Uncommon,
     Wanted,
     WantedPermits,
     WantedRate,
@@ -81,6 +79,14 @@ FORGOTTEN: Final = "f2"
 """A resource whose fence is forgotten now and again."""
 
 
+AskedT = TypeVar("AskedT", Acquire, AcquirePermits)
+
+
+def _delayed(lock_delay_ms: int) -> Uncommon | None:
+    """Return what is uncommon of an acquire with this lock-delay."""
+    return Uncommon(lock_delay_ms) if lock_delay_ms else None
+
+
 class ClientCommands:
     """Makes the commands of one client."""
 
@@ -121,8 +127,8 @@ class ClientCommands:
             ttl_ms=ttl_ms,
             owner=self._name,
             wait_ms=wait_ms,
-            lock_delay_ms=random.choice([0, 0, 0, 0, 500, 3000]),
             request_id=self._caller.request_id(),
+            uncommon=_delayed(random.choice([0, 0, 0, 0, 500, 3000])),
         )
 
     def rich_lock(self, sessions: list[SessionId]) -> Acquire:
@@ -131,7 +137,8 @@ class ClientCommands:
         last = self._last
         if last is not None and last.session_id in sessions and random.random() < AGAIN_CHANCE:
             delay_ms = random.choice([0, 500, 3000])
-            return self._meant(msgspec.structs.replace(last, lock_delay_ms=delay_ms, **self._new_ids()))
+            again = msgspec.structs.replace(last, uncommon=_delayed(delay_ms), **self._new_ids())
+            return self._meant(again)
         session_id, ttl_ms = self._lease(sessions)
         locks = self._several() if random.random() < 0.35 else ()
         one = self._wanted(random.choice(self._settings.names))
@@ -144,38 +151,40 @@ class ClientCommands:
             ttl_ms=ttl_ms,
             owner=self._owner(),
             wait_ms=self.pick_wait(),
-            lock_delay_ms=random.choice([0, 0, 0, 0, 0, 0, 500, 3000]),
             request_id=self._caller.request_id(),
             scope=one.scope,
             locks=locks,
+            uncommon=_delayed(random.choice([0, 0, 0, 0, 0, 0, 500, 3000])),
         )
         self._last = acquire if session_id else None
         return self._meant(acquire)
 
     def _meant(self, acquire: Acquire) -> Acquire:
         """Return an acquire that mostly says, in a session, what it means if that is held already."""
-        random, uncommon = self._random, self._uncommon()
-        if_held = IfHeld.RENEW
-        if acquire.session_id and random.random() >= PLAIN_CHANCE:
-            if_held = random.choice(list(IfHeld))
-        elif not uncommon:
-            return acquire
-        fields = msgspec.structs.asdict(acquire) | {"if_held": if_held}
-        return AcquireAs(**fields | uncommon) if uncommon else AcquireIf(**fields)
-
-    def _uncommon(self) -> dict[str, Any]:
-        """Return what only few have or want: a value that no other request gives, no deadline, a priority."""
         random = self._random
-        uncommon: dict[str, Any] = {}
+        acquire = self._uncommon(acquire)
+        if acquire.session_id and random.random() >= PLAIN_CHANCE:
+            return msgspec.structs.replace(acquire, if_held=random.choice(list(IfHeld)))
+        return acquire
+
+    def _uncommon(self, asked: AskedT) -> AskedT:
+        """Add what only few have or want: a value that no other request gives, no deadline, a priority."""
+        random = self._random
+        rare: dict[str, Any] = {}
         if random.random() < VALUE_CHANCE:
             self._values_made += 1
             is_secret = random.random() < SECRET_CHANCE
-            uncommon |= {"value": f"{self._name}'s {self._values_made}.", "is_secret": is_secret}
+            rare |= {"value": f"{self._name}'s {self._values_made}.", "is_secret": is_secret}
         if random.random() < ENDLESS_CHANCE:
-            uncommon |= {"is_endless": True, "session_id": NO_SESSION, "ttl_ms": 0}
+            rare["is_endless"] = True
+            asked = msgspec.structs.replace(asked, session_id=NO_SESSION, ttl_ms=0)
         if random.random() < PRIORITY_CHANCE:
-            uncommon["priority"] = random.choice(PRIORITIES)
-        return uncommon
+            rare["priority"] = random.choice(PRIORITIES)
+        if not rare:
+            return asked
+        return msgspec.structs.replace(
+            asked, uncommon=msgspec.structs.replace(asked.uncommon or Uncommon(), **rare)
+        )
 
     def release_by_value(self, held: Held) -> ReleaseByValue:
         """Return a release of a hold by its value."""
@@ -280,13 +289,11 @@ class ClientCommands:
             ttl_ms=ttl_ms,
             owner=self._owner(),
             wait_ms=self.pick_wait(),
-            lock_delay_ms=random.choice([0, 0, 0, 0, 0, 0, 500, 3000]),
             request_id=self._caller.request_id(),
+            is_strict=True,
+            uncommon=_delayed(random.choice([0, 0, 0, 0, 0, 0, 500, 3000])),
         )
-        uncommon = self._uncommon()
-        if not uncommon:
-            return acquire
-        return AcquirePermitsAs(**msgspec.structs.asdict(acquire) | {"is_strict": True} | uncommon)
+        return self._uncommon(acquire)
 
     def several_kinds(self, sessions: list[SessionId]) -> AcquireSeveral:
         """Return an acquire of locks and permits that others want too, and sometimes of rates."""
@@ -307,6 +314,8 @@ class ClientCommands:
         if len(permits) + len(rates) > 1 and permits and random.random() < 0.3:
             locks = ()
         fields |= {"name": "", "mode": Mode.EXCLUSIVE, "scope": Scope.NODE, "locks": locks}
+        if asked.uncommon is not None:
+            fields["uncommon"] = _delayed(asked.uncommon.lock_delay_ms)
         return AcquireSeveral(**fields, permits=tuple(permits), rates=tuple(rates))
 
     def resize(self) -> ResizeSemaphore:
@@ -316,7 +325,7 @@ class ClientCommands:
             random.choice(SEMAPHORES), random.randint(1, LIMIT_MAX), self._caller.request_id()
         )
 
-    def force(self, held: list[Held]) -> ForceEnd:
+    def force(self, held: list[Held]) -> ForceRelease:
         """Return a force for something that is held, for all of a name, or for what nobody may have."""
         random = self._random
         kind, delay_ms, token = random.choice(list(HoldKind)), random.choice([0, 1000]), 0
@@ -329,7 +338,7 @@ class ClientCommands:
             token = random.choice([0, *[one.token for one in held]])
         if kind is HoldKind.ELECTION:
             delay_ms = 0
-        return ForceEnd(name, "by hand", delay_ms, self._caller.request_id(), kind, token)
+        return ForceRelease(name, "by hand", delay_ms, self._caller.request_id(), kind, token)
 
     def revoke(self, held: list[Held]) -> Revoke:
         """Return a revocation of something that is held, for all of a name, or of what nobody may have."""

@@ -8,9 +8,6 @@ from lockstate.words.ids import NO_SESSION, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import (
     Granted,
-    GrantedAgainAs,
-    GrantedAs,
-    GrantedPermitsAs,
     GrantedSeveral,
     HoldKind,
 )
@@ -117,7 +114,7 @@ class ClientHolds:
                 beside=beside,
             )
             self.held[granted.hold_id] = held
-        if isinstance(granted, GrantedAs | GrantedAgainAs | GrantedPermitsAs):
+        if granted.value:
             held.value = granted.value
         self.believe(held, asked_us, granted.expires_in_ms)
 

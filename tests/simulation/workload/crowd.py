@@ -96,7 +96,7 @@ class Crowd(AnyClient):
 
     async def _take_and_give_back(self, node_id: str) -> None:
         wish = self._commands.lock([], wait_ms=0)
-        wish = msgspec.structs.replace(wish, session_id=NO_SESSION, lock_delay_ms=0)
+        wish = msgspec.structs.replace(wish, session_id=NO_SESSION, uncommon=None)
         _, result = await self.caller.attempt(node_id, wish)
         if isinstance(result, Granted):
             self._token = max(self._token, result.token)

@@ -9,14 +9,11 @@ from lockstate.words.commands import (
     CloseSession,
     Command,
     KeepAlive,
-    KeepAliveFor,
     MayWait,
     Proclaim,
     Quota,
     Release,
-    ReleaseOf,
     Renew,
-    RenewOf,
     SetQuota,
     Wanted,
 )
@@ -98,12 +95,12 @@ class FullVocabulary:
         request_id = actor.caller.request_id()
         if kind is not one.kind or random.random() < RENEW_CHANCE:
             # Of another kind nothing may come of it: the client goes on relying on its hold.
-            make = RenewOf if random.random() < RENEW_CHANCE or kind is one.kind else ReleaseOf
+            make = Renew if random.random() < RENEW_CHANCE or kind is one.kind else Release
             command = make(one.hold_id, request_id=request_id, kind=kind)
             await actor.caller.insist(command, patience_s=5)
             return
         actor.holdings.give_up(one.hold_id)
-        await actor.caller.insist(ReleaseOf(one.hold_id, request_id, (), kind), patience_s=5)
+        await actor.caller.insist(Release(one.hold_id, request_id, (), kind), patience_s=5)
 
     async def _name_a_value(self) -> None:
         """Release or renew a hold by its value, or by something that looks like it."""
@@ -186,7 +183,7 @@ class FullVocabulary:
         """Live by another ttl from now on. Until it is known what came of it, keep to the shorter one."""
         ttl_ms = max(TTL_MS_MIN, session.ttl_ms + self._actor.random.randint(-1_000, 3_000))
         session.ttl_ms = min(session.ttl_ms, ttl_ms)
-        command = KeepAliveFor(session.session_id, ttl_ms)
+        command = KeepAlive(session.session_id, ttl_ms)
         asked_us, result = await self._actor.caller.insist(command, patience_s=5)
         if isinstance(result, SessionKept):
             self._actor.holdings.session_kept(session, asked_us, result.expires_in_ms)

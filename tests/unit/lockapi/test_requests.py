@@ -9,8 +9,9 @@ from lockapi.requests.locks import AcquireRequest, ConvertRequest, ReleaseReques
 from lockapi.requests.primitives import AcquirePermitsRequest, CampaignRequest
 from lockapi.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, CloseSession, KeepAlive, ReleaseOf, Wanted
+from lockstate.words.commands import Acquire, CloseSession, KeepAlive, Release, Wanted
 from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 
 REQUEST_ID = "0123456789abcdef"
@@ -55,7 +56,10 @@ def test_a_release_is_of_all_unless_it_names_some() -> None:
     """Without names the whole hold is released."""
     whole = ReleaseRequest(hold_id=HoldId("h")).command()
     part = ReleaseRequest(hold_id=HoldId("h"), names=("a", "b")).command()
-    assert (whole, part) == (ReleaseOf(HoldId("h")), ReleaseOf(HoldId("h"), "", ("a", "b")))
+    assert (whole, part) == (
+        Release(HoldId("h"), kind=HoldKind.LOCK),
+        Release(HoldId("h"), "", ("a", "b"), HoldKind.LOCK),
+    )
 
 
 def test_the_id_of_a_session_comes_with_the_command() -> None:

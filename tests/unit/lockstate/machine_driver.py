@@ -22,6 +22,7 @@ from lockstate.words.commands import (
     Release,
     Renew,
     ResizeSemaphore,
+    Uncommon,
     Undecodable,
     Wanted,
 )
@@ -121,12 +122,11 @@ class MachineDriver:
             session_id=SessionId(session_id),
             ttl_ms=0 if session_id else ttl_ms,
             wait_ms=wait_ms,
-            lock_delay_ms=lock_delay_ms,
             request_id=request_id,
             owner=OwnerName(owner),
-            note=note,
             scope=scope,
             locks=tuple(locks),
+            uncommon=Uncommon(lock_delay_ms, note) if lock_delay_ms or note else None,
         )
         return self.run(command, at_ms)
 
@@ -215,8 +215,9 @@ class MachineDriver:
             ttl_ms=0 if session_id else ttl_ms,
             owner=OwnerName(owner),
             wait_ms=wait_ms,
-            lock_delay_ms=lock_delay_ms,
             request_id=request_id,
+            is_strict=True,
+            uncommon=Uncommon(lock_delay_ms) if lock_delay_ms else None,
         )
         return self.run(command, at_ms)
 
@@ -282,6 +283,20 @@ def expect(kind: type[ResultT], result: Result | None) -> ResultT:
     """Return `result`, which must be of this kind."""
     assert isinstance(result, kind), result
     return result
+
+
+def again(result: Result | None) -> Granted:
+    """Return `result`, which must be the grant of what the session held already."""
+    granted = expect(Granted, result)
+    assert granted.depth >= 1, granted
+    return granted
+
+
+def with_uncommon(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields of an acquire, with those that are uncommon where they belong."""
+    rare = {name: value for name, value in fields.items() if name in Uncommon.__struct_fields__}
+    rest = {name: value for name, value in fields.items() if name not in rare}
+    return rest | {"uncommon": Uncommon(**rare)} if rare else rest
 
 
 def reason(result: Result) -> Reason:

@@ -8,7 +8,6 @@ from lockstate.stored import snapshot
 from lockstate.words.commands import (
     AbandonWaits,
     Acquire,
-    AcquireIf,
     Batch,
     Cancel,
     Command,
@@ -115,7 +114,7 @@ def test_a_late_attempt_does_not_take_a_count_back(driver: MachineDriver) -> Non
     driver.run(Acquire(hold_id=HoldId("b1"), attempt_id=AttemptId("b1"), **own))  # type: ignore[arg-type]
     for number in (2, 3):
         ids = {"hold_id": HoldId(f"b{number}"), "attempt_id": AttemptId(f"b{number}"), "request_id": "r"}
-        driver.run(AcquireIf(if_held=IfHeld.COUNT, **own, **ids))  # type: ignore[arg-type]
+        driver.run(Acquire(if_held=IfHeld.COUNT, **own, **ids))  # type: ignore[arg-type]
     assert driver.run(Cancel(HoldId("b1"), AttemptId("b3"))) == NOT_UNDONE
     assert driver.machine.state.extras.get(HoldId("b1")).depth == 2
     assert driver.run(Cancel(HoldId("b1"), AttemptId("b2"))) == UNDONE

@@ -4,7 +4,6 @@ from lockstate.machine import LockMachine
 from lockstate.rules import attempts
 from lockstate.words.commands import (
     Acquire,
-    AcquireIf,
     Batch,
     Command,
     Entry,
@@ -75,10 +74,10 @@ def test_a_request_is_that_of_its_principal() -> None:
 def test_what_a_session_had_before_is_not_found() -> None:
     """Neither by the request that found it, nor by the first one, whose hold was given to another."""
     log, session = _Log(), SessionId("s")
-    first = AcquireIf(
+    first = Acquire(
         "a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("1"), session, request_id="first", if_held=IfHeld.RENEW
     )
-    second = AcquireIf(
+    second = Acquire(
         "a", Mode.EXCLUSIVE, HoldId("h2"), AttemptId("2"), session, request_id="second", if_held=IfHeld.RENEW
     )
     log.apply(OpenSession(session, 60_000), first)

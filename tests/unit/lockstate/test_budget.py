@@ -25,6 +25,7 @@ from lockstate.words.commands import (
     Release,
     Renew,
     TakeRate,
+    Uncommon,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import (
@@ -286,7 +287,7 @@ def test_long_texts_count_as_short_ones_do(session_id: str) -> None:
         ttl_ms = 0 if session_id else 60_000
         hold_id = HoldId(f"h-{length}")
         command = Acquire("a", EXCLUSIVE, hold_id, AttemptId("a"), SessionId(session_id), ttl_ms)
-        expect(Granted, driver.run(msgspec.structs.replace(command, note="n" * length)))
+        expect(Granted, driver.run(msgspec.structs.replace(command, uncommon=Uncommon(note="n" * length))))
         taken.append(driver.machine.bytes_count - before)
         expect(Released, driver.run(Release(hold_id)))
         assert driver.machine.bytes_count == before

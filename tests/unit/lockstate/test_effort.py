@@ -26,6 +26,7 @@ from lockstate.words.commands import (
     ResumeStream,
     TakeRate,
     Tick,
+    Uncommon,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
@@ -60,8 +61,8 @@ def _ask(
         ttl_ms=0 if session_id else ttl_ms,
         owner=OwnerName(owner),
         wait_ms=wait_ms,
-        lock_delay_ms=lock_delay_ms,
         scope=scope,
+        uncommon=Uncommon(lock_delay_ms=lock_delay_ms),
     )
 
 
@@ -331,11 +332,18 @@ def test_nothing_is_left_when_all_is_over() -> None:
             AttemptId("a1"),
             ttl_ms=100,
             locks=wanted("t/x", "t/y"),
-            lock_delay_ms=500,
+            uncommon=Uncommon(lock_delay_ms=500),
         ),
         _ask("t", "h8", scope=SUBTREE, wait_ms=5000, ttl_ms=1000, owner="eve"),
         AcquirePermits(
-            "q", 3, 2, HoldId("h9"), AttemptId("a1"), ttl_ms=100, lock_delay_ms=500, owner=OwnerName("ann")
+            "q",
+            3,
+            2,
+            HoldId("h9"),
+            AttemptId("a1"),
+            ttl_ms=100,
+            owner=OwnerName("ann"),
+            uncommon=Uncommon(lock_delay_ms=500),
         ),
         AcquirePermits("q", 3, 2, HoldId("h10"), AttemptId("a1"), SessionId("s1"), wait_ms=5000),
         Campaign("e/f", SessionId("s1"), "x", HoldId("h11"), AttemptId("a1")),

@@ -9,11 +9,12 @@ from lockstate.reads.listings import Whose, holdings
 from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.commands import (
-    AcquireAs,
-    AcquirePermitsAs,
+    Acquire,
+    AcquirePermits,
+    Renew,
     RenewByValue,
-    RenewOf,
     Revoke,
+    Uncommon,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
@@ -21,14 +22,12 @@ from lockstate.words.modes import Mode
 from lockstate.words.results import (
     EventKind,
     Granted,
-    GrantedAs,
     Refused,
     Renewed,
-    RenewedToEnd,
     Result,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, with_uncommon
 
 SEMAPHORE = HoldKind.SEMAPHORE
 YEAR_MS = 365 * 24 * 3600 * 1000
@@ -41,13 +40,13 @@ class EndlessDriver(CellDriver):
         """Acquire a lock with the next free ids."""
         number = self._next_id()
         ids = HoldId(f"h{number}"), AttemptId(f"a{number}")
-        return self.run(AcquireAs(name, mode, *ids, is_endless=True, **fields), at_ms)
+        return self.run(Acquire(name, mode, *ids, **with_uncommon({**fields, "is_endless": True})), at_ms)
 
     def ask_permits(self, **fields: Any) -> Result:
         """Acquire the only permit of "q"."""
         number = self._next_id()
         ids = HoldId(f"h{number}"), AttemptId(f"a{number}")
-        return self.run(AcquirePermitsAs("q", 1, 1, *ids, is_endless=True, **fields))
+        return self.run(AcquirePermits("q", 1, 1, *ids, **with_uncommon({**fields, "is_endless": True})))
 
     def restored(self) -> "EndlessDriver":
         """Go on from a snapshot: nobody can tell the difference."""
@@ -63,22 +62,26 @@ def driver() -> EndlessDriver:
 
 def test_there_is_nothing_to_renew(driver: EndlessDriver) -> None:
     """A renewal is answered, also by value and with what was asked back; a ttl it cannot have."""
-    held = expect(GrantedAs, driver.ask(value="v"))
-    assert driver.run(RenewOf(held.hold_id), 50) == Renewed(held.token, None)
+    held = expect(Granted, driver.ask(value="v"))
+    assert driver.run(Renew(held.hold_id), 50) == Renewed(held.token, None)
     assert driver.run(RenewByValue("a", "v", request_id="r"), 60) == Renewed(held.token, None)
     assert driver.run(RenewByValue("a", "v", request_id="r"), 60) == Renewed(held.token, None)
-    for command in (RenewOf(held.hold_id, 5000), RenewByValue("a", "v", 5000)):
+    for command in (Renew(held.hold_id, 5000), RenewByValue("a", "v", 5000)):
         assert expect(Refused, driver.run(command)).detail.startswith("ttl_ms:")
     driver.run(Revoke("a", "x", 1000), 60)
-    assert expect(RenewedToEnd, driver.run(RenewOf(held.hold_id))).expires_in_ms is None
+    assert expect(Renewed, driver.run(Renew(held.hold_id))).expires_in_ms is None
     assert driver.pass_to(YEAR_MS) == [EventKind.FORCED]
 
 
 def test_a_repeated_request_finds_it_again(driver: EndlessDriver) -> None:
     """Without an end as long as it is held, and ended once it is not."""
-    command = AcquireAs("a", EXCLUSIVE, HoldId("h"), AttemptId("t"), is_endless=True, request_id="r")
+    command = Acquire(
+        "a", EXCLUSIVE, HoldId("h"), AttemptId("t"), request_id="r", uncommon=Uncommon(is_endless=True)
+    )
     first = expect(Granted, driver.run(command))
-    again = AcquireAs("a", EXCLUSIVE, HoldId("h2"), AttemptId("t2"), is_endless=True, request_id="r")
+    again = Acquire(
+        "a", EXCLUSIVE, HoldId("h2"), AttemptId("t2"), request_id="r", uncommon=Uncommon(is_endless=True)
+    )
     assert driver.run(again) == first
     driver.release(first.hold_id)
     assert expect(Granted, driver.run(again)).expires_in_ms == 0
@@ -99,5 +102,5 @@ def test_it_has_neither_session_nor_ttl(driver: EndlessDriver, fields: dict[str,
     """Who gives one of the two besides has made a mistake; who gives none of the three as well."""
     for refused in (driver.ask(**fields), driver.ask_permits(**fields)):
         assert expect(Refused, refused).detail.startswith("no_deadline:")
-    neither = AcquireAs("a", EXCLUSIVE, HoldId("h"), AttemptId("t"))
+    neither = Acquire("a", EXCLUSIVE, HoldId("h"), AttemptId("t"))
     assert expect(Refused, driver.run(neither)).detail.startswith("session_id, ttl_ms:")

@@ -8,7 +8,7 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.commands import (
-    AcquireIf,
+    Acquire,
     AcquirePermits,
     Cancel,
     ForceRelease,
@@ -18,8 +18,8 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Cancelled, Granted, GrantedAgain, Queued, Reason, Refused, ReleasedOnce
-from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
+from lockstate.words.results import Cancelled, Granted, Queued, Reason, Refused, Released
+from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason, with_uncommon
 
 S1 = SessionId("s1")
 
@@ -32,11 +32,14 @@ def driver() -> MachineDriver:
     return driver
 
 
-def ask(number: int, if_held: IfHeld = IfHeld.RENEW, **fields: Any) -> AcquireIf:
+def ask(number: int, if_held: IfHeld = IfHeld.RENEW, **fields: Any) -> Acquire:
     """Return the acquire of a lock of the session, with new ids."""
     terms = {"name": "a", "mode": Mode.EXCLUSIVE, "session_id": S1} | fields
-    return AcquireIf(
-        hold_id=HoldId(f"x{number}"), attempt_id=AttemptId(f"t{number}"), if_held=if_held, **terms
+    return Acquire(
+        hold_id=HoldId(f"x{number}"),
+        attempt_id=AttemptId(f"t{number}"),
+        if_held=if_held,
+        **with_uncommon(terms),
     )
 
 
@@ -44,12 +47,12 @@ def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
     """A part is not released while there are several; a snapshot keeps the depth, a force ends them all."""
     driver.run(ask(1))
     for depth in (2, 3):
-        assert expect(GrantedAgain, driver.run(ask(depth, IfHeld.COUNT))).depth == depth
-    assert expect(GrantedAgain, driver.run(ask(4))).depth == 3, "a renewal does not count"
+        assert expect(Granted, driver.run(ask(depth, IfHeld.COUNT))).depth == depth
+    assert expect(Granted, driver.run(ask(4))).depth == 3, "a renewal does not count"
     assert reason(driver.run(Release(HoldId("x1"), "", ("a",)))) == Reason.INVALID_REQUEST
     restored = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
     assert restored.state.extras.get("x1").depth == 3
-    assert [expect(ReleasedOnce, driver.run(Release(HoldId("x1")))).depth for _ in range(2)] == [2, 1]
+    assert [expect(Released, driver.run(Release(HoldId("x1")))).depth for _ in range(2)] == [2, 1]
     driver.release("x1")
     assert reason(driver.run(Release(HoldId("x1")))) == Reason.LEASE_EXPIRED
     driver.run(ask(5))
@@ -83,7 +86,7 @@ def test_waits_for_the_same_are_shared_as_each_says(driver: MachineDriver) -> No
     driver.release("h1")
     ends = driver.settled
     assert type(ends["x1"]) is Granted
-    assert (expect(GrantedAgain, ends["x2"]).depth, expect(GrantedAgain, ends["x4"]).depth) == (2, 2)
+    assert (expect(Granted, ends["x2"]).depth, expect(Granted, ends["x4"]).depth) == (2, 2)
     assert expect(Refused, ends["x3"]).reason == Reason.ALREADY_HELD
     invariants.check(driver.machine.state)
     assert [(key, extra.depth) for key, extra in driver.machine.state.extras.dump()] == [("x1", 2)]
@@ -94,7 +97,7 @@ def test_several_locks_are_counted_together(driver: MachineDriver) -> None:
     """A hold of several locks has one depth."""
     several: dict[str, Any] = {"name": "", "locks": (Wanted("b"), Wanted("c"))}
     driver.run(ask(1, **several))
-    assert expect(GrantedAgain, driver.run(ask(2, IfHeld.COUNT, **several))).depth == 2
+    assert expect(Granted, driver.run(ask(2, IfHeld.COUNT, **several))).depth == 2
 
 
 def test_a_wait_that_is_refused_leaves_nothing(driver: MachineDriver) -> None:

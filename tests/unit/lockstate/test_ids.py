@@ -87,6 +87,6 @@ def test_ids_are_plain_strings_in_commands() -> None:
     command = Release(HoldId(secret), "r")
     assert command.hold_id is secret
     data = encode_command(command)
-    assert data == msgspec.msgpack.encode([7, secret, "r", []])
+    assert data == msgspec.msgpack.encode([7, secret, "r", [], None])
     assert type(msgspec.msgpack.decode(data, type=Release).hold_id) is str
     assert [type(each) for each in (SESSION, ATTEMPT, OWNER)] == [str, str, str]

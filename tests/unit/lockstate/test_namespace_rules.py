@@ -9,28 +9,26 @@ import pytest
 from lockstate.tables.requests import content_digest
 from lockstate.words import limits
 from lockstate.words.commands import (
-    PRIORITY_DEFAULT,
-    AcquireAs,
-    AcquireIf,
-    AcquirePermitsAs,
+    Acquire,
+    AcquirePermits,
     AcquireSeveral,
     AddLocks,
     Command,
     IfHeld,
     NamespaceSettings,
     SetNamespace,
+    Uncommon,
     WantedPermits,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import (
     Granted,
-    GrantedAgain,
     Reason,
     Refused,
     RefusedInNamespace,
     Result,
 )
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason, wanted
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, again, expect, reason, wanted
 from tests.unit.lockstate.test_namespaces import space
 from tests.unit.lockstate.test_principals import Driver
 
@@ -60,12 +58,12 @@ def test_nobody_shares_a_hold_without_a_word() -> None:
         assert reason(driver.acquire(session_id="s1", **fields)) is Reason.ALREADY_HELD
     for name in ("jobs/open", "jobs2"):
         driver.granted(name, session_id="s1")
-        assert isinstance(driver.acquire(name, session_id="s1"), GrantedAgain)
-    told = AcquireIf("jobs/1", EXCLUSIVE, H, A, SessionId("s1"), if_held=None)
+        again(driver.acquire(name, session_id="s1"))
+    told = Acquire("jobs/1", EXCLUSIVE, H, A, SessionId("s1"), if_held=None)
     assert reason(driver.run(told)) is Reason.ALREADY_HELD
     for if_held in (IfHeld.RENEW, IfHeld.COUNT):
         said = msgspec.structs.replace(told, if_held=if_held)
-        assert isinstance(driver.run(said), GrantedAgain)
+        again(driver.run(said))
 
 
 def test_who_waits_is_told_that_its_session_has_it() -> None:
@@ -82,7 +80,7 @@ def test_who_waits_is_told_that_its_session_has_it() -> None:
     late = driver.queued("jobs", session_id="s1", wait_ms=99)
     driver.release(first.hold_id)
     settled = dict(driver.settled)
-    assert isinstance(settled[before.hold_id], GrantedAgain)
+    again(settled[before.hold_id])
     assert reason(settled[late.hold_id]) is Reason.ALREADY_HELD
     assert early.hold_id in driver.machine.state.holds
 
@@ -135,16 +133,18 @@ def test_one_bound_alone() -> None:
 # -- what nodes are set to allow -----------------------------------------------------------------------------
 
 
-def _endless(*not_for: str, name: str = "jobs/1") -> AcquireAs:
-    return AcquireAs(name, EXCLUSIVE, H, A, is_endless=True, endless_not_for=not_for)
+def _endless(*not_for: str, name: str = "jobs/1") -> Acquire:
+    return Acquire(name, EXCLUSIVE, H, A, uncommon=Uncommon(is_endless=True, endless_not_for=not_for))
 
 
-def _prior(*not_for: str, name: str = "jobs/1") -> AcquireAs:
-    return AcquireAs(name, EXCLUSIVE, H, A, ttl_ms=1000, priority=7, priority_not_for=not_for)
+def _prior(*not_for: str, name: str = "jobs/1") -> Acquire:
+    return Acquire(
+        name, EXCLUSIVE, H, A, ttl_ms=1000, uncommon=Uncommon(priority=7, priority_not_for=not_for)
+    )
 
 
 @pytest.mark.parametrize(("field", "ask"), [("no_deadline", _endless), ("priority", _prior)])
-def test_a_namespace_decides_in_the_place_of_a_node(field: str, ask: Callable[..., AcquireAs]) -> None:
+def test_a_namespace_decides_in_the_place_of_a_node(field: str, ask: Callable[..., Acquire]) -> None:
     """It allows what the node does not, and forbids what it does; if it leaves it open the node decides."""
     driver = Driver()
     assert reason(driver.run(ask("jobs/1"))) is Reason.INVALID_REQUEST
@@ -172,12 +172,19 @@ def test_every_name_is_looked_at() -> None:
     """Of several locks one may be of a namespace, and one as the node is set."""
     driver = Driver()
     space(driver, no_deadline=True, priority=True)
-    both = AcquireAs(
-        "", EXCLUSIVE, H, A, locks=wanted("jobs/1", "else"), is_endless=True, endless_not_for=("jobs/1",)
+    both = Acquire(
+        "",
+        EXCLUSIVE,
+        H,
+        A,
+        locks=wanted("jobs/1", "else"),
+        uncommon=Uncommon(is_endless=True, endless_not_for=("jobs/1",)),
     )
     expect(Granted, driver.run(both))
     driver.release("x")
-    neither = msgspec.structs.replace(both, endless_not_for=("jobs/1", "else"))
+    neither = msgspec.structs.replace(
+        both, uncommon=Uncommon(is_endless=True, endless_not_for=("jobs/1", "else"))
+    )
     assert reason(driver.run(neither)) is Reason.INVALID_REQUEST
 
 
@@ -185,11 +192,11 @@ def test_permits_as_well() -> None:
     """A semaphore's name may lie in a namespace, too."""
     driver = Driver()
     space(driver, no_deadline=False, priority=False)
-    permits = AcquirePermitsAs("jobs/p", 2, 1, H, A, is_endless=True)
+    permits = AcquirePermits("jobs/p", 2, 1, H, A, uncommon=Uncommon(is_endless=True))
     assert forbidden(driver.run(permits))[1] == "jobs"
-    prior = msgspec.structs.replace(permits, is_endless=False, ttl_ms=1000, priority=1)
+    prior = msgspec.structs.replace(permits, ttl_ms=1000, uncommon=Uncommon(priority=1))
     assert forbidden(driver.run(prior))[1] == "jobs"
-    expect(Granted, driver.run(msgspec.structs.replace(prior, priority=PRIORITY_DEFAULT)))
+    expect(Granted, driver.run(msgspec.structs.replace(prior, uncommon=Uncommon())))
 
 
 def test_an_addition_to_a_hold_without_a_deadline() -> None:

@@ -13,7 +13,6 @@ from lockstate.words.commands import (
     ForceCloseSession,
     ForgetFence,
     KeepAlive,
-    KeepAliveFor,
     LiftDelay,
 )
 from lockstate.words.ids import SessionId
@@ -58,8 +57,8 @@ def test_only_the_exact_name_ends_a_session(driver: MachineDriver, name: str) ->
 
 def test_a_keepalive_may_change_the_ttl(driver: MachineDriver) -> None:
     """A longer one counts at once. A shorter one counts from the next keepalive on: promised is promised."""
-    assert expect(SessionKept, driver.run(KeepAliveFor(ANN, 9000))).expires_in_ms == 9000
-    assert expect(SessionKept, driver.run(KeepAliveFor(ANN, 1000))).expires_in_ms == 9000
+    assert expect(SessionKept, driver.run(KeepAlive(ANN, 9000))).expires_in_ms == 9000
+    assert expect(SessionKept, driver.run(KeepAlive(ANN, 1000))).expires_in_ms == 9000
     assert expect(SessionKept, driver.run(KeepAlive(ANN), at_ms=8500)).expires_in_ms == 1000
     assert driver.pass_to(9500) == []
     assert driver.pass_to(9501) == [EventKind.SESSION_EXPIRED]

@@ -9,7 +9,7 @@ from lockstate.words.commands import (
     Command,
     KeepAlive,
     PutOff,
-    RenewOf,
+    Renew,
     Revoke,
     Wanted,
 )
@@ -20,7 +20,7 @@ from lockstate.words.results import (
     Reason,
     Refused,
     Revoked,
-    SessionKeptToEnd,
+    SessionKept,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason
@@ -49,7 +49,7 @@ def test_a_keepalive_names_a_limited_number(driver: CellDriver) -> None:
     for number in range(limits.HOLDERS_SHOWN_MAX + 3):
         driver.granted(f"n{number}", session_id="ann")
         asked(driver, f"n{number}")
-    kept = expect(SessionKeptToEnd, driver.run(KeepAlive(ANN)))
+    kept = expect(SessionKept, driver.run(KeepAlive(ANN)))
     assert [holder.name for holder in kept.revoked] == [f"n{n}" for n in range(limits.HOLDERS_SHOWN_MAX)]
 
 
@@ -58,11 +58,11 @@ def test_after_the_grace_the_hold_ends_as_by_force(driver: CellDriver) -> None:
     hold = driver.granted("a", ttl_ms=5000, lock_delay_ms=50)
     waiting = driver.queued("a")
     asked(driver, "a", 1000)
-    driver.run(RenewOf(hold.hold_id), at_ms=999)
+    driver.run(Renew(hold.hold_id), at_ms=999)
     assert driver.pass_to(1000) == []
     assert driver.pass_to(1001) == [EventKind.FORCED]
     assert driver.events[0].reason == "maintenance"
-    assert reason(driver.run(RenewOf(hold.hold_id))) is Reason.LEASE_EXPIRED
+    assert reason(driver.run(Renew(hold.hold_id))) is Reason.LEASE_EXPIRED
     assert driver.pass_to(1052) == [EventKind.GRANTED]
     assert driver.served() == [waiting.hold_id]
 

@@ -15,7 +15,6 @@ from lockstate.words import limits
 from lockstate.words.cell_operations import GetOperation, HoldCompare, PutOperation
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
     AddLocks,
     Campaign,
     CloseSession,
@@ -24,7 +23,7 @@ from lockstate.words.commands import (
     EndWait,
     Entry,
     ForceCloseSession,
-    ForceEnd,
+    ForceRelease,
     KeepAlive,
     Numbered,
     NumberedCommand,
@@ -37,15 +36,14 @@ from lockstate.words.commands import (
     Quota,
     Release,
     ReleaseByValue,
-    ReleaseOf,
     Renew,
     RenewByValue,
-    RenewOf,
     ResumeStream,
     Revoke,
     SetQuota,
     TakeRate,
     TransactCells,
+    Uncommon,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.results import (
@@ -99,7 +97,7 @@ def driver() -> Driver:
     expect(SessionOpened, driver.by("ann", OpenSession(S1, 1000, {"owner": "x"})))
     acquired = driver.by("ann", Acquire("a", EXCLUSIVE, H1, AttemptId("a1"), S1))
     expect(Granted, acquired)
-    marked = AcquireAs("b", EXCLUSIVE, HoldId("h2"), AttemptId("a2"), ttl_ms=5000, value="v")
+    marked = Acquire("b", EXCLUSIVE, HoldId("h2"), AttemptId("a2"), ttl_ms=5000, uncommon=Uncommon(value="v"))
     expect(Granted, driver.by("ann", marked))
     expect(Granted, driver.by("ann", Campaign("e", S1, "here", HoldId("h3"), AttemptId("a3"))))
     return driver
@@ -118,9 +116,9 @@ OF_THE_SESSION: list[OfSomebody] = [
 OF_A_HOLD: list[OfSomebody] = [
     Renew(HoldId("h2")),
     Renew(H1),
-    RenewOf(HoldId("h2")),
+    Renew(HoldId("h2")),
     Release(HoldId("h2")),
-    ReleaseOf(H1),
+    Release(H1),
     Convert(H1, SHARED, HoldId("t"), AttemptId("t")),
     AddLocks(HoldId("h2"), wanted("c"), HoldId("t"), AttemptId("t")),
     Proclaim(HoldId("h3"), "there"),
@@ -277,7 +275,7 @@ def test_a_wait_and_its_hold_are_whose_they_were(driver: Driver) -> None:
     "end",
     [
         lambda driver: driver.by("ann", Release(HoldId("h2"))),
-        lambda driver: driver.by("ops", ForceEnd("b", "why")),
+        lambda driver: driver.by("ops", ForceRelease("b", "why")),
         lambda driver: driver.pass_to(6000),
         lambda driver: driver.cancel("h2", "a2"),
     ],

@@ -9,7 +9,7 @@ from lockstate.stored import snapshot
 from lockstate.tables.extras import Extra
 from lockstate.tables.records import Ticket
 from lockstate.words import limits
-from lockstate.words.commands import AcquireAs, AcquirePermitsAs, IfHeld, Wanted
+from lockstate.words.commands import Acquire, AcquirePermits, IfHeld, Uncommon, Wanted
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.results import Granted, Queued, Reason, Refused, Result
 from tests.unit.lockstate.cell_driver import CellDriver
@@ -33,12 +33,12 @@ def ask(driver: CellDriver, name: str, priority: int, *, at_ms: int = 0, **optio
     fields = {"mode": EXCLUSIVE, "wait_ms": LONG_MS, **options}
     if not fields.get("session_id"):
         fields.setdefault("ttl_ms", LONG_MS)
-    command = AcquireAs(
+    command = Acquire(
         name,
         hold_id=HoldId(f"h{number}"),
         attempt_id=AttemptId(f"a{number}"),
-        priority=priority,
         **fields,
+        uncommon=Uncommon(priority=priority),
     )
     return driver.run(command, at_ms)
 
@@ -49,8 +49,14 @@ def ask_permits(
     """Ask for permits likewise; the semaphore has four."""
     number = driver._next_id()
     fields = {"ttl_ms": LONG_MS, "wait_ms": LONG_MS, **options}
-    command = AcquirePermitsAs(
-        name, 4, permits, HoldId(f"h{number}"), AttemptId(f"a{number}"), priority=priority, **fields
+    command = AcquirePermits(
+        name,
+        4,
+        permits,
+        HoldId(f"h{number}"),
+        AttemptId(f"a{number}"),
+        **fields,
+        uncommon=Uncommon(priority=priority),
     )
     return driver.run(command, at_ms)
 

@@ -9,7 +9,6 @@ from lockstate.tables.principals import EVERYBODY
 from lockstate.words.cell_operations import DeleteOperation, PutOperation
 from lockstate.words.commands import (
     Acquire,
-    AcquireAs,
     AddLocks,
     AdvanceFence,
     Campaign,
@@ -21,6 +20,7 @@ from lockstate.words.commands import (
     PutCell,
     Release,
     TransactCells,
+    Uncommon,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import (
@@ -176,7 +176,7 @@ def noted(hold_id: str, note: str, name: str = "a", wait_ms: int = 0, session_id
         SessionId(session_id),
         0 if session_id else 60_000,
         wait_ms=wait_ms,
-        note=note,
+        uncommon=Uncommon(note=note),
     )
 
 
@@ -215,11 +215,15 @@ def test_a_value_is_counted_whoever_is_told() -> None:
     """Also a secret one, which no event has; another acquire may replace it."""
     driver = Driver()
     opened(driver)
-    secret = AcquireAs("a", SHARED, HoldId("h1"), AttemptId("h1"), S1, value="abc", is_secret=True)
+    secret = Acquire(
+        "a", SHARED, HoldId("h1"), AttemptId("h1"), S1, uncommon=Uncommon(value="abc", is_secret=True)
+    )
     expect(Granted, driver.by("ann", secret))
     assert usage(driver) == (0, 0, 3)
     quota(driver, bytes=4)
-    longer = AcquireAs("a", SHARED, HoldId("h2"), AttemptId("h2"), S1, value="abcde", is_secret=True)
+    longer = Acquire(
+        "a", SHARED, HoldId("h2"), AttemptId("h2"), S1, uncommon=Uncommon(value="abcde", is_secret=True)
+    )
     assert refusal(driver.by("ann", longer))[0] == "bytes"
     expect(Released, driver.by("ann", Release(HoldId("h1"))))
     assert usage(driver) == (0, 0, 0)
@@ -246,7 +250,9 @@ def test_a_wait_for_a_change_says_nothing_of_its_own() -> None:
     """The note that it carries is that of its hold."""
     driver = Driver()
     for who, hold_id in (("ann", "h1"), ("bob", "h2")):
-        asked = Acquire("a", SHARED, HoldId(hold_id), AttemptId(hold_id), ttl_ms=1000, note="abc")
+        asked = Acquire(
+            "a", SHARED, HoldId(hold_id), AttemptId(hold_id), ttl_ms=1000, uncommon=Uncommon(note="abc")
+        )
         expect(Granted, driver.by(who, asked))
     expect(Queued, driver.by("ann", Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("t1"), 500)))
     assert usage(driver) == (0, 0, 3)

@@ -1,12 +1,13 @@
 """Every bound that the machine keeps, also against commands that no node should have let through."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
-    AcquireIf,
     AcquireSeveral,
     AdvanceFence,
     Batch,
@@ -19,11 +20,12 @@ from lockstate.words.commands import (
     OpenSession,
     PutOff,
     Quota,
-    ReleaseOf,
+    Release,
     Renew,
     SetQuota,
     TakeRate,
     Tick,
+    Uncommon,
     Undecodable,
     WantedRate,
 )
@@ -39,6 +41,7 @@ from tests.unit.lockstate.machine_driver import (
     expect,
     reason,
     wanted,
+    with_uncommon,
 )
 
 GOOD = Acquire("a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("a1"), ttl_ms=1000)
@@ -64,10 +67,10 @@ GOOD = Acquire("a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("a1"), ttl_ms=1000)
     ],
     ids=str,
 )
-def test_a_bad_acquire_has_no_effect(changes: dict[str, str | int], expected: Reason) -> None:
+def test_a_bad_acquire_has_no_effect(changes: dict[str, Any], expected: Reason) -> None:
     """Each field of an acquire is checked, and the refusal has the right code."""
     driver = MachineDriver()
-    assert reason(driver.run(msgspec.structs.replace(GOOD, **changes))) is expected
+    assert reason(driver.run(msgspec.structs.replace(GOOD, **with_uncommon(changes)))) is expected
     assert driver.events == ()
     assert driver.machine.next_token == 1
 
@@ -180,7 +183,10 @@ def test_a_wait_of_a_day_is_allowed() -> None:
     """The bounds themselves are allowed."""
     driver = MachineDriver()
     command = msgspec.structs.replace(
-        GOOD, wait_ms=limits.WAIT_MS_MAX, lock_delay_ms=limits.LOCK_DELAY_MS_MAX, ttl_ms=limits.TTL_MS_MAX
+        GOOD,
+        wait_ms=limits.WAIT_MS_MAX,
+        ttl_ms=limits.TTL_MS_MAX,
+        uncommon=Uncommon(limits.LOCK_DELAY_MS_MAX),
     )
     assert expect(Granted, driver.run(command)).expires_in_ms == limits.TTL_MS_MAX
 
@@ -399,7 +405,7 @@ ALL_REASONS = {
     Reason.LIMIT_MISMATCH: lambda driver: driver.permits("q", 2),
     Reason.STALE_TOKEN: lambda driver: driver.run(AdvanceFence("disk", 4)),
     Reason.NOT_REVOKED: lambda driver: driver.run(PutOff(HoldId("h1"))),
-    Reason.WRONG_KIND: lambda driver: driver.run(ReleaseOf(HoldId("h1"), kind=HoldKind.SEMAPHORE)),
+    Reason.WRONG_KIND: lambda driver: driver.run(Release(HoldId("h1"), kind=HoldKind.SEMAPHORE)),
     Reason.RATE_LIMITED: lambda driver: driver.run(
         AcquireSeveral(
             "",
@@ -415,7 +421,7 @@ ALL_REASONS = {
         OnBehalf("ann", Acquire("d", EXCLUSIVE, HoldId("x"), AttemptId("t"), ttl_ms=1000))
     ),
     Reason.ALREADY_HELD: lambda driver: driver.run(
-        AcquireIf("c", SHARED, HoldId("x"), AttemptId("t"), SessionId("s1"), if_held=IfHeld.REFUSE)
+        Acquire("c", SHARED, HoldId("x"), AttemptId("t"), SessionId("s1"), if_held=IfHeld.REFUSE)
     ),
 }
 

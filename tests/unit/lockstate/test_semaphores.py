@@ -7,13 +7,12 @@ import pytest
 from lockstate.words import limits
 from lockstate.words.commands import (
     AcquirePermits,
-    AcquirePermitsOf,
     ResizeSemaphore,
+    Uncommon,
 )
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, SessionId
 from lockstate.words.results import (
     Granted,
-    GrantedPermits,
     HoldKind,
     Reason,
     Refused,
@@ -112,7 +111,9 @@ def test_a_resize_has_the_same_bounds(limit: int) -> None:
         AcquirePermits("q", 3, 1, HoldId("h1"), AttemptId("a9"), ttl_ms=50),
         AcquirePermits("q", 3, 1, HoldId("h9"), AttemptId("a9")),
         AcquirePermits("q", 3, 1, HoldId("h9"), AttemptId("a9"), SessionId("s1"), 50),
-        AcquirePermits("q", 3, 1, HoldId("h9"), AttemptId("a9"), ttl_ms=50, note="x" * 1025),
+        AcquirePermits(
+            "q", 3, 1, HoldId("h9"), AttemptId("a9"), ttl_ms=50, uncommon=Uncommon(note="x" * 1025)
+        ),
     ],
     ids=str,
 )
@@ -145,7 +146,7 @@ def open_permits(driver: MachineDriver, limit: int, permits: int = 1, **options:
     """Ask for permits of "q", whatever limit it has."""
     number = driver._next_id()
     ids = HoldId(f"h{number}"), AttemptId(f"a{number}")
-    return driver.run(AcquirePermitsOf("q", limit, permits, *ids, ttl_ms=1000, **options))
+    return driver.run(AcquirePermits("q", limit, permits, *ids, ttl_ms=1000, **options))
 
 
 def test_more_than_there_ever_is_is_refused_at_once() -> None:
@@ -155,5 +156,5 @@ def test_more_than_there_ever_is_is_refused_at_once() -> None:
     refused = expect(Refused, open_permits(driver, 0, 3, wait_ms=1000))
     assert (refused.reason, refused.facts) == (Reason.LIMIT_MISMATCH, {"limit": 2})
     driver.resize("q", 4)
-    assert expect(GrantedPermits, open_permits(driver, 0, 3)).limit == 4
+    assert expect(Granted, open_permits(driver, 0, 3)).limit == 4
     assert reason(open_permits(driver, 0, limits.SEMAPHORE_LIMIT_MAX + 1)) is Reason.INVALID_REQUEST

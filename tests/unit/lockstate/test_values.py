@@ -9,12 +9,13 @@ from lockstate.stored import snapshot
 from lockstate.tables import budget
 from lockstate.words import limits
 from lockstate.words.commands import (
-    AcquireAs,
-    AcquirePermitsAs,
+    Acquire,
+    AcquirePermits,
     Cancel,
     ReleaseByValue,
+    Renew,
     RenewByValue,
-    RenewOf,
+    Uncommon,
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId
@@ -29,7 +30,7 @@ from lockstate.words.results import (
     Result,
 )
 from tests.unit.lockstate.cell_driver import CellDriver
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, reason
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, reason, with_uncommon
 
 SEMAPHORE = HoldKind.SEMAPHORE
 
@@ -42,13 +43,19 @@ class ValueDriver(CellDriver):
         number = self._next_id()
         fields.setdefault("ttl_ms", 0 if "session_id" in fields else 1000)
         at_ms = fields.pop("at_ms", 0)
-        command = AcquireAs(name, mode, HoldId(f"h{number}"), AttemptId(f"a{number}"), value=value, **fields)
+        command = Acquire(
+            name,
+            mode,
+            HoldId(f"h{number}"),
+            AttemptId(f"a{number}"),
+            **with_uncommon({**fields, "value": value}),
+        )
         return self.run(command, at_ms)
 
     def ask_permits(self, value: str = "v", *, wait_ms: int = 0, is_secret: bool = False) -> Result:
         """Acquire one of the two permits of "q"."""
         number = self._next_id()
-        command = AcquirePermitsAs(
+        command = AcquirePermits(
             "q",
             2,
             1,
@@ -56,8 +63,7 @@ class ValueDriver(CellDriver):
             AttemptId(f"a{number}"),
             ttl_ms=1000,
             wait_ms=wait_ms,
-            value=value,
-            is_secret=is_secret,
+            uncommon=Uncommon(value=value, is_secret=is_secret),
         )
         return self.run(command)
 
@@ -209,4 +215,4 @@ def test_a_session_that_renews_by_value_lives_on(driver: ValueDriver) -> None:
     """A hold lives as long as its session: renewing either renews both."""
     held = expect(Granted, driver.ask(session_id="ann"))
     assert driver.run(RenewByValue("a", "v"), 40_000) == Renewed(held.token, 50_000)
-    assert driver.run(RenewOf(held.hold_id), 80_000) == Renewed(held.token, 50_000)
+    assert driver.run(Renew(held.hold_id), 80_000) == Renewed(held.token, 50_000)

@@ -17,7 +17,6 @@ from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, W
 from lockstate.machine import LockMachine
 from lockstate.words.commands import (
     Acquire,
-    AcquireIf,
     Batch,
     Cancel,
     CloseSession,
@@ -34,7 +33,7 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Cancelled, Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
+from lockstate.words.results import Cancelled, Done, Granted, Queued, Reason, Refused, Result
 
 LONG_S = 3_600.0
 """A timeout, in seconds, that no test waits for."""
@@ -279,9 +278,9 @@ async def test_what_this_request_did_not_get_is_not_undone(result: Result) -> No
 async def test_of_what_the_session_had_only_a_count_is_undone(if_held: IfHeld, undone: list[Command]) -> None:
     """A renewal changed nothing that could be taken back, and ends no hold."""
     faces = _Faces()
-    command = AcquireIf(**msgspec.structs.asdict(acquire()), if_held=if_held)
+    command = msgspec.structs.replace(acquire(), if_held=if_held)
     await leave(await faces.begin(msgspec.structs.replace(command, hold_id=HoldId("h2"))))
-    faces.answer(1, GrantedAgain(**msgspec.structs.asdict(granted()), depth=2))
+    faces.answer(1, msgspec.structs.replace(granted(), depth=2))
     await settle()
     assert faces.sent() == undone
 

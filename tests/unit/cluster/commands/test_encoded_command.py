@@ -13,12 +13,10 @@ from lockstate.words.commands import (
     Command,
     EndWait,
     KeepAlive,
-    KeepAliveFor,
     Numbered,
     OnBehalf,
     OpenSession,
     Release,
-    ReleaseOf,
     Renew,
     Tick,
     Wanted,
@@ -86,7 +84,6 @@ def test_the_end_of_many_claims_has_their_load() -> None:
     driver.run(acquire(locks=DEEP, hold_id="h", session_id="s"))
     ends: tuple[Command, ...] = (
         Release(HoldId("h")),
-        ReleaseOf(HoldId("h")),  # what a node makes of every release by rules 5 and later
         CloseSession(SessionId("s")),
     )
     for command in ends:
@@ -114,7 +111,7 @@ def test_a_frame_counts_as_the_commands_in_it(frame_count: int, count: int) -> N
 def test_keepalives_are_patient(principal: str) -> None:
     """Whoever asks for them. Nothing else is."""
     session_id = SessionId("s")
-    for command in (KeepAlive(session_id), KeepAliveFor(session_id, 60_000)):
+    for command in (KeepAlive(session_id), KeepAlive(session_id, 60_000)):
         assert encode(command, MachineDriver().machine, principal).is_patient
     for other in (Renew(HoldId("h")), CloseSession(session_id)):
         assert not encode(other, MachineDriver().machine, principal).is_patient

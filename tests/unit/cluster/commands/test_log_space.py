@@ -13,12 +13,8 @@ from lockstate.words.modes import Mode
 TAKES_ROOM = {
     "OpenSession",
     "Acquire",
-    "AcquireIf",
     "Convert",
     "AcquirePermits",
-    "AcquirePermitsOf",
-    "AcquireAs",
-    "AcquirePermitsAs",
     "AcquireSeveral",
     "AddLocks",
     "ResizeSemaphore",

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.observing import endless_log
 from cluster.observing.endless_log import PERIOD_S, EndlessLog
-from lockstate.words.commands import AcquireAs, Release
+from lockstate.words.commands import Acquire, Release, Uncommon
 from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE
@@ -20,8 +20,13 @@ def driver_with_one() -> CellDriver:
     driver.granted("b")
     owner = OwnerName("ann")
     driver.run(
-        AcquireAs(
-            "a/b", EXCLUSIVE, HOLD, AttemptId("t"), owner=owner, is_endless=True, value="v", is_secret=True
+        Acquire(
+            "a/b",
+            EXCLUSIVE,
+            HOLD,
+            AttemptId("t"),
+            owner=owner,
+            uncommon=Uncommon(is_endless=True, value="v", is_secret=True),
         )
     )
     return driver

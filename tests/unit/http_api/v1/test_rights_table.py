@@ -187,7 +187,7 @@ def test_every_command_has_a_right_or_is_the_nodes_own() -> None:
     """What clients cannot ask for has none, and is refused to all of them."""
     own = {
         commands.Cancel, commands.Tick, commands.Barrier, commands.AbandonWaits,
-        commands.Renew, commands.Release, commands.ForceRelease, commands.OnBehalf,
+        commands.OnBehalf,
     }  # fmt: skip
     assert set(rights_needed._COMMANDS) | own == set(commands.Command.__args__)
     assert not set(rights_needed._COMMANDS) & own
