@@ -84,8 +84,8 @@ class StreamNumbers:
 
     @property
     def _seen(self) -> int:
-        """The number up to which all have been answered."""
-        return next(iter(self._sent), self._next) - 1
+        """The number up to which all have been answered. What is free again may lie below what was sent."""
+        return min(next(iter(self._sent), self._next), self._next) - 1
 
     # -- what is said ---------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.stream.stream_messages import Told
@@ -145,6 +145,20 @@ def test_what_was_not_taken_leaves_its_numbers() -> None:
     assert _texts(numbers.commands(3.0, 0)) == (2, ["c", "d"])
 
 
+def test_a_connection_may_be_lost_while_numbers_are_free() -> None:
+    """What was sent behind those that were not taken is sent again in their place."""
+    a, b = _asked("a"), _asked("b")
+    numbers = _new(a)
+    numbers.commands(2.0, 0)
+    numbers.ask(b)
+    numbers.commands(2.0, 0)
+    assert numbers.refused(_not_taken(1)) == [a]
+    assert _welcomed(numbers, last=0) == []
+    message = numbers.commands(3.0, 0)
+    assert message is not None
+    assert (_texts(message), message.acked) == ((1, ["b"]), ())
+
+
 def test_a_question_that_is_refused_is_no_answer() -> None:
     """What was applied before is never said to have been refused: a new connection asks again."""
     a = _asked("a")
@@ -178,8 +192,10 @@ class _Node:
         first = message.first
         if first > self.last + 1:
             return _not_taken(first, "gap")
+        seen = 0
         for low, high in message.acked:
-            assert high <= self.last
+            assert seen < low <= high <= self.last
+            seen = high
             for number in range(low, high + 1):
                 self.kept.pop(number, None)
         results: list[Result] = []
@@ -248,6 +264,7 @@ class _Path:
 
 
 @given(st.lists(st.sampled_from(["ask", "send", "hear", "refuse", "cut", "lose"]), max_size=60))
+@example(["ask", "send", "ask", "send", "refuse", "cut"])
 def test_every_command_is_applied_once_or_was_not_taken(steps: Sequence[str]) -> None:
     """Whatever is asked, refused and lost, and wherever it breaks: each is told the truth, once."""
     path = _Path()
