@@ -134,17 +134,27 @@ def _transacted(
 
 
 def _result(operation: CellOperation, done: OperationDoneJson) -> CellResult:
-    match operation:
-        case CellPut():
-            return CellWritten(done.create_revision or 0, done.mod_revision or 0, done.version or 0)
-        case CellDelete():
-            return done.deleted is True
-        case CellGet():
-            return _cell(done.cell) if done.cell else None
+    match operation, done:
+        case CellPut(), OperationDoneJson(
+            create_revision=int(created), mod_revision=int(modified), version=int(version)
+        ):
+            return CellWritten(created, modified, version)
+        case CellDelete(), OperationDoneJson(deleted=bool(is_deleted)):
+            return is_deleted
+        case CellGet(), OperationDoneJson(cell=None):
+            return None
+        case CellGet(), OperationDoneJson(cell=CellJson() as cell):
+            return _cell(cell)
+    raise OutcomeUnknown("the answer does not come from a Holdfast node: a result lacks what was done")
 
 
 def _cell(cell: CellJson) -> Cell:
-    """Return a cell as users see it: bytes that are not text came as Base64."""
+    """Return a cell as users see it: bytes that are not text came as Base64. One of the two always comes."""
+    for text, encoded in ((cell.key, cell.key_base64), (cell.value, cell.value_base64)):
+        if text is UNSET and encoded is UNSET:
+            raise OutcomeUnknown(
+                "the answer does not come from a Holdfast node: a cell lacks its key or value"
+            )
     return Cell(
         key=cell.key or (cell.key_base64 or b"").decode(errors="surrogateescape"),
         value=(cell.value or "").encode() or cell.value_base64 or b"",

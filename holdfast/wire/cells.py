@@ -45,7 +45,7 @@ class CellsDeletedJson(WriteAnswer):
     """How many cells were deleted, and whether more are left of those that were meant."""
 
     deleted: int
-    more: bool = ABSENT
+    more: bool
     revision: int = ABSENT
 
 

@@ -178,7 +178,7 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
         (quota_operations.remove_quota("ann"), b'{"quota":null}', None),
         (namespace_operations.remove_namespace("a"), b'{"settings":null}', None),
         (cluster_operations.remove_member("n3"), b'{"members":[]}', ()),
-        (cell_operations.delete("a"), b'{"deleted":1}', True),
+        (cell_operations.delete("a"), b'{"deleted":1,"more":false}', True),
         (
             cell_operations.transact((), (), ()),
             b'{"succeeded":true,"results":[]}',
@@ -196,6 +196,34 @@ def test_a_transaction_without_its_results_is_not_the_answer_of_a_node() -> None
     operation = cell_operations.transact([], [holdfast.CellGet("a")], [])
     with pytest.raises(holdfast.OutcomeUnknown):
         operation.read(TimedAnswer(b'{"succeeded":true,"results":[]}', 0.0, 0.0))
+
+
+_NUMBERS = b'"create_revision":1,"mod_revision":1,"version":1'
+
+
+@pytest.mark.parametrize(
+    ("operation", "body"),
+    [
+        (cell_operations.delete_some("a"), b'{"deleted":1}'),
+        (cell_operations.get("a", is_stale=False), b'{"key":"a",%b}' % _NUMBERS),
+        (cell_operations.get("a", is_stale=False), b'{"value":"v",%b}' % _NUMBERS),
+        *[
+            (
+                cell_operations.transact([], [operation], []),
+                b'{"succeeded":true,"results":[{%b}]}' % done,
+            )
+            for operation, done in (
+                (holdfast.CellGet("a"), b'"get":"a"'),
+                (holdfast.CellPut("a", "v"), b'"put":"a","version":1'),
+                (holdfast.CellDelete("a"), b'"delete":"a"'),
+            )
+        ],
+    ],
+)
+def test_what_is_read_has_to_be_there(operation: Operation[Any], body: bytes) -> None:
+    """Nobody is told that nothing is left, or that there is no cell, by an answer that does not say so."""
+    with pytest.raises(holdfast.OutcomeUnknown):
+        operation.read(TimedAnswer(body, 0.0, 0.0))
 
 
 def test_a_key_that_is_not_text_is_shown_all_the_same() -> None:
