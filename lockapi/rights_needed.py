@@ -1,4 +1,4 @@
-"""Which right each command needs for what it names: the one place that decides it, for every face.
+"""Whether a caller has the right that a command needs for what it names (lockstate/catalogue.py).
 
 A call is refused before it is read if its principal lacks the right everywhere (needs.py); a command, and a
 read of something that has a name, are checked here. What names only a hold or a session by its id needs the
@@ -6,45 +6,22 @@ right somewhere: those ids are secrets, and whoever knows one may use it.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from holdfast.token_lines import Right
 from lockapi.needs import forbidden
 from lockapi.rights import Rights
-from lockstate.words.cell_operations import CellOperation, GetOperation, HoldCompare
+from lockstate.catalogue import ROWS, On
+from lockstate.words.cell_operations import GetOperation, HoldCompare
 from lockstate.words.commands import (
     Acquire,
-    AcquirePermits,
     AcquireSeveral,
     AddLocks,
-    AdvanceFence,
-    Campaign,
-    CloseSession,
     Command,
-    Convert,
     DeleteCells,
-    EndWait,
-    ForceCloseSession,
-    ForceRelease,
-    ForgetFence,
-    KeepAlive,
-    LiftDelay,
     Numbered,
-    NumberedCommand,
-    OpenSession,
-    Proclaim,
     PutCell,
-    PutOff,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    ResizeSemaphore,
-    ResumeStream,
-    Revoke,
     SetNamespace,
-    SetQuota,
-    TakeRate,
     TransactCells,
 )
 from lockstate.words.modes import Scope
@@ -82,82 +59,93 @@ def text_of_key(key: bytes) -> str:
 
 # -- commands ------------------------------------------------------------------------------------------------
 
+Check = Callable[[Rights, Right, Any], None]
+"""Refuses a command that needs this right, for what it names. Raises ProblemError."""
+
 
 def check_command(rights: Rights, command: Command) -> None:
     """Refuse a command of a client that lacks a right for it. Raises ProblemError."""
-    _COMMANDS[type(command)](rights, command)
+    right, check = _COMMANDS[command.__class__]
+    check(rights, right, command)
 
 
-def _acquire(rights: Rights, command: Acquire) -> None:
+def _on_id(rights: Rights, right: Right, _: Any) -> None:
+    if not rights.somewhere(right):
+        raise forbidden(right)
+
+
+def _on_name(rights: Rights, right: Right, command: Any) -> None:
+    check_name(rights, right, command.name)
+
+
+def _on_resource(rights: Rights, right: Right, command: Any) -> None:
+    check_name(rights, right, command.resource)
+
+
+def _on_lock(rights: Rights, right: Right, command: Acquire) -> None:
     if not command.locks:
-        _acquire_one(rights, command.name, command.scope)
-    for lock in command.locks:
-        _acquire_one(rights, lock.name, lock.scope)
+        _check_lock(rights, right, command.name, command.scope)
+    _on_locks(rights, right, command)
 
 
-def _acquire_several(rights: Rights, command: AcquireSeveral) -> None:
+def _on_locks(rights: Rights, right: Right, command: Acquire | AddLocks) -> None:
     for lock in command.locks:
-        _acquire_one(rights, lock.name, lock.scope)
+        _check_lock(rights, right, lock.name, lock.scope)
+
+
+def _on_several(rights: Rights, right: Right, command: AcquireSeveral) -> None:
+    _on_locks(rights, right, command)
     for name in (*[one.name for one in command.permits], *[one.name for one in command.rates]):
-        check_name(rights, Right.ACQUIRE, name)
+        check_name(rights, right, name)
 
 
-def _add(rights: Rights, command: AddLocks) -> None:
-    for lock in command.locks:
-        _acquire_one(rights, lock.name, lock.scope)
-
-
-def _acquire_one(rights: Rights, name: str, scope: Scope) -> None:
+def _check_lock(rights: Rights, right: Right, name: str, scope: Scope) -> None:
     if scope is Scope.SUBTREE:
-        check_below(rights, Right.ACQUIRE, name)
-    elif not rights.covers(Right.ACQUIRE, name):
-        raise forbidden(Right.ACQUIRE, name)
+        check_below(rights, right, name)
+    else:
+        check_name(rights, right, name)
 
 
-def _acquire_name(
-    rights: Rights,
-    command: AcquirePermits | Campaign | TakeRate | ResizeSemaphore | ReleaseByValue | RenewByValue,
-) -> None:
-    check_name(rights, Right.ACQUIRE, command.name)
+def _on_key(rights: Rights, right: Right, command: PutCell | DeleteCells) -> None:
+    if isinstance(command, DeleteCells) and command.is_prefix:
+        check_start(rights, right, text_of_key(command.key))
+    else:
+        check_key(rights, right, command.key)
 
 
-def _advance(rights: Rights, command: AdvanceFence) -> None:
-    check_name(rights, Right.ACQUIRE, command.resource)
+def _on_operations(rights: Rights, right: Right, command: TransactCells) -> None:
+    """Check both branches: which one is done is not known before."""
+    for compare in command.compares:
+        if isinstance(compare, HoldCompare):
+            _on_id(rights, right, command)
+        else:
+            check_key(rights, Right.READ, compare.key)
+    for operation in (*command.then, *command.otherwise):
+        check_key(rights, Right.READ if isinstance(operation, GetOperation) else right, operation.key)
 
 
-def _by_id(rights: Rights, _: Command) -> None:
-    """Check what is known only by its id."""
-    if not rights.somewhere(Right.ACQUIRE):
-        raise forbidden(Right.ACQUIRE)
+def _on_commands(rights: Rights, right: Right, frame: Numbered) -> None:
+    """Check all commands of a frame: it is carried out as a whole."""
+    _on_id(rights, right, frame)
+    for command in frame.commands:
+        needed, check = _COMMANDS[command.__class__]
+        check(rights, needed, command)
 
 
-def _force(rights: Rights, command: ForceRelease | Revoke) -> None:
-    check_name(rights, Right.FORCE, command.name)
+def _on_everything(rights: Rights, right: Right, _: Any) -> None:
+    if not rights.everywhere(right):
+        raise forbidden(right, "")
 
 
-def _lift_delay(rights: Rights, command: LiftDelay) -> None:
-    check_name(rights, Right.FORCE, command.name)
+def _on_cluster(rights: Rights, right: Right, _: Any) -> None:
+    if not rights.on_the_whole(right):
+        raise forbidden(right)
 
 
-def _forget_fence(rights: Rights, command: ForgetFence) -> None:
-    check_name(rights, Right.FORCE, command.resource)
-
-
-def _force_session(rights: Rights, _: ForceCloseSession) -> None:
-    """Check for everything: a session may have anything."""
-    if not rights.everywhere(Right.FORCE):
-        raise forbidden(Right.FORCE, "")
-
-
-def _set_quota(rights: Rights, _: SetQuota) -> None:
-    if not rights.on_the_whole(Right.ADMIN):
-        raise forbidden(Right.ADMIN)
-
-
-def _set_namespace(rights: Rights, command: SetNamespace) -> None:
+def _on_prefix(rights: Rights, right: Right, command: SetNamespace) -> None:
     """Check for all that lies in it. Without a prefix the right counts everywhere."""
-    if not rights.on_the_whole(Right.ADMIN):
-        check_below(rights, Right.ADMIN, command.prefix)
+    if not rights.on_the_whole(right):
+        check_below(rights, right, command.prefix)
 
 
 def of_namespaces(rights: Rights) -> Rights:
@@ -165,75 +153,21 @@ def of_namespaces(rights: Rights) -> Rights:
     return rights.with_implied(Right.ADMIN, Right.READ)
 
 
-def _put_cell(rights: Rights, command: PutCell) -> None:
-    check_key(rights, Right.ACQUIRE, command.key)
-
-
-def _delete_cells(rights: Rights, command: DeleteCells) -> None:
-    if command.is_prefix:
-        check_start(rights, Right.ACQUIRE, text_of_key(command.key))
-    else:
-        check_key(rights, Right.ACQUIRE, command.key)
-
-
-def _transact(rights: Rights, command: TransactCells) -> None:
-    """Check both branches: which one is done is not known before."""
-    for compare in command.compares:
-        if isinstance(compare, HoldCompare):
-            _by_id(rights, command)
-        else:
-            check_key(rights, Right.READ, compare.key)
-    for operation in (*command.then, *command.otherwise):
-        check_key(rights, _of_operation(operation), operation.key)
-
-
-def _each(rights: Rights, frame: Numbered) -> None:
-    """Check all commands of a frame: it is carried out as a whole."""
-    _by_id(rights, frame)
-    for command in frame.commands:
-        _NUMBERED[type(command)](rights, command)
-
-
-def _of_operation(operation: CellOperation) -> Right:
-    return Right.READ if isinstance(operation, GetOperation) else Right.ACQUIRE
-
-
-_COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
-    OpenSession: _by_id,
-    KeepAlive: _by_id,
-    CloseSession: _by_id,
-    Acquire: _acquire,
-    Release: _by_id,
-    Renew: _by_id,
-    Convert: _by_id,
-    AddLocks: _add,
-    Proclaim: _by_id,
-    AcquirePermits: _acquire_name,
-    Campaign: _acquire_name,
-    TakeRate: _acquire_name,
-    ResizeSemaphore: _acquire_name,
-    AdvanceFence: _advance,
-    ForceRelease: _force,
-    ForceCloseSession: _force_session,
-    LiftDelay: _lift_delay,
-    Revoke: _force,
-    PutOff: _by_id,
-    ReleaseByValue: _acquire_name,
-    RenewByValue: _acquire_name,
-    AcquireSeveral: _acquire_several,
-    ForgetFence: _forget_fence,
-    SetQuota: _set_quota,
-    SetNamespace: _set_namespace,
-    PutCell: _put_cell,
-    DeleteCells: _delete_cells,
-    TransactCells: _transact,
-    ResumeStream: _by_id,
-    Numbered: _each,
+_CHECKS: Final[dict[On, Check]] = {
+    On.ID: _on_id,
+    On.NAME: _on_name,
+    On.RESOURCE: _on_resource,
+    On.LOCK: _on_lock,
+    On.LOCKS: _on_locks,
+    On.SEVERAL: _on_several,
+    On.KEY: _on_key,
+    On.OPERATIONS: _on_operations,
+    On.COMMANDS: _on_commands,
+    On.EVERYTHING: _on_everything,
+    On.CLUSTER: _on_cluster,
+    On.PREFIX: _on_prefix,
 }
-"""The commands that clients can have carried out. All others are the nodes' own."""
-
-_NUMBERED: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
-    **{command: _COMMANDS[command] for command in get_args(NumberedCommand) if command in _COMMANDS},
-    EndWait: _by_id,
+_COMMANDS: Final[dict[type, tuple[Right, Check]]] = {
+    row.command: (Right(row.right), _CHECKS[row.on]) for row in ROWS if row.right is not None
 }
-"""The commands that clients can number on a stream."""
+"""What clients can have carried out. All other commands are the nodes' own."""

@@ -9,20 +9,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from lockapi.problems import ProblemError
+from lockstate.catalogue import ROWS, On
 from lockstate.words.cell_operations import PutOperation
 from lockstate.words.commands import (
     Acquire,
-    AcquirePermits,
     AcquireSeveral,
-    AddLocks,
-    AdvanceFence,
-    Campaign,
     Command,
     Numbered,
-    PutCell,
-    ResizeSemaphore,
     SetNamespace,
-    TakeRate,
     TransactCells,
 )
 
@@ -113,15 +107,18 @@ def _each(frame: Numbered) -> None:
             check(command)
 
 
-_COMMANDS: Final[dict[type[Any], Callable[[Any], None]]] = {
-    Acquire: _acquire,
-    **dict.fromkeys((AcquirePermits, Campaign, TakeRate, ResizeSemaphore), _name),
-    AcquireSeveral: _several,
-    AddLocks: lambda command: _all("locks", [lock.name for lock in command.locks]),
-    AdvanceFence: lambda command: check_name("resource", command.resource),
-    PutCell: lambda command: check_key(command.key),
-    TransactCells: _transact,
-    SetNamespace: _set_namespace,
-    Numbered: _each,
+_CHECKS: Final[dict[On, Callable[[Any], None]]] = {
+    On.NAME: _name,
+    On.RESOURCE: lambda command: check_name("resource", command.resource),
+    On.LOCK: _acquire,
+    On.LOCKS: lambda command: _all("locks", [lock.name for lock in command.locks]),
+    On.SEVERAL: _several,
+    On.KEY: lambda command: check_key(command.key),
+    On.OPERATIONS: _transact,
+    On.COMMANDS: _each,
 }
-"""What is looked at, by the class of the command. Others name nothing, or only end what is there."""
+_COMMANDS: Final[dict[type[Any], Callable[[Any], None]]] = {
+    **{row.command: _CHECKS[row.on] for row in ROWS if row.on in _CHECKS and not row.frees},
+    SetNamespace: _set_namespace,
+}
+"""What is looked at, by the class of the command. What frees something only ends what is there."""

@@ -1,36 +1,17 @@
 """The replicated state machine: applies committed entries, each command once, and answers reads.
 
 Deterministic and total. Time comes in the entry; ids and secrets come in the commands. What commands do is in
-modules of their own, which `LockMachine` brings together; here are entries, time, and requests that come
-twice.
+the rules, and the catalogue says which rule; here are entries, time, and requests that come twice.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, get_args
 
 import msgspec
 
+from lockstate.catalogue import FREES, acts_of, content_digest, request_key
 from lockstate.reads import views
 from lockstate.rules import attempts
-from lockstate.rules.additions import Additions
-from lockstate.rules.conversions import Conversions
-from lockstate.rules.effects import Effects
-from lockstate.rules.elections import Elections
-from lockstate.rules.fences import advance, forget
-from lockstate.rules.frames import Frames
-from lockstate.rules.holds import Holds
-from lockstate.rules.kinded import Kinds
-from lockstate.rules.locks import Locks
-from lockstate.rules.namespace_rules import set_namespace
-from lockstate.rules.on_behalf import OnBehalfOf
-from lockstate.rules.plain_locks import PlainLocks
-from lockstate.rules.pleas import Pleas
-from lockstate.rules.semaphores import Semaphores
-from lockstate.rules.sessions import Sessions
-from lockstate.rules.several import Several
-from lockstate.rules.transactions import Transactions
-from lockstate.rules.values import Values
-from lockstate.rules.waits import Waits
+from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables import budget, fingerprint
 from lockstate.tables.audit import Linked
 from lockstate.tables.ledger import NO_ROOM, NOTED_MAX
@@ -38,49 +19,21 @@ from lockstate.tables.names import GONE_MAX, YOUNG_MAX
 from lockstate.tables.owners import order_in
 from lockstate.tables.principals import NOBODY, lease_id_of
 from lockstate.tables.records import RequestKey, Ticket
-from lockstate.tables.requests import Remembered, content_digest, key_of, request_key
+from lockstate.tables.requests import Remembered, key_of
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
-    AbandonWaits,
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    AddLocks,
-    AdvanceFence,
     AdvanceVersion,
-    Barrier,
     Batch,
-    Campaign,
-    Cancel,
-    CloseSession,
     Command,
-    Convert,
-    DeleteCells,
     Entry,
-    ForceCloseSession,
-    ForceRelease,
-    ForgetFence,
-    KeepAlive,
-    LiftDelay,
     MayWait,
-    Numbered,
     OnBehalf,
     OpenSession,
-    Proclaim,
-    PutCell,
     PutOff,
-    Release,
-    ReleaseByValue,
     Renew,
     RenewByValue,
-    ResizeSemaphore,
-    ResumeStream,
-    Revoke,
-    SetNamespace,
-    SetQuota,
     TakeRate,
-    Tick,
     TransactCells,
     Undecodable,
 )
@@ -90,11 +43,11 @@ from lockstate.words.results import (
     CellsDeleted,
     CellView,
     DelaysLifted,
-    Done,
     ElectionView,
     Event,
     FenceForgotten,
     FenceView,
+    ForceReleased,
     Granted,
     HighestToken,
     Holdings,
@@ -109,6 +62,7 @@ from lockstate.words.results import (
     Released,
     Renewed,
     Result,
+    Revoked,
     SemaphoreView,
     SessionOpened,
     SessionView,
@@ -121,22 +75,6 @@ _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""
 _MAY_WAIT: Final = frozenset(get_args(MayWait))
 """The classes of `MayWait`."""
-_FREES: Final = (
-    CloseSession,
-    Release,
-    ForceRelease,
-    Renew,
-    DeleteCells,
-    ForceCloseSession,
-    LiftDelay,
-    ForgetFence,
-    ReleaseByValue,
-    RenewByValue,
-    SetQuota,
-    SetNamespace,
-)
-"""The classes of commands with a `request_id` that are carried out whether or not there is room."""
-_DONE: Final = Done()
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
 
 
@@ -145,61 +83,11 @@ class LockMachine:
 
     def __init__(self, state: State | None = None) -> None:
         self.state = state = state or State()
-        self._effects = Effects(state)
         self._repeated: list[int] = []
         """The numbers of the commands of a batch that had been answered before, under their `request_id`."""
-        self._holds = holds = Holds(state, self._effects)
-        self._transactions = transactions = Transactions(state, self._effects)
-        kinds = Kinds(holds)
-        pleas = Pleas(holds, kinds)
-        self._sessions = sessions = Sessions(holds, transactions, pleas)
-        locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
-        plain = PlainLocks(state, self._effects, locks)
-        values = Values(state, locks.release, sessions.renew)
-        waits = Waits(holds)
-        self._behalf = OnBehalfOf(state)
-        self._acts: dict[type, Callable[..., Result]] = {}
-        frames = Frames(holds, self._acts, self._apply_owned, self._as_it_is_now)
-        self._acts |= {
-            Acquire: plain.acquire,
-            AcquirePermits: semaphores.acquire,
-            Campaign: elections.campaign,
-            Convert: Conversions(holds).convert,
-            AddLocks: Additions(holds).add,
-            OpenSession: sessions.open,
-            KeepAlive: sessions.keep_alive,
-            CloseSession: sessions.close,
-            Cancel: waits.cancel,
-            AbandonWaits: waits.abandon,
-            ResumeStream: frames.resume,
-            Numbered: frames.apply,
-            Renew: sessions.renew,
-            Release: plain.release,
-            ForceRelease: kinds.force_release,
-            ResizeSemaphore: semaphores.resize,
-            Proclaim: elections.proclaim,
-            TakeRate: lambda command: state.rates.take(
-                command, state.now_ms, budget.check_room(state) if state.is_tight else None
-            ),
-            AdvanceFence: lambda command: advance(state, command),
-            PutCell: transactions.put,
-            DeleteCells: transactions.delete,
-            TransactCells: transactions.transact,
-            ForceCloseSession: sessions.force_close,
-            LiftDelay: kinds.lift_delay,
-            ForgetFence: lambda command: forget(self._effects, command),
-            Revoke: pleas.revoke,
-            PutOff: pleas.put_off,
-            ReleaseByValue: values.release,
-            RenewByValue: values.renew,
-            AcquireSeveral: Several(holds).acquire,
-            OnBehalf: lambda command: self._behalf.apply(command, lambda: self._apply(command.command, None)),
-            SetQuota: self._behalf.set_quota,
-            SetNamespace: lambda command: set_namespace(state, command),
-            Tick: lambda _: _DONE,
-            Barrier: lambda _: _DONE,
-            Undecodable: lambda _: _UNDECODABLE,
-        }
+        self._acts: dict[type, Act] = {Undecodable: lambda _: _UNDECODABLE}
+        self._rules = rules = Ruleset(state, self._acts, FREES, self._apply, self._as_it_is_now)
+        self._acts |= acts_of(rules)
 
     # -- what the host asks ---------------------------------------------------------------------------------
 
@@ -265,7 +153,7 @@ class LockMachine:
         if ticket is not None:
             return Queued(hold_id, views.position(self.state, ticket))
         hold = self.state.holds.get(hold_id)
-        return self._holds.granted(hold) if hold is not None else None
+        return self._rules.holds.granted(hold) if hold is not None else None
 
     def waiting_origins(self) -> list[str]:
         """Return the node processes that keep the connections of waiting clients; those of streams go."""
@@ -427,7 +315,7 @@ class LockMachine:
             state.claimed.settle()
         if len(state.ledger.noted) > NOTED_MAX or len(state.deadlines.noted) > NOTED_MAX:
             state.make_up()
-        return Outcome(state.revision, state.now_ms, batches, *self._effects.take())
+        return Outcome(state.revision, state.now_ms, batches, *self._rules.effects.take())
 
     def _advance_rules(self, advance: AdvanceVersion) -> None:
         """Follow the next rules from here on. A repetition has no effect, and no version is left out."""
@@ -440,7 +328,7 @@ class LockMachine:
         state = self.state
         if now_ms > state.now_ms:  # noqa: PLR1730 - in every entry, and max() takes longer
             state.now_ms = now_ms
-        self._sessions.expire_due()
+        self._rules.sessions.expire_due()
         state.requests.prune(state.now_ms)
 
     def _apply_batch(self, batch: Batch) -> BatchOutcome:
@@ -472,14 +360,10 @@ class LockMachine:
         act = self._acts[command.__class__]
         return act(command, key) if command.__class__ in _MAY_WAIT else act(command)
 
-    def _apply_owned(self, command: Command, key: RequestKey) -> Result:
-        """Apply a command that a stream has numbered, for the principal of its session."""
-        return self._behalf.act(command, lambda: self._apply(command, key))
-
     def _apply_once(self, command: Any, seq: int) -> Result:
         """Apply a command that carries a `request_id`, or answer with the outcome of what it repeats."""
         if command.__class__ is OnBehalf:
-            return self._behalf.apply(command, lambda: self._apply_once(command.command, seq))
+            return self._rules.principals.apply(command, lambda: self._apply_once(command.command, seq))
         key = request_key(command)
         if key is None or len(key[0]) > limits.NAME_BYTES_MAX:
             return self._apply(command, None)
@@ -508,15 +392,15 @@ class LockMachine:
         """Refuse a command whose outcome could not be remembered; not if it frees something.
 
         What it freed took more than the memory of its outcome does. An outcome that freed nothing is not
-        remembered: a repetition finds the same, or renews once more.
+        remembered: a repetition finds the same, renews once more, or asks the same of the same holders.
         """
         state = self.state
-        if not isinstance(command, _FREES):
+        if command.__class__ not in FREES:
             return budget.check_room(state) or Refused(
                 Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
             )
         result = self._apply(command, key)
-        if not (isinstance(result, Refused | Renewed) or _freed_nothing(result)):
+        if not (isinstance(result, Refused | Renewed | Revoked) or _freed_nothing(result)):
             state.requests.remember(key, digest, state.now_ms, result)
             if state.principals.asking:
                 state.requests.note_asker(key)
@@ -557,11 +441,13 @@ class LockMachine:
                 # A number of a stream may come again with another command, for what is somebody else's.
                 if hold is None or self.state.principals.is_foreign(lease_id_of(hold)):
                     return Renewed(first.token, 0)
-                return self._sessions.renewed(hold, first.token)
+                return self._rules.sessions.renewed(hold, first.token)
             case RenewByValue() if isinstance(first, Renewed):
                 of_name = views.holders_of(self.state, command.kind, command.name)
                 renewed = next((hold for hold in of_name if hold.token == first.token), None)
-                return self._sessions.renewed(renewed, first.token) if renewed else Renewed(first.token, 0)
+                return (
+                    self._rules.sessions.renewed(renewed, first.token) if renewed else Renewed(first.token, 0)
+                )
             case PutOff() if isinstance(first, PutOffTo):
                 return PutOffTo(first.token, max(first.ends_in_ms - (self.state.now_ms - at_ms), 0))
             case TakeRate() if isinstance(first, RateTaken):
@@ -572,7 +458,7 @@ class LockMachine:
                     reset_in_ms=max(first.reset_in_ms - passed_ms, 0),
                 )
             case TransactCells() if isinstance(first, Transacted):
-                return self._transactions.repeated(command, first)
+                return self._rules.transactions.repeated(command, first)
             case OpenSession() if isinstance(first, SessionOpened):
                 session = self.state.sessions.get(first.session_id)
                 left_ms = session.expires_at_ms - self.state.now_ms if session else 0
@@ -607,6 +493,8 @@ def _freed_nothing(result: Result) -> bool:
     match result:
         case CellsDeleted() | DelaysLifted():
             return not result.count
+        case ForceReleased():
+            return not result.released
         case FenceForgotten():
             return result.highest_token is None
     return False

@@ -9,10 +9,11 @@ from typing import Annotated, Final
 
 import msgspec
 
+from lockstate.catalogue import ENDED_BY, PATIENT
 from lockstate.machine import LockMachine
 from lockstate.rules.on_behalf import on_behalf
 from lockstate.words import codec, limits
-from lockstate.words.commands import CloseSession, Command, KeepAlive, Numbered, Release
+from lockstate.words.commands import Command, Numbered
 
 FREE: Final = 24
 """What any command may have without any load, each one in a frame as well: parts of names, and bytes."""
@@ -29,7 +30,7 @@ class EncodedCommand(msgspec.Struct, frozen=True, array_like=True):
     count: Annotated[int, msgspec.Meta(ge=1, le=limits.STREAM_KEPT_MAX)] = 1
     """How many commands it stands for: those of a frame of a stream."""
     is_patient: bool = False
-    """Whether it may wait a little to share an entry: whether it is a keepalive."""
+    """Whether it may wait a little to share an entry with others."""
 
 
 def encode(command: Command, machine: LockMachine, principal: str = "") -> EncodedCommand:
@@ -40,10 +41,7 @@ def encode(command: Command, machine: LockMachine, principal: str = "") -> Encod
     load = data.count(b"/") + len(data) // _BYTES - FREE
     if load > 0:
         load = max(load - FREE * (count - 1), 0)
-    elif isinstance(command, Release):
-        load = max(machine.claims_count(command.hold_id) - FREE, 0)
-    elif isinstance(command, CloseSession):
-        load = max(machine.claims_count(command.session_id) - FREE, 0)
     else:
-        load = 0
-    return EncodedCommand(data, load, count, isinstance(command, KeepAlive))
+        ended = ENDED_BY.get(command.__class__)
+        load = 0 if ended is None else max(machine.claims_count(ended(command)) - FREE, 0)
+    return EncodedCommand(data, load, count, command.__class__ in PATIENT)

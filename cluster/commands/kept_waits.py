@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from cluster.commands.outbox import Answer
-from lockstate.tables.requests import content_digest, key_of, request_key
+from lockstate.catalogue import content_digest, request_key
+from lockstate.tables.requests import key_of
 from lockstate.words.commands import MayWait
 
 KEEP_S: Final = 10.0

@@ -3,69 +3,23 @@
 from typing import Final
 
 from cluster.errors import Overloaded
-from lockstate.words.commands import (
-    AbandonWaits,
-    Barrier,
-    Cancel,
-    CloseSession,
-    Command,
-    DeleteCells,
-    EndWait,
-    ForceCloseSession,
-    ForceRelease,
-    ForgetFence,
-    KeepAlive,
-    LiftDelay,
-    Numbered,
-    PutOff,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    Revoke,
-    Tick,
-)
+from lockstate.catalogue import FREES
+from lockstate.words.commands import Command, Numbered, Release
 
 RETRY_MS: Final = 1_000
 """The time, in ms, after which a client that was refused for want of room may ask again."""
 
-WHAT_FREES: Final[frozenset[type[Command]]] = frozenset(
-    {
-        KeepAlive,
-        CloseSession,
-        ForceCloseSession,
-        LiftDelay,
-        ForgetFence,
-        Revoke,
-        PutOff,
-        Cancel,
-        Renew,
-        Release,
-        ReleaseByValue,
-        RenewByValue,
-        ForceRelease,
-        DeleteCells,
-        Tick,
-        Barrier,
-        AbandonWaits,
-    }
-)
-"""What ends something, keeps what is held, or reads: clients must be able to go home. All else takes room."""
-
-
-_MAY_BE_NUMBERED: Final = WHAT_FREES | {EndWait}
-
 
 def deciding(command: Command) -> type[Command]:
     """Return the class by which a command is taken: a frame that only frees something is as one release."""
-    if isinstance(command, Numbered) and all(type(each) in _MAY_BE_NUMBERED for each in command.commands):
+    if isinstance(command, Numbered) and all(type(each) in FREES for each in command.commands):
         return Release
     return type(command)
 
 
 def check_log_space(command: type[Command], *, for_anything: bool, for_what_frees: bool) -> None:
     """Raise Overloaded if the leader has no room for such a command."""
-    if for_anything or (for_what_frees and command in WHAT_FREES):
+    if for_anything or (for_what_frees and command in FREES):
         return
     refusal = Overloaded(
         "the leader's log has no room left, because it cannot write snapshots: only requests that free"

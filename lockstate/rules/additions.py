@@ -6,8 +6,8 @@ and like those the one that would close such a circle is refused. The hold gets 
 with them the next token, which counts for the whole of it.
 """
 
-from lockstate.rules.changes import check_change, check_unchanging, ticket_for
-from lockstate.rules.checks import check_together, invalid
+from lockstate.rules.changes import check_change, ticket_for
+from lockstate.rules.checks import check_together, check_unchanging, invalid
 from lockstate.rules.holds import LEASE_EXPIRED, Holds
 from lockstate.rules.namespace_rules import check_endless, check_ttl
 from lockstate.tables.extras import Extra

@@ -6,10 +6,8 @@ what it is until then; if the hold ends, so does the wait.
 
 from typing import TypeVar
 
-from lockstate.rules.checks import invalid
 from lockstate.rules.holds import Holds
 from lockstate.tables.records import Hold, RequestKey, Ticket
-from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import Change, Wanted
 from lockstate.words.ids import attempt_of
@@ -27,14 +25,6 @@ def check_change(holds: Holds, command: Change) -> Refused | None:
         or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
         or holds.check_unused("ticket_id", command.ticket_id)
     )
-
-
-def check_unchanging(state: State, hold: Hold, field: str) -> Refused | None:
-    """Refuse what cannot be while a change of the hold waits; `field` is what the refusal begins with."""
-    if not hold.changing:
-        return None
-    is_addition = state.tickets[hold.changing].is_addition
-    return invalid(f"{field} being {'added to' if is_addition else 'converted'}")
 
 
 def ticket_for(

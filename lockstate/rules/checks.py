@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from lockstate.tables.priorities import check_priority
+from lockstate.tables.records import Hold
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import ancestors
 from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Uncommon, Wanted
@@ -117,6 +119,14 @@ def check_limit(limit: int, permits: int = 1) -> Refused | None:
     if not 1 <= permits <= limit:
         return invalid(f"permits: {permits}; must be 1 to the limit, {limit}")
     return None
+
+
+def check_unchanging(state: State, hold: Hold, field: str) -> Refused | None:
+    """Refuse what cannot be while a change of the hold waits; `field` is what the refusal begins with."""
+    if not hold.changing:
+        return None
+    is_addition = state.tickets[hold.changing].is_addition
+    return invalid(f"{field} being {'added to' if is_addition else 'converted'}")
 
 
 def invalid(detail: str) -> Refused:

@@ -6,8 +6,8 @@ until nothing is in the way that the hold itself is not, for it excludes what it
 """
 
 from lockstate.rules import deadlocks
-from lockstate.rules.changes import check_change, check_unchanging, ticket_for
-from lockstate.rules.checks import invalid
+from lockstate.rules.changes import check_change, ticket_for
+from lockstate.rules.checks import check_unchanging, invalid
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, refused_for
 from lockstate.tables.queues import can_go
 from lockstate.tables.records import Hold, RequestKey, Ticket

@@ -13,9 +13,6 @@ from lockstate.words.commands import (
     MayWait,
     Numbered,
     Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
     ResumeStream,
     TransactCells,
 )
@@ -37,8 +34,6 @@ from lockstate.words.results import (
 _DONE: Final = Done()
 _GONE: Final = FrameRefused(StreamFault.GONE)
 _MALFORMED: Final = FrameRefused(StreamFault.MALFORMED)
-_FREES: Final = (Release, Renew, EndWait, ReleaseByValue, RenewByValue)
-"""The classes of commands that are carried out when the state has no room: they make it no larger."""
 _WAITING: Final = frozenset(get_args(MayWait))
 """The classes of commands that may wait. They are told the key under which their outcome is remembered."""
 _WINDOW_FULL: Final = Refused(
@@ -53,17 +48,20 @@ class Frames:
         self,
         holds: Holds,
         acts: Mapping[type, Callable[..., Result]],
+        frees: frozenset[type],
         apply_owned: Callable[[Any, RequestKey], Result],
         again: Callable[[Any, RequestKey, Result, int], Result],
     ) -> None:
         """`acts` carry commands out, by class; `apply_owned` does it for the principal that asks.
 
-        `again` tells the outcome that a command had before as it is now. What only streams know, the end of a
-        wait by its number, is not among `acts`.
+        `frees` are the classes of those that are carried out when the state has no room. `again` tells the
+        outcome that a command had before as it is now. What only streams know, the end of a wait by its
+        number, is not among `acts`.
         """
         self._holds = holds
         self._state = holds.state
         self._acts = acts
+        self._frees = frees
         self._apply_owned = apply_owned
         self._again = again
 
@@ -124,7 +122,7 @@ class Frames:
                 continue
             if len(kept) >= count_max or stream.kept_bytes >= bytes_max:
                 return NumberedDone(tuple(results), _WINDOW_FULL)
-            if state.is_tight and not isinstance(command, _FREES):
+            if state.is_tight and command.__class__ not in self._frees:
                 refused = budget.check_room(state)
                 if refused is not None:
                     return NumberedDone(tuple(results), refused)

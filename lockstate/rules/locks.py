@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from lockstate.rules.changes import check_unchanging
-from lockstate.rules.checks import check_acquire
+from lockstate.rules.checks import check_acquire, check_unchanging
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already, refuse_kind
 from lockstate.rules.namespace_rules import check_allowed, if_held_of
 from lockstate.rules.values import mark

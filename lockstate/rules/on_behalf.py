@@ -17,25 +17,25 @@ from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquisition,
-    AddLocks,
     Command,
-    Convert,
     Numbered,
     OfSomebody,
     OnBehalf,
     OpenSession,
-    Proclaim,
-    PutOff,
     Quota,
-    Release,
-    Renew,
     SetQuota,
 )
 from lockstate.words.ids import NO_SESSION
 from lockstate.words.results import QuotaSet, Refused, Result
 
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))
-_OF_A_HOLD: Final = frozenset({Renew, Release, Convert, AddLocks, Proclaim, PutOff})
+_OF_A_HOLD: Final = frozenset(
+    [
+        command
+        for command in get_args(OfSomebody)
+        if "hold_id" in command.__struct_fields__ and command not in _ACQUISITIONS
+    ]
+)
 """The classes of commands that name a hold of the client."""
 _SET: Final = QuotaSet()
 

@@ -1,11 +1,11 @@
 """Sessions: how they begin, live and end. And expiry: what ends because its time is over."""
 
+from collections.abc import Callable
 from typing import Final
 
 from lockstate.reads.views import parts_of, remaining_ms, revocation_of, revoked_of
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count, refuse_kind
 from lockstate.rules.namespace_rules import check_ttl
-from lockstate.rules.pleas import Pleas
 from lockstate.rules.transactions import Transactions
 from lockstate.tables import budget
 from lockstate.tables.cells import Cell
@@ -55,9 +55,9 @@ _LEFT: Final = {
 class Sessions:
     """Begins, extends and ends the sessions of one state."""
 
-    def __init__(self, holds: Holds, transactions: Transactions, pleas: Pleas) -> None:
+    def __init__(self, holds: Holds, transactions: Transactions, end_plea: Callable[[Plea], None]) -> None:
         self._holds = holds
-        self._pleas = pleas
+        self._end_plea = end_plea
         self._transactions = transactions
         self._state = holds.state
 
@@ -216,7 +216,7 @@ class Sessions:
                 case Cell():
                     self._transactions.remove((record,), CellEventKind.EXPIRED)
                 case Plea():
-                    self._pleas.end(record)
+                    self._end_plea(record)
                 case _:
                     assert isinstance(record, Limiter), "only these end by themselves"
                     state.rates.end(record)

@@ -1,10 +1,8 @@
 """The memory of requests: a repeated `request_id` gets the first outcome. Part of the replicated state."""
 
-import hashlib
-import operator
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,104 +10,10 @@ from lockstate.tables import marks
 from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import RequestKey
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    AcquireSeveral,
-    AddLocks,
-    AdvanceFence,
-    Campaign,
-    CloseSession,
-    Command,
-    Convert,
-    DeleteCells,
-    ForceCloseSession,
-    ForceRelease,
-    ForgetFence,
-    LiftDelay,
-    OpenSession,
-    Proclaim,
-    PutCell,
-    PutOff,
-    Release,
-    ReleaseByValue,
-    Renew,
-    RenewByValue,
-    ResizeSemaphore,
-    Revoke,
-    SetNamespace,
-    SetQuota,
-    TakeRate,
-    TransactCells,
-    Uncommon,
-)
 from lockstate.words.ids import NO_HOLD, HoldId
 from lockstate.words.results import CellRead, Granted, Queued, Refused, Result, Transacted
 
-_encoder = msgspec.msgpack.Encoder(order="deterministic")
-_DIGEST_BYTES = 12
-"""Bytes of a digest of what a request asks."""
-_new_digest = hashlib.blake2b(digest_size=_DIGEST_BYTES).copy
-"""A copy of an empty digest takes half as long as a new one."""
 _mark_of = marks.of_content
-
-_of_session = operator.attrgetter("session_id")
-_of_hold = operator.attrgetter("hold_id")
-_of_name = operator.attrgetter("name")
-
-
-def _of_value(command: ReleaseByValue | RenewByValue) -> str:
-    """Return what stands for a name and a value, which may be longer than a scope."""
-    digest = _new_digest()
-    digest.update(f"{command.name}\0{command.value}".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
-
-
-_SCOPES: Final[dict[type, Callable[[Any], str]]] = {
-    Acquire: lambda command: command.session_id or command.owner,
-    AcquirePermits: lambda command: command.session_id or command.owner,
-    Campaign: lambda command: command.session_id or command.owner,
-    OpenSession: lambda _: "",
-    CloseSession: _of_session,
-    Renew: _of_hold,
-    Release: _of_hold,
-    Convert: _of_hold,
-    AddLocks: _of_hold,
-    Proclaim: _of_hold,
-    ForceRelease: _of_name,
-    ResizeSemaphore: _of_name,
-    TakeRate: _of_name,
-    AdvanceFence: operator.attrgetter("resource"),
-    PutCell: lambda command: command.key.decode("utf-8", "replace"),
-    DeleteCells: lambda command: command.key.decode("utf-8", "replace"),
-    TransactCells: lambda _: "",
-    ForceCloseSession: operator.attrgetter("session_name"),
-    LiftDelay: _of_name,
-    Revoke: _of_name,
-    PutOff: _of_hold,
-    ReleaseByValue: _of_value,
-    RenewByValue: _of_value,
-    AcquireSeveral: lambda command: command.session_id or command.owner,
-    ForgetFence: operator.attrgetter("resource"),
-    SetQuota: operator.attrgetter("principal"),
-    SetNamespace: operator.attrgetter("prefix"),
-}
-"""What tells apart clients that count their requests from 1: for each command that may be remembered."""
-_ATTEMPT: Final[dict[str, Any]] = {"hold_id": "", "attempt_id": ""}
-_CHANGE: Final[dict[str, Any]] = {"ticket_id": "", "attempt_id": ""}
-_OF_ATTEMPTS: Final[dict[type, dict[str, Any]]] = {
-    Acquire: _ATTEMPT,
-    AcquirePermits: _ATTEMPT,
-    AcquireSeveral: _ATTEMPT,
-    Campaign: _ATTEMPT,
-    Convert: _CHANGE,
-    AddLocks: {**_CHANGE, "endless_not_for": ()},
-    OpenSession: {"session_id": ""},
-}
-"""What differs between attempts of one request: their ids, and how the node is set that was asked.
-
-The latter also stands in what is uncommon.
-"""
 
 
 class Remembered(msgspec.Struct, array_like=True, gc=False):
@@ -120,16 +24,6 @@ class Remembered(msgspec.Struct, array_like=True, gc=False):
     result: Result
 
 
-def request_key(command: Command) -> tuple[str, str] | None:
-    """Return the key under which `command` is remembered, scope and request id; None if it carries no id.
-
-    The scope tells apart clients that count their requests from 1. It is the session or hold that a request
-    is about (both secrets), else the owner or the name that it gives.
-    """
-    request_id = command.request_id
-    return (_SCOPES[command.__class__](command), request_id) if request_id else None
-
-
 _OF: Final = "\0"
 """Stands between a request id, in which it cannot be, and the principal whose it is."""
 
@@ -137,20 +31,6 @@ _OF: Final = "\0"
 def key_of(principal: str, key: tuple[str, str]) -> tuple[str, str]:
     """Return a key as it is of a principal, "" for nobody: others may have the same request id."""
     return (key[0], f"{key[1]}{_OF}{principal}") if principal else key
-
-
-def content_digest(command: Command) -> bytes:
-    """Return a digest of what `command` asks, without what differs between attempts."""
-    of_attempt = _OF_ATTEMPTS.get(command.__class__)
-    if of_attempt is not None:
-        uncommon: Uncommon | None = getattr(command, "uncommon", None)
-        if uncommon is not None:
-            asked = msgspec.structs.replace(uncommon, priority_not_for=(), endless_not_for=())
-            of_attempt = {**of_attempt, "uncommon": asked}
-        command = msgspec.structs.replace(command, **of_attempt)
-    digest = _new_digest()
-    digest.update(_encoder.encode(command))
-    return digest.digest()
 
 
 def _hold_id(result: Result) -> HoldId:

@@ -94,7 +94,7 @@ def test_a_forgotten_expiry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     cluster.elect("a")
     clients = Clients()
     asks(cluster, clients, "a")
-    monkeypatch.setattr(cluster["b"].machine._sessions, "expire_due", lambda: None)
+    monkeypatch.setattr(cluster["b"].machine._rules.sessions, "expire_due", lambda: None)
     # 700 s later the lock is over, everywhere but there.
     late = COMMAND[1:] + codec.encode_entry(cluster["a"].machine.now_ms + 700_000, [])
     leader = cluster["a"]

@@ -5,7 +5,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from lockstate.tables import requests
+from lockstate import catalogue
 from lockstate.words.commands import Acquire, Command, MayWait, OnBehalf, OpenSession
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
@@ -45,10 +45,10 @@ def test_requests_are_told_apart_as_the_product_does_it(word: Word) -> None:
     if word.scope is not None:
         command = msgspec.structs.replace(command, request_id="r")
     scope = vocabulary.request_scope(command)
-    assert requests.request_key(command) == (None if scope is None else (scope, "r"))
+    assert catalogue.request_key(command) == (None if scope is None else (scope, "r"))
     again = vocabulary.another_attempt(command, lambda field: f"another {field}")
     assert vocabulary.request_content(again) == vocabulary.request_content(command)
-    assert requests.content_digest(again) == requests.content_digest(command)
+    assert catalogue.content_digest(again) == catalogue.content_digest(command)
     assert (again == command) == (not word.ids_of_attempt)
 
 

@@ -7,7 +7,7 @@ several times in the same words, so calls and effects are counted: no more effec
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lockstate.tables.requests import request_key
+from lockstate.catalogue import request_key
 from lockstate.words.codec import encode_command
 from lockstate.words.commands import AbandonWaits, Barrier, Cancel, Command, OnBehalf, Tick, Undecodable
 from lockstate.words.results import Granted, Queued, Refused, Result

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-import lockstate.machine
+import lockstate.rules.fences
 from lockstate.rules.effects import Effects
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.sessions import Sessions
@@ -84,7 +84,7 @@ OVERRIDES: Final = (
         name="forgotten-fence-stays",
         sentence="A fence that was forgotten refuses what it refused before.",
         found_by=("reply", "model-state"),
-        apply=replaced(lockstate.machine, "forget", _forget_nothing),
+        apply=replaced(lockstate.rules.fences, "forget", _forget_nothing),
         surroundings=_OPERATED,
     ),
     Mutation(

@@ -67,14 +67,14 @@ def _advance_by_local_clock(machine: LockMachine, now_ms: int) -> None:
     local_ms = cluster.commands.clock.SystemClock().now_ns() // 1_000_000
     offset_ms = machine.__dict__.setdefault("offset_ms", now_ms - local_ms)
     state.now_ms = max(state.now_ms, local_ms + offset_ms)
-    machine._sessions.expire_due()
+    machine._rules.sessions.expire_due()
     state.requests.prune(state.now_ms)
 
 
 def advance_anywhere(machine: LockMachine, now_ms: int) -> None:
     """Take over the time of the entry, whatever it is."""
     machine.state.now_ms = now_ms
-    machine._sessions.expire_due()
+    machine._rules.sessions.expire_due()
     machine.state.requests.prune(now_ms)
 
 

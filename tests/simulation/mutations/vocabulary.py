@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-import lockstate.machine
 import lockstate.rules.additions
 import lockstate.rules.conversions
 import lockstate.rules.elections
+import lockstate.rules.fences
 import lockstate.rules.locks
 from cluster.commands.abandoned_waits import AbandonedWaits
 from lockstate.rules import deadlocks
@@ -388,7 +388,7 @@ VOCABULARY: Final = (
         name="fence-accepts-stale",
         sentence="A resource accepts the token of a former holder.",
         found_by=("fence-rises",),
-        apply=replaced(lockstate.machine, "advance", _advance_anywhere),
+        apply=replaced(lockstate.rules.fences, "advance", _advance_anywhere),
         surroundings=_VARIED,
     ),
     Mutation(

@@ -18,19 +18,29 @@ from lockstate.words.commands import (
     Algorithm,
     CloseSession,
     Command,
+    DeleteCells,
     Entry,
     ForceRelease,
     KeepAlive,
+    Numbered,
     OpenSession,
+    PutCell,
+    PutOff,
     Release,
     Renew,
+    ResumeStream,
+    Revoke,
     TakeRate,
     Uncommon,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import (
+    CellsDeleted,
+    Done,
     ForceReleased,
     Granted,
+    NumberedDone,
+    PutOffTo,
     Reason,
     Refused,
     Released,
@@ -39,6 +49,7 @@ from lockstate.words.results import (
     SessionClosed,
     SessionKept,
     SessionOpened,
+    StreamResumed,
 )
 from lockstate.words.versions import UnknownVersionError
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect
@@ -168,6 +179,33 @@ def test_a_full_memory_of_requests_keeps_nobody_from_freeing(monkeypatch: pytest
     assert is_overloaded(driver.acquire("b", request_id="r2"))
     assert not is_overloaded(driver.run(Release(HoldId("h1"), "r3")))
     assert driver.machine.counts()["requests"] == 2
+
+
+def test_who_is_to_give_up_is_told_and_may_put_it_off_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A holder has one "not yet", which is remembered; a revocation that is repeated changes nothing."""
+    driver = MachineDriver()
+    driver.granted("a")
+    monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 0)
+    revoke = Revoke("a", "because", 1000, request_id="r1")
+    assert driver.run(revoke) == driver.run(revoke)
+    assert driver.machine.counts()["requests"] == 0
+    put_off = PutOff(HoldId("h1"), request_id="r2")
+    assert expect(PutOffTo, driver.run(put_off)) == driver.run(put_off)
+    assert driver.machine.counts()["requests"] == 1
+
+
+def test_a_stream_frees_what_it_can_without_room() -> None:
+    """As commands do that come one by one: cells are deleted, and written again only where there is room."""
+    driver = bounded()
+    session_id = SessionId("s")
+    driver.run(OpenSession(session_id, 60_000))
+    driver.run(PutCell(b"a", b"v"))
+    epoch = expect(StreamResumed, driver.run(ResumeStream(session_id))).epoch
+    fill(driver)
+    commands = DeleteCells(b"a"), PutCell(b"b", b"v")
+    done = expect(NumberedDone, driver.run(Numbered(2, session_id, epoch, 1, (), commands)))
+    assert [expect(CellsDeleted, result).count for result in done.results] == [1]
+    assert is_overloaded(done.refused or Done())
 
 
 def test_a_bound_that_nobody_could_work_with_is_ignored() -> None:

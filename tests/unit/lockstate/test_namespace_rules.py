@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lockstate.tables.requests import content_digest
+from lockstate.catalogue import content_digest
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,

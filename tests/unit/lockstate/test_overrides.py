@@ -11,6 +11,7 @@ from lockstate.words.commands import (
     AdvanceFence,
     Command,
     ForceCloseSession,
+    ForceRelease,
     ForgetFence,
     KeepAlive,
     LiftDelay,
@@ -129,7 +130,8 @@ def test_without_room_what_freed_something_is_remembered(
     driver.granted("b", lock_delay_ms=1000)
     driver.force("b")
     monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 0)
-    for nothing in (LiftDelay("a", "x", request_id="r"), ForgetFence("b", "x", "r")):
+    nothings = LiftDelay("a", "x", request_id="r"), ForgetFence("b", "x", "r"), ForceRelease("c", "x", 0, "r")
+    for nothing in nothings:
         assert not isinstance(driver.run(nothing), Refused)
     assert len(driver.machine.state.requests) == 0
     something: list[Command] = [

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+from lockstate.catalogue import request_key
 from lockstate.machine import LockMachine
 from lockstate.reads import views
-from lockstate.tables.requests import RequestMemory, request_key
+from lockstate.tables.requests import RequestMemory
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,

@@ -4,8 +4,9 @@ from typing import get_args
 
 import pytest
 
-from cluster.commands.log_space import RETRY_MS, WHAT_FREES, check_log_space, deciding
+from cluster.commands.log_space import RETRY_MS, check_log_space, deciding
 from cluster.errors import Overloaded
+from lockstate.catalogue import FREES
 from lockstate.words.commands import Acquire, Command, EndWait, Numbered, Release, Tick
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
@@ -26,8 +27,6 @@ TAKES_ROOM = {
     "TransactCells",
     "ResumeStream",
     "Numbered",
-    "SetNamespace",
-    "SetQuota",
     "OnBehalf",  # never asked for: what is in it decides
 }
 
@@ -35,7 +34,7 @@ TAKES_ROOM = {
 def test_every_command_is_sorted() -> None:
     """Somebody has thought about a new one."""
     assert {command.__name__ for command in get_args(Command)} == TAKES_ROOM | {
-        command.__name__ for command in WHAT_FREES
+        command.__name__ for command in FREES - {EndWait}
     }
 
 
@@ -43,7 +42,7 @@ def test_every_command_is_sorted() -> None:
 def test_what_frees_is_taken_longest(command: type[Command]) -> None:
     """At the end nothing is taken; a client is told when to ask again."""
     check_log_space(command, for_anything=True, for_what_frees=True)
-    if command in WHAT_FREES:
+    if command in FREES:
         check_log_space(command, for_anything=False, for_what_frees=True)
     else:
         with pytest.raises(Overloaded, match="only requests that free") as refused:
@@ -58,6 +57,6 @@ def test_a_frame_is_taken_as_what_is_in_it() -> None:
     free = Release(HoldId("h")), EndWait(1)
     acquire = Acquire("a", Mode.EXCLUSIVE, HoldId("h"), AttemptId("a"), ttl_ms=100)
     for commands in ((), free):
-        assert deciding(Numbered(len(commands), SessionId("s"), 1, 1, (), commands)) in WHAT_FREES
+        assert deciding(Numbered(len(commands), SessionId("s"), 1, 1, (), commands)) in FREES
     assert deciding(Numbered(3, SessionId("s"), 1, 1, (), (*free, acquire))) is Numbered
     assert deciding(Tick()) is Tick

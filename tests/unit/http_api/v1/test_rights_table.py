@@ -11,8 +11,9 @@ from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1.table import make_routes
-from lockapi import rights_needed
+from lockstate import catalogue
 from lockstate.words import commands
+from lockstate.words.commands import NumberedCommand, OfSomebody
 from tests.unit.http_api.serving import Served, bearer, serving, token_line
 
 MINE, OTHER = "mine/a", "other/a"
@@ -185,13 +186,11 @@ def test_a_route_without_a_right_cannot_be() -> None:
 
 def test_every_command_has_a_right_or_is_the_nodes_own() -> None:
     """What clients cannot ask for has none, and is refused to all of them."""
-    own = {
-        commands.Cancel, commands.Tick, commands.Barrier, commands.AbandonWaits,
-        commands.OnBehalf,
+    own = {row.command for row in catalogue.ROWS if row.right is None}
+    assert own == {
+        commands.Cancel, commands.Tick, commands.Barrier, commands.AbandonWaits, commands.OnBehalf,
     }  # fmt: skip
-    assert set(rights_needed._COMMANDS) | own == set(commands.Command.__args__)
-    assert not set(rights_needed._COMMANDS) & own
-    assert set(rights_needed._NUMBERED) == set(commands.NumberedCommand.__args__)
+    assert {row.command for row in catalogue.ROWS} - own == {*OfSomebody.__args__, *NumberedCommand.__args__}
 
 
 def _asked(case: Case, name: str) -> tuple[str, bytes | None]:

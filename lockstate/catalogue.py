@@ -1,0 +1,288 @@
+"""Every command, one row each: what is to be known of it besides its fields and its rule.
+
+All that depends on which command it is follows from its row: here, and in the rooms above. Which commands are
+in a union (`Command`, `MayWait`, `NumberedCommand`) is told beside their classes, for mypy and the decoder.
+"""
+
+import enum
+import hashlib
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from lockstate.rules import fences, namespace_rules, rates
+from lockstate.rules.ruleset import Act, Ruleset
+from lockstate.words import commands
+from lockstate.words.commands import Command, Uncommon
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_DIGEST_BYTES = 12
+"""Bytes of a digest of what a request asks."""
+_new_digest = hashlib.blake2b(digest_size=_DIGEST_BYTES).copy
+"""A copy of an empty digest takes half as long as a new one."""
+
+
+class On(enum.Enum):
+    """For which names the caller of a command needs its right."""
+
+    ID = enum.auto()
+    """For any: it names a hold or a session by its id, a secret, and whoever knows that may use it."""
+    NAME = enum.auto()
+    RESOURCE = enum.auto()
+    LOCK = enum.auto()
+    """Its name, or each of its locks, with all below one that is a subtree."""
+    LOCKS = enum.auto()
+    """Each of its locks, likewise."""
+    SEVERAL = enum.auto()
+    """Each of its locks, permits and rates."""
+    KEY = enum.auto()
+    """The key of a cell, or all that begins with it."""
+    OPERATIONS = enum.auto()
+    """What each of its operations reads or writes."""
+    COMMANDS = enum.auto()
+    """What each of its commands needs."""
+    EVERYTHING = enum.auto()
+    """All names, without an exception."""
+    CLUSTER = enum.auto()
+    """The right without a prefix."""
+    PREFIX = enum.auto()
+    """All below its prefix, or the right without one."""
+
+
+class Row(NamedTuple):
+    """One command."""
+
+    command: type[Any]
+    carried_out_by: Callable[[Ruleset], Act] | None
+    """The rule; None for what only streams know, who carry it out themselves."""
+    right: Literal["acquire", "force", "admin"] | None = None
+    """What a principal needs to ask for it. Without one it is the nodes' own, and no client can."""
+    on: On = On.ID
+    request_scope: Callable[[Any], str] | None = None
+    """What tells apart clients that count their requests from 1; None if it carries no `request_id`."""
+    new_in_each_attempt: tuple[str, ...] = ()
+    """The fields that differ between attempts of one request: ids, and how the node is set that was asked."""
+    frees: bool = False
+    """Whether it is carried out where there is no room, in the state or in the log.
+
+    Clients must be able to go home, and operators to help: it ends something, keeps what is held, bounds what
+    others may have, or reads.
+    """
+    may_wait: bool = False
+    is_patient: bool = False
+    """Whether it may wait a little to share an entry with others."""
+    ends: Callable[[Any], str] | None = None
+    """The hold or session that it ends, with which its load grows."""
+
+
+def _nothing(_: Any) -> str:
+    return ""
+
+
+def _session_or_owner(command: Any) -> str:
+    return command.session_id or command.owner  # type: ignore[no-any-return]
+
+
+def _name_and_value(command: Any) -> str:
+    """Return what stands for a name and a value, which may be longer than a scope."""
+    digest = _new_digest()
+    digest.update(f"{command.name}\0{command.value}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _key(command: Any) -> str:
+    return command.key.decode("utf-8", "replace")  # type: ignore[no-any-return]
+
+
+_session = operator.attrgetter("session_id")
+_hold = operator.attrgetter("hold_id")
+_name = operator.attrgetter("name")
+_resource = operator.attrgetter("resource")
+
+_ATTEMPT: Final = ("hold_id", "attempt_id")
+_CHANGE: Final = ("ticket_id", "attempt_id")
+
+ROWS: Final = (
+    # -- sessions -------------------------------------------------------------------------------------------
+    Row(
+        commands.OpenSession, lambda rules: rules.sessions.open,
+        right="acquire", request_scope=_nothing, new_in_each_attempt=("session_id",),
+    ),
+    Row(
+        commands.KeepAlive, lambda rules: rules.sessions.keep_alive,
+        right="acquire", frees=True, is_patient=True,
+    ),
+    Row(
+        commands.CloseSession, lambda rules: rules.sessions.close,
+        right="acquire", request_scope=_session, frees=True, ends=_session,
+    ),
+    Row(
+        commands.ForceCloseSession, lambda rules: rules.sessions.force_close,
+        right="force", on=On.EVERYTHING, request_scope=operator.attrgetter("session_name"), frees=True,
+    ),
+    # -- what asks for a hold, and for a change of one ------------------------------------------------------
+    Row(
+        commands.Acquire, lambda rules: rules.plain_locks.acquire,
+        right="acquire", on=On.LOCK, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
+        may_wait=True,
+    ),
+    Row(
+        commands.AcquirePermits, lambda rules: rules.semaphores.acquire,
+        right="acquire", on=On.NAME, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
+        may_wait=True,
+    ),
+    Row(
+        commands.AcquireSeveral, lambda rules: rules.several.acquire,
+        right="acquire", on=On.SEVERAL, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
+        may_wait=True,
+    ),
+    Row(
+        commands.Campaign, lambda rules: rules.elections.campaign,
+        right="acquire", on=On.NAME, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
+        may_wait=True,
+    ),
+    Row(
+        commands.Convert, lambda rules: rules.conversions.convert,
+        right="acquire", request_scope=_hold, new_in_each_attempt=_CHANGE, may_wait=True,
+    ),
+    Row(
+        commands.AddLocks, lambda rules: rules.additions.add,
+        right="acquire", on=On.LOCKS, request_scope=_hold,
+        new_in_each_attempt=(*_CHANGE, "endless_not_for"), may_wait=True,
+    ),
+    # -- what is done with a hold ---------------------------------------------------------------------------
+    Row(
+        commands.Renew, lambda rules: rules.sessions.renew,
+        right="acquire", request_scope=_hold, frees=True,
+    ),
+    Row(
+        commands.RenewByValue, lambda rules: rules.values.renew,
+        right="acquire", on=On.NAME, request_scope=_name_and_value, frees=True,
+    ),
+    Row(
+        commands.Release, lambda rules: rules.plain_locks.release,
+        right="acquire", request_scope=_hold, frees=True, ends=_hold,
+    ),
+    Row(
+        commands.ReleaseByValue, lambda rules: rules.values.release,
+        right="acquire", on=On.NAME, request_scope=_name_and_value, frees=True,
+    ),
+    Row(commands.Proclaim, lambda rules: rules.elections.proclaim, right="acquire", request_scope=_hold),
+    Row(
+        commands.PutOff, lambda rules: rules.pleas.put_off,
+        right="acquire", request_scope=_hold, frees=True,
+    ),
+    # -- what is done to the holds of others ----------------------------------------------------------------
+    Row(
+        commands.Revoke, lambda rules: rules.pleas.revoke,
+        right="force", on=On.NAME, request_scope=_name, frees=True,
+    ),
+    Row(
+        commands.ForceRelease, lambda rules: rules.kinds.force_release,
+        right="force", on=On.NAME, request_scope=_name, frees=True,
+    ),
+    Row(
+        commands.LiftDelay, lambda rules: rules.kinds.lift_delay,
+        right="force", on=On.NAME, request_scope=_name, frees=True,
+    ),
+    # -- semaphores, rate limits, fences --------------------------------------------------------------------
+    Row(
+        commands.ResizeSemaphore, lambda rules: rules.semaphores.resize,
+        right="acquire", on=On.NAME, request_scope=_name,
+    ),
+    Row(
+        commands.TakeRate, lambda rules: partial(rates.take, rules.state),
+        right="acquire", on=On.NAME, request_scope=_name,
+    ),
+    Row(
+        commands.AdvanceFence, lambda rules: partial(fences.advance, rules.state),
+        right="acquire", on=On.RESOURCE, request_scope=_resource,
+    ),
+    Row(
+        commands.ForgetFence, lambda rules: partial(fences.forget, rules.effects),
+        right="force", on=On.RESOURCE, request_scope=_resource, frees=True,
+    ),
+    # -- cells ----------------------------------------------------------------------------------------------
+    Row(
+        commands.PutCell, lambda rules: rules.transactions.put,
+        right="acquire", on=On.KEY, request_scope=_key,
+    ),
+    Row(
+        commands.DeleteCells, lambda rules: rules.transactions.delete,
+        right="acquire", on=On.KEY, request_scope=_key, frees=True,
+    ),
+    Row(
+        commands.TransactCells, lambda rules: rules.transactions.transact,
+        right="acquire", on=On.OPERATIONS, request_scope=_nothing,
+    ),
+    # -- what bounds others ---------------------------------------------------------------------------------
+    Row(
+        commands.SetQuota, lambda rules: rules.principals.set_quota,
+        right="admin", on=On.CLUSTER, request_scope=operator.attrgetter("principal"), frees=True,
+    ),
+    Row(
+        commands.SetNamespace,
+        lambda rules: partial(namespace_rules.set_namespace, rules.state),
+        right="admin", on=On.PREFIX, request_scope=operator.attrgetter("prefix"), frees=True,
+    ),
+    # -- streams --------------------------------------------------------------------------------------------
+    Row(commands.ResumeStream, lambda rules: rules.frames.resume, right="acquire"),
+    Row(commands.Numbered, lambda rules: rules.frames.apply, right="acquire", on=On.COMMANDS),
+    Row(commands.EndWait, None, right="acquire", frees=True),
+    # -- the nodes' own -------------------------------------------------------------------------------------
+    Row(commands.OnBehalf, lambda rules: rules.on_behalf),
+    Row(commands.Cancel, lambda rules: rules.waits.cancel, frees=True),
+    Row(commands.AbandonWaits, lambda rules: rules.waits.abandon, frees=True),
+    Row(commands.Tick, lambda rules: rules.nothing, frees=True),
+    Row(commands.Barrier, lambda rules: rules.nothing, frees=True),
+)  # fmt: skip
+"""What is not said in a row is as it is in most."""
+
+FREES: Final[frozenset[type]] = frozenset([row.command for row in ROWS if row.frees])
+"""The commands that are carried out without room."""
+PATIENT: Final[frozenset[type]] = frozenset([row.command for row in ROWS if row.is_patient])
+"""The commands that may wait a little to share an entry."""
+ENDED_BY: Final = {row.command: row.ends for row in ROWS if row.ends is not None}
+"""What commands end, by their class."""
+
+
+def acts_of(rules: Ruleset) -> dict[type, Act]:
+    """Return what carries out each command in the state of these rules."""
+    return {row.command: row.carried_out_by(rules) for row in ROWS if row.carried_out_by is not None}
+
+
+# -- what makes two commands the same request ---------------------------------------------------------------
+
+_SCOPES: Final = {row.command: row.request_scope for row in ROWS if row.request_scope is not None}
+_OF_ATTEMPTS: Final[dict[type, dict[str, Any]]] = {
+    row.command: {field: () if field.endswith("_not_for") else "" for field in row.new_in_each_attempt}
+    for row in ROWS
+    if row.new_in_each_attempt
+}
+
+
+def request_key(command: Command) -> tuple[str, str] | None:
+    """Return the key under which `command` is remembered, scope and request id; None if it carries no id.
+
+    The scope tells apart clients that count their requests from 1. It is the session or hold that a request
+    is about (both secrets), else the owner or the name that it gives.
+    """
+    request_id = command.request_id
+    return (_SCOPES[command.__class__](command), request_id) if request_id else None
+
+
+def content_digest(command: Command) -> bytes:
+    """Return a digest of what `command` asks, without what differs between attempts."""
+    of_attempt = _OF_ATTEMPTS.get(command.__class__)
+    if of_attempt is not None:
+        uncommon: Uncommon | None = getattr(command, "uncommon", None)
+        if uncommon is not None:
+            asked = msgspec.structs.replace(uncommon, priority_not_for=(), endless_not_for=())
+            of_attempt = {**of_attempt, "uncommon": asked}
+        command = msgspec.structs.replace(command, **of_attempt)
+    digest = _new_digest()
+    digest.update(_encoder.encode(command))
+    return digest.digest()
