@@ -7,7 +7,8 @@ rules: until the next rules are active, everything that leaves a node can be rea
 
 To change what any entry does:
 
-1. Add the next `Rules` here, which say what changed. If they write another format, number it here, too.
+1. Add the next `Rules` here, which say what changed, and give those before the highest tag that they know.
+   If the new ones write another format, number it here, too.
 2. Keep the old way behind `state.rules`, for at least one minor version.
 3. Store bytes of any new format in tests/compat, which replays those of every version.
 4. If a stored record has another field, count fingerprint.VERSION up: releases compare their states.
@@ -29,6 +30,9 @@ word differently gives two states. A format that has been released stays readabl
 
 from typing import Final, NamedTuple
 
+TAG_MAX: Final = 127
+"""The highest tag that a command can have. The newest rules know all commands that there are."""
+
 
 class Rules(NamedTuple):
     """One version of the rules."""
@@ -39,7 +43,7 @@ class Rules(NamedTuple):
     summary: str
 
 
-RULES: Final = {rules.number: rules for rules in (Rules(1, 85, "What release 1.0.0 does."),)}
+RULES: Final = {rules.number: rules for rules in (Rules(1, TAG_MAX, "What release 1.0.0 does."),)}
 """All rules that this release can follow, by number."""
 
 RULES_FIRST: Final = min(RULES)

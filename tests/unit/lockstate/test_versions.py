@@ -27,10 +27,12 @@ def test_this_release_has_one_version_of_everything() -> None:
     assert LockMachine().rules == versions.RULES_FIRST
 
 
-def test_the_rules_know_every_command() -> None:
-    """Also those that only streams number."""
+def test_the_newest_rules_know_every_command() -> None:
+    """Also those that only streams number. All rules before say which they know."""
     tags = [each.__struct_config__.tag for each in get_args(Command) + get_args(NumberedCommand)]
-    assert max(tags) == versions.RULES[versions.rules_newest()].command_tag_max
+    *before, newest = (versions.RULES[number].command_tag_max for number in sorted(versions.RULES))
+    assert max(tags) <= newest == versions.TAG_MAX
+    assert all(known < newest for known in before)
 
 
 def test_the_rules_move_up_by_one(later: None) -> None:
