@@ -319,8 +319,19 @@ def _is_blank(path: Path, disk_id: str, files: Files) -> bool:
 
 
 def _load_peers(path: Path, files: Files) -> dict[str, str]:
+    """Return the disk ids of the peers met so far; none if the file is damaged: it is made anew.
+
+    Whoever counts has its disk in the member list. What is lost is the disk of a node that has yet to count,
+    and what that one acknowledges is compared with what it comes with (entry_check).
+    """
     file = path / PEERS_NAME
-    return _decode(file, _Peers, files).disk_ids if files.exists(file) else {}
+    if not files.exists(file):
+        return {}
+    try:
+        return _decode(file, _Peers, files).disk_ids
+    except DataDirError as error:
+        logger.warning("event=peers-forgotten detail=%r", str(error))
+        return {}
 
 
 def _load_cluster(path: Path, files: Files) -> ClusterRecord:

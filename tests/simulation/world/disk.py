@@ -175,7 +175,8 @@ class Disk:
             return 0
         if path.name.startswith("journal-") and path.suffix == ".log":
             return inode.provable_bytes
-        return len(inode.synced) if path.name == "snapshot" or path.suffix == ".json" else 0
+        is_needed = path.name == "snapshot" or (path.suffix == ".json" and path.name != "peers.json")
+        return len(inode.synced) if is_needed else 0
 
     def copy(self) -> "Disk":
         """Return a disk with the same content, as a backup would have it."""

@@ -165,7 +165,24 @@ def test_a_cluster_without_an_identity_is_refused(tmp_path: Path) -> None:
         DataDir.open(tmp_path, "node-a")
 
 
-FILES = ["identity.json", "peers.json", "cluster.json"]
+FILES = ["identity.json", "cluster.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"content":{"format":1,"disk_ids":{}},"crc32":1}'])
+def test_what_only_caches_is_made_anew(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A damaged list of the peers met stops no node: those that count are in the member list."""
+    with contextlib.closing(DataDir.open(tmp_path, "n1")) as directory:
+        Journal.open(tmp_path, directory.disk_id).close()
+        directory.remember("n2", "2" * 32)
+    (tmp_path / "peers.json").write_bytes(content)
+    with contextlib.closing(DataDir.open(tmp_path, "n1")) as directory:
+        assert directory.known == {}
+        directory.remember("n2", "2" * 32)
+    with contextlib.closing(DataDir.open(tmp_path, "n1")) as directory:
+        assert directory.known == {"n2": "2" * 32}
+    assert caplog.text.count("event=peers-forgotten") == 1
 
 
 @pytest.mark.parametrize("name", FILES)

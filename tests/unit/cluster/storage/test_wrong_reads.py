@@ -164,7 +164,7 @@ def written_directory() -> CrashDisk:
 
 
 def test_a_directory_is_what_it_is_or_refused() -> None:
-    """No wrong read gives a node another disk id, or one to a peer."""
+    """No wrong read gives a node another disk id, or one to a peer; a peer may be forgotten."""
     disk = written_directory()
     disk_id = DataDir.open(DIRECTORY, "node-a", files=disk.copy()).disk_id
     refused = 0
@@ -174,7 +174,8 @@ def test_a_directory_is_what_it_is_or_refused() -> None:
         except DataDirError:
             refused += 1
         else:
-            assert (data_dir.disk_id, data_dir.known) == (disk_id, {"node-b": "b" * 32})
+            assert data_dir.disk_id == disk_id
+            assert data_dir.known in ({"node-b": "b" * 32}, {})
     assert refused > 10
 
 
