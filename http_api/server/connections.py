@@ -20,6 +20,7 @@ from holdfast import wire
 from http_api.server.call import UNDRAINED_BYTES_MAX, Call, until_read
 from http_api.server.connection_limits import ConnectionPlaces, Place
 from http_api.server.fast_lane import FastLane, LaneCall
+from http_api.server.masked_frames import MaskedFrames
 from http_api.server.middleware import Front, problem_reply
 from http_api.server.refusals import CallRefused
 from http_api.server.tls_gate import TlsDoor, TlsGate
@@ -92,7 +93,7 @@ class _Protocol(RequestHandler):
         not the handler. Who pauses reading would wake its parser of requests then, which fails.
         """
         self._upgraded = True
-        super().set_parser(parser, data_received_cb)
+        super().set_parser(cast("WebSocketReader", MaskedFrames(parser)), data_received_cb)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End."""

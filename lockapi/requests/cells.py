@@ -134,6 +134,15 @@ class DeletePrefixRequest(Write, kw_only=True):
         return deletion(prefix.encode(), is_all=is_all, request_id=self.checked_id())
 
 
+def check_text_key(key: bytes) -> None:
+    """Raise ProblemError if a key is not text: HTTP could not name the cell."""
+    if not key.isascii():
+        try:
+            key.decode()
+        except UnicodeDecodeError:
+            raise invalid("key: must be UTF-8") from None
+
+
 def deletion(prefix: bytes, *, is_all: bool, request_id: str = "") -> DeleteCells:
     """Return the command that deletes the cells below a prefix, or all cells. Raises ProblemError.
 
@@ -143,6 +152,7 @@ def deletion(prefix: bytes, *, is_all: bool, request_id: str = "") -> DeleteCell
         raise invalid("prefix: give one that is not empty, or, to delete all cells, none and all=true")
     if len(prefix) > limits.CELL_KEY_BYTES_MAX:
         raise invalid(f"prefix: {len(prefix)} bytes; at most {limits.CELL_KEY_BYTES_MAX} are allowed")
+    check_text_key(prefix)
     return DeleteCells(prefix, is_prefix=True, request_id=request_id)
 
 

@@ -192,9 +192,14 @@ class AcquireRequest(AcquiringAs, kw_only=True):
     def _checked_if_held(self) -> IfHeld | None:
         if self.if_held is UNSET:
             return None
-        if self.session_id is UNSET:
-            raise invalid("if_held: needs a session_id: without one, no two requests count as one client")
+        check_if_held(self.if_held, "" if self.session_id is UNSET else self.session_id)
         return self.if_held
+
+
+def check_if_held(if_held: IfHeld | None, session_id: str) -> None:
+    """Raise ProblemError if a request that no session makes says what counts if it holds already."""
+    if if_held and not session_id:
+        raise invalid("if_held: needs a session_id: without one, no two requests count as one client")
 
 
 class OfHold(Write, kw_only=True):
@@ -278,17 +283,19 @@ class ReleaseRequest(OfHold, kw_only=True):
             if self.names is not UNSET:
                 raise invalid("names: needs a hold_id")
             return commands.ReleaseByValue(name, value, HoldKind.LOCK, self.checked_id())
-        names = () if self.names is UNSET else self._checked(self.names)
+        names = () if self.names is UNSET else checked_names(self.names)
         return commands.Release(hold_id, self.checked_id(), names, HoldKind.LOCK)
 
-    def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        if not 1 <= len(names) <= limits.LOCKS_COUNT_MAX:
-            raise invalid(f"names: {len(names)}; must be 1 to {limits.LOCKS_COUNT_MAX}")
-        for index, name in enumerate(names):
-            check_name(f"names[{index}]", name)
-        if len(set(names)) < len(names):
-            raise invalid("names: a name is given twice")
-        return names
+
+def checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of locks that are to be given back. Raises ProblemError."""
+    if not 1 <= len(names) <= limits.LOCKS_COUNT_MAX:
+        raise invalid(f"names: {len(names)}; must be 1 to {limits.LOCKS_COUNT_MAX}")
+    for index, name in enumerate(names):
+        check_name(f"names[{index}]", name)
+    if len(set(names)) < len(names):
+        raise invalid("names: a name is given twice")
+    return names
 
 
 class AddRequest(WaitingRequest, kw_only=True):

@@ -17,9 +17,10 @@ from holdfast.wire import commands as said
 from holdfast.wire.stream import Commands, StreamHello, ToNode
 from holdfast.wire.words import PRIORITY_DEFAULT
 from lockapi.problems import ProblemError
-from lockapi.requests.cells import deletion
-from lockapi.requests.fields import invalid
+from lockapi.requests.cells import check_text_key, deletion
+from lockapi.requests.fields import check, invalid
 from lockapi.requests.ids import HEX_DIGITS, new_ids, new_session_id
+from lockapi.requests.locks import check_if_held, checked_names
 from lockstate.words import cell_operations, limits
 from lockstate.words.commands import (
     Acquire,
@@ -139,7 +140,9 @@ _KINDS: Final[dict[str, HoldKind]] = {each.value: each for each in HoldKind}
 def _acquire(asked: said.StreamAcquire, session_id: SessionId, ids: Iterator[str]) -> Acquire:
     hold_id, attempt_id = _ids(asked.hold_id, ids)
     if asked.session_id or asked.ttl_ms or asked.is_endless:
-        session_id = SessionId(asked.session_id)
+        session_id = _session_id(asked.session_id)
+    if_held = None if asked.if_held is None else IfHeld(asked.if_held)
+    check_if_held(if_held, session_id)
     return Acquire(
         asked.name,
         _MODES[asked.mode],
@@ -152,7 +155,7 @@ def _acquire(asked: said.StreamAcquire, session_id: SessionId, ids: Iterator[str
         "",
         _SCOPES[asked.scope],
         tuple([Wanted(lock.name, _MODES[lock.mode], _SCOPES[lock.scope]) for lock in asked.locks]),
-        None if asked.if_held is None else IfHeld(asked.if_held),
+        if_held,
         _uncommon(asked),
     )
 
@@ -177,7 +180,7 @@ def _acquire_permits(
 ) -> AcquirePermits:
     hold_id, attempt_id = _ids(asked.hold_id, ids)
     if asked.session_id or asked.ttl_ms or asked.is_endless:
-        session_id = SessionId(asked.session_id)
+        session_id = _session_id(asked.session_id)
     return AcquirePermits(
         asked.name,
         asked.limit,
@@ -196,7 +199,7 @@ def _acquire_permits(
 
 def _campaign(asked: said.StreamCampaign, session_id: SessionId, ids: Iterator[str]) -> Campaign:
     hold_id, attempt_id = _ids(asked.hold_id, ids)
-    session_id = SessionId(asked.session_id) or session_id
+    session_id = _session_id(asked.session_id) or session_id
     return Campaign(
         asked.name, session_id, asked.value, hold_id, attempt_id, OwnerName(asked.owner), asked.wait_ms
     )
@@ -204,7 +207,7 @@ def _campaign(asked: said.StreamCampaign, session_id: SessionId, ids: Iterator[s
 
 def _convert(asked: said.StreamConvert, _: SessionId, ids: Iterator[str]) -> Convert:
     ticket_id, attempt_id = _ids("", ids)
-    return Convert(HoldId(asked.hold_id), _MODES[asked.mode], ticket_id, attempt_id, asked.wait_ms)
+    return Convert(_hold_id(asked.hold_id), _MODES[asked.mode], ticket_id, attempt_id, asked.wait_ms)
 
 
 def _ids(hold_id: str, ids: Iterator[str]) -> tuple[HoldId, AttemptId]:
@@ -221,6 +224,19 @@ def _ids(hold_id: str, ids: Iterator[str]) -> tuple[HoldId, AttemptId]:
     return HoldId(hold_id), AttemptId(made)
 
 
+def _hold_id(text: str) -> HoldId:
+    """Return the id of a hold that exists, or did. Raises ProblemError."""
+    check(limits.check_id("hold_id", text))
+    return HoldId(text)
+
+
+def _session_id(text: str) -> SessionId:
+    """Return the id of a session, "" if none is named. Raises ProblemError."""
+    if text:
+        check(limits.check_id("session_id", text))
+    return SessionId(text)
+
+
 def _is_hexadecimal(text: str) -> bool:
     try:
         return len(bytes.fromhex(text)) * 2 == len(text)
@@ -232,14 +248,17 @@ def _is_hexadecimal(text: str) -> bool:
 
 
 def _renew(asked: said.StreamRenew, _: SessionId, _ids: Iterator[str]) -> Renew:
-    return Renew(HoldId(asked.hold_id), asked.ttl_ms, "", _KINDS[asked.kind])
+    return Renew(_hold_id(asked.hold_id), asked.ttl_ms, "", _KINDS[asked.kind])
 
 
 def _release(asked: said.StreamRelease, _: SessionId, _ids: Iterator[str]) -> Release:
-    return Release(HoldId(asked.hold_id), "", asked.names, _KINDS[asked.kind])
+    names = checked_names(asked.names) if asked.names else ()
+    return Release(_hold_id(asked.hold_id), "", names, _KINDS[asked.kind])
 
 
 def _renew_by_value(asked: said.StreamRenewByValue, _: SessionId, _ids: Iterator[str]) -> RenewByValue:
+    if asked.ttl_ms:
+        check(limits.check_ttl(asked.ttl_ms))
     return RenewByValue(asked.name, asked.value, asked.ttl_ms, _KINDS[asked.kind])
 
 
@@ -248,7 +267,7 @@ def _release_by_value(asked: said.StreamReleaseByValue, _: SessionId, _ids: Iter
 
 
 def _proclaim(asked: said.StreamProclaim, _: SessionId, _ids: Iterator[str]) -> Proclaim:
-    return Proclaim(HoldId(asked.hold_id), asked.value)
+    return Proclaim(_hold_id(asked.hold_id), asked.value)
 
 
 def _take_rate(asked: said.StreamTakeRate, _: SessionId, _ids: Iterator[str]) -> TakeRate:
@@ -260,12 +279,14 @@ def _advance_fence(asked: said.StreamAdvanceFence, _: SessionId, _ids: Iterator[
 
 
 def _put_cell(asked: said.StreamPutCell, _: SessionId, _ids: Iterator[str]) -> PutCell:
-    return PutCell(asked.key, asked.value, SessionId(asked.session_id), asked.ttl_ms)
+    check_text_key(asked.key)
+    return PutCell(asked.key, asked.value, _session_id(asked.session_id), asked.ttl_ms)
 
 
 def _delete_cells(asked: said.StreamDeleteCells, _: SessionId, _ids: Iterator[str]) -> DeleteCells:
     if asked.is_prefix or asked.is_all:
         return deletion(asked.key, is_all=asked.is_all)
+    check_text_key(asked.key)
     return DeleteCells(asked.key)
 
 
@@ -280,15 +301,17 @@ def _transact_cells(asked: said.StreamTransactCells, _: SessionId, _ids: Iterato
 def _compare(asked: said.Compare) -> cell_operations.Compare:
     if isinstance(asked, said.StreamHoldCompare):
         return cell_operations.HoldCompare(HoldId(asked.hold_id), asked.token)
+    check_text_key(asked.key)
     of, relation = cell_operations.CellField(asked.of), cell_operations.Relation(asked.relation)
     return cell_operations.CellCompare(asked.key, of, relation, asked.number, asked.value)
 
 
 def _operation(asked: said.CellOperation) -> cell_operations.CellOperation:
+    check_text_key(asked.key)
     match asked:
         case said.StreamCellPut():
             return cell_operations.PutOperation(
-                asked.key, asked.value, SessionId(asked.session_id), asked.ttl_ms
+                asked.key, asked.value, _session_id(asked.session_id), asked.ttl_ms
             )
         case said.StreamCellDelete():
             return cell_operations.DeleteOperation(asked.key)

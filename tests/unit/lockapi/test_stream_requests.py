@@ -53,7 +53,7 @@ EXAMPLES: list[said.Command] = [
     said.StreamConvert("h", "update", 3),
     said.StreamRenew("h", 2, "semaphore"),
     said.StreamRelease("h", ("a", "b"), "election"),
-    said.StreamRenewByValue("a", "v", 2, "semaphore"),
+    said.StreamRenewByValue("a", "v", 2_000, "semaphore"),
     said.StreamReleaseByValue("a", "v", "semaphore"),
     said.StreamProclaim("h", "v"),
     said.StreamTakeRate("a", 8, 9, "gcra", 3),

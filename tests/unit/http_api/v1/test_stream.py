@@ -224,6 +224,15 @@ async def test_a_wrong_message_ends_the_stream_with_a_reason(
     [
         ([4, "a", "exclusive", "x" * 32], "hold_id: must be 32"),
         ([4, "a", "exclusive", "a" * 31], "hold_id: must be 32"),
+        (
+            [4, "a", "exclusive", "", "", 60_000, "", 0, 0, "", "node", [], "renew"],
+            "if_held: needs a session",
+        ),
+        ([PUT_CELL, b"\xff", b""], "key: must be UTF-8"),
+        ([41, b"\xff"], "key: must be UTF-8"),
+        ([41, b"\xff", True], "key: must be UTF-8"),
+        ([42, [], [[3, b"\xff"]]], "key: must be UTF-8"),
+        ([42, [[1, b"\xff", "version"]]], "key: must be UTF-8"),
         ([41, b"", True], "prefix: give one"),
         ([41, b"a", False, True], "prefix: give one"),
     ],
@@ -388,7 +397,7 @@ def _acquire_as(
 ) -> list[Any]:
     """Return the command that asks for a lock with what only few holds have."""
     plain = [name, "exclusive", "", "", 0, "", 0, 0, "", "node", []]
-    return [4, *plain, "renew", value, is_secret, 5, is_endless]
+    return [4, *plain, None if is_endless else "renew", value, is_secret, 5, is_endless]
 
 
 async def test_holds_carry_values(tmp_path: Path) -> None:
