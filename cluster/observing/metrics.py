@@ -1,7 +1,9 @@
 """Counters of one node, plain and cheap; rendered elsewhere."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, get_args
 
 from cluster.observing.contention import Contention
 from cluster.observing.samples import Histogram, Sample, gauge
@@ -9,6 +11,15 @@ from lockstate.machine import LockMachine
 from lockstate.words.results import CellEventKind, EventKind, NumberedDone, Outcome, Refused, Result
 
 __all__ = ["NodeMetrics", "Sample", "gauge"]
+
+
+def _word(kind: type) -> str:
+    """Return the word for results of this type, spelt as reasons are; all kinds of grants are `granted`."""
+    first = [each for each in kind.__mro__ if each in get_args(Result)][-1]
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", first.__name__).lower()
+
+
+_WORDS: Final[Mapping[type, str]] = {kind: _word(kind) for kind in get_args(Result)}
 
 
 class NodeMetrics:
@@ -40,7 +51,7 @@ class NodeMetrics:
             if issubclass(kind, Refused):
                 self.commands.update([_label(each) for each in result.results if type(each) is kind])
             else:
-                self.commands[kind.__name__.lower()] += count
+                self.commands[_WORDS[kind]] += count
         if result.refused is not None:
             self.commands[_label(result.refused)] += 1
 
@@ -76,4 +87,4 @@ class NodeMetrics:
 
 def _label(result: Result) -> str:
     """Return the word under which a result is counted."""
-    return result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()
+    return result.reason.value if isinstance(result, Refused) else _WORDS[type(result)]

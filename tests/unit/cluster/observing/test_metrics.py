@@ -2,7 +2,20 @@
 
 from cluster.observing.metrics import NodeMetrics
 from lockstate.words.ids import HoldId
-from lockstate.words.results import Done, NumberedDone, Queued, QuotaExceeded, Reason, Refused, Released
+from lockstate.words.modes import Mode
+from lockstate.words.results import (
+    CellWritten,
+    Done,
+    Granted,
+    GrantedSeveral,
+    NumberedDone,
+    Queued,
+    QuotaExceeded,
+    Reason,
+    Refused,
+    Released,
+    Result,
+)
 
 
 def test_commands_are_counted_by_result() -> None:
@@ -11,6 +24,20 @@ def test_commands_are_counted_by_result() -> None:
     for result in (Released(), Queued(HoldId("h1"), 1), Released(), Refused(Reason.LOCK_HELD, "held")):
         metrics.answered(result)
     assert metrics.commands == {"released": 2, "queued": 1, "lock-held": 1}
+
+
+def test_the_words_of_results_are_spelt_like_the_reasons_of_refusals() -> None:
+    """With hyphens; a grant of several kinds is counted as any other, alone or in a frame."""
+    metrics = NodeMetrics(lambda: ())
+    results: list[Result] = [
+        Granted(HoldId("h1"), 1, "a", Mode.EXCLUSIVE, 1000),
+        GrantedSeveral(HoldId("h2"), 2, "", Mode.EXCLUSIVE, 1000),
+        CellWritten(1, 1, 1),
+    ]
+    for result in results:
+        metrics.answered(result)
+    metrics.answered(NumberedDone(tuple(results)))
+    assert metrics.commands == {"granted": 4, "cell-written": 2}
 
 
 def test_of_a_frame_each_command_is_counted() -> None:
