@@ -3,6 +3,7 @@
 Every problem names the field. What the bodies mean is in lockapi/requests.
 """
 
+import difflib
 import json
 import re
 from typing import Any, Final, TypeVar
@@ -56,7 +57,7 @@ def decode(body: bytes, kind: type[R]) -> R:
         if len(keys) != len(set(keys)) or b"\\u" in body:
             json.loads(body, object_pairs_hook=_refuse_repetitions)
     except msgspec.ValidationError as exc:
-        raise _explained(str(exc)) from None
+        raise _explained(str(exc), kind) from None
     except (ValueError, RecursionError) as exc:
         raise invalid(f"body: is not valid JSON: {exc}") from None
     return request
@@ -78,7 +79,7 @@ _AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?")
 _FIELD_NAMED = re.compile(r"Object (missing required field|contains unknown field) `(.*)`")
 
 
-def _explained(message: str) -> ProblemError:
+def _explained(message: str, kind: type[Request]) -> ProblemError:
     """Return a message of msgspec as a problem that begins with the path of the field."""
     found = _AT.fullmatch(message)
     assert found is not None, "every text matches"
@@ -86,10 +87,23 @@ def _explained(message: str) -> ProblemError:
     if named := _FIELD_NAMED.fullmatch(problem):
         problem_kind, field = named.groups()
         where = f"{path}.{field}" if path else field
-        return invalid(f"{where}: {'is required' if problem_kind.startswith('missing') else 'unknown field'}")
+        if problem_kind.startswith("missing"):
+            return invalid(f"{where}: is required")
+        return invalid(f"{where}: unknown field{'' if path else _nearest(field, kind)}")
     words = WORDS.get(path.rpartition(".")[2])
     allowed = f"; must be one of {', '.join(words)}" if words else ""
     return invalid(f"{path or 'body'}: {problem}{allowed}")
+
+
+_MISSPELT_MAX: Final = 32
+"""Longer names are compared with no field: the time that takes grows with the square of the length."""
+
+
+def _nearest(name: str, kind: type[Request]) -> str:
+    """Return a question for the field of `kind` that is nearest to `name`, nothing if none is near."""
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    near = difflib.get_close_matches(name, known, 1) if len(name) <= _MISSPELT_MAX else []
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 # -- paths and queries ------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Reading JSON: which requests bodies become, and where in a body a problem is."""
 
+import json
+
 import pytest
 
 from http_api.v1 import schema
@@ -40,6 +42,22 @@ def test_a_problem_within_a_list_says_where(body: bytes, detail: str) -> None:
         schema.decode(body, AcquireRequest)
     assert caught.value.code == "invalid-request"
     assert caught.value.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("field", "detail"),
+    [
+        ("ttl", "ttl: unknown field; did you mean ttl_ms?"),
+        ("wait", "wait: unknown field; did you mean wait_ms?"),
+        ("colour", "colour: unknown field"),
+        ("ttl_ms" * 10_000, f"{'ttl_ms' * 10_000}: unknown field"),  # too long to be compared with anything
+    ],
+)
+def test_a_misspelt_field_is_answered_with_the_nearest(field: str, detail: str) -> None:
+    """A newcomer reads what to write instead, and no long name costs the node time."""
+    with pytest.raises(ProblemError) as caught:
+        schema.decode(json.dumps({"name": "a", field: 1}).encode(), AcquireRequest)
+    assert caught.value.detail == detail
 
 
 def test_names_may_occur_in_several_entries() -> None:
