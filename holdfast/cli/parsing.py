@@ -3,7 +3,7 @@
 import argparse
 import difflib
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 from holdfast.cli import exit_codes
@@ -112,14 +112,32 @@ class CommandParser(argparse.ArgumentParser):
 
     def _advice(self, command: "CommandParser", flag: str) -> str:
         if self.option(flag) is not None:
-            return f"{flag} goes before the command: holdfast {flag} ... {' '.join(command.path)}"
+            wait = flag == "--timeout" and command.option("--wait") is not None
+            meant = "; how long to wait in the queue is --wait" if wait else ""
+            return f"{flag} goes before the command: holdfast {flag} ... {' '.join(command.path)}{meant}"
         flags = [flag for action in command.options for flag in action.option_strings]
         return f"unknown option {flag}{_nearest(flag, flags)}"
 
 
+_OTHER_WORDS: Final[Mapping[str, str]] = {
+    "lock": "acquire",
+    "unlock": "release",
+    "show": "get",
+    "info": "get",
+    "holders": "get",
+    "semaphore": "run --semaphore N",
+    "--limit": "--semaphore",
+    "--no-wait": "--wait 0",
+}
+"""What people type who know other tools, and what it is called here."""
+
+
 def _nearest(word: str, known: Iterable[str]) -> str:
     """Return a question for the nearest of the known words, nothing if none is near."""
-    near = difflib.get_close_matches(word, list(known), n=1)
+    known = list(known)
+    if (other := _OTHER_WORDS.get(word)) is not None and other.split()[0] in known:
+        return f"; did you mean {other}?"
+    near = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -112,6 +112,15 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "lease": "how long the lease lasts is ttl=",
     "auto_renewal": "holds are renewed unless you say renew=False",
     "thread_local": "a hold belongs to no thread; tied_to= ties it to one",
+    "limit": "several holders at a time are client.semaphore(name, limit)",
+    "max_leases": "the number of permits of a semaphore is limit=",
+    "weight": "how many permits to take is permits=",
+    "count": "how many permits to take is permits=",
+    "owner": "owner= is the client's: Client(owner=...)",
+    "identifier": "what others see as the holder is the client's: Client(owner=...)",
+    "client_id": "what others see as the holder is owner=",
+    "hosts": "the addresses are the first argument, nodes",
+    "url": "the addresses are the first argument, nodes",
 }
 """What callers say who come from other lock libraries, and what it is called here."""
 WORDS_OF_ACQUIRE: Final = ("blocking", "wait")

@@ -93,7 +93,9 @@ class SyncClient(OfOneProcess, SyncReads[Client]):
 
         Use the hold as the context, `with client.acquire("x") as hold`, or release it.
         """
-        return self.lock(name, **terms).acquire()
+        bare, on_lost = _bare(terms)
+        lock = self._twin._locks("acquire", (name,), bare)  # noqa: SLF001 - errors name the call that was made
+        return SyncLock(lock, SyncHold, on_lost).acquire()
 
     def semaphore(
         self,

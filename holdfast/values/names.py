@@ -19,10 +19,16 @@ def to_name(name: Name) -> str:
             raise ValueError("name: is empty")
         return str(name) if type(name) is str else str.__str__(name)
     if not isinstance(name, tuple):
-        raise TypeError(f"name: {name!r} is {_a(name)}; give a str, or a tuple of str, int and UUID")
+        raise TypeError(f"name: {name!r} is {_a(name)}; give {_instead_of(name)}")
     if not name:
         raise ValueError("name: a tuple needs at least one part")
     return "/".join(_part(part) for part in name)
+
+
+def _instead_of(name: object) -> str:
+    """Return what to give in the place of something that is not a name."""
+    several = "; several locks are locks(*names)" if isinstance(name, list | set) else ""
+    return f"a str, or a tuple of str, int and UUID{several}"
 
 
 def _part(part: object) -> str:

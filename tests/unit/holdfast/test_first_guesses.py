@@ -35,6 +35,45 @@ def test_another_word_for_the_wait_is_answered_with_ours(
         lock.acquire(**options)
 
 
+@pytest.mark.parametrize(
+    ("call", "options", "said"),
+    [
+        (
+            "acquire",
+            {"timeout": 5},
+            "acquire() has no argument 'timeout': how long to wait for the lock",
+        ),
+        ("acquire", {"limit": 3}, "acquire() has no argument 'limit': several holders"),
+        ("lock", {"owner": "me"}, "lock() has no argument 'owner': owner= is the client's"),
+        ("semaphore", {"max_leases": 3}, "semaphore() has no argument 'max_leases': .* is limit="),
+        ("semaphore", {"weight": 3}, "semaphore() has no argument 'weight': .* is permits="),
+    ],
+)
+@pytest.mark.parametrize("kind", [holdfast.SyncClient, holdfast.AsyncClient])
+def test_an_error_names_the_call_that_was_made_and_the_argument_that_was_meant(
+    kind: Any, call: str, options: dict[str, object], said: str
+) -> None:
+    """Both clients say the same, also where one call is short for another."""
+    with pytest.raises(TypeError, match=said.replace("()", r"\(\)")):
+        getattr(kind("127.0.0.1:1"), call)("a", **options)
+
+
+@pytest.mark.parametrize("word", ["hosts", "url"])
+def test_another_word_for_the_nodes_is_answered_with_ours(word: str) -> None:
+    """Redis' client has `host`, ZooKeeper's `hosts`."""
+    client: Any = holdfast.SyncClient
+    with pytest.raises(TypeError, match=f"no argument '{word}': the addresses are the first argument"):
+        client(**{word: "127.0.0.1:1"})
+
+
+def test_a_list_of_names_is_answered_with_the_call_for_several() -> None:
+    """A tuple is one name of several parts; a list is likely meant as several locks."""
+    client: Any = holdfast.SyncClient("127.0.0.1:1")
+    for call in (client.acquire, client.lock, client.locks):
+        with pytest.raises(TypeError, match=r"is a list; .*; several locks are locks\(\*names\)"):
+            call(["a", "b"])
+
+
 def test_a_reader_is_told_the_mode() -> None:
     """`shared=True` is an option of the command line; here it is a mode."""
     client: Any = holdfast.SyncClient("127.0.0.1:1")
