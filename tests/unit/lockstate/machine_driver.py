@@ -28,16 +28,7 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import (
-    Event,
-    EventKind,
-    Granted,
-    Outcome,
-    Queued,
-    Reason,
-    Refused,
-    Result,
-)
+from lockstate.words.results import Event, EventKind, Granted, Outcome, Queued, Reason, Refused, Result
 
 EXCLUSIVE, SHARED, UPDATE = Mode.EXCLUSIVE, Mode.SHARED, Mode.UPDATE
 NODE, SUBTREE = Scope.NODE, Scope.SUBTREE

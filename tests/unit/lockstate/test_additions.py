@@ -7,16 +7,7 @@ from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.commands import Wanted
 from lockstate.words.ids import HoldId
-from lockstate.words.results import (
-    Cancelled,
-    EventKind,
-    Granted,
-    HoldKind,
-    Left,
-    Reason,
-    Refused,
-    Released,
-)
+from lockstate.words.results import Cancelled, EventKind, Granted, HoldKind, Left, Reason, Refused, Released
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     SHARED,

@@ -11,15 +11,7 @@ from lockstate.words.codec import (
     entry_format,
     entry_time,
 )
-from lockstate.words.commands import (
-    Acquire,
-    AdvanceVersion,
-    Batch,
-    Entry,
-    KeepAlive,
-    Tick,
-    Undecodable,
-)
+from lockstate.words.commands import Acquire, AdvanceVersion, Batch, Entry, KeepAlive, Tick, Undecodable
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.versions import UnknownVersionError

@@ -10,14 +10,7 @@ from lockstate.stored import snapshot
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import COMPATIBLE, Mode, is_down
 from lockstate.words.results import Granted, Refused
-from tests.unit.lockstate.machine_driver import (
-    EXCLUSIVE,
-    SHARED,
-    SUBTREE,
-    UPDATE,
-    MachineDriver,
-    expect,
-)
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, expect
 
 READ, WRITE = Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE
 DOWN: Final = {

@@ -9,14 +9,7 @@ from lockstate.words.commands import Convert
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName
 from lockstate.words.modes import COMPATIBLE, Mode
 from lockstate.words.results import Cancelled, CycleView, Granted, Queued, Reason, Refused
-from tests.unit.lockstate.machine_driver import (
-    EXCLUSIVE,
-    SHARED,
-    UPDATE,
-    MachineDriver,
-    expect,
-    reason,
-)
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, UPDATE, MachineDriver, expect, reason
 
 DOWN = [(EXCLUSIVE, UPDATE), (EXCLUSIVE, SHARED), (UPDATE, SHARED)]
 UP = [(SHARED, UPDATE), (SHARED, EXCLUSIVE), (UPDATE, EXCLUSIVE)]

@@ -5,12 +5,7 @@ import pytest
 from lockstate.words import limits
 from lockstate.words.ids import OwnerName
 from lockstate.words.results import CycleView, Queued, Reason, Refused, Result
-from tests.unit.lockstate.machine_driver import (
-    SHARED,
-    MachineDriver,
-    expect,
-    reason,
-)
+from tests.unit.lockstate.machine_driver import SHARED, MachineDriver, expect, reason
 
 
 def _driver(*session_ids: str) -> MachineDriver:

@@ -5,13 +5,7 @@ import pytest
 from lockstate.words import limits
 from lockstate.words.commands import Campaign, Proclaim
 from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.results import (
-    ElectionView,
-    HoldKind,
-    Proclaimed,
-    Reason,
-    Refused,
-)
+from lockstate.words.results import ElectionView, HoldKind, Proclaimed, Reason, Refused
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 

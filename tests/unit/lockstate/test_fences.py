@@ -5,11 +5,7 @@ import pytest
 from lockstate.words import limits
 from lockstate.words.commands import AdvanceFence
 from lockstate.words.results import FenceAdvanced, Reason, Refused
-from tests.unit.lockstate.machine_driver import (
-    MachineDriver,
-    expect,
-    reason,
-)
+from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 
 def test_a_fence_only_rises() -> None:

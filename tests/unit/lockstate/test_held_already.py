@@ -7,15 +7,7 @@ import pytest
 from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.words.commands import (
-    Acquire,
-    AcquirePermits,
-    Cancel,
-    ForceRelease,
-    IfHeld,
-    Release,
-    Wanted,
-)
+from lockstate.words.commands import Acquire, AcquirePermits, Cancel, ForceRelease, IfHeld, Release, Wanted
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Cancelled, Granted, Queued, Reason, Refused, Released

@@ -3,11 +3,7 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import (
-    ForceRelease,
-    Release,
-    Renew,
-)
+from lockstate.words.commands import ForceRelease, Release, Renew
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import ForceReleased, Granted, Reason, Refused, Released, Renewed, Result

@@ -2,16 +2,7 @@
 
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    Cancelled,
-    EventKind,
-    Granted,
-    Queued,
-    Reason,
-    Refused,
-    Released,
-    Renewed,
-)
+from lockstate.words.results import Cancelled, EventKind, Granted, Queued, Reason, Refused, Released, Renewed
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 

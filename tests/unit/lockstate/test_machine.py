@@ -14,10 +14,7 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    Done,
-    Granted,
-)
+from lockstate.words.results import Done, Granted
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, wanted
 
 

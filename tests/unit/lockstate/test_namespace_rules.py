@@ -21,13 +21,7 @@ from lockstate.words.commands import (
     WantedPermits,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
-from lockstate.words.results import (
-    Granted,
-    Reason,
-    Refused,
-    RefusedInNamespace,
-    Result,
-)
+from lockstate.words.results import Granted, Reason, Refused, RefusedInNamespace, Result
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, again, expect, reason, wanted
 from tests.unit.lockstate.test_namespaces import space
 from tests.unit.lockstate.test_principals import Driver

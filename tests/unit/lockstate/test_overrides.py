@@ -19,13 +19,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Scope
-from lockstate.words.results import (
-    DelaysLifted,
-    EventKind,
-    Reason,
-    Refused,
-    SessionKept,
-)
+from lockstate.words.results import DelaysLifted, EventKind, Reason, Refused, SessionKept
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SUBTREE, MachineDriver, expect, reason
 

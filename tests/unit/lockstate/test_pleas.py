@@ -5,23 +5,9 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import (
-    Command,
-    KeepAlive,
-    PutOff,
-    Renew,
-    Revoke,
-    Wanted,
-)
+from lockstate.words.commands import Command, KeepAlive, PutOff, Renew, Revoke, Wanted
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import (
-    EventKind,
-    PutOffTo,
-    Reason,
-    Refused,
-    Revoked,
-    SessionKept,
-)
+from lockstate.words.results import EventKind, PutOffTo, Reason, Refused, Revoked, SessionKept
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason
 

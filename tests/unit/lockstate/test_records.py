@@ -19,14 +19,7 @@ from lockstate.words.commands import Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope, claim_of, intent_of
 from lockstate.words.results import HoldKind
-from tests.unit.lockstate.machine_driver import (
-    EXCLUSIVE,
-    NODE,
-    SHARED,
-    SUBTREE,
-    UPDATE,
-    wanted,
-)
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, wanted
 
 
 def _hold(hold_id: str, token: int) -> Hold:

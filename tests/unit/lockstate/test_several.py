@@ -8,13 +8,7 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import (
-    AcquireSeveral,
-    Algorithm,
-    TakeRate,
-    WantedPermits,
-    WantedRate,
-)
+from lockstate.words.commands import AcquireSeveral, Algorithm, TakeRate, WantedPermits, WantedRate
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import (

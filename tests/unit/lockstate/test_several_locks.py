@@ -6,12 +6,7 @@ import pytest
 from lockstate.words import limits
 from lockstate.words.commands import Acquire, Wanted
 from lockstate.words.ids import AttemptId, HoldId
-from lockstate.words.results import (
-    Granted,
-    Reason,
-    Refused,
-    Released,
-)
+from lockstate.words.results import Granted, Reason, Refused, Released
 from tests.unit.lockstate.machine_driver import (
     EXCLUSIVE,
     NODE,

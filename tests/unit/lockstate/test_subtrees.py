@@ -5,14 +5,7 @@ from itertools import product
 from lockstate.words.commands import Wanted
 from lockstate.words.modes import COMPATIBLE, Mode, Scope
 from lockstate.words.results import Granted, Refused
-from tests.unit.lockstate.machine_driver import (
-    NODE,
-    SHARED,
-    SUBTREE,
-    UPDATE,
-    MachineDriver,
-    expect,
-)
+from tests.unit.lockstate.machine_driver import NODE, SHARED, SUBTREE, UPDATE, MachineDriver, expect
 
 NAMES = ("a", "a/b", "a/b/c", "a/x", "ab", "b")
 LOCKS = [Wanted(*parts) for parts in product(NAMES, Mode, Scope)]

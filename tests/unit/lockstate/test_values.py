@@ -21,14 +21,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
-from lockstate.words.results import (
-    Granted,
-    Reason,
-    Refused,
-    Released,
-    Renewed,
-    Result,
-)
+from lockstate.words.results import Granted, Reason, Refused, Released, Renewed, Result
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, reason, with_uncommon
 

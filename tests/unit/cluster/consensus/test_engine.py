@@ -12,14 +12,7 @@ from cluster.consensus import library as library_module
 from cluster.consensus.engine import Engine
 from cluster.consensus.library import NEWS_S
 from cluster.consensus.library_words import EngineJournal
-from cluster.consensus.messages import (
-    UNSET,
-    Acknowledgement,
-    AppendEntries,
-    NewerTerm,
-    TakeOver,
-    VoteRequest,
-)
+from cluster.consensus.messages import UNSET, Acknowledgement, AppendEntries, NewerTerm, TakeOver, VoteRequest
 from tests.support.replica_parts import LibraryClock, ReplicaConfig
 from tests.unit.cluster.consensus.one_replica import (
     COMMAND,

@@ -7,14 +7,7 @@ from cluster.consensus import member_list
 from cluster.consensus.messages import Acknowledgement, AppendEntries, Chunk, SnapshotPosition
 from cluster.storage.files import Files
 from cluster.storage.snapshot_format import Snapshot, SnapshotId, write_snapshot
-from tests.unit.cluster.consensus.one_replica import (
-    FOUR,
-    THREE,
-    Site,
-    acknowledged,
-    extend,
-    members_of,
-)
+from tests.unit.cluster.consensus.one_replica import FOUR, THREE, Site, acknowledged, extend, members_of
 
 
 def test_a_snapshot_is_due_after_so_many_entries_and_written_when_told(make: Callable[..., Site]) -> None:

@@ -4,15 +4,7 @@ import msgspec
 import pytest
 
 from cluster.peers import handshake
-from cluster.peers.handshake import (
-    Challenge,
-    HandshakeState,
-    Hello,
-    Objection,
-    Particulars,
-    Proof,
-    Refusal,
-)
+from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars, Proof, Refusal
 from cluster.peers.sealing import Opener, SealBroken, Sealer
 
 SECRET = b"0123456789abcdef"

@@ -19,15 +19,7 @@ from cluster.peers import handshake, strangers
 from cluster.peers import link as link_module
 from cluster.peers import links as transport_module
 from cluster.peers.cuts import Cut
-from cluster.peers.handshake import (
-    Challenge,
-    HandshakeState,
-    Hello,
-    Objection,
-    Particulars,
-    Proof,
-    Refusal,
-)
+from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars, Proof, Refusal
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls import PeerTls

@@ -4,16 +4,7 @@ import random
 
 import pytest
 
-from lab.chaos.netns.links import (
-    CUT,
-    HEADER_BYTES,
-    HELD_BACK_S,
-    PLAIN,
-    QUEUE_BYTES_MAX,
-    Link,
-    Rule,
-    together,
-)
+from lab.chaos.netns.links import CUT, HEADER_BYTES, HELD_BACK_S, PLAIN, QUEUE_BYTES_MAX, Link, Rule, together
 
 PACKETS = [bytes([number % 256, number // 256]) * 50 for number in range(10_000)]
 NUMBERS = {packet: number for number, packet in enumerate(PACKETS)}
