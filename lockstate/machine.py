@@ -392,7 +392,7 @@ class LockMachine:
         """Refuse a command whose outcome could not be remembered; not if it frees something.
 
         What it freed took more than the memory of its outcome does. An outcome that freed nothing is not
-        remembered: a repetition finds the same, renews once more, or asks the same of the same holders.
+        remembered: a repetition finds the same, or renews once more.
         """
         state = self.state
         if command.__class__ not in FREES:
@@ -400,7 +400,7 @@ class LockMachine:
                 Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
             )
         result = self._apply(command, key)
-        if not (isinstance(result, Refused | Renewed | Revoked) or _freed_nothing(result)):
+        if not (isinstance(result, Refused | Renewed) or _freed_nothing(result)):
             state.requests.remember(key, digest, state.now_ms, result)
             if state.principals.asking:
                 state.requests.note_asker(key)
@@ -489,12 +489,14 @@ def _is_to_be_tried_again(result: Result) -> bool:
 
 
 def _freed_nothing(result: Result) -> bool:
-    """Whether a command that is there to free something found nothing."""
+    """Whether a command that is there to free something found nothing, or nobody to ask for it."""
     match result:
         case CellsDeleted() | DelaysLifted():
             return not result.count
         case ForceReleased():
             return not result.released
+        case Revoked():
+            return not result.holders
         case FenceForgotten():
             return result.highest_token is None
     return False

@@ -46,6 +46,7 @@ from lockstate.words.results import (
     Released,
     Renewed,
     Result,
+    Revoked,
     SessionClosed,
     SessionKept,
     SessionOpened,
@@ -182,16 +183,31 @@ def test_a_full_memory_of_requests_keeps_nobody_from_freeing(monkeypatch: pytest
 
 
 def test_who_is_to_give_up_is_told_and_may_put_it_off_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A holder has one "not yet", which is remembered; a revocation that is repeated changes nothing."""
+    """A holder has one "not yet", which is remembered, as is whom a revocation has asked."""
+    driver = MachineDriver()
+    driver.granted("a")
+    monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 0)
+    assert driver.run(Revoke("b", "because", 1000, request_id="r0")) == Revoked(())
+    assert driver.machine.counts()["requests"] == 0
+    revoke = Revoke("a", "because", 1000, request_id="r1")
+    assert driver.run(revoke) == driver.run(revoke)
+    assert driver.machine.counts()["requests"] == 1
+    put_off = PutOff(HoldId("h1"), request_id="r2")
+    assert expect(PutOffTo, driver.run(put_off)) == driver.run(put_off)
+    assert driver.machine.counts()["requests"] == 2
+
+
+def test_a_repeated_revocation_does_not_ask_the_next_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room either: whoever repeats it has lost the answer, and means who held it then."""
     driver = MachineDriver()
     driver.granted("a")
     monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 0)
     revoke = Revoke("a", "because", 1000, request_id="r1")
-    assert driver.run(revoke) == driver.run(revoke)
-    assert driver.machine.counts()["requests"] == 0
-    put_off = PutOff(HoldId("h1"), request_id="r2")
-    assert expect(PutOffTo, driver.run(put_off)) == driver.run(put_off)
-    assert driver.machine.counts()["requests"] == 1
+    asked = driver.run(revoke)
+    driver.run(Release(HoldId("h1")))
+    driver.granted("a")
+    assert driver.run(revoke) == asked
+    assert driver.happened() == []
 
 
 def test_a_stream_frees_what_it_can_without_room() -> None:
