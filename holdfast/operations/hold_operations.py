@@ -21,7 +21,7 @@ from holdfast.wire.answers import (
     SessionOpenedJson,
     WithdrawnJson,
 )
-from holdfast.wire.held import LockInfo, Revocation, SessionInfo
+from holdfast.wire.held import HoldRow, LockInfo, Revocation
 from holdfast.wire.results import Result, StreamGranted, StreamRenewed
 
 
@@ -281,13 +281,19 @@ def _opened(answer: TimedAnswer) -> Opened:
     return Opened(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms), opened.revision or None)
 
 
+class _Shown(msgspec.Struct):
+    """What is read of a session: without its holds an answer must not say that it has none."""
+
+    holds: tuple[HoldRow, ...]
+
+
 def holdings(session_id: str) -> Operation[frozenset[tuple[str, str]]]:
     """Read what a session holds: the kind and the name of each."""
     return ask(wire.SESSION.format(session_id=quote(session_id, safe="")), {}, _holdings)
 
 
 def _holdings(answer: TimedAnswer) -> frozenset[tuple[str, str]]:
-    return frozenset((one.kind, one.name) for one in decode(answer, SessionInfo).holds)
+    return frozenset((one.kind, one.name) for one in decode(answer, _Shown).holds)
 
 
 def keepalive(session_id: str, ttl_ms: int | None = None) -> Operation[Lease]:

@@ -204,6 +204,7 @@ _NUMBERS = b'"create_revision":1,"mod_revision":1,"version":1'
 @pytest.mark.parametrize(
     ("operation", "body"),
     [
+        (hold_operations.holdings("s"), b'{"ok":true}'),
         (cell_operations.delete_some("a"), b'{"deleted":1}'),
         (cell_operations.get("a", is_stale=False), b'{"key":"a",%b}' % _NUMBERS),
         (cell_operations.get("a", is_stale=False), b'{"value":"v",%b}' % _NUMBERS),
@@ -221,7 +222,7 @@ _NUMBERS = b'"create_revision":1,"mod_revision":1,"version":1'
     ],
 )
 def test_what_is_read_has_to_be_there(operation: Operation[Any], body: bytes) -> None:
-    """Nobody is told that nothing is left, or that there is no cell, by an answer that does not say so."""
+    """Nobody is told that nothing is held or left, or no cell there, by an answer that does not say so."""
     with pytest.raises(holdfast.OutcomeUnknown):
         operation.read(TimedAnswer(body, 0.0, 0.0))
 
