@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from lockstate import catalogue
-from lockstate.words.commands import Acquire, Command, MayWait, OnBehalf, OpenSession
+from lockstate.words.commands import (
+    Acquire,
+    AcquirePermits,
+    Command,
+    MayWait,
+    OnBehalf,
+    OpenSession,
+    Uncommon,
+)
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from tests.support import vocabulary
@@ -50,6 +58,24 @@ def test_requests_are_told_apart_as_the_product_does_it(word: Word) -> None:
     assert vocabulary.request_content(again) == vocabulary.request_content(command)
     assert catalogue.content_digest(again) == catalogue.content_digest(command)
     assert (again == command) == (not word.ids_of_attempt)
+
+
+@WORDS
+def test_requests_that_differ_are_told_apart(word: Word) -> None:
+    """In any field but those of the attempt, and in any of what is uncommon: none has another's outcome."""
+    command = word.example
+    if word.scope is None or isinstance(command, OnBehalf):
+        return
+    ids = {*word.ids_of_attempt, "priority_not_for", "endless_not_for"}
+    digest = catalogue.content_digest(command)
+    for field in sorted({*command.__struct_fields__} - ids - {"uncommon"}):
+        other = msgspec.structs.replace(command, **{field: "something else"})
+        assert catalogue.content_digest(other) != digest, field
+    if isinstance(command, Acquire | AcquirePermits):
+        for field in sorted({*Uncommon.__struct_fields__} - ids):
+            uncommon = msgspec.structs.replace(command.uncommon or Uncommon(), **{field: "something else"})
+            other = msgspec.structs.replace(command, uncommon=uncommon)
+            assert catalogue.content_digest(other) != digest, field
 
 
 def test_the_first_field_that_is_not_empty_is_the_scope() -> None:
