@@ -16,6 +16,7 @@ proof signs bytes, and fields that are not known are skipped: a later release ca
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -78,6 +79,15 @@ class Position(NamedTuple):
     """The index of an entry that is in its log, or in its snapshot, for ever."""
 
 
+class Progress(NamedTuple):
+    """How far a peer is known to have come."""
+
+    heard: Mapping[str, tuple[int, int]]
+    """What disks have told, by disk id: a Position each."""
+    acknowledged: Position
+    """What the peer has acknowledged to this node as leader of that term; entry 0 if nothing."""
+
+
 class Proof(msgspec.Struct, frozen=True, tag="proof"):
     """Proves knowledge of the secret, and vouches for the encoded particulars."""
 
@@ -95,6 +105,8 @@ class Objection(msgspec.Struct, frozen=True, array_like=True):
     reason: str
     is_final: bool = False
     kind: str = ""
+    run_id: str = ""
+    """That of the process which says so."""
 
 
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):

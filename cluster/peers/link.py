@@ -19,7 +19,16 @@ from cluster.errors import NodeFailed, PeerContradicts, PeerFault
 from cluster.peers import handshake
 from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
-from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars, Proof, Refusal
+from cluster.peers.handshake import (
+    Challenge,
+    HandshakeState,
+    Hello,
+    Objection,
+    Particulars,
+    Progress,
+    Proof,
+    Refusal,
+)
 from cluster.peers.sealing import Opener, SealBroken, Sealer
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 from lockstate.words.versions import GROUP
@@ -85,8 +94,14 @@ class LinkRegistry(Protocol):
     def is_peer(self, node_id: str) -> bool:
         """Whether `node_id` is another node of this cluster."""
 
-    def objection(self, peer_id: str, theirs: Particulars) -> Objection | None:
-        """Return why a peer that knows the secret is not let in, None if it is."""
+    def progress(self, peer_id: str) -> Progress:
+        """Return how far a peer is known to have come."""
+
+    def objection(self, peer_id: str, theirs: Particulars, progress: Progress) -> Objection | None:
+        """Return why a peer that knows the secret is not let in, None if it is.
+
+        `progress` is how far it was known to have come before it was asked.
+        """
 
     def begun(self, link: "Link") -> None:
         """Record a connection. Of one that never comes about, neither beginning nor end is told."""
@@ -145,6 +160,8 @@ class Link(asyncio.Protocol):
         """The one that this link is proven with."""
         self._exchange: HandshakeState | None = None
         self._proof: Proof | None = None
+        self._progress: Progress
+        """How far the peer was known to have come before it was asked for its proof."""
         self._timeout: asyncio.TimerHandle | None = None
 
     # -- asyncio.Protocol -----------------------------------------------------------------------------------
@@ -368,11 +385,13 @@ class Link(asyncio.Protocol):
                 self.give_up(*fault)
                 return
             self._exchange = HandshakeState(hello.node_id, self._links.node_id, hello.nonce, self._nonce)
+            self._progress = self._links.progress(self.peer_id)
             self._send_handshake(Challenge(self._nonce))
 
     def _on_challenge(self, challenge: Challenge) -> None:
         self._exchange = HandshakeState(self._links.node_id, self.peer_id, self._nonce, challenge.nonce)
         self.secret = self._links.secrets.to_dial(self.peer_id)
+        self._progress = self._links.progress(self.peer_id)
         self._prove(self._exchange, b"dialer")
 
     def _prove(self, exchange: HandshakeState, role: bytes) -> None:
@@ -393,7 +412,7 @@ class Link(asyncio.Protocol):
             reason = "the certificate that came is not the one that it showed: somebody in between ends TLS"
             self.give_up(Cut.RELAYED, reason)
             return
-        objection = self._links.objection(self.peer_id, theirs)
+        objection = self._links.objection(self.peer_id, theirs, self._progress)
         if not self.is_dialer:
             if objection is not None:
                 self._send_handshake(exchange.refuse(self.secret, objection))

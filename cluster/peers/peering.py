@@ -27,7 +27,7 @@ from cluster.peers import objections
 from cluster.peers.duplicates import Runs
 from cluster.peers.entry_check import check, is_displacing
 from cluster.peers.first_start import FirstStart
-from cluster.peers.handshake import Objection, Particulars, Position
+from cluster.peers.handshake import Objection, Particulars, Position, Progress
 from cluster.peers.link import FrameKind
 from cluster.peers.objections import Kind
 from cluster.peers.objections_met import ObjectionsMet
@@ -194,16 +194,26 @@ class Peering:
         """Stop the node: its links are not kept any more."""
         self.handlers.broke(error)
 
-    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
+    def progress(self, peer_id: str) -> Progress:
+        """Return how far this peer is known to have come. Anybody may ask under any id."""
+        replica = self._replica
+        is_led = replica.role.is_leader and peer_id in self.table.latest.nodes
+        entry = replica.engine.match_index(peer_id) if is_led else 0
+        return Progress(dict(replica.log.heard), Position(replica.role.term, entry))
+
+    def objection(
+        self, peer_id: str, theirs: Particulars, *, is_known: bool, progress: Progress | None = None
+    ) -> Objection | None:
         """Return why a peer that knows the secret is not let in (entry_check), None if it is.
 
-        The disk of a new member is remembered, durably.
+        `progress` is what was known when it was asked; None: now. It may have come further since it answered,
+        as is heard on the connection that is in use. The disk of a new member is remembered, durably.
         """
         table, founding = self.table, self.founding
         if is_displacing(table.view(), theirs, began_alone=founding.began_alone):
             self._give_way(peer_id, theirs)
         verdict = founding.objection(peer_id, theirs, is_known=is_known) or check(
-            self._view(peer_id), peer_id, theirs, is_known=is_known
+            self._view(progress or self.progress(peer_id)), peer_id, theirs, is_known=is_known
         )
         if isinstance(verdict, Standing) and self._speaks_already(peer_id, theirs):
             self.runs.refused(peer_id, theirs.run_id)
@@ -215,19 +225,16 @@ class Peering:
             if is_known:
                 # For the operator. There may be any number of strangers.
                 self.objections_met.met(peer_id, verdict, is_ours=True)
-            return verdict
+            return replace(verdict, run_id=self._run_id)
         table.let_in(peer_id, theirs)
         self.runs.connected(peer_id, theirs.run_id)
         if is_known and verdict is Standing.MEMBER and not founding.is_waiting:
             self._on_disk(table.remember, peer_id)
         return None
 
-    def _view(self, peer_id: str) -> View:
-        """Return what this node knows of who belongs to its cluster, and of how far this peer has come."""
-        replica = self._replica
-        entry = replica.engine.match_index(peer_id) if replica.role.is_leader else 0
-        acknowledged = Position(replica.role.term, entry)
-        return replace(self.table.view(), heard=replica.log.heard, acknowledged=acknowledged)
+    def _view(self, progress: Progress) -> View:
+        """Return what this node knows of who belongs to its cluster, and of one peer's progress."""
+        return replace(self.table.view(), heard=progress.heard, acknowledged=progress.acknowledged)
 
     def _give_way(self, peer_id: str, theirs: Particulars) -> None:
         """Stop for good: clients of another cluster would take this one for theirs."""
@@ -383,7 +390,8 @@ class Peering:
         if peer.standing is Standing.MEMBER and peer.disk_id:
             self._replica.log.hear(peer.disk_id, ping.term, ping.committed)
         self.objections_met.gone(peer_id)
-        self.shut_out.let_in(peer_id, self._dialed(peer_id))
+        run_id = peer.particulars.run_id if peer.particulars is not None else ""
+        self.shut_out.let_in(peer_id, self._dialed(peer_id), run_id)
         self.handlers.let_in(peer_id)
         if peer.standing is not Standing.MEMBER:
             self._divergence.lost(peer_id)

@@ -5,9 +5,9 @@ So a process that was told so by a voter takes nothing of Raft from anybody, as 
 vote, acknowledge or lead, and its clients are refused. That other voters let it in changes nothing: the nodes
 of a cluster that was copied as a whole let each other in, under the ids of the originals.
 
-The word stands until whoever is at the address where it was heard lets this process in, as happens soon after
-a crash, when the end of the run before is noticed. Otherwise a person decides which of the two is to live,
-stops the other one, and starts this one again.
+The word stands until the process that gave it lets this one in, over whichever connection, or another one at
+the address where it was heard. That happens soon after a crash, when the end of the run before is noticed.
+Otherwise a person decides which of the two is to live, stops the other one, and starts this one again.
 """
 
 import logging
@@ -43,10 +43,12 @@ class ShutOut:
         if len(self._words) > WORDS_COUNT_MAX:
             del self._words[next(iter(self._words))]
 
-    def let_in(self, peer_id: str, address: str) -> None:
-        """Record that a peer at this address lets this process in."""
-        if self._words.pop((peer_id, address), None) is not None:
-            logger.warning("event=let-in-again peer=%s", peer_id)
+    def let_in(self, peer_id: str, address: str, run_id: str) -> None:
+        """Record that a peer at this address, or the process with this run id, lets this one in."""
+        for word, objection in tuple(self._words.items()):
+            if word[0] == peer_id and (word[1] == address or objection.run_id == run_id != ""):
+                del self._words[word]
+                logger.warning("event=let-in-again peer=%s", peer_id)
 
     @property
     def reason(self) -> str:

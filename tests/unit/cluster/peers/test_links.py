@@ -19,7 +19,17 @@ from cluster.peers import handshake, strangers
 from cluster.peers import link as link_module
 from cluster.peers import links as transport_module
 from cluster.peers.cuts import Cut
-from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars, Proof, Refusal
+from cluster.peers.handshake import (
+    Challenge,
+    HandshakeState,
+    Hello,
+    Objection,
+    Particulars,
+    Position,
+    Progress,
+    Proof,
+    Refusal,
+)
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls import PeerTls
@@ -40,14 +50,25 @@ class Host:
         self.log: list[tuple[Any, ...]] = []
         self.objections: dict[str, Objection] = {}
         self.faults: list[Exception] = []
+        self.asked_count = 0
+        self.known: list[Progress] = []
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells about itself."""
         assert peer_id != self.node_id
         return Particulars(f"disk-{self.node_id}", f"http://{self.node_id}", rules=2)
 
-    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
+    def progress(self, peer_id: str) -> Progress:
+        """Tell how often this was asked, as if that were an entry."""
+        assert peer_id != self.node_id
+        self.asked_count += 1
+        return Progress({}, Position(0, self.asked_count))
+
+    def objection(
+        self, peer_id: str, theirs: Particulars, *, is_known: bool, progress: Progress
+    ) -> Objection | None:
         """Object if told so, or to strangers."""
+        self.known.append(progress)
         assert theirs.disk_id == f"disk-{peer_id}"
         return self.objections.get(peer_id, None if is_known else Objection("a stranger"))
 
@@ -248,6 +269,15 @@ async def test_nodes_with_different_secrets_stay_apart(caplog: pytest.LogCapture
         await until(lambda: "event=link-refused peer=b" in caplog.text)
         assert not a_links.is_up("b")
         assert a_host.log == b_host.log == []
+
+
+async def test_a_peer_is_judged_by_what_was_known_before_it_was_asked() -> None:
+    """Both sides ask for a proof once, and hand on what was known then."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("b", addresses) as (_, b_host), node("a", addresses) as (_, a_host):
+        await until(lambda: ("up", "b") in a_host.log and ("up", "a") in b_host.log)
+        for host in (a_host, b_host):
+            assert [known.acknowledged.entry for known in host.known] == [host.asked_count] == [1]
 
 
 async def test_a_refused_dialer_is_told_why() -> None:

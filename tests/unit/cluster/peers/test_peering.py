@@ -717,6 +717,22 @@ def test_a_leader_refuses_a_follower_that_lost_what_it_acknowledged(datadir: Dat
     assert peering.objection("n2", behind, is_known=True) is None
 
 
+def test_what_a_peer_came_to_behind_its_answer_does_not_make_it_older(datadir: DataDir) -> None:
+    """While a new connection is made, the one in use goes on: it may be quicker than the answer."""
+    host = Host()
+    peering = make(datadir, host=host)
+    assert peering.objection("n2", disk("n2"), is_known=True) is None
+    host.matched, host.role = 39, Role("n1", 7, is_leader=True, is_candidate=False)
+    asked = peering.progress("n2")
+    answer = replace(disk("n2"), term=7, last_index=39)
+    host.matched = 40
+    send(peering, "n2", FrameKind.PING, Ping(1, "follower", cluster_id=OURS, term=7, committed=40))
+    assert peering.objection("n2", answer, is_known=True, progress=asked) is None
+    objection = peering.objection("n2", answer, is_known=True, progress=peering.progress("n2"))
+    assert objection is not None
+    assert (objection.kind, objection.run_id) == (Kind.OLDER_COPY, peering.particulars("n2").run_id)
+
+
 def test_who_is_shut_out_takes_nothing_of_raft(datadir: DataDir) -> None:
     """From nobody, until the one that said so lets it in at the same address."""
     host = Host()

@@ -1,6 +1,7 @@
 """A process that runs on a copy of a directory takes no part until whoever said so lets it in."""
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.peers import objections
 from cluster.peers.handshake import Objection, Position
@@ -17,12 +18,23 @@ def test_a_voter_is_believed_until_it_lets_this_process_in(caplog: pytest.LogCap
     for _ in range(2):
         shut_out.said("n2", "h:2", DUPLICATE)
     assert shut_out.reason.startswith("n2 says: another process with the data directory of node n1")
-    shut_out.let_in("n2", "elsewhere:2")
-    shut_out.let_in("n3", "h:2")
+    shut_out.let_in("n2", "elsewhere:2", "")
+    shut_out.let_in("n3", "h:2", "")
     assert shut_out.reason
-    shut_out.let_in("n2", "h:2")
+    shut_out.let_in("n2", "h:2", "")
     assert shut_out.reason == ""
     assert (caplog.text.count("event=shut-out"), caplog.text.count("event=let-in-again")) == (1, 1)
+
+
+def test_the_process_that_gave_its_word_takes_it_back_over_any_connection() -> None:
+    """It was dialed when it did, and has dialed since; then nobody dials it again. Others do not count."""
+    shut_out = ShutOut(lambda: VOTERS)
+    shut_out.said("n2", "h:2", replace(DUPLICATE, run_id="a"))
+    for peer_id, run_id in (("n2", ""), ("n2", "b"), ("n3", "a")):
+        shut_out.let_in(peer_id, "", run_id)
+        assert shut_out.reason
+    shut_out.let_in("n2", "", "a")
+    assert not shut_out.reason
 
 
 def test_every_word_counts_for_itself() -> None:
@@ -30,7 +42,7 @@ def test_every_word_counts_for_itself() -> None:
     shut_out = ShutOut(lambda: VOTERS)
     shut_out.said("n2", "", DUPLICATE)
     shut_out.said("n3", "h:3", OLDER)
-    shut_out.let_in("n2", "")
+    shut_out.let_in("n2", "", "")
     assert "had come to entry 40 in term 7" in shut_out.reason
     assert "Do not delete anything yet" in shut_out.reason
 
