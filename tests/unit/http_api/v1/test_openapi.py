@@ -18,6 +18,7 @@ from http_api.v1.table import make_routes
 from lockapi import problems
 from lockapi.requests.locks import WantedLock
 from lockstate.tables.audit_record import AuditEvent
+from scripts.local_cluster import PROJECT
 from tests.support import http_contract
 from tests.unit.http_api.serving import serving
 
@@ -99,6 +100,14 @@ def test_every_reference_leads_somewhere() -> None:
     known = {f"#/components/{kind}/{name}" for kind, parts in components.items() for name in parts}
     known.remove("#/components/securitySchemes/token")  # those are named, not referred to
     assert references == known
+
+
+def test_every_route_is_on_the_page() -> None:
+    """What nobody can read about is no part of the API: docs/http-api.md has the method and the path."""
+    page = (PROJECT / "docs" / "http-api.md").read_text()
+    assert [
+        f"{route.method} {route.path}" for route in ROUTES if f"{route.method} {route.path}`" not in page
+    ] == []
 
 
 def test_bodies_have_the_fields_of_the_wire() -> None:
