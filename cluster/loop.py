@@ -5,9 +5,9 @@ thread, and each does a bounded piece of work:
 
     message or proposal -> tick -> messages leave -> commands are applied -> sync -> promises leave
 
-What arrives while a tick or a sync runs shares the next one: that is the group commit. A sync is run by the
-kernel or in a thread (kernel_syncs); everything else goes on meanwhile, and what was promised waits for it. A
-failure here is final: the node stops; it never retries what broke and never answers from a broken state.
+What arrives while a tick or a sync runs shares the next one: that is the group commit. A sync runs in a
+thread (sync_runner); everything else goes on meanwhile, and what was promised waits for it. A failure here is
+final: the node stops; it never retries what broke and never answers from a broken state.
 """
 
 import asyncio

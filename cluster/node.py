@@ -33,9 +33,8 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.disk_work import DiskWork, WorkThread
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
-from cluster.storage.kernel_syncs import runner_for
 from cluster.storage.snapshot_store import SnapshotStore
-from cluster.storage.sync_runner import SyncRunner
+from cluster.storage.sync_runner import SyncRunner, SyncThread
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.commands import Command, MayWait
@@ -112,7 +111,7 @@ class Node:
         config = self.config
         try:
             self._open_log()
-            self._syncs = self._given_syncs or runner_for(asyncio.get_running_loop(), self._files)
+            self._syncs = self._given_syncs or SyncThread(asyncio.get_running_loop().call_soon_threadsafe)
             opened.callback(self._syncs.close)
             return Parts(
                 config,

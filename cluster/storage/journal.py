@@ -464,60 +464,24 @@ class Sync:
         self.error: BaseException | None = None
         """What ended it half-way; looked at by `Journal.end_sync`."""
         self.took_s = 0.0
-        """The time, in seconds, that it took; at least, if the loop was busy meanwhile."""
+        """The time, in seconds, that it took."""
         self.wait_for: Callable[[], None] | None = None
         """Returns when it has been run; set by who runs it in another thread."""
-        self._is_run = self._is_begun = False
+        self._is_run = False
         self._disk = disk
         self._commit_index = commit_index
         self._hints = hints
 
     def run(self) -> None:
-        """Write and wait for the disk. Does not raise: see `error`. Nothing if `begin` has failed.
-
-        What `begin` has written is waited for only. That is its first sync, so no error of the disk is lost.
-        """
-        if self._is_run:
-            return
+        """Write and wait for the disk. Does not raise: see `error`."""
         try:
-            if self._is_begun:
-                assert self.block is not None, "what had no block was not begun"
-                self._disk.finish(self.block)
-            elif self.block is not None:
+            if self.block is not None:
                 self._disk.write(self.block)
             else:
                 self._disk.seal(self._commit_index, self._hints)
             self._disk.unlink_obsolete()
         except BaseException as error:  # noqa: BLE001 - whoever ends the sync raises it
             self.error = error
-        self._is_run = True
-
-    def begin(self) -> int | None:
-        """Write without waiting for the disk, and return the file whose fdatasync then makes it durable.
-
-        None if there is more to do than that: it is still to be `run`, in which a failure is told. After an
-        fdatasync, good or bad, comes `end`; if none was begun, `run`.
-        """
-        if self.block is None or self._is_run:
-            return None
-        try:
-            fd = self._disk.begin(self.block)
-        except BaseException as error:  # noqa: BLE001 - as in `run`
-            self.error = error
-            self._is_run = True
-            return None
-        self._is_begun = fd is not None
-        return fd
-
-    def end(self, error: Exception | None) -> None:
-        """Take over that the fdatasync behind `begin` has ended, with `error` or well. Does not raise."""
-        self.error = error
-        try:
-            if error is None:
-                assert self.block is not None, "what had no block was not begun"
-                self._disk.end(self.block)
-        except BaseException as problem:  # noqa: BLE001 - as in `run`
-            self.error = problem
         self._is_run = True
 
     def join(self) -> None:

@@ -1,7 +1,5 @@
 """The disk's half of the journal: blocks go to the end of the last segment, and segments come and go.
 
-What only overwrites prepared space can be written without waiting (`begin`, `end`); all else is `write`.
-
 It is used by one thread at a time: by that of the event loop, or by the one that syncs, while a block is on
 its way (`Journal.begin_sync`). So it looks at nothing of the log in memory, which goes on changing meanwhile:
 what it has to know of it is in the block. Errors are OSError; after one, or anything else that ends a write
@@ -78,27 +76,6 @@ class LogOnDisk:
         else:
             self.writer.write(block.records)
             self.writer.sync()
-        self._count(block)
-
-    def begin(self, block: SyncBlock) -> int | None:
-        """Write a block without waiting for the disk; return the descriptor whose fdatasync makes it durable.
-
-        None, and nothing is written, if a file would have to be made, lengthened or removed for it, or right
-        behind it: that may wait, and is for `write`.
-        """
-        if self.has_obsolete or not self.writer.has_room(block.records):
-            return None
-        self.writer.write(block.records)
-        return self.writer.fd
-
-    def finish(self, block: SyncBlock) -> None:
-        """Wait until the block of `begin` is on disk. No fdatasync was tried behind it."""
-        self.writer.sync()
-        self._count(block)
-
-    def end(self, block: SyncBlock) -> None:
-        """Count the block of `begin` as durable: its fdatasync has ended well."""
-        self.writer.count_synced()
         self._count(block)
 
     def _count(self, block: SyncBlock) -> None:

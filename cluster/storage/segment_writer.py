@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from cluster.storage.files import Files
 from cluster.storage.journal_format import (
-    BLOCK_HEADER_BYTES,
     SALT_BYTES,
     RecordType,
     encode_block,
@@ -132,19 +131,10 @@ class SegmentWriter:
         self._files.write_at(self.fd, block, self._end)
         self._end += len(block)
 
-    def has_room(self, records: Sequence[bytes]) -> bool:
-        """Whether a block of `records` fits into what is prepared, and its sync has nothing to prepare."""
-        block_bytes = BLOCK_HEADER_BYTES + sum(map(len, records))
-        return not self.is_full and self._end + block_bytes < self._synced_file_bytes
-
     def sync(self) -> None:
         """Make durable what was written, with space for more."""
         self._prepare()
         self._files.fdatasync(self.fd)
-        self.count_synced()
-
-    def count_synced(self) -> None:
-        """Take over that an fdatasync behind the last write has ended well."""
         self._synced_sequence = self.sequence
         self._synced_file_bytes = self._file_bytes
 

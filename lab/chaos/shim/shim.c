@@ -9,13 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <semaphore.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,7 +41,6 @@ static int (*real_fsync)(int);
 static ssize_t (*real_write)(int, const void *, size_t);
 static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
 static int (*real_sem_clockwait)(sem_t *, clockid_t, const struct timespec *);
-static long (*real_syscall)(long, ...);
 
 /* Comes before all else. Libraries may ask for the time while they are loaded, before our constructor runs: so
  * does the memory allocator of Python 3.13. */
@@ -57,7 +54,6 @@ static void begin(void) {
     real_write = dlsym(RTLD_NEXT, "write");
     real_pwrite = dlsym(RTLD_NEXT, "pwrite64");
     real_sem_clockwait = dlsym(RTLD_NEXT, "sem_clockwait");
-    real_syscall = dlsym(RTLD_NEXT, "syscall");
     const char *path = getenv("LAB_SHIM_CONTROL");
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
@@ -168,19 +164,4 @@ ssize_t write(int fd, const void *data, size_t size) {
         may_not_grow(fd, lseek(fd, 0, SEEK_CUR) + (off_t)size))
         return -1;
     return real_write(fd, data, size);
-}
-
-/* The kernel's asynchronous syncs cannot be bent from here: a node that is told of none uses fdatasync. */
-long syscall(long number, ...) {
-    begin();
-    if (number == SYS_io_setup) {
-        errno = ENOSYS;
-        return -1;
-    }
-    va_list list;
-    va_start(list, number);
-    long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long), d = va_arg(list, long),
-         e = va_arg(list, long), f = va_arg(list, long);
-    va_end(list);
-    return real_syscall(number, a, b, c, d, e, f);
 }

@@ -176,7 +176,7 @@ class Process:
             step_us=lambda: machine.usual_step_us + machine.slow_step_us,
         )
         self.child.on_start = lambda: machine.facts.forked(machine.node_id)
-        self.syncs = SimSyncs(machine.scheduler, loop, machine.disk, self.files)
+        self.syncs = SimSyncs(machine.scheduler, loop, machine.disk)
         self.node = Node(
             machine.config, files=self.files, child=self.child, syncs=self.syncs, work=WorkInPlace()
         )

@@ -20,7 +20,6 @@ from cluster.storage.files import Files
 from cluster.storage.journal import Journal
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.segment_writer import Sizes
-from tests.support.two_parts import sync_in_two_parts
 from tests.unit.cluster.storage.crash_disk import Crash, CrashDisk
 
 DIRECTORY = Path("/data")
@@ -64,12 +63,6 @@ class Model:
         self.acknowledged = self.attempted
 
 
-SYNCS: dict[str, Callable[[Journal], object]] = {
-    "sync": Journal.sync,
-    "sync in two parts": sync_in_two_parts,
-}
-
-
 class Step(NamedTuple):
     """One call; `number` is its argument, whatever it means there."""
 
@@ -85,7 +78,6 @@ steps = st.lists(
                 "add",
                 "add",
                 "sync",
-                "sync in two parts",
                 "truncate",
                 "compact",
                 "restart",
@@ -138,8 +130,8 @@ def take(journal: Journal, model: Model, step: Step) -> None:
         case "seal":
             seal(journal)
         case _:
-            SYNCS[step.kind](journal)
-    if not journal.is_dirty and (step.kind == "commit" or step.kind in SYNCS):
+            journal.sync()
+    if not journal.is_dirty and step.kind in ("commit", "sync"):
         model.end_sync()
 
 
@@ -234,7 +226,7 @@ def test_a_power_loss_at_any_operation_loses_nothing_synced(
 
 
 KINDS = (
-    *("add", "add", "add", "sync", "sync in two parts"),
+    *("add", "add", "add", "sync", "sync"),
     *("truncate", "compact", "restart", "vote", "commit", "seal"),
 )
 

@@ -85,34 +85,6 @@ def test_no_flipped_bit_goes_unnoticed_once_sealed() -> None:
     assert 0 < harmless <= notes_bytes + zeros_count < refused
 
 
-def test_no_flipped_bit_goes_unnoticed_in_what_the_kernel_has_synced() -> None:
-    """The next block says that those before it were on disk, whoever has synced them: none is cut as torn."""
-    disk = CrashDisk()
-    journal = opened(disk, Sizes(4000, 2000))
-    journal.set_vote(4, "node-a")
-    journal.add(b"first", 1, 4)
-    journal.sync()
-    last_block = 0
-    for index in range(2, 6):
-        journal.add(b"command %d" % index, index, 4)
-        sync = journal.begin_sync()
-        assert sync is not None
-        last_block = journal._disk.writer._end
-        fd = sync.begin()
-        assert fd is not None, "nothing is to be prepared"
-        disk.fdatasync(fd)
-        sync.end(None)
-        journal.end_sync(sync)
-    (segment,) = segments(disk)
-    content = disk.content(segment)
-    for place in range(last_block):
-        damaged = disk.copy()
-        damaged.put(segment, content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        reason = check_unharmed_or_refused(damaged, journal[:])
-        assert reason is None or str(segment) in reason
-    journal.close()
-
-
 def test_no_sector_of_zeros_goes_unnoticed_before_the_last_seal() -> None:
     """A sector that reads as zeros, as a lost write does, stops the node; garbage in prepared space does not.
 

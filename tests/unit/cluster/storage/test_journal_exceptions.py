@@ -4,7 +4,6 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import get_args
@@ -16,7 +15,6 @@ from cluster.storage.files import Files
 from cluster.storage.journal import Journal, JournalError
 from cluster.storage.segment_writer import Sizes
 from tests.support.planted import ERRORS, FailingFiles, When, raised_at_line
-from tests.support.two_parts import sync_in_two_parts
 from tests.unit.cluster.storage.crash_disk import CrashDisk
 from tests.unit.cluster.storage.test_journal_crashes import QUIET, View, view_of
 
@@ -29,9 +27,9 @@ CODE = (
     "cluster/storage/files.py",
 )
 LIFE = (
-    "vote 1, add 1, begin, add 6, sync, add 8, sync, seal, commit, truncate 9, add 5, sync, vote 2, begin,"
-    " compact 7, sync, seal, restart, clear, add 3, begin, add 2, vote 3, begin, add 9, commit, restart,"
-    " truncate 0, add 4, begin, add 4, seal, sync, compact 3, vote 4, add 1, begin, seal, seal"
+    "vote 1, add 1, sync, add 6, sync, add 8, sync, seal, commit, truncate 9, add 5, sync, vote 2, sync,"
+    " compact 7, sync, seal, restart, clear, add 3, sync, add 2, vote 3, sync, add 9, commit, restart,"
+    " truncate 0, add 4, sync, add 4, seal, sync, compact 3, vote 4, add 1, sync, seal, seal"
 )
 """Every kind of change, over several segments and starts."""
 PROGRAM = [
@@ -84,9 +82,8 @@ def take(journal: Journal, promises: Promises, kind: str, number: int) -> None:
             journal.set_vote(number, f"node-{number}")
         case "commit":
             journal.record_commit(journal.last_index)
-        case "sync" | "begin":
-            sync = journal.sync if kind == "sync" else partial(sync_in_two_parts, journal)
-            sync()
+        case "sync":
+            journal.sync()
             promises.kept()
         case _:
             journal.tidy()

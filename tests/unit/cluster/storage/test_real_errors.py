@@ -4,15 +4,13 @@ import asyncio
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster.storage.files import Files
 from cluster.storage.journal import Journal, JournalError, Sync
-from cluster.storage.kernel_syncs import KernelSyncs, runner_for
-from cluster.storage.sync_runner import SyncRunner, SyncThread
+from cluster.storage.sync_runner import SyncThread
 
 DISK_BYTES = 16 << 20
 TOOLS = ("mount", "umount", "losetup", "mkfs.ext4", "fallocate")
@@ -66,21 +64,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         yield Disk(path, back, image)
 
 
-def by_kernel(loop: asyncio.AbstractEventLoop) -> SyncRunner:
-    """Return what a node has; skip the test where the kernel syncs nothing by itself."""
-    runner = runner_for(loop, Files())
-    if not isinstance(runner, KernelSyncs):
-        runner.close()
-        pytest.skip("this kernel syncs nothing by itself")
-    return runner
-
-
-def by_thread(loop: asyncio.AbstractEventLoop) -> SyncRunner:
-    """Return what a node has where the kernel does not do it."""
-    return SyncThread(loop.call_soon_threadsafe)
-
-
-async def synced(runner: SyncRunner, journal: Journal) -> Sync:
+async def synced(runner: SyncThread, journal: Journal) -> Sync:
     """Append an entry, and run its sync to its end."""
     journal.add(b"entry" * 100, journal.last_index + 1, 1)
     sync, ended = journal.begin_sync(), asyncio.Event()
@@ -91,19 +75,15 @@ async def synced(runner: SyncRunner, journal: Journal) -> Sync:
     return sync
 
 
-@pytest.mark.parametrize("make", [by_kernel, by_thread])
-async def test_a_sync_that_fails_for_real_ends_the_journal(
-    disk: Disk, make: Callable[[asyncio.AbstractEventLoop], SyncRunner]
-) -> None:
+async def test_a_sync_that_fails_for_real_ends_the_journal(disk: Disk) -> None:
     """The error comes with the sync: what was written does not count, and nothing more is taken."""
-    journal, runner = Journal.open(disk.path), make(asyncio.get_running_loop())
+    journal, runner = Journal.open(disk.path), SyncThread(asyncio.get_running_loop().call_soon_threadsafe)
     try:
         for _ in range(3):
             journal.end_sync(await synced(runner, journal))
         assert journal.synced_index == 3
         disk.break_down()
         sync = await synced(runner, journal)
-        assert sync._is_begun == isinstance(runner, KernelSyncs), "the write went well"
         with pytest.raises(JournalError, match=r"Input/output error|No space left on device"):
             journal.end_sync(sync)
         assert journal.synced_index == 3

@@ -158,12 +158,6 @@ def test_the_wall_clock_is_another(child: Child) -> None:
     assert child.number("time.time_ns()") < time.time_ns() - 86_000_000_000_000
 
 
-def test_kernel_syncs_are_not_there(child: Child) -> None:
-    """A node under the library syncs by fdatasync, which the library can bend."""
-    tried = "__import__('ctypes').CDLL(None, use_errno=True).syscall(206, 1, 0)"
-    assert child.ask(tried) == "-1"
-
-
 def test_without_a_compiler_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What is missing."""
     monkeypatch.setenv("PATH", str(tmp_path))
