@@ -27,6 +27,7 @@ from typing import Final, NoReturn, Self, overload
 from cluster.errors import DataDirError, NodeFailed
 from cluster.storage.files import Files
 from cluster.storage.journal_format import (
+    DISK_ID,
     NO_DISK,
     LogEntry,
     RecordType,
@@ -288,8 +289,11 @@ class Journal:
     def hear(self, disk_id: str, term: int, index: int) -> None:
         """Record that a peer's directory has come to this term, and holds the committed log up to `index`.
 
-        A hint, which goes to the disk with the next block, or the next time that the journal is tidied.
+        A hint, which goes to the disk with the next block, or when the journal is tidied next. What is
+        no disk id, as only a broken peer says, is left out.
         """
+        if DISK_ID.fullmatch(disk_id) is None:
+            return
         before = self.heard.get(disk_id, (0, 0))
         now = (max(term, before[0]), max(index, before[1]))
         if now != before:

@@ -20,6 +20,7 @@ file surely had: what contradicts a claim was there and is gone.
 written: a journal that was copied into another directory is not taken for that directory's own.
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ NO_SALT: Final = bytes(SALT_BYTES)
 DISK_ID_BYTES: Final = 16
 NO_DISK: Final = "0" * (2 * DISK_ID_BYTES)
 """The disk id of a journal that is in no data directory."""
+DISK_ID: Final = re.compile(f"[0-9a-f]{{{2 * DISK_ID_BYTES}}}")
+"""What disk ids look like."""
 
 _SEGMENT_HEAD: Final = struct.Struct("<8sHHQ8s8s16s")
 _CRC: Final = struct.Struct("<I")

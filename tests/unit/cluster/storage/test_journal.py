@@ -454,6 +454,16 @@ def test_of_few_directories_it_is_kept_how_far_they_have_come(tmp_path: Path) ->
     assert f"{4:032x}" not in journal.heard
 
 
+@pytest.mark.parametrize("disk_id", ["", "disk-n2", "A" * 32, "a" * 34, "\u0663" * 32])
+def test_what_is_no_disk_id_breaks_no_journal(tmp_path: Path, disk_id: str) -> None:
+    """It is a peer's word, and one peer's word stops no node."""
+    journal = Journal.open(tmp_path)
+    journal.hear(disk_id, 3, 7)
+    journal.add(b"one", 1, 3)
+    journal.sync()
+    assert Journal.open(tmp_path).heard == {}
+
+
 def test_a_term_counts_as_synced_when_it_is(tmp_path: Path) -> None:
     """Peers hold a node to the term that it tells: it must be on its disk."""
     journal = Journal.open(tmp_path)
