@@ -36,7 +36,7 @@ def test_copies_are_not_let_in() -> None:
 
 @pytest.mark.parametrize("fault", ["all-copied", "older-copy"])
 def test_copies_do_not_take_part(fault: str) -> None:
-    """Those of all nodes are no second cluster, and who comes back with an older disk is not let in."""
+    """Copies of all nodes do not form a second cluster, and a node with an older disk is not let in."""
     made = msgspec.structs.replace(plan(3, 3, **{fault: 10.0}), fault_s=(14.0, 18.0))
     report = run(made, 120)
     assert not report.violation, report.violation
