@@ -5,7 +5,7 @@ What is being sorted stops there, half done.
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -47,15 +47,17 @@ def short_of_memory(comparisons: int) -> Iterator[None]:
     _Compared.left = -1
 
 
-@contextlib.contextmanager
-def failing_allocation(number: int) -> Iterator[None]:
-    """Let the allocation with this number fail, if it comes, and everything that it is done for."""
+def failing_allocation(number: int, work: Callable[[], object]) -> None:
+    """Do something, and let the allocation with this number fail, if it comes.
+
+    A context manager for this would be left by way of code that allocates, too.
+    """
     testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let an allocation fail")
     hook, sys.unraisablehook = sys.unraisablehook, lambda *_: None
-    try:
-        with contextlib.suppress(MemoryError):
+    with contextlib.suppress(MemoryError):
+        try:
             testcapi.set_nomemory(number, number + 1)
-            yield
-    finally:
-        testcapi.remove_mem_hooks()
-        sys.unraisablehook = hook
+            work()
+        finally:
+            testcapi.remove_mem_hooks()
+    sys.unraisablehook = hook
