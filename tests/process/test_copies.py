@@ -33,6 +33,14 @@ async def answering(cluster: LocalCluster) -> None:
     await until(lambda: all((cluster.ask(node_id, "/livez") or (0,))[0] == 200 for node_id in ids), "answers")
 
 
+def tells(cluster: LocalCluster, node_id: str, peer_id: str) -> bool:
+    """Whether a node has heard from a peer that it is as far as this node: peers say so once a second."""
+    view = cluster.view(node_id)
+    return view is not None and view["revision"] in {
+        node["revision"] for node in view["nodes"] if node["id"] == peer_id
+    }
+
+
 async def obstacles(http: Http, node_id: str) -> set[str]:
     """Return the kinds of the obstacles that a node meets."""
     view = await http.call(node_id, "GET", "/v1/cluster")
@@ -85,6 +93,9 @@ async def test_an_older_directory_is_refused_after_all_were_stopped(tmp_path: Pa
             wait_whole(cluster)
             granted = await http.acquire("n1", "after", ttl_ms=TTL_MS)
             assert await http.token("n3", "after") == granted.body["token"]
+            await until(
+                lambda: all(tells(cluster, node_id, "n3") for node_id in ("n1", "n2")), "a ping of n3"
+            )
             cluster.down()
             data_dir.rename(newer)
             shutil.copytree(older, data_dir)
@@ -97,7 +108,8 @@ async def test_an_older_directory_is_refused_after_all_were_stopped(tmp_path: Pa
                 return "shut-out" in await obstacles(http, "n3")
 
             await until(is_shut_out, "n3 says that it is shut out")
-            assert said.lines("level=critical", "event=older-copy peer=n3", "Do not delete anything yet")
+            words = ("level=critical", "event=older-copy peer=n3", "Do not delete anything yet")
+            await until(lambda: said.lines(*words), "n1 says so, too")
             assert await http.metric("n1", "holdfast_older_copies_total") > 0
             assert (await http.acquire("n3", "more")).status == 503
             await until(lambda: cluster.leader() in ("n1", "n2"), "the others lead")
