@@ -5,7 +5,7 @@ What is being sorted stops there, half done.
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -47,17 +47,15 @@ def short_of_memory(comparisons: int) -> Iterator[None]:
     _Compared.left = -1
 
 
-def failing_allocation(number: int, work: Callable[[], object]) -> None:
-    """Do something, and let the allocation with this number fail, if it comes.
-
-    A context manager for this would be left by way of code that allocates, too.
-    """
+@contextlib.contextmanager
+def failing_allocation(number: int) -> Iterator[None]:
+    """Let the allocation with this number fail, if it comes, and everything that it is done for."""
     testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let an allocation fail")
     hook, sys.unraisablehook = sys.unraisablehook, lambda *_: None
-    with contextlib.suppress(MemoryError):
-        try:
+    try:
+        with contextlib.suppress(MemoryError):
             testcapi.set_nomemory(number, number + 1)
-            work()
-        finally:
-            testcapi.remove_mem_hooks()
-    sys.unraisablehook = hook
+            yield
+    finally:
+        testcapi.remove_mem_hooks()
+        sys.unraisablehook = hook

@@ -275,7 +275,8 @@ def test_two_listings_that_fail_one_after_the_other(first: int, second: int) -> 
     for failing, prefix, count in ((first, b"a", 700), (second, b"b", 1000)):
         for number in range(count):
             table.enter(Cell(0, 0, 0, b"%b%04d" % (prefix, number), b"", 1, 1, 1, NO_SESSION))
-        failing_allocation(failing, lambda: list(table.below(b"", b"")))
+        with failing_allocation(failing):
+            list(table.below(b"", b""))
     for cell in table.all()[::2]:
         table.remove(cell)
     assert [cell.key for cell in table.below(b"", b"")] == sorted(cell.key for cell in table.all())
