@@ -222,12 +222,17 @@ async def test_a_release_does_not_read_what_later_rules_wrote(tmp_path: Path, la
 
 STEAL: Final = """
 
+from lockstate.reads.views import holders_of
+from lockstate.words.results import EventKind, HoldKind
+
 _acquire = Locks.acquire
 
 
 def _acquire_or_steal(self, command, key=None):
-    if command.note == "steal" and self._state.rules >= {since}:
-        self.force_release(ForceRelease(command.name, "stolen"))
+    uncommon = command.uncommon
+    if uncommon is not None and uncommon.note == "steal" and self._state.rules >= {since}:
+        for hold in list(holders_of(self._state, HoldKind.LOCK, command.name)):
+            self._holds.serve(self._holds.end(hold, EventKind.FORCED, "stolen"))
     return _acquire(self, command, key)
 
 
