@@ -8,7 +8,7 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
-from lockstate.words.commands import Acquire, Command
+from lockstate.words.commands import Acquire, Command, Uncommon
 from lockstate.words.modes import Mode
 from lockstate.words.results import Result
 from tests.simulation.checks.all_checkers import Checkers, Violation
@@ -118,7 +118,10 @@ class ScriptedCluster:
 
 def acquire(hold: str, name: str = "x", **fields: object) -> Acquire:
     """Return an acquire of an exclusive lock with a lease of one second."""
+    rare = {field: fields.pop(field) for field in Uncommon.__struct_fields__ if field in fields}
+    uncommon = Uncommon(**rare) if rare else None  # type: ignore[arg-type] # a test's own fields
     given: dict[str, object] = {"mode": Mode.EXCLUSIVE, "attempt_id": f"try-{hold}", "ttl_ms": 1000, **fields}
+    given["uncommon"] = uncommon
     return Acquire(name=name, hold_id=hold, **given)  # type: ignore[arg-type] # a test's own fields
 
 

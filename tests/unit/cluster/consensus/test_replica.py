@@ -143,7 +143,9 @@ def test_a_majority_that_has_another_history_ends_this_node(follower: Site) -> N
     follower.replica.receive("n1", follower.append([1], commit=2))
     with pytest.raises(GuardViolationError):
         follower.replica.receive("n3", place)
-    with pytest.raises(NodeFailed, match="nodes n1, n3 have other entries committed than this node"):
+    with pytest.raises(
+        NodeFailed, match="nodes n1, n3, a majority, have other entries committed than this node"
+    ):
         follower.replica.receive("n1", msgspec.structs.replace(place, term=3))
 
 

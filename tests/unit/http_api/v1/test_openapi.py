@@ -103,7 +103,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_every_route_is_on_the_page() -> None:
-    """What nobody can read about is no part of the API: docs/http-api.md has the method and the path."""
+    """The page on HTTP has the method and the path of each route, so that people can read about it."""
     page = (PROJECT / "docs" / "http-api.md").read_text()
     assert [
         f"{route.method} {route.path}" for route in ROUTES if f"{route.method} {route.path}`" not in page
