@@ -6,7 +6,7 @@ from typing import Final
 
 from lockstate.words.commands import AcquirePermits, ResizeSemaphore
 from lockstate.words.ids import HoldId
-from lockstate.words.results import GrantedSeveral, HoldKind, Resized
+from lockstate.words.results import Granted, GrantedSeveral, HoldKind, Resized
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
@@ -82,8 +82,8 @@ class Beliefs:
                 self._set_limit(one.name, one.limit, now_us)
         for answer in step.single_answers():
             match answer.command, answer.result:
-                case AcquirePermits() as command, result if getattr(result, "hold_id", "") == command.hold_id:
-                    self._set_limit(command.name, command.limit, now_us)
+                case AcquirePermits() as command, Granted() as granted if granted.hold_id == command.hold_id:
+                    self._set_limit(command.name, granted.limit, now_us)
                 case ResizeSemaphore() as command, Resized():
                     self._set_limit(command.name, command.limit, now_us)
 

@@ -139,9 +139,10 @@ class Ledger:
                 self._limit(one.name, one.limit)
         for answer in step.single_answers():
             match answer.command, answer.result:
-                case AcquirePermits(hold_id=asked) as command, Granted(hold_id=got) | Queued(hold_id=got):
+                case AcquirePermits(hold_id=asked) as command, Granted(hold_id=got) as granted:
+                    # Which may be another limit than it asked for, unless it is strict.
                     if asked == got:
-                        self._limit(command.name, command.limit)
+                        self._limit(command.name, granted.limit)
                 case ResizeSemaphore() as command, Resized() if command.request_id not in self._resizes:
                     self._limit(command.name, command.limit)
                     if command.request_id:

@@ -120,7 +120,7 @@ def test_more_permits_than_there_are() -> None:
     """A grant beyond the limit is found; a smaller limit takes nothing away, and a larger one lets in."""
     told, of = Told(), HoldKind.SEMAPHORE
     wish = AcquirePermits("s", 2, 2, hold_id=HoldId("h1"), attempt_id=AttemptId("t"), ttl_ms=60_000)
-    first = Answer("a", wish, Granted(HoldId("h1"), 1, "s", X, 1, permits=2))
+    first = Answer("a", wish, Granted(HoldId("h1"), 1, "s", X, 1, permits=2, limit=2))
     told.apply(told.event(GRANTED, 1, "s", of=of, count=2), answers=(first,))
     for limit in (1, 3):
         told.apply(answers=(Answer("a", ResizeSemaphore("s", limit), Resized(limit, limit - 2)),))
