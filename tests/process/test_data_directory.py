@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.storage.journal_format import SEGMENT_HEADER_BYTES, decode_block, segment_seed
 from scripts.local_cluster import LocalCluster
 from tests.process.load import Load
 from tests.process.nodes import (
@@ -35,6 +36,14 @@ def newest_segment(data_dir: Path) -> Path:
 def written_bytes(path: Path) -> int:
     """Return where the zeros at the end of a file begin: the space prepared in a segment."""
     return len(path.read_bytes().rstrip(b"\0"))
+
+
+def blocks_end(segment: Path) -> int:
+    """Return where the last whole block ends."""
+    data, offset = segment.read_bytes(), SEGMENT_HEADER_BYTES
+    while (head := decode_block(data, offset, segment_seed(data))) is not None:
+        offset = head.end
+    return offset
 
 
 def flip_middle_bit(path: Path) -> None:
@@ -78,14 +87,10 @@ async def test_torn_tail(compacting: LocalCluster, damage: str) -> None:
         await load.grants(20)
         await asyncio.to_thread(cluster.kill, node_id)
     segment = newest_segment(cluster.data_dir(node_id))
-    end = written_bytes(segment)
     with segment.open("r+b") as file:
-        if damage == "garbage":
-            file.seek(end)
-            file.write(b"\xb1Hf\n" + bytes(range(200)))
-        else:
-            file.seek(end - 3)
-            file.write(bytes(3))
+        # Behind all that was synced: what the node has told its peers of, it must not lose.
+        file.seek(blocks_end(segment))
+        file.write(b"\xb1Hf\n" + (bytes(range(200)) if damage == "garbage" else bytes(200)))
     said = LogSince(cluster, node_id)
     await asyncio.to_thread(bring_all_back, cluster)
     (line,) = said.lines("event=torn-write-cut")
