@@ -11,7 +11,7 @@ copy that is older than its original was, when it spoke last, is known by how fa
 """
 
 from cluster.peers import objections
-from cluster.peers.handshake import Objection, Particulars, Position
+from cluster.peers.handshake import LogPosition, Objection, Particulars
 from cluster.peers.peer_table import Standing, View
 
 
@@ -27,20 +27,20 @@ def check(view: View, peer_id: str, theirs: Particulars, *, is_known: bool) -> O
     standing = _check_member(view, peer_id, theirs, is_known=is_known)
     forgotten = _forgotten(view, theirs)
     if isinstance(standing, Standing) and forgotten is not None:
-        own = Position(theirs.term, theirs.last_index)
+        own = LogPosition(theirs.term, theirs.last_index)
         return objections.older_copy(peer_id, heard=forgotten, theirs=own)
     if isinstance(standing, Standing) and theirs.rules < view.rules:
         return objections.rules_too_old(peer_id, theirs=theirs.rules, active=view.rules)
     return standing
 
 
-def _forgotten(view: View, theirs: Particulars) -> Position | None:
+def _forgotten(view: View, theirs: Particulars) -> LogPosition | None:
     """Return where the disk of a peer had come to, if it does not reach that now.
 
     What is committed stays for ever. What was acknowledged to the leader of a term stays in that term: a
     newer leader may replace it.
     """
-    heard = Position(*view.heard.get(theirs.disk_id, (0, 0)))
+    heard = LogPosition(*view.heard.get(theirs.disk_id, (0, 0)))
     if theirs.term < heard.term or theirs.last_index < heard.entry:
         return heard
     term, entry = view.acknowledged

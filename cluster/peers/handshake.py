@@ -71,7 +71,7 @@ class Particulars(msgspec.Struct, frozen=True):
     last_index: int = 0
 
 
-class Position(NamedTuple):
+class LogPosition(NamedTuple):
     """How far a data directory has come. On a disk that keeps what it has synced, neither becomes less."""
 
     term: int
@@ -79,12 +79,12 @@ class Position(NamedTuple):
     """The index of an entry that is in its log, or in its snapshot, for ever."""
 
 
-class Progress(NamedTuple):
+class PeerProgress(NamedTuple):
     """How far a peer is known to have come."""
 
     heard: Mapping[str, tuple[int, int]]
-    """What disks have told, by disk id: a Position each."""
-    acknowledged: Position
+    """What disks have told, by disk id: a LogPosition each."""
+    acknowledged: LogPosition
     """What the peer has acknowledged to this node as leader of that term; entry 0 if nothing."""
 
 

@@ -25,7 +25,7 @@ from cluster.peers.handshake import (
     Hello,
     Objection,
     Particulars,
-    Progress,
+    PeerProgress,
     Proof,
     Refusal,
 )
@@ -94,10 +94,10 @@ class LinkRegistry(Protocol):
     def is_peer(self, node_id: str) -> bool:
         """Whether `node_id` is another node of this cluster."""
 
-    def progress(self, peer_id: str) -> Progress:
+    def progress(self, peer_id: str) -> PeerProgress:
         """Return how far a peer is known to have come."""
 
-    def objection(self, peer_id: str, theirs: Particulars, progress: Progress) -> Objection | None:
+    def objection(self, peer_id: str, theirs: Particulars, progress: PeerProgress) -> Objection | None:
         """Return why a peer that knows the secret is not let in, None if it is.
 
         `progress` is how far it was known to have come before it was asked.
@@ -160,7 +160,7 @@ class Link(asyncio.Protocol):
         """The one that this link is proven with."""
         self._exchange: HandshakeState | None = None
         self._proof: Proof | None = None
-        self._progress: Progress
+        self._progress: PeerProgress
         """How far the peer was known to have come before it was asked for its proof."""
         self._timeout: asyncio.TimerHandle | None = None
 

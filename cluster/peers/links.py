@@ -23,7 +23,7 @@ from cluster.peers import objections
 from cluster.peers.absences import Absences
 from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
-from cluster.peers.handshake import HandshakeState, Objection, Particulars, Progress
+from cluster.peers.handshake import HandshakeState, Objection, Particulars, PeerProgress
 from cluster.peers.handshake_budget import HandshakeBudget
 from cluster.peers.link import FrameKind, Link
 from cluster.peers.peer_tls import PeerTls
@@ -297,11 +297,11 @@ class PeerLinks:
         """
         return node_id != self.node_id
 
-    def progress(self, peer_id: str) -> Progress:
+    def progress(self, peer_id: str) -> PeerProgress:
         """Return how far a peer is known to have come."""
         return self.host.progress(peer_id)
 
-    def objection(self, peer_id: str, theirs: Particulars, progress: Progress) -> Objection | None:
+    def objection(self, peer_id: str, theirs: Particulars, progress: PeerProgress) -> Objection | None:
         """Return why a peer that knows the secret is not let in, None if it is."""
         if theirs.group != GROUP:
             return objections.other_group(peer_id, theirs=theirs.group, ours=GROUP)

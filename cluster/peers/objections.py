@@ -7,7 +7,7 @@ says what to do.
 import enum
 
 from cluster.consensus.founding import ADVICE
-from cluster.peers.handshake import Objection, Position
+from cluster.peers.handshake import LogPosition, Objection
 
 
 class Kind(enum.StrEnum):
@@ -83,7 +83,7 @@ def duplicate(peer_id: str) -> Objection:
     )
 
 
-def older_copy(peer_id: str, *, heard: Position, theirs: Position) -> Objection:
+def older_copy(peer_id: str, *, heard: LogPosition, theirs: LogPosition) -> Objection:
     """Return what a node is told whose data directory had come further before."""
     return Objection(
         f"the data directory of node {peer_id} is older than it was: it ends with entry {theirs.entry} in"

@@ -16,7 +16,7 @@ import msgspec
 from cluster.commands.clock_watch import ClockSaid
 from cluster.consensus.digest_reports import DigestReport
 from cluster.consensus.member_list import Members
-from cluster.peers.handshake import Particulars, Position
+from cluster.peers.handshake import LogPosition, Particulars
 from cluster.storage.data_directory import DataDir
 
 logger = logging.getLogger(__name__)
@@ -74,8 +74,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     rules: int
     """The version of the rules that this node's state follows."""
     heard: Mapping[str, tuple[int, int]] = {}
-    """How far disks are known to have come (a Position each), by disk id."""
-    acknowledged: Position = Position(0, 0)
+    """How far disks are known to have come (a LogPosition each), by disk id."""
+    acknowledged: LogPosition = LogPosition(0, 0)
     """What the peer in question has acknowledged to this node as leader of that term; entry 0 if nothing."""
 
     def disks(self, peer_id: str) -> frozenset[str]:

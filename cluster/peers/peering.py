@@ -27,7 +27,7 @@ from cluster.peers import objections
 from cluster.peers.duplicates import Runs
 from cluster.peers.entry_check import check, is_displacing
 from cluster.peers.first_start import FirstStart
-from cluster.peers.handshake import Objection, Particulars, Position, Progress
+from cluster.peers.handshake import LogPosition, Objection, Particulars, PeerProgress
 from cluster.peers.link import FrameKind
 from cluster.peers.objections import Kind
 from cluster.peers.objections_met import ObjectionsMet
@@ -163,8 +163,11 @@ class Peering:
         return "candidate" if role.is_candidate else "follower"
 
     @property
-    def takes_part(self) -> bool:
-        """Whether this node takes anything of Raft: its cluster is founded, and nobody has shut it out."""
+    def hears_raft(self) -> bool:
+        """Whether Raft's messages are taken: the cluster is founded, and nobody has shut this node out.
+
+        One that is shut out goes on ticking, hears no vote and no acknowledgement, and so commits nothing.
+        """
         return self.is_established and not self.shut_out.reason
 
     def particulars(self, peer_id: str) -> Particulars:
@@ -194,15 +197,15 @@ class Peering:
         """Stop the node: its links are not kept any more."""
         self.handlers.broke(error)
 
-    def progress(self, peer_id: str) -> Progress:
+    def progress(self, peer_id: str) -> PeerProgress:
         """Return how far this peer is known to have come. Anybody may ask under any id."""
         replica = self._replica
         is_led = replica.role.is_leader and peer_id in self.table.latest.nodes
         entry = replica.engine.match_index(peer_id) if is_led else 0
-        return Progress(dict(replica.log.heard), Position(replica.role.term, entry))
+        return PeerProgress(dict(replica.log.heard), LogPosition(replica.role.term, entry))
 
     def objection(
-        self, peer_id: str, theirs: Particulars, *, is_known: bool, progress: Progress | None = None
+        self, peer_id: str, theirs: Particulars, *, is_known: bool, progress: PeerProgress | None = None
     ) -> Objection | None:
         """Return why a peer that knows the secret is not let in (entry_check), None if it is.
 
@@ -232,7 +235,7 @@ class Peering:
             self._on_disk(table.remember, peer_id)
         return None
 
-    def _view(self, progress: Progress) -> View:
+    def _view(self, progress: PeerProgress) -> View:
         """Return what this node knows of who belongs to its cluster, and of one peer's progress."""
         return replace(self.table.view(), heard=progress.heard, acknowledged=progress.acknowledged)
 
@@ -329,7 +332,7 @@ class Peering:
                 return
             # Nearly always this node knows its cluster, and everything is taken from the peer.
             is_settled = is_member and self._datadir.cluster.cluster_id
-            if self.takes_part and (is_settled or self._may_say(peer_id, peer, message)):
+            if self.hears_raft and (is_settled or self._may_say(peer_id, peer, message)):
                 handlers.raft(peer_id, message)
             return
         decoder = _DECODERS.get(kind)

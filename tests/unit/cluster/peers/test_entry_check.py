@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cluster.consensus import member_list
 from cluster.consensus.member_list import MemberRecord, Members
 from cluster.peers.entry_check import check, is_displacing
-from cluster.peers.handshake import Objection, Particulars, Position
+from cluster.peers.handshake import LogPosition, Objection, Particulars
 from cluster.peers.peer_table import View
 
 OURS, OTHERS = "c" * 32, "d" * 32
@@ -190,10 +190,10 @@ def test_a_disk_that_had_come_further_is_an_older_copy(term: int, last_index: in
 )
 def test_a_leader_knows_what_was_acknowledged_to_it(term: int, last_index: int, expected: str) -> None:
     """Also where it is not committed; a newer leader may have replaced that."""
-    view = replace(N1, acknowledged=Position(7, 40))
+    view = replace(N1, acknowledged=LogPosition(7, 40))
     theirs = replace(says("disk-n3"), term=term, last_index=last_index)
     assert kind(view, "n3", theirs) == expected
-    assert kind(replace(view, acknowledged=Position(7, 0)), "n3", theirs) == "member"
+    assert kind(replace(view, acknowledged=LogPosition(7, 0)), "n3", theirs) == "member"
 
 
 def test_an_older_copy_is_told_what_else_is_wrong_with_it() -> None:

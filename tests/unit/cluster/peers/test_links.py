@@ -23,10 +23,10 @@ from cluster.peers.handshake import (
     Challenge,
     HandshakeState,
     Hello,
+    LogPosition,
     Objection,
     Particulars,
-    Position,
-    Progress,
+    PeerProgress,
     Proof,
     Refusal,
 )
@@ -51,21 +51,21 @@ class Host:
         self.objections: dict[str, Objection] = {}
         self.faults: list[Exception] = []
         self.asked_count = 0
-        self.known: list[Progress] = []
+        self.known: list[PeerProgress] = []
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells about itself."""
         assert peer_id != self.node_id
         return Particulars(f"disk-{self.node_id}", f"http://{self.node_id}", rules=2)
 
-    def progress(self, peer_id: str) -> Progress:
+    def progress(self, peer_id: str) -> PeerProgress:
         """Tell how often this was asked, as if that were an entry."""
         assert peer_id != self.node_id
         self.asked_count += 1
-        return Progress({}, Position(0, self.asked_count))
+        return PeerProgress({}, LogPosition(0, self.asked_count))
 
     def objection(
-        self, peer_id: str, theirs: Particulars, *, is_known: bool, progress: Progress
+        self, peer_id: str, theirs: Particulars, *, is_known: bool, progress: PeerProgress
     ) -> Objection | None:
         """Object if told so, or to strangers."""
         self.known.append(progress)

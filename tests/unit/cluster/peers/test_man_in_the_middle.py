@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cluster.config_secrets import Secrets
 from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
-from cluster.peers.handshake import HandshakeState, Objection, Particulars, Position, Progress
+from cluster.peers.handshake import HandshakeState, LogPosition, Objection, Particulars, PeerProgress
 from cluster.peers.link import FrameKind, Link
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 
@@ -50,14 +50,14 @@ class Node:
         """Whether it is one of the others."""
         return node_id != self.node_id
 
-    def progress(self, peer_id: str) -> Progress:
+    def progress(self, peer_id: str) -> PeerProgress:
         """Know nothing of it."""
         assert peer_id != self.node_id
-        return Progress({}, Position(0, 0))
+        return PeerProgress({}, LogPosition(0, 0))
 
-    def objection(self, peer_id: str, theirs: Particulars, progress: Progress) -> Objection | None:
+    def objection(self, peer_id: str, theirs: Particulars, progress: PeerProgress) -> Objection | None:
         """Let everybody in who is who they say they are."""
-        assert progress == Progress({}, Position(0, 0))
+        assert progress == PeerProgress({}, LogPosition(0, 0))
         assert (theirs.disk_id, theirs.http) == (f"disk-{peer_id}", "http://x")
         return None
 

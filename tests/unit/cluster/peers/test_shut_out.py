@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.peers import objections
-from cluster.peers.handshake import Objection, Position
+from cluster.peers.handshake import LogPosition, Objection
 from cluster.peers.shut_out import WORDS_COUNT_MAX, ShutOut
 
 DUPLICATE = objections.duplicate("n1")
-OLDER = objections.older_copy("n1", heard=Position(7, 40), theirs=Position(6, 30))
+OLDER = objections.older_copy("n1", heard=LogPosition(7, 40), theirs=LogPosition(6, 30))
 VOTERS = {"n1", "n2", "n3"}
 
 
