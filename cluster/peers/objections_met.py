@@ -39,15 +39,17 @@ class ObjectionsMet:
     def __init__(self) -> None:
         self._met: dict[str, dict[str, Met]] = {}
 
-    def met(self, peer_id: str, objection: Objection, *, is_ours: bool) -> None:
-        """Record an objection, which is this node's if it `is_ours`, else the peer's."""
+    def met(self, peer_id: str, objection: Objection, *, is_ours: bool) -> bool:
+        """Record an objection, which is this node's if it `is_ours`, else the peer's; return if it is new."""
         now_s = time.monotonic()
         # A peer's word for a kind is not bounded; what this release does not know counts as one.
         kind = objection.kind if objection.kind in _KINDS else ""
         kinds = self._met.setdefault(peer_id, {})
         before = kinds.get(kind)
-        since_s = before.since_s if before is not None and before.is_fresh else now_s
+        is_known = before is not None and before.is_fresh
+        since_s = before.since_s if before is not None and is_known else now_s
         kinds[kind] = Met(objection, is_ours, since_s, now_s)
+        return not is_known
 
     def gone(self, peer_id: str) -> None:
         """Record that both let each other in, or that the peer is another one from now on.

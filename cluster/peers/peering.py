@@ -222,12 +222,12 @@ class Peering:
             self.runs.refused(peer_id, theirs.run_id)
             verdict = objections.duplicate(peer_id)
         if isinstance(verdict, Objection):
+            # For the operator. There may be any number of strangers.
+            is_new = not is_known or self.objections_met.met(peer_id, verdict, is_ours=True)
             if verdict.kind == Kind.OLDER_COPY:
                 self.older_copies_count += 1
-                logger.critical("event=older-copy peer=%s reason=%r", peer_id, verdict.reason)
-            if is_known:
-                # For the operator. There may be any number of strangers.
-                self.objections_met.met(peer_id, verdict, is_ours=True)
+                if is_new:
+                    logger.critical("event=older-copy peer=%s reason=%r", peer_id, verdict.reason)
             return replace(verdict, run_id=self._run_id)
         table.let_in(peer_id, theirs)
         self.runs.connected(peer_id, theirs.run_id)

@@ -703,6 +703,9 @@ def test_an_older_copy_is_refused_by_what_its_pings_said(
     assert objection is not None
     assert objection.kind == Kind.OLDER_COPY
     assert ("event=older-copy peer=n2" in caplog.text, peering.older_copies_count) == (True, 1)
+    caplog.clear()
+    peering.objection("n2", replace(disk("n2"), term=7, last_index=39), is_known=True)
+    assert (caplog.text, peering.older_copies_count) == ("", 2), "it asks every two seconds, and is told once"
     assert peering.objection("n2", replace(disk("n2"), term=8, last_index=40), is_known=True) is None
 
 
