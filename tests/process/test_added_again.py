@@ -29,8 +29,13 @@ async def test_who_was_away_hears_a_leader_whose_disk_it_does_not_know(tmp_path:
                 return {"id": "n5", "peer": peer, "state": "voter"} in members
 
             await until(counts, "n5 counts again")
-            got = await http.call("n2", "POST", "/v1/cluster/transfer-leadership", {"to": "n5"})
-            assert got.body == {"leader": "n5"}
+
+            async def leads() -> bool:
+                # It can be elected once a majority has connected with it, and is asked again until then.
+                got = await http.call("n2", "POST", "/v1/cluster/transfer-leadership", {"to": "n5"})
+                return bool(got.body == {"leader": "n5"})
+
+            await until(leads, "n5 leads")
             kept = await http.acquire("n3", "kept", ttl_ms=600_000)
             said, heard = LogSince(cluster, "n5"), LogSince(cluster, "n1")
             await asyncio.to_thread(cluster.start, "n1")
