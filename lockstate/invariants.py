@@ -11,13 +11,12 @@ from lockstate.tables.cells import size_of
 from lockstate.tables.deadlines import Timed
 from lockstate.tables.namespaces import NamespaceUsage
 from lockstate.tables.owners import wish_of
-from lockstate.tables.principals import Usage, bytes_of_texts
+from lockstate.tables.principals import Usage
 from lockstate.tables.queues import can_go
-from lockstate.tables.records import CONVERSION, Hold, Ticket, precedence
+from lockstate.tables.rare import PLAIN, of_hold
+from lockstate.tables.records import Hold, Ticket, permits_in, precedence
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words.claims import claims_of, parent
-from lockstate.words.commands import PRIORITY_DEFAULT
-from lockstate.words.ids import HoldId
 from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent
 from lockstate.words.results import HoldKind, Queued
 
@@ -46,7 +45,7 @@ def permits_are_counted(state: State) -> None:
     """A semaphore counts the permits of its holds and delays."""
     used = Counter[str]()
     for hold in state.holds.values():
-        used.update(dict(state.permits_in(hold)))
+        used.update(dict(permits_in(hold)))
     for delay in state.permit_delays.values():
         used[delay.name] += delay.permits
     for semaphore in state.semaphores.values():
@@ -103,10 +102,6 @@ def tables_agree(state: State) -> None:
     assert changing == {t.changes: t.hold_id for t in state.tickets.values() if t.changes}, (
         "changes and their holds disagree"
     )
-    extras = {record_id for record_id, _ in state.extras.dump()}
-    assert extras <= state.holds.keys() | state.tickets.keys() | state.sessions.keys(), (
-        "something is left of what is gone"
-    )
     assert list(state.names.after("", inclusive=True)) == sorted(
         lock.name for lock in state.claimed.records()
     ), "the index of names is wrong"
@@ -145,12 +140,12 @@ def namespaces_are_counted(state: State) -> None:
         has = {
             hold.hold_id
             for hold in state.holds.values()
-            if hold.token >= namespace.since_token and _lies_in(state, prefix, hold)
+            if hold.token >= namespace.since_token and _lies_in(prefix, hold)
         }
         waits = [
             ticket
             for ticket in state.tickets.values()
-            if ticket.order >= namespace.since_order and _lies_in(state, prefix, ticket)
+            if ticket.order >= namespace.since_order and _lies_in(prefix, ticket)
         ]
         wanted = [one for one in waits if not (one.is_conversion or one.changes in has)]
         cells = [
@@ -166,16 +161,16 @@ def namespaces_are_counted(state: State) -> None:
         ]
         records: list[Hold | Ticket] = [state.holds[hold_id] for hold_id in has]
         records += [state.holds[one.changes] if one.changes else one for one in wanted]
-        size_bytes = sum([bytes_of_texts(record.note, record.value) for record in records])
+        size_bytes = sum([_bytes_said(record) for record in records])
         size_bytes += sum([size_of(cell) for cell in cells])
         counted = NamespaceUsage(len(has) + len(wanted), len(waits), len(cells), len(fences), size_bytes)
         assert table.usage[prefix] == counted, f"{prefix}: {table.usage[prefix]} is counted, not {counted}"
 
 
-def _lies_in(state: State, prefix: str, record: Hold | Ticket) -> bool:
+def _lies_in(prefix: str, record: Hold | Ticket) -> bool:
     """Whether a namespace covers any name of a hold or a ticket."""
     names = [record.name, *[lock.name for lock in record.locks]]
-    names += [name for name, _ in state.permits_in(record)]
+    names += [name for name, _ in permits_in(record)]
     return any(f"{name}/".startswith(f"{prefix}/") for name in names)
 
 
@@ -188,10 +183,14 @@ def _bytes_of_principals(state: State) -> Counter[str]:
     records: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
     for record in records:
         if not (isinstance(record, Ticket) and record.changes):
-            counted[principals.of(record)] += len((record.note + record.value).encode())
+            counted[principals.of(record)] += _bytes_said(record)
     for cell in state.cells.all():
         counted[principals.cells.get(cell.key, "")] += len(cell.key + cell.value)
     return counted
+
+
+def _bytes_said(record: Hold | Ticket) -> int:
+    return len((record.details.note + record.details.value).encode())
 
 
 def claims_are_counted(state: State) -> None:
@@ -224,7 +223,7 @@ def claims_are_counted(state: State) -> None:
     for session in state.sessions.values():
         owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]
         counted = sum([len(claims_of_hold(record)) or 1 for record in owned])
-        counted += sum([len(state.permits_in(record)) for record in owned if record.is_of_kinds])
+        counted += sum([len(permits_in(record)) for record in owned if record.is_of_kinds])
         assert session.claims_count == counted, f"counted {session.claims_count} claims, there are {counted}"
         if session.by_owner is not None:
             by_owner = [(owner, one) for owner, held in session.by_owner.items() for one in held]
@@ -247,7 +246,7 @@ def queues_are_right(state: State) -> None:
         if lock.waiting and above is not None:
             assert lock.name in (above.below or ()), f"{lock.name}: not to be found from above"
     wanted = Counter(
-        (name, claim + (CONVERSION if ticket.is_conversion else ticket.lane), ticket.hold_id)
+        (name, claim + ticket.lane, ticket.hold_id)
         for ticket in state.tickets.values()
         for name, claim in claims_of_hold(ticket)
     )
@@ -258,18 +257,19 @@ def queues_are_right(state: State) -> None:
         assert all(a < b for a, b in pairwise(places)), "permits or wishes: out of order"
 
 
-def priorities_are_stored(state: State) -> None:
-    """What the class of a ticket says of its priority is stored beside it; nothing else has a priority."""
-    for record_id, extra in state.extras.dump():
-        ticket = state.tickets.get(HoldId(record_id))
-        assert ticket is not None or extra.priority == PRIORITY_DEFAULT, "a hold or a session has a priority"
+def what_few_have_is_rare(state: State) -> None:
+    """A record that has nothing rare has None; those that have something are counted."""
+    records: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
+    assert all(record.rare != PLAIN for record in records), "nothing is kept as if it were something"
+    rare_count = sum([record.rare is not None for record in records])
+    assert state.rare_count == rare_count, f"counted {state.rare_count} records with something rare"
+    for hold in state.holds.values():
+        assert hold.rare == of_hold(hold.rare), "a hold has what only waits have"
+
+
+def priorities_are_of_tickets(state: State) -> None:
+    """No change of a hold, and no wait for an election, has a priority; those that have one are counted."""
     for ticket in state.tickets.values():
-        assert ticket.priority == state.extras.get(ticket.hold_id).priority, (
-            "a priority would not be restored"
-        )
-        assert ticket.is_addition == state.extras.get(ticket.hold_id).is_addition, (
-            "an addition would not be restored"
-        )
         assert not (ticket.changes and ticket.steps), "a change of a hold has a priority"
         assert not (ticket.kind is HoldKind.ELECTION and ticket.steps), "elections know no priorities"
     ranked_count = sum(ticket.steps != 0 for ticket in state.tickets.values())
@@ -279,13 +279,9 @@ def priorities_are_stored(state: State) -> None:
 def permits_are_queued_for_in_order(state: State) -> None:
     """Every ticket stands in the queues of the semaphores it wants, and holders by token."""
     wanted = sorted(
-        [
-            (name, precedence(ticket))
-            for ticket in state.tickets.values()
-            for name, _ in state.permits_in(ticket)
-        ]
+        [(name, precedence(ticket)) for ticket in state.tickets.values() for name, _ in permits_in(ticket)]
     )
-    held = sorted([(name, hold.token) for hold in state.holds.values() for name, _ in state.permits_in(hold)])
+    held = sorted([(name, hold.token) for hold in state.holds.values() for name, _ in permits_in(hold)])
     semaphores = sorted(state.semaphores.values(), key=lambda semaphore: semaphore.name)
     queued = [(one.name, precedence(ticket)) for one in semaphores for ticket in one.queue.values()]
     assert queued == wanted, f"permits: {queued} are queued, {wanted} are wanted"
@@ -295,12 +291,11 @@ def permits_are_queued_for_in_order(state: State) -> None:
 
 def several_kinds_are_of_locks(state: State) -> None:
     """Only holds and tickets of several kinds have permits beside them."""
-    for record_id, extra in state.extras.dump():
-        record = state.holds.get(HoldId(record_id)) or state.tickets.get(HoldId(record_id))
-        if extra.permits or extra.rates or extra.at_ms:
-            assert record is not None, f"{record_id}: has permits, but is not a hold"
-            assert record.is_of_kinds, f"{record_id}: has permits and is of one kind"
-            assert not (extra.rates and isinstance(record, Hold)), f"{record_id}: rates are taken, not held"
+    records: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
+    for record in records:
+        rare = record.details
+        if rare.permits or rare.rates or rare.at_ms:
+            assert record.is_of_kinds, f"{record.hold_id}: has permits and is of one kind"
 
 
 def idle_things_are_forgotten(state: State) -> None:
@@ -376,9 +371,10 @@ def pleas_are_of_holds(state: State) -> None:
 def values_are_of_holds(state: State) -> None:
     """Only what has a value keeps one secret."""
     claimants: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
-    marked = {one.hold_id for one in claimants if one.value and one.kind is not HoldKind.ELECTION}
-    secret = {record_id for record_id, extra in state.extras.dump() if extra.is_secret}
-    assert secret <= marked, "a secret of nothing"
+    for one in claimants:
+        assert not one.details.is_secret or (one.details.value and one.kind is not HoldKind.ELECTION), (
+            "a secret of nothing"
+        )
 
 
 def the_fingerprint_is_kept_up(state: State) -> None:
@@ -401,7 +397,8 @@ SENTENCES = (
     namespaces_are_counted,
     claims_are_counted,
     queues_are_right,
-    priorities_are_stored,
+    what_few_have_is_rare,
+    priorities_are_of_tickets,
     permits_are_queued_for_in_order,
     several_kinds_are_of_locks,
     idle_things_are_forgotten,

@@ -185,7 +185,7 @@ class Contention:
         for series in self._all():
             series.queue_shift -= series.queue_length
         for ticket in machine.state.tickets.values():
-            for part in parts_of(machine.state, ticket):
+            for part in parts_of(ticket):
                 self._at(part.kind, part.name).queue_shift += 1
 
     def _leave_queues(self, settled: Iterable[Settled]) -> None:

@@ -140,7 +140,9 @@ def elections(state: State, prefix: str, after: str, limit: int) -> Page[Electio
         leader = lock.holder
         if leader is None:
             return ElectionSummary(shown, None, "", lock.queue_length)
-        return ElectionSummary(shown, hold_view(state, leader, shown), leader.value, lock.queue_length)
+        return ElectionSummary(
+            shown, hold_view(state, leader, shown), leader.details.value, lock.queue_length
+        )
 
     return _page(((shown_name(name), name) for name in below), row, limit)
 
@@ -307,7 +309,7 @@ def ticket(state: State, number: int) -> TicketView | None:
     return TicketView(
         found.order,
         found.kind,
-        tuple([part.name for part in parts_of(state, found)]),
+        tuple([part.name for part in parts_of(found)]),
         shown_owner(found.owner, own_id(found)),
         place,
         state.now_ms - found.since_ms,
@@ -315,7 +317,7 @@ def ticket(state: State, number: int) -> TicketView | None:
         _estimate_ms(state, found, place),
         session_name(session) if session is not None else "",
         found.is_conversion,
-        found.priority,
+        found.details.priority,
     )
 
 
@@ -326,7 +328,7 @@ def _estimate_ms(state: State, waiter: Ticket, place: int) -> int | None:
     hold now. What is held longest counts as begun that long ago. Of several locks the slowest one counts.
     """
     estimates_ms: list[int] = []
-    for part in parts_of(state, waiter):
+    for part in parts_of(waiter):
         events = islice(reversed(state.audit.events), _EVENTS_SEARCHED_MAX)
         of_it = (one for one in events if one.kind in _ENDS and (one.of, one.name) == (part.kind, part.name))
         lasted_ms = sorted([one.lasted_ms for one in islice(of_it, _SAMPLES_MAX)])

@@ -20,6 +20,7 @@ from lockstate.tables.records import (
     Session,
     Ticket,
     each_lock,
+    permits_in,
     place_among,
 )
 from lockstate.tables.state import State, claims_of_hold
@@ -76,21 +77,21 @@ class Part(NamedTuple):
     permits: int = 0
 
 
-def parts_of(state: State, record: Claimant) -> list[Part]:
+def parts_of(record: Claimant) -> list[Part]:
     """Return all things that a hold has or a ticket wants: the locks, then the permits."""
     if record.kind is not HoldKind.LOCK:
         return [Part(record.kind, record.name, record.mode, record.scope, record.permits)]
     locks = [Part(HoldKind.LOCK, lock.name, lock.mode, lock.scope) for lock in each_lock(record)]
-    return locks + [Part(HoldKind.SEMAPHORE, name, permits=n) for name, n in state.permits_in(record)]
+    return locks + [Part(HoldKind.SEMAPHORE, name, permits=n) for name, n in permits_in(record)]
 
 
-def part_of(state: State, record: Claimant, name: str, kind: HoldKind) -> Part:
+def part_of(record: Claimant, name: str, kind: HoldKind) -> Part:
     """Return the part of this name, and of this kind if it is one of several kinds.
 
     Of several locks that cover a name but do not have it, it is what they have in common.
     """
     if record.is_of_kinds and kind is HoldKind.SEMAPHORE:
-        return Part(kind, name, permits=dict(state.permits_in(record))[name])
+        return Part(kind, name, permits=dict(permits_in(record))[name])
     mode, scope = record.mode, record.scope
     for lock in record.locks:
         if lock.name == name:
@@ -100,22 +101,21 @@ def part_of(state: State, record: Claimant, name: str, kind: HoldKind) -> Part:
 
 def holder_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOCK) -> HolderView:
     """Return `hold` as others may see it, as a holder of `name`; one of several kinds as one of `kind`."""
-    part = part_of(state, hold, name, kind)
+    part = part_of(hold, name, kind)
     owner = shown_owner(hold.owner, hold.hold_id)
     left_ms = remaining_ms(state, hold)
     return HolderView(
-        owner, part.mode, hold.token, left_ms, hold.note, name, part.scope, part.kind, part.permits
+        owner, part.mode, hold.token, left_ms, hold.details.note, name, part.scope, part.kind, part.permits
     )
 
 
-def told_value(state: State, record: Hold | Ticket) -> str:
-    """Return the value of `record` as others may see it: no secret one, and of waiters only a candidate's.
-
-    It must not have been taken out yet: its extras say whether its value is secret.
-    """
-    if record.kind is HoldKind.ELECTION:
-        return record.value
-    return "" if isinstance(record, Ticket) or state.extras.get(record.hold_id).is_secret else record.value
+def told_value(record: Hold | Ticket) -> str:
+    """Return the value of `record` as others may see it: no secret one, and of waiters only a candidate's."""
+    rare = record.rare
+    if rare is None:
+        return ""
+    is_told = not (rare.is_secret or isinstance(record, Ticket)) or record.kind is HoldKind.ELECTION
+    return rare.value if is_told else ""
 
 
 def revocation_of(state: State, hold: Hold) -> RevocationView | None:
@@ -144,7 +144,7 @@ def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
         found = [pleas[hold_id] for hold_id in holds if hold_id in pleas]
     first = heapq.nsmallest(limits.HOLDERS_SHOWN_MAX, found, key=lambda plea: plea.order)
     asked = [holds[plea.hold_id] for plea in first]
-    named = [(hold, parts_of(state, hold)[0]) for hold in asked]
+    named = [(hold, parts_of(hold)[0]) for hold in asked]
     return tuple([revoked_view(state, hold, part.name, part.kind) for hold, part in named])
 
 
@@ -152,13 +152,13 @@ def hold_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOC
     """Return `hold` as reads show it, as a holder of `name`."""
     # Not by way of `holder_view`: a listing shows a thousand of them in one piece.
     session = state.sessions.get(hold.session_id)
-    part = part_of(state, hold, name, kind)
+    part = part_of(hold, name, kind)
     return HoldView(
         shown_owner(hold.owner, hold.hold_id),
         part.mode,
         hold.token,
         remaining_ms(state, hold),
-        hold.note,
+        hold.details.note,
         name,
         part.scope,
         part.kind,
@@ -167,7 +167,7 @@ def hold_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOC
         session_name(session) if session is not None else "",
         session.labels if session is not None else NOTHING,
         revocation_of(state, hold) if state.pleas else None,
-        told_value(state, hold) if hold.value and hold.kind is not HoldKind.ELECTION else "",
+        told_value(hold) if hold.kind is not HoldKind.ELECTION else "",
     )
 
 
@@ -253,7 +253,7 @@ def election_view(state: State, name: str) -> ElectionView:
     if lock is None or hold is None:
         return ElectionView(name)
     queue = tuple([waiter_view(state, ticket, name, place) for place, ticket in enumerate(lock.queue(), 1)])
-    return ElectionView(name, hold_view(state, hold, name), hold.value, queue)
+    return ElectionView(name, hold_view(state, hold, name), hold.details.value, queue)
 
 
 def fence_view(state: State, name: str, token: int, kind: HoldKind | None = None) -> FenceView:
@@ -297,7 +297,7 @@ def session_view(state: State, session_id: SessionId) -> SessionView | None:
             [
                 hold_view(state, hold, part.name, part.kind)
                 for hold in session.holds.values()
-                for part in parts_of(state, hold)
+                for part in parts_of(hold)
             ]
         ),
         tuple(_tickets(state, session)),
@@ -310,7 +310,7 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
     places: dict[tuple[str, HoldId], int] = {}
     queues: dict[str, Iterable[Ticket]] = {}
     for ticket in session.tickets.values():
-        for part in parts_of(state, ticket):
+        for part in parts_of(ticket):
             name = _queue_name(part)
             if part.kind is HoldKind.SEMAPHORE:
                 queues[name] = state.semaphores[part.name].queue.values()
@@ -320,7 +320,7 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
         for place, ticket in enumerate(queue, 1):
             places[name, ticket.hold_id] = place
     for ticket in session.tickets.values():
-        for part in parts_of(state, ticket):
+        for part in parts_of(ticket):
             place = places[_queue_name(part), ticket.hold_id]
             yield waiter_view(state, ticket, part.name, place, part.kind)
 
@@ -385,7 +385,7 @@ def position(state: State, ticket: Ticket) -> int:
     """Return the place of a ticket in its queue, from 1; of several queues, the place furthest behind."""
     names = [name for name, claim in claims_of_hold(ticket) if not is_intent(claim)]
     places = [state.locks[name].place_of(ticket) for name in names]
-    queues = [state.semaphores[name].queue for name, _ in state.permits_in(ticket)]
+    queues = [state.semaphores[name].queue for name, _ in permits_in(ticket)]
     return max(places + [place_among(queue, ticket) + 1 for queue in queues])
 
 
@@ -394,7 +394,7 @@ def last_position(state: State, ticket: Ticket) -> int:
     names = [name for name, claim in claims_of_hold(ticket) if not is_intent(claim)]
     longest = max(
         [state.locks[name].queue_length for name in names]
-        + [len(state.semaphores[name].queue) for name, _ in state.permits_in(ticket)]
+        + [len(state.semaphores[name].queue) for name, _ in permits_in(ticket)]
     )
     return position(state, ticket) if longest <= POSITION_QUEUE_MAX else 0
 
@@ -408,7 +408,7 @@ def newcomer_position(state: State, ticket: Ticket, claims: Claims, queue_length
         return place_among(state.semaphores[ticket.name].queue, ticket) + 1
     if not (ticket.is_conversion or ticket.steps or state.ranked_count):
         return queue_length + 1
-    queues = [state.semaphores[name].queue for name, _ in state.permits_in(ticket)] if ticket.permits else []
+    queues = [state.semaphores[name].queue for name, _ in permits_in(ticket)] if ticket.permits else []
     names = [name for name, claim in claims if not is_intent(claim)]
     if not ticket.is_conversion:
         places = [place_among(queue, ticket) + 1 for queue in queues]
@@ -454,7 +454,7 @@ def waiter_view(
     state: State, ticket: Ticket, name: str, place: int, kind: HoldKind = HoldKind.LOCK
 ) -> WaiterView:
     """Return `ticket` as others may see it, at its place in the queue for `name`."""
-    part = part_of(state, ticket, name, kind)
+    part = part_of(ticket, name, kind)
     return WaiterView(
         shown_owner(ticket.owner, own_id(ticket)),
         part.mode,
@@ -467,5 +467,5 @@ def waiter_view(
         ticket.is_conversion,
         ticket.order,
         session_name(session) if (session := state.sessions.get(ticket.session_id)) is not None else "",
-        ticket.priority,
+        ticket.details.priority,
     )

@@ -10,14 +10,13 @@ from lockstate.rules.changes import check_change, ticket_for
 from lockstate.rules.checks import check_together, check_unchanging, invalid
 from lockstate.rules.holds import LEASE_EXPIRED, Holds
 from lockstate.rules.namespace_rules import check_endless, check_ttl
-from lockstate.tables.extras import Extra
 from lockstate.tables.queues import can_go, is_free
-from lockstate.tables.records import Addition, Hold, RequestKey, each_lock
+from lockstate.tables.records import Hold, RequestKey, each_lock
 from lockstate.tables.state import State
 from lockstate.words.claims import claims_of
 from lockstate.words.commands import AddLocks, Wanted
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import HoldKind, Queued, Refused, Result
+from lockstate.words.results import HoldKind, Refused, Result
 
 
 class Additions:
@@ -50,7 +49,7 @@ class Additions:
             holds.add(hold, more)
             return holds.granted(hold)
         wanted = "", Mode.EXCLUSIVE, Scope.NODE, more
-        ticket = ticket_for(Addition, command, hold, wanted, now_ms=state.now_ms, key=key)
+        ticket = ticket_for(command, hold, wanted, now_ms=state.now_ms, key=key, is_addition=True)
         ticket.order = state.next_order  # the order it would get: it is judged as if it waited
         if can_go(state, ticket, claims):
             # Only those are in the way that come after it, by their priorities.
@@ -60,10 +59,7 @@ class Additions:
             return refused or holds.granted(hold)
         if command.wait_ms == 0:
             return holds.lock_held(claims, hold.hold_id)
-        result = holds.wait(ticket, claims, command.wait_ms)
-        if isinstance(result, Queued):
-            state.extras.put(ticket.hold_id, Extra(is_addition=True))
-        return result
+        return holds.wait(ticket, claims, command.wait_ms)
 
     def _check(self, command: AddLocks, hold: Hold | None) -> Refused | None:
         refused = (

@@ -5,11 +5,10 @@ gave up: a node that stood still may bring the first one behind the second. So a
 asked for is undone when the last of them is taken back, and not before: else the end of a connection that is
 long forgotten would take the hold from a client that was told of it.
 
-The newest one stands in the record itself, the others in its `Extra`.
+The newest one stands in the record itself, the others in its `rare`.
 """
 
-import msgspec
-
+from lockstate.tables.rare import Others, changed
 from lockstate.tables.records import Hold, Ticket
 from lockstate.tables.requests import key_of
 from lockstate.tables.state import State
@@ -17,13 +16,10 @@ from lockstate.words import limits
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, AttemptId, HoldId
 from lockstate.words.results import Granted, Queued
 
-Others = tuple[tuple[AttemptId, str], ...]
-"""Attempts, each with the node process that keeps the connection of its client; the newest is the last."""
-
 
 def join(state: State, of: Hold | Ticket, attempt_id: AttemptId) -> None:
     """Let another attempt wait for `of`, or have it: the newest of all."""
-    others = _others(state, of)
+    others = of.details.attempts
     if attempt_id != of.attempt_id:
         others = (*others, (of.attempt_id, _origin(of)))
         others = tuple([other for other in others if other[0] != attempt_id])
@@ -35,7 +31,7 @@ def join(state: State, of: Hold | Ticket, attempt_id: AttemptId) -> None:
 
 def leave(state: State, of: Hold | Ticket, attempt_id: AttemptId) -> bool:
     """Take an attempt back. Return whether it was the only one, so that what it asked for is to be undone."""
-    others = _others(state, of)
+    others = of.details.attempts
     if of.attempt_id != attempt_id:
         left = tuple([other for other in others if other[0] != attempt_id])
         if left != others:
@@ -49,17 +45,12 @@ def leave(state: State, of: Hold | Ticket, attempt_id: AttemptId) -> bool:
 
 def leave_origin(state: State, ticket: Ticket, origin: str) -> bool:
     """Take back the attempts whose connections a node process kept. Return whether there are no others."""
-    others = _others(state, ticket)
+    others = ticket.details.attempts
     left = [other for other in (*others, (ticket.attempt_id, ticket.origin)) if other[1] != origin]
     if not left:
         return True
     _set(state, ticket, *left[-1], tuple(left[:-1]))
     return False
-
-
-def origins_of(state: State, ticket: Ticket) -> set[str]:
-    """Return the node processes that keep the connections of a ticket's clients."""
-    return {ticket.origin, *[origin for _, origin in _others(state, ticket)]}
 
 
 def of_request(
@@ -76,12 +67,8 @@ def of_request(
             continue
         of = state.tickets.get(result.hold_id) or state.holds.get(result.hold_id)
         if of is not None and of.request == key:
-            return of.hold_id, (*[attempt_id for attempt_id, _ in _others(state, of)], of.attempt_id)
+            return of.hold_id, (*[attempt_id for attempt_id, _ in of.details.attempts], of.attempt_id)
     return NO_HOLD, ()
-
-
-def _others(state: State, of: Hold | Ticket) -> Others:
-    return state.extras.get(of.hold_id).attempts if state.extras.rows else ()
 
 
 def _origin(of: Hold | Ticket) -> str:
@@ -92,13 +79,10 @@ def _set(state: State, of: Hold | Ticket, attempt_id: AttemptId, origin: str, ot
     """Record which attempts there are, and under which node processes a ticket is found."""
     state.ledger.change(of)
     if isinstance(of, Ticket):
-        for known in origins_of(state, of):
-            state.leave_origin(of, known)
+        state.leave_origins(of)
         of.origin = origin
     of.attempt_id = attempt_id
-    extra = state.extras.get(of.hold_id)
-    if others != extra.attempts:
-        state.extras.put(of.hold_id, msgspec.structs.replace(extra, attempts=others))
+    if others != of.details.attempts:
+        state.set_rare(of, changed(of.rare, attempts=others))
     if isinstance(of, Ticket):
-        for known in origins_of(state, of):
-            state.join_origin(of, known)
+        state.join_origins(of)

@@ -4,17 +4,14 @@ A change waits under an id of its own, which its client cannot choose. One waits
 what it is until then; if the hold ends, so does the wait.
 """
 
-from typing import TypeVar
-
 from lockstate.rules.holds import Holds
+from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, RequestKey, Ticket
 from lockstate.words import limits
 from lockstate.words.commands import Change, Wanted
 from lockstate.words.ids import attempt_of
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import Refused
-
-TicketT = TypeVar("TicketT", bound=Ticket)
 
 
 def check_change(holds: Holds, command: Change) -> Refused | None:
@@ -28,20 +25,20 @@ def check_change(holds: Holds, command: Change) -> Refused | None:
 
 
 def ticket_for(
-    make: type[TicketT],
     command: Change,
     hold: Hold,
     wanted: tuple[str, Mode, Scope, tuple[Wanted, ...]],
     *,
     now_ms: int,
     key: RequestKey | None,
-) -> TicketT:
+    is_addition: bool = False,
+) -> Ticket:
     """Return the ticket for a change, without an order and a deadline.
 
     `wanted` are name, mode, scope and locks, as a ticket has them; `key` is that of the request.
     """
     name, mode, scope, locks = wanted
-    return make(
+    return Ticket(
         0,
         0,
         0,
@@ -49,13 +46,12 @@ def ticket_for(
         name,
         mode,
         hold.owner,
-        hold.note,
         hold.session_id,
-        0,
         now_ms,
         attempt_of(command.ticket_id, command.attempt_id),
         key,
         scope,
         locks,
+        rare=changed(None, note=hold.details.note, is_addition=is_addition),
         changes=hold.hold_id,
     )

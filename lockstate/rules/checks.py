@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from lockstate.tables.priorities import check_priority
 from lockstate.tables.records import Hold
 from lockstate.tables.state import State
 from lockstate.words import limits
@@ -108,7 +107,7 @@ def _check_uncommon(asked: Uncommon) -> Refused | None:
         limits.check_text("note", asked.note, limits.NOTE_BYTES_MAX)
         or limits.check_range("lock_delay_ms", asked.lock_delay_ms, limits.LOCK_DELAY_MS_MAX)
         or check_value(asked.value)
-        or check_priority(asked.priority)
+        or limits.check_range("priority", asked.priority, limits.PRIORITY_MAX)
     )
 
 

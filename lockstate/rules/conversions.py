@@ -10,7 +10,7 @@ from lockstate.rules.changes import check_change, ticket_for
 from lockstate.rules.checks import check_unchanging, invalid
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, refused_for
 from lockstate.tables.queues import can_go
-from lockstate.tables.records import Hold, RequestKey, Ticket
+from lockstate.tables.records import Hold, RequestKey
 from lockstate.words.claims import claims_of
 from lockstate.words.commands import Convert, Wanted
 from lockstate.words.modes import is_down
@@ -44,7 +44,7 @@ class Conversions:
             holds.serve(holds.convert(hold, command.mode, locks, claims))
             return holds.granted(hold)
         wanted = hold.name, command.mode, hold.scope, locks
-        ticket = ticket_for(Ticket, command, hold, wanted, now_ms=state.now_ms, key=key)
+        ticket = ticket_for(command, hold, wanted, now_ms=state.now_ms, key=key)
         ticket.order = state.next_order  # the order it would get: it is judged as if it waited
         if can_go(state, ticket, claims):
             holds.serve(holds.convert(hold, command.mode, locks, claims))

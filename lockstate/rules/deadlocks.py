@@ -26,6 +26,7 @@ from lockstate.tables.records import (
     Place,
     Ticket,
     lanes_of,
+    permits_in,
     precedence,
 )
 from lockstate.tables.state import State, claims_of_hold
@@ -102,7 +103,7 @@ def _blocks_anybody(state: State, ticket: Ticket) -> bool:
 
 
 def _is_wanted(state: State, hold: Hold) -> bool:
-    if any(state.semaphores[name].queue for name, _ in state.permits_in(hold)):
+    if any(state.semaphores[name].queue for name, _ in permits_in(hold)):
         return True
     locks = state.locks
     return any((lock := locks.get(name)) is not None and lock.waiting for name, _ in claims_of_hold(hold))
@@ -113,7 +114,7 @@ def _blocks_itself(state: State, ticket: Ticket) -> bool:
     session = state.sessions.get(ticket.session_id)
     if session is None or not session.holds:
         return False
-    for name, _ in state.permits_in(ticket):
+    for name, _ in permits_in(ticket):
         holders = state.semaphores[name].holders.values()
         if any(hold.session_id == ticket.session_id for hold in holders):
             return True
@@ -125,21 +126,21 @@ def _waits_beside(state: State, ticket: Ticket) -> bool:
     """Whether the party of `ticket` has other tickets that anybody, also itself, may wait for."""
     others: Collection[Ticket] = state.party_tickets.get(party_of(ticket), NOTHING).values()
     return len(others) > _CHECKED_MAX or any(
-        _is_ahead(state, other) or _is_in_the_way(state, other, ticket) for other in others
+        _is_ahead(state, other) or _is_in_the_way(other, ticket) for other in others
     )
 
 
 def _is_ahead(state: State, ticket: Ticket) -> bool:
-    semaphores = [state.semaphores[name] for name, _ in state.permits_in(ticket)]
+    semaphores = [state.semaphores[name] for name, _ in permits_in(ticket)]
     if any(next(reversed(one.queue)) != ticket.hold_id for one in semaphores):
         return True
     claims = claims_of_hold(ticket)
     return any((state.locks[name].waiting - UNIT[claim]) & CONFLICTS[claim] for name, claim in claims)
 
 
-def _is_in_the_way(state: State, one: Ticket, other: Ticket) -> bool:
-    names = {name for name, _ in state.permits_in(one)}
-    if any(name in names for name, _ in state.permits_in(other)):
+def _is_in_the_way(one: Ticket, other: Ticket) -> bool:
+    names = {name for name, _ in permits_in(one)}
+    if any(name in names for name, _ in permits_in(other)):
         return True
     return conflict(claims_of_hold(one), claims_of_hold(other))
 
@@ -154,7 +155,7 @@ class _Search:
         self._claims: dict[str, set[Claim]] = {}
         for name, claim in claims_of_hold(ticket):
             self._claims.setdefault(name, set()).add(claim)
-        self._permits = {name for name, _ in state.permits_in(ticket)}
+        self._permits = {name for name, _ in permits_in(ticket)}
         self._party = party_of(ticket)
         self._queues: dict[tuple[str, int], Collection[_Alike]] = {}
         self._kept_for: dict[Party, list[Ticket]] = {}
@@ -177,7 +178,7 @@ class _Search:
                 depends_on = [twin]
             else:
                 depends_on = self._wait_for_locks(wait)
-                for name, count in self._state.permits_in(ticket):
+                for name, count in permits_in(ticket):
                     depends_on += self._wait_for_permits(wait, name, count)
             found.extend(other for other in depends_on if other.hold_id not in waits)
         return waits
@@ -219,7 +220,7 @@ class _Search:
             self._step()
             keeping = [other for other in self._keeping(record) if other is not record]
             if keeping:
-                permits = dict(self._state.permits_in(record))[name]
+                permits = dict(permits_in(record))[name]
                 pool.permits.append((permits, [other.hold_id for other in keeping]))
                 depends_on += keeping
         return depends_on
@@ -271,7 +272,7 @@ class _Search:
             is_busy = ticket.session_id and self._is_busy(ticket)
             if is_busy and self._twin_of(ticket):
                 continue
-            permits = self._state.permits_in(ticket) if ticket.is_of_kinds else ()
+            permits = permits_in(ticket) if ticket.is_of_kinds else ()
             wanted = (ticket.name, ticket.mode, ticket.scope, ticket.locks, ticket.changes, permits)
             alike = found.setdefault(wanted, _Alike())
             alike.tickets.append(ticket)

@@ -7,8 +7,8 @@ import msgspec
 from lockstate.reads.views import told_value
 from lockstate.tables.cells import Cell
 from lockstate.tables.owners import own_id
-from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket
-from lockstate.tables.state import Permits, State
+from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket, permits_in
+from lockstate.tables.state import State
 from lockstate.words.commands import Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.kinds import HoldKind
@@ -84,33 +84,22 @@ class Effects:
         reason: str = "",
         locks: tuple[Wanted, ...] = (),
         ticket: int = 0,
-        permits: Permits | None = None,
     ) -> None:
         """Add an event of a hold or a ticket: one for each of its locks, or for each of `locks`.
 
         `ticket` is the number of the wait that brought a hold this event. One of several kinds is told of by
-        each of its parts; `permits` are those that it had, if it is gone already.
+        each of its parts.
         """
         if kind in _NOT_AUDITED:
             self._is_all_audited = False
         if isinstance(of, Ticket):
             ticket = of.order
-        for part in locks or self._parts(of, permits):
+        for part in locks or _parts(of):
             self.events.append(self._event(kind, of, part, lasted_ms, reason, ticket))
 
-    def _parts(self, of: Hold | Ticket, permits: Permits | None = None) -> list[_Part]:
-        """Return the parts of a hold or a ticket. What is of one thing is its own only part."""
-        if of.name:
-            return [of]
-        locks: list[_Part] = list(of.locks)
-        if not of.is_of_kinds:
-            return locks
-        had = self.state.permits_in(of) if permits is None else permits
-        return [*locks, *[_Permits(name, count) for name, count in had]]
-
-    def tell_left(self, ticket: Ticket, why: Left, permits: Permits | None = None) -> None:
+    def tell_left(self, ticket: Ticket, why: Left) -> None:
         """Add the event that a wait ended without a grant of its own."""
-        self.tell(EventKind.LEFT, ticket, self.state.now_ms - ticket.since_ms, why, permits=permits)
+        self.tell(EventKind.LEFT, ticket, self.state.now_ms - ticket.since_ms, why)
 
     def _event(  # noqa: PLR0917 - what an event of a hold or a ticket is made of
         self,
@@ -141,7 +130,7 @@ class Effects:
             of_kind,
             part.scope,
             permits,
-            of.value and told_value(state, of),
+            told_value(of),
             ticket,
             0,
             principal,
@@ -152,7 +141,7 @@ class Effects:
         """Add the event that a holder is to give up, or has put that off."""
         state = self.state
         lasted_ms, ends_in_ms = state.now_ms - hold.since_ms, plea.expires_at_ms - state.now_ms
-        for part in self._parts(hold):
+        for part in _parts(hold):
             event = self._event(kind, hold, part, lasted_ms, plea.reason, plea.ticket)
             self.events.append(msgspec.structs.replace(event, ends_in_ms=max(0, ends_in_ms)))
 
@@ -223,3 +212,11 @@ class Effects:
         added = ticket.locks if ticket.is_addition else ()
         waited_ms = self.state.now_ms - ticket.since_ms
         self.settled.append(Settled(ticket.hold_id, result, waited_ms, added, position))
+
+
+def _parts(of: Hold | Ticket) -> list[_Part]:
+    """Return the parts of a hold or a ticket. What is of one thing is its own only part."""
+    if of.name:
+        return [of]
+    locks: list[_Part] = list(of.locks)
+    return [*locks, *[_Permits(name, count) for name, count in permits_in(of)]]

@@ -3,6 +3,7 @@
 from lockstate.rules.checks import check_attempt, invalid
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
 from lockstate.tables.queues import is_free
+from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
 from lockstate.words import limits
 from lockstate.words.claims import claims_of, record_name
@@ -36,7 +37,7 @@ class Elections:
         owner = command.owner or session.owner
         held = self._led_already(session, command.name, owner)
         if held is not None:
-            refused = holds.check_texts(held, held.note, command.value)
+            refused = holds.check_texts(held, held.details.note, command.value)
             if refused is not None:
                 return refused
             return holds.renewed(held, command.attempt_id, key, command.value)
@@ -68,14 +69,12 @@ class Elections:
             command.name,
             Mode.EXCLUSIVE,
             owner,
-            "",
             command.session_id,
-            0,
             self._state.now_ms,
             attempt_of(command.hold_id, command.attempt_id),
             key,
             kind=HoldKind.ELECTION,
-            value=command.value,
+            rare=changed(None, value=command.value),
         )
 
     def proclaim(self, command: Proclaim) -> Result:
@@ -88,7 +87,7 @@ class Elections:
             return LEASE_EXPIRED
         if hold.kind is not HoldKind.ELECTION:
             return invalid("hold_id: leads no election")
-        refused = self._holds.check_texts(hold, hold.note, command.value)
+        refused = self._holds.check_texts(hold, hold.details.note, command.value)
         if refused is not None:
             return refused
         self._holds.proclaim(hold, command.value)

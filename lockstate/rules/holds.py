@@ -55,35 +55,43 @@ between an end and the grants that follow from it, and every node that applies t
 
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from lockstate.reads import views
 from lockstate.rules import deadlocks
-from lockstate.rules.attempts import Others
 from lockstate.rules.effects import Effects
-from lockstate.rules.namespace_rules import if_held_of, keep_delay, names_asked
+from lockstate.rules.namespace_rules import delay_of, if_held_of, names_asked
 from lockstate.rules.values import texts_of
 from lockstate.tables import budget
 from lockstate.tables.blockers import shown_conflicts, shown_covering
 from lockstate.tables.claim_table import Freed
-from lockstate.tables.extras import NO_EXTRA, Extra
 from lockstate.tables.owners import wish_of
 from lockstate.tables.queues import can_go, candidates, is_free
-from lockstate.tables.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
-from lockstate.tables.state import Permits, State, claims_of_hold
+from lockstate.tables.rare import PLAIN, changed
+from lockstate.tables.records import (
+    NOTHING,
+    Hold,
+    Permits,
+    RequestKey,
+    Semaphore,
+    Session,
+    Ticket,
+    each_lock,
+    hold_of,
+    permits_in,
+)
+from lockstate.tables.state import State, claims_of_hold
 from lockstate.tables.wait_graph import Cycle
 from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of, permits_of, semaphore_of, shown_name
 from lockstate.words.commands import (
     ORDINARY,
-    PRIORITY_DEFAULT,
     Acquire,
     Acquisition,
     IfHeld,
     Wanted,
-    WantedPermits,
     WantedRate,
 )
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
@@ -192,13 +200,13 @@ class Holds:
         state = self.state
         hold.token = state.next_token
         state.next_token += 1
-        if state.spaces:
-            keep_delay(state, hold)
+        if state.spaces and (delay_ms := delay_of(state, hold)) != hold.details.lock_delay_ms:
+            hold.rare = changed(hold.rare, lock_delay_ms=delay_ms)
         if hold.ttl_ms:
             hold.order = state.take_order()
             state.start(hold)
-            if hold.permits and (at_ms := state.extras.get(hold.hold_id).at_ms):
-                hold.expires_at_ms = at_ms + hold.ttl_ms  # before that moment its holder cannot use it
+            if hold.rare is not None and hold.rare.at_ms:
+                hold.expires_at_ms = hold.rare.at_ms + hold.ttl_ms  # before that its holder cannot use it
         lease = state.add_hold(hold, claims)
         kind = EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED
         if hold.name:
@@ -218,13 +226,13 @@ class Holds:
                     hold.kind,
                     hold.scope,
                     hold.permits,
-                    hold.value and views.told_value(state, hold),
+                    views.told_value(hold),
                     ticket,
                     0,
                     state.principals.of(hold) if state.owners else "",
                 )
             )
-            if hold.value or hold.kind is not _LOCK:
+            if hold.rare is not None or hold.kind is not _LOCK:
                 return self.granted(hold)
             expires_in_ms = lease.expires_at_ms - state.now_ms
             if expires_in_ms <= 0:
@@ -251,7 +259,7 @@ class Holds:
                 NO_OWNER,
                 hold.scope,
                 hold.locks,
-                value=hold.value,
+                value=hold.details.value,
             )
             return self._of_kinds(hold, granted) if hold.permits else granted
         if hold.kind is _SEMAPHORE:
@@ -274,19 +282,19 @@ class Holds:
             views.available(semaphore),
             0,
             semaphore.limit,
-            hold.value,
+            hold.details.value,
         )
 
     def _of_kinds(self, hold: Hold, granted: Granted) -> GrantedSeveral:
         """Return the grant of a hold of several kinds."""
         state = self.state
-        semaphores = [(state.semaphores[name], count) for name, count in state.permits_in(hold)]
+        semaphores = [(state.semaphores[name], count) for name, count in permits_in(hold)]
         return GrantedSeveral(
             **msgspec.structs.asdict(granted),
             held=tuple(
                 [PermitsHeld(one.name, count, views.available(one), one.limit) for one, count in semaphores]
             ),
-            at_ms=state.extras.get(hold.hold_id).at_ms,
+            at_ms=hold.details.at_ms,
         )
 
     def renewed(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str = "") -> Granted:
@@ -302,8 +310,8 @@ class Holds:
         if_held = if_held_of(self.state, command)
         if if_held is IfHeld.REFUSE:
             return refused_as_held(hold)
-        asked = command.uncommon or ORDINARY
-        refused = self.check_texts(hold, asked.note or hold.note, asked.value or hold.value)
+        asked, has = command.uncommon or ORDINARY, hold.details
+        refused = self.check_texts(hold, asked.note or has.note, asked.value or has.value)
         if refused is not None:
             return refused
         self.state.extend(self.state.lease_of(hold))
@@ -314,38 +322,32 @@ class Holds:
     def _take_value(self, hold: Hold, value: str, *, is_secret: bool) -> None:
         """Let a hold have the value, if there is one, that another acquire of it gives."""
         if value:
-            state = self.state
-            self._say(hold, hold.note, value)
-            extra = state.extras.get(hold.hold_id)
-            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, is_secret=is_secret))
+            self._change(hold, value=value, is_secret=is_secret)
 
     def _take_over(self, hold: Hold, note: str, lock_delay_ms: int, if_held: IfHeld) -> None:
         """Let a hold say and do what another acquire of it asks for."""
-        state = self.state
+        has = hold.details
         if note or lock_delay_ms:
-            self._say(hold, note or hold.note, hold.value)
-            hold.lock_delay_ms = lock_delay_ms or hold.lock_delay_ms
-            keep_delay(state, hold)
+            self._change(hold, note=note or has.note, lock_delay_ms=lock_delay_ms or has.lock_delay_ms)
+            self._change(hold, lock_delay_ms=delay_of(self.state, hold))
         if if_held is IfHeld.COUNT:
-            extra = state.extras.get(hold.hold_id)
-            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth + 1))
+            self._change(hold, depth=has.depth + 1)
 
-    def _say(self, hold: Hold, note: str, value: str) -> None:
-        """Let a hold have this note and this value from now on."""
-        state = self.state
+    def _change(self, hold: Hold, **fields: Any) -> None:
+        """Let a hold have other details (see `rare`) from now on. What they say counts."""
+        state, rare = self.state, changed(hold.rare, **fields)
+        says = rare or PLAIN
         if state.owners:
-            state.principals.count_texts(hold, note, value)
+            state.principals.count_texts(hold, says.note, says.value)
         if state.spaces:
-            state.namespaces.count_texts(hold, state.tickets.get(hold.changing), note, value)
-        state.ledger.change(hold)
-        hold.note, hold.value = note, value
+            state.namespaces.count_texts(hold, state.tickets.get(hold.changing), says.note, says.value)
+        state.set_rare(hold, rare)
 
     def release_once(self, hold: Hold) -> Released:
         """Count one release of a hold that takes several."""
-        extras = self.state.extras
-        extra = extras.get(hold.hold_id)
-        extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth - 1))
-        return Released((), extra.depth - 1)
+        depth = hold.details.depth - 1
+        self._change(hold, depth=depth)
+        return Released((), depth)
 
     def uncount(self, hold: Hold) -> None:
         """Take back the newest counted acquire; what was counted before is not its own to undo.
@@ -360,17 +362,16 @@ class Holds:
         state = self.state
         state.ledger.change(hold)
         hold.attempt_id, hold.request = attempt_id, key
-        extra = state.extras.get(hold.hold_id)
-        if extra.attempts:
-            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, attempts=()))
+        if hold.details.attempts:
+            self._change(hold, attempts=())
         if hold.kind is _ELECTION:
             self.proclaim(hold, value)
-        return msgspec.structs.replace(self.granted(hold), depth=state.extras.get(hold.hold_id).depth)
+        return msgspec.structs.replace(self.granted(hold), depth=hold.details.depth)
 
     def proclaim(self, hold: Hold, value: str) -> None:
         """Set what a leader says; nothing happens if it says that already."""
-        if value != hold.value:
-            self._say(hold, hold.note, value)
+        if value != hold.details.value:
+            self._change(hold, value=value)
             self.effects.tell(EventKind.ELECTED, hold, 0)
 
     def check_passing(self, ticket: Ticket) -> Refused | None:
@@ -378,7 +379,7 @@ class Holds:
         cycle = deadlocks.find(self.state, ticket)
         return None if cycle is None else refused_for(cycle)
 
-    def pass_by(self, ticket: Ticket, claims: Claims, *, is_secret: bool) -> Granted | Refused:
+    def pass_by(self, ticket: Ticket, claims: Claims) -> Granted | Refused:
         """Grant at once what only later waiters are in the way of, unless some would wait for ever then.
 
         The session may be among them with the same wish, which is granted with it.
@@ -387,8 +388,6 @@ class Holds:
         if refused is not None:
             return refused
         hold = hold_of(ticket, self.state.now_ms)
-        if is_secret:
-            self.state.extras.put(hold.hold_id, Extra(is_secret=True))
         granted = self.begin(hold, claims, 0)
         self._share(hold, claims)
         return granted
@@ -421,7 +420,7 @@ class Holds:
     def _queue_length(self, ticket: Ticket, claims: Claims) -> int:
         if not ticket.permits:
             return views.queue_length(self.state, claims)
-        queues = [len(self.state.semaphores[name].queue) for name, _ in self.state.permits_in(ticket)]
+        queues = [len(self.state.semaphores[name].queue) for name, _ in permits_in(ticket)]
         return max([*queues, views.queue_length(self.state, claims)])
 
     # -- how things end -------------------------------------------------------------------------------------
@@ -432,12 +431,6 @@ class Holds:
         A hold that its holder did not end leaves a lock-delay: the longer of its own and of the force's.
         """
         state = self.state
-        if hold.value and not views.told_value(state, hold):
-            # Nothing that is told from here on has it: what says that it is secret goes with the hold.
-            self._say(hold, hold.note, "")
-        permits: Permits = ()
-        if hold.permits and (not hold.name or hold.lock_delay_ms or delay_ms):
-            permits = state.permits_in(hold)
         principal = state.principals.of(hold) if state.owners else ""
         by = state.principals.asking if kind is _FORCED else ""
         if hold.changing:
@@ -445,16 +438,16 @@ class Holds:
             freed += state.remove_hold(hold)
         else:
             freed = state.remove_hold(hold)
-        if kind in _LEAVE_DELAYS and (hold.lock_delay_ms or delay_ms):
-            delay_ms = max(hold.lock_delay_ms, delay_ms)
+        delay_ms = max(hold.details.lock_delay_ms, delay_ms)
+        if delay_ms and kind in _LEAVE_DELAYS:
             for lock in each_lock(hold) if hold.kind is not _SEMAPHORE else ():
                 state.set_delay(lock.name, lock.scope, delay_ms)
-            for name, count in permits:
+            for name, count in permits_in(hold):
                 state.withhold_permits(name, count, delay_ms)
         if kind is _RELEASED and hold.kind is _ELECTION:
             kind = EventKind.RESIGNED
         if not hold.name:
-            self.effects.tell(kind, hold, state.now_ms - hold.since_ms, reason, permits=permits)
+            self.effects.tell(kind, hold, state.now_ms - hold.since_ms, reason)
             self._disown(hold)
             return freed
         self.effects.events.append(
@@ -472,7 +465,7 @@ class Holds:
                 hold.kind,
                 hold.scope,
                 hold.permits,
-                hold.value,
+                views.told_value(hold),
                 0,
                 0,
                 principal,
@@ -491,11 +484,11 @@ class Holds:
     def end_wait(self, ticket: Ticket, why: Left, refusal: Refused | None = None) -> Freed:
         """End a wait with a refusal, by default one that says what is in the way; return what became free."""
         state = self.state
-        claims, permits = claims_of_hold(ticket), state.permits_in(ticket)
+        claims, permits = claims_of_hold(ticket), permits_in(ticket)
         position = views.last_position(state, ticket) if why is Left.TIMED_OUT else 0
         freed = state.remove_ticket(ticket, claims)
         self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.changes), position)
-        self.effects.tell_left(ticket, why, permits)
+        self.effects.tell_left(ticket, why)
         if state.owners:
             self._disown(ticket)
         return freed
@@ -576,7 +569,6 @@ class Holds:
     def _let_through(self, ticket: Ticket, claims: Claims) -> Freed:
         """End a wait with a grant; return what became free, which only a conversion can cause."""
         state = self.state
-        extra = state.extras.get(ticket.hold_id) if state.extras.rows else NO_EXTRA
         state.remove_ticket(ticket, claims)
         if ticket.changes:
             hold, freed = state.holds[ticket.changes], []
@@ -588,9 +580,6 @@ class Holds:
             self.effects.settle(ticket, self.granted(hold))
             return freed
         hold = hold_of(ticket, state.now_ms)
-        if extra is not NO_EXTRA:
-            kept = msgspec.structs.replace(extra, if_held=IfHeld.RENEW, priority=PRIORITY_DEFAULT)
-            state.extras.put(hold.hold_id, kept)
         waited_ms = state.now_ms - ticket.since_ms
         self.effects.settle(ticket, self.begin(hold, claims, waited_ms, ticket.order))
         self._share(hold, claims)
@@ -602,18 +591,14 @@ class Holds:
         Return what it does not keep any more: its places in the queues, or all that it stood in the way of.
         """
         state = self.state
-        extra = state.extras.get(ticket.hold_id)
-        taken = self.take_rates(extra.rates, ticket.expires_at_ms - state.now_ms)
+        taken = self.take_rates(ticket.details.rates, ticket.expires_at_ms - state.now_ms)
         if isinstance(taken, Refused):
             return self.end_wait(ticket, Left.RATE_LIMITED, taken)
         state.remove_ticket(ticket, claims)
         waited_ms = state.now_ms - ticket.since_ms
         hold = hold_of(ticket, state.now_ms)
-        granted = self.begin_several(
-            hold, claims, extra.permits, taken, waited_ms, ticket.order, extra.attempts
-        )
-        self.effects.settle(ticket, granted)
-        return [permits_of(one.name) for one in extra.permits]
+        self.effects.settle(ticket, self.begin_several(hold, claims, taken, waited_ms, ticket.order))
+        return [permits_of(name) for name, _ in permits_in(ticket)]
 
     def take_rates(
         self, rates: tuple[WantedRate, ...], wait_ms: int
@@ -623,23 +608,18 @@ class Holds:
         no_room = budget.check_room(state) if state.is_tight else None
         return state.rates.take_together(rates, state.now_ms, max(wait_ms, 0), no_room)
 
-    def begin_several(  # noqa: PLR0917 - what such a grant is made of
+    def begin_several(
         self,
         hold: Hold,
         claims: Claims,
-        permits: tuple[WantedPermits, ...],
         taken: tuple[int, tuple[RateUsed, ...]],
         waited_ms: int,
         ticket: int = 0,
-        attempts: Others = (),
     ) -> Granted:
-        """Begin a hold of several kinds, for which there are the permits, and the rates have been `taken`.
-
-        `attempts` are those at its request beside the newest one.
-        """
-        state, (at_ms, used) = self.state, taken
-        at_ms = at_ms if at_ms > state.now_ms else 0
-        state.extras.put(hold.hold_id, Extra(permits=permits, at_ms=at_ms, attempts=attempts))
+        """Begin a hold of several kinds, for which there are the permits, and the rates have been `taken`."""
+        at_ms, used = taken
+        if at_ms > self.state.now_ms:
+            hold.rare = changed(hold.rare, at_ms=at_ms)
         granted = self.begin(hold, claims, waited_ms, ticket)
         return msgspec.structs.replace(granted, rates=used)
 
@@ -654,16 +634,15 @@ class Holds:
             return
         wish = wish_of(hold)
         for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
-            extra = state.extras.get(ticket.hold_id)
-            if_held = extra.if_held
-            if if_held is IfHeld.REFUSE:
+            asked = ticket.details
+            if asked.if_held is IfHeld.REFUSE:
                 self.end_wait(ticket, Left.ALREADY_HELD, refused_as_held(hold))
                 continue
             state.remove_ticket(ticket, claims)
-            self._take_over(hold, ticket.note, ticket.lock_delay_ms, if_held)
+            self._take_over(hold, asked.note, asked.lock_delay_ms, asked.if_held)
             if hold.kind is not _ELECTION:
-                self._take_value(hold, ticket.value, is_secret=extra.is_secret)
-            granted = self._passed_on(hold, ticket.attempt_id, ticket.request, ticket.value)
+                self._take_value(hold, asked.value, is_secret=asked.is_secret)
+            granted = self._passed_on(hold, ticket.attempt_id, ticket.request, asked.value)
             self.effects.settle(ticket, granted)
             self.effects.tell_left(ticket, Left.SHARED)
 
@@ -706,7 +685,7 @@ class Holds:
         state.ledger.change(hold)
         hold.name, hold.locks = "", locks
         state.namespaces.count_hold(hold, 1)
-        keep_delay(state, hold)
+        self._change(hold, lock_delay_ms=delay_of(state, hold))
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, locks=had)
         self.effects.tell(_GRANTED, hold, waited_ms, locks=more, ticket=ticket)
 
@@ -765,7 +744,7 @@ def check_count(count: int, count_max: int, what: str) -> Refused | None:
 
 def refuse_kind(state: State, hold: Hold, kind: HoldKind) -> Refused:
     """Return the refusal of a command that takes a hold for one of another kind."""
-    holder = views.holder_view(state, hold, views.parts_of(state, hold)[0].name)
+    holder = views.holder_view(state, hold, views.parts_of(hold)[0].name)
     return Refused(Reason.WRONG_KIND, f"hold_id: its kind is {hold.kind}, not {kind}", (holder,))
 
 

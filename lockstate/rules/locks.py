@@ -5,26 +5,18 @@ from typing import Final
 from lockstate.rules.checks import check_acquire, check_unchanging
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already, refuse_kind
 from lockstate.rules.namespace_rules import check_allowed, if_held_of
-from lockstate.rules.values import mark
-from lockstate.tables.extras import Extra
-from lockstate.tables.priorities import class_of
+from lockstate.rules.values import asked_of_hold, asked_of_ticket
 from lockstate.tables.queues import can_go, is_free
+from lockstate.tables.rare import Rare
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
 from lockstate.words.claims import Claims, claims_of, claims_of_one
-from lockstate.words.commands import (
-    ORDINARY,
-    Acquire,
-    IfHeld,
-    Release,
-    Wanted,
-)
+from lockstate.words.commands import Acquire, Release, Wanted
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.modes import CONFLICTS, Scope
 from lockstate.words.results import (
     RELEASED,
     EventKind,
     HoldKind,
-    Queued,
     Reason,
     Refused,
     Released,
@@ -81,7 +73,8 @@ class Locks:
         if refused is not None:
             return refused
         if (lock is None and is_plain and len(claims) == 1) or is_free(state, claims):
-            return holds.begin(self._record(Hold, command, owner, key), claims, 0)
+            hold = self._record(Hold, command, owner, key, asked_of_hold(command.uncommon))
+            return holds.begin(hold, claims, 0)
         return self._in_turn(command, owner, key, claims)
 
     def _in_turn(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
@@ -93,34 +86,26 @@ class Locks:
             ticket = self._ticket(command, owner, key)
             ticket.order = state.next_order  # the order it would get: it is judged as if it waited
             if can_go(state, ticket, claims):
-                is_secret = command.uncommon is not None and command.uncommon.is_secret
-                return holds.pass_by(ticket, claims, is_secret=is_secret)
+                return holds.pass_by(ticket, claims)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
-        return self._wait(command, owner, key, claims)
-
-    def _wait(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
-        """Queue a request that cannot be granted at once."""
-        ticket = self._ticket(command, owner, key)
-        result = self._holds.wait(ticket, claims, command.wait_ms)
-        if_held = if_held_of(self._state, command)
-        is_rare = command.uncommon is not None or if_held is not IfHeld.RENEW
-        if is_rare and isinstance(result, Queued):
-            is_secret = command.uncommon is not None and command.uncommon.is_secret
-            extra = Extra(if_held=if_held, priority=ticket.priority, is_secret=is_secret)
-            self._state.extras.put(command.hold_id, extra)
-        return result
+        return holds.wait(self._ticket(command, owner, key), claims, command.wait_ms)
 
     def _ticket(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Ticket:
         """Return the ticket for what `command` asks for, with the place that its priority gives it."""
-        return self._record(class_of((command.uncommon or ORDINARY).priority), command, owner, key)
+        rare = asked_of_ticket(command.uncommon, if_held_of(self._state, command))
+        return self._record(Ticket, command, owner, key, rare)
 
     def _record(
-        self, make: type[HoldOrTicket], command: Acquire, owner: OwnerName, key: RequestKey | None
+        self,
+        make: type[HoldOrTicket],
+        command: Acquire,
+        owner: OwnerName,
+        key: RequestKey | None,
+        rare: Rare | None,
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
-        asked = command.uncommon or ORDINARY
-        record = make(
+        return make(
             0,
             0,
             command.ttl_ms,
@@ -128,18 +113,14 @@ class Locks:
             command.name,
             command.mode,
             owner,
-            asked.note,
             command.session_id,
-            asked.lock_delay_ms,
             self._state.now_ms,
             attempt_of(command.hold_id, command.attempt_id),
             key,
             command.scope,
             command.locks,
+            rare=rare,
         )
-        if asked.value:
-            mark(self._state, record, asked)
-        return record
 
     # -- release --------------------------------------------------------------------------------------------
 
@@ -150,7 +131,7 @@ class Locks:
             return LEASE_EXPIRED
         if command.kind is not None and hold.kind is not command.kind:
             return refuse_kind(self._state, hold, command.kind)
-        depth = self._state.extras.get(hold.hold_id).depth if self._state.extras.rows else 1
+        depth = hold.details.depth
         if command.names:
             return self._release_part(hold, command.names, depth)
         if depth > 1:

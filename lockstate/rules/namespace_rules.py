@@ -174,14 +174,13 @@ def _refused(reason: Reason, detail: str, namespace: Namespace) -> Refused:
     return RefusedInNamespace(reason, detail, namespace=namespace.prefix)
 
 
-def keep_delay(state: State, hold: Hold) -> None:
-    """Give a hold that begins, or has more names, the lock-delay that its namespaces want, if that is longer.
+def delay_of(state: State, hold: Hold) -> int:
+    """Return the lock-delay of a hold that begins, or has other names: its namespaces may want a longer one.
 
     An election has none.
     """
+    delay_ms = hold.details.lock_delay_ms
     if not state.spaces or hold.kind is HoldKind.ELECTION:
-        return
-    for name in state.namespaces.names_of(hold):
-        namespace = state.namespaces.innermost(name)
-        if namespace is not None:
-            hold.lock_delay_ms = max(hold.lock_delay_ms, namespace.settings.lock_delay_ms_min or 0)
+        return delay_ms
+    found = [state.namespaces.innermost(name) for name in state.namespaces.names_of(hold)]
+    return max([delay_ms, *[one.settings.lock_delay_ms_min or 0 for one in found if one is not None]])

@@ -106,9 +106,7 @@ class PlainLocks:
             name,
             _EXCLUSIVE,
             owner,
-            "",
             session_id,
-            0,
             now_ms,
             hold_id if attempt_id == hold_id else attempt_id,  # type: ignore[comparison-overlap, arg-type]
             key,
@@ -116,7 +114,7 @@ class PlainLocks:
             (),
             _LOCK,
             0,
-            "",
+            None,
             token,
         )
         holds[hold_id] = hold
@@ -164,12 +162,10 @@ class PlainLocks:
             hold is None
             or hold.kind is not _LOCK
             or (kind is not _LOCK and kind is not None)
-            or hold.value
+            or hold.rare is not None
             or hold.changing
             or command.names
-            or hold_id in state.extras.rows
             or hold_id in state.pleas
-            or (hold.note and state.owners)  # it counts for somebody
         ):
             return self.others.release(command)
         named = self._known.get(hold.name) or self._named(hold.name)

@@ -95,7 +95,7 @@ class Pleas:
             return None
         ticket = self._state.tickets_in_order.get(command.ticket)
         if ticket is not None and (command.kind, command.name) in [
-            (part.kind, part.name) for part in parts_of(self._state, ticket)
+            (part.kind, part.name) for part in parts_of(ticket)
         ]:
             return None
         return Refused(Reason.INVALID_REQUEST, "ticket: no waiter for this has that number")

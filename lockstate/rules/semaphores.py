@@ -6,17 +6,16 @@ from lockstate.reads.views import available
 from lockstate.rules.checks import check_attempt, check_lease, check_limit
 from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
 from lockstate.rules.namespace_rules import check_allowed
-from lockstate.rules.values import mark
+from lockstate.rules.values import asked_of_hold, asked_of_ticket
 from lockstate.tables.claim_table import Freed
-from lockstate.tables.extras import Extra
-from lockstate.tables.priorities import class_of
-from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
+from lockstate.tables.rare import Rare
+from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, permits_in, precedence
 from lockstate.words import limits
 from lockstate.words.claims import permits_of
-from lockstate.words.commands import ORDINARY, AcquirePermits, ResizeSemaphore
+from lockstate.words.commands import AcquirePermits, ResizeSemaphore
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.modes import Mode
-from lockstate.words.results import HoldKind, Left, Queued, Reason, Refused, Resized, Result
+from lockstate.words.results import HoldKind, Left, Reason, Refused, Resized, Result
 
 NO_LIMIT: Final = Refused(Reason.LIMIT_MISMATCH, "limit: is required, because nobody uses the semaphore yet")
 
@@ -54,7 +53,8 @@ class Semaphores:
             return refused
         if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
             state.add_semaphore(semaphore)
-            return holds.begin(self._record(Hold, command, owner, key), (), 0)
+            hold = self._record(Hold, command, owner, key, asked_of_hold(command.uncommon))
+            return holds.begin(hold, (), 0)
         return self._in_turn(command, owner, key, semaphore)
 
     def _in_turn(
@@ -65,31 +65,25 @@ class Semaphores:
             ticket = self._ticket(command, owner, key)
             ticket.order = self._state.next_order  # the order it would get: it is judged as if it waited
             if precedence(ticket) < precedence(next(iter(semaphore.queue.values()))):
-                is_secret = command.uncommon is not None and command.uncommon.is_secret
-                return self._holds.pass_by(ticket, (), is_secret=is_secret)
+                return self._holds.pass_by(ticket, ())
         if command.wait_ms == 0:
             return self._holds.no_permits(semaphore)
-        return self._wait(command, owner, key)
-
-    def _wait(self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None) -> Result:
-        """Queue a request that cannot be granted at once."""
-        ticket = self._ticket(command, owner, key)
-        result = self._holds.wait(ticket, (), command.wait_ms)
-        if command.uncommon is not None and isinstance(result, Queued):
-            extra = Extra(priority=ticket.priority, is_secret=command.uncommon.is_secret)
-            self._state.extras.put(command.hold_id, extra)
-        return result
+        return self._holds.wait(self._ticket(command, owner, key), (), command.wait_ms)
 
     def _ticket(self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None) -> Ticket:
         """Return the ticket for what `command` asks for, with the place that its priority gives it."""
-        return self._record(class_of((command.uncommon or ORDINARY).priority), command, owner, key)
+        return self._record(Ticket, command, owner, key, asked_of_ticket(command.uncommon))
 
     def _record(
-        self, make: type[HoldOrTicket], command: AcquirePermits, owner: OwnerName, key: RequestKey | None
+        self,
+        make: type[HoldOrTicket],
+        command: AcquirePermits,
+        owner: OwnerName,
+        key: RequestKey | None,
+        rare: Rare | None,
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
-        asked = command.uncommon or ORDINARY
-        record = make(
+        return make(
             0,
             0,
             command.ttl_ms,
@@ -97,18 +91,14 @@ class Semaphores:
             command.name,
             Mode.EXCLUSIVE,
             owner,
-            asked.note,
             command.session_id,
-            asked.lock_delay_ms,
             self._state.now_ms,
             attempt_of(command.hold_id, command.attempt_id),
             key,
             kind=HoldKind.SEMAPHORE,
             permits=command.permits,
+            rare=rare,
         )
-        if asked.value:
-            mark(self._state, record, asked)
-        return record
 
     def resize(self, command: ResizeSemaphore) -> Result:
         """Give a semaphore another limit. Holders keep their permits; waiters that want more are refused."""
@@ -123,7 +113,7 @@ class Semaphores:
             )
         state.resize(semaphore, command.limit)
         freed: Freed = [permits_of(command.name)]
-        wanted = [(one, dict(state.permits_in(one))[command.name]) for one in semaphore.queue.values()]
+        wanted = [(one, dict(permits_in(one))[command.name]) for one in semaphore.queue.values()]
         for ticket in [waiter for waiter, permits in wanted if permits > command.limit]:
             detail = f"the semaphore was resized to {command.limit}"
             mismatch = Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": command.limit})

@@ -174,10 +174,10 @@ class Sessions:
         for ticket in [state.tickets[hold_id] for hold_id in numbered if hold_id in state.tickets]:
             if left <= 0:
                 break
-            left -= weight_of(state, ticket)
+            left -= weight_of(ticket)
             freed += holds.end_wait(ticket, _LEFT[kind], SESSION_EXPIRED)
         ended = list(session.holds.values())
-        names = tuple([part.name for hold in ended for part in parts_of(state, hold)])
+        names = tuple([part.name for hold in ended for part in parts_of(hold)])
         for hold in ended:
             freed += holds.end(hold, kind, reason)
         if kind in _TOLD:
@@ -225,7 +225,7 @@ class Sessions:
         """Return how many claims end with a record."""
         match record:
             case Hold() | Ticket():
-                return weight_of(self._state, record)
+                return weight_of(record)
             case Session():
                 return max(record.claims_count, 1)
         return 1

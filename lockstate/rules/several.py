@@ -2,7 +2,7 @@
 
 What is granted is one hold of kind LOCK with one id, one token and one lease: it is renewed, released and put
 off as a hold of locks is, and ends as a whole whoever ends it, by whichever of its names. Its `permits` count
-what it asked for beside locks, and its `Extra` says what that is.
+what it asked for beside locks, and its `rare` says what that is.
 
 Who waits for several kinds holds nothing. It stands in all its queues, of locks and of semaphores, and goes
 when it is its turn in each of them and everything is free at once. Until then nobody overtakes it in any. Its
@@ -18,15 +18,24 @@ from lockstate.rules.checks import check_attempt, check_lease, check_limit, chec
 from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
 from lockstate.rules.namespace_rules import check_allowed
 from lockstate.rules.semaphores import refuse_limit
-from lockstate.tables.extras import Extra
+from lockstate.rules.values import asked_of_hold
 from lockstate.tables.queues import can_go, is_free
+from lockstate.tables.rare import Rare
 from lockstate.tables.rates import check_wanted
-from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, hold_of
+from lockstate.tables.records import (
+    Hold,
+    HoldOrTicket,
+    RequestKey,
+    Semaphore,
+    Ticket,
+    hold_of,
+    permits_in,
+)
 from lockstate.words import limits
 from lockstate.words.claims import Claims, claims_of
-from lockstate.words.commands import ORDINARY, AcquireSeveral, Uncommon, WantedPermits, WantedRate
+from lockstate.words.commands import AcquireSeveral, Uncommon, WantedPermits, WantedRate
 from lockstate.words.ids import OwnerName, attempt_of
-from lockstate.words.results import Queued, Refused, Result
+from lockstate.words.results import Refused, Result
 
 
 class Several:
@@ -69,33 +78,26 @@ class Several:
         self, command: AcquireSeveral, owner: OwnerName, key: RequestKey | None, claims: Claims
     ) -> Result:
         """Grant, queue or refuse what is well formed, for which there is room."""
-        holds = self._holds
+        holds, now_ms = self._holds, self._state.now_ms
         if self._are_all_free(command.permits, claims):
-            return self._begin(self._record(Hold, command, owner, key), command, claims)
-        ticket = self._record(Ticket, command, owner, key)
+            rare = asked_of_hold(command.uncommon, permits=command.permits)
+            return self._begin(self._record(Hold, command, owner, key, rare), command, claims)
+        rare = asked_of_hold(command.uncommon, permits=command.permits, rates=command.rates)
+        ticket = self._record(Ticket, command, owner, key, rare)
         ticket.order = self._state.next_order  # the order it would get: it is judged as if it waited
-        extras = self._state.extras
-        extras.put(command.hold_id, Extra(permits=command.permits, rates=command.rates))
-        result: Result
         if can_go(self._state, ticket, claims):
             # Only those are in the way that come after it, by their priorities.
-            refused = holds.check_passing(ticket)
-            extras.drop(command.hold_id)
-            return refused or self._begin(hold_of(ticket, self._state.now_ms), command, claims)
+            return holds.check_passing(ticket) or self._begin(hold_of(ticket, now_ms), command, claims)
         if command.wait_ms == 0:
-            result = holds.in_the_way(claims, tuple([(one.name, one.permits) for one in command.permits]))
-        else:
-            result = holds.wait(ticket, claims, command.wait_ms)
-        if not isinstance(result, Queued):
-            extras.drop(command.hold_id)
-        return result
+            return holds.in_the_way(claims, permits_in(ticket))
+        return holds.wait(ticket, claims, command.wait_ms)
 
     def _begin(self, hold: Hold, command: AcquireSeveral, claims: Claims) -> Result:
         """Grant it if the rate limits have places in time."""
         taken = self._holds.take_rates(command.rates, command.wait_ms)
         if isinstance(taken, Refused):
             return taken
-        return self._holds.begin_several(hold, claims, command.permits, taken, 0)
+        return self._holds.begin_several(hold, claims, taken, 0)
 
     def _are_all_free(self, permits: Sequence[WantedPermits], claims: Claims) -> bool:
         """Whether a newcomer can have all of it at once: nobody has any of it, and nobody waits for it."""
@@ -121,10 +123,14 @@ class Several:
         return check_count(count, limits.SEMAPHORES_COUNT_MAX - others, "semaphores")
 
     def _record(
-        self, make: type[HoldOrTicket], command: AcquireSeveral, owner: OwnerName, key: RequestKey | None
+        self,
+        make: type[HoldOrTicket],
+        command: AcquireSeveral,
+        owner: OwnerName,
+        key: RequestKey | None,
+        rare: Rare | None,
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
-        asked = command.uncommon or ORDINARY
         return make(
             0,
             0,
@@ -133,15 +139,14 @@ class Several:
             "",
             command.mode,
             owner,
-            asked.note,
             command.session_id,
-            asked.lock_delay_ms,
             self._state.now_ms,
             attempt_of(command.hold_id, command.attempt_id),
             key,
             command.scope,
             command.locks,
             permits=len(command.permits) + len(command.rates),
+            rare=rare,
         )
 
 

@@ -8,19 +8,20 @@ A value says nothing of who may have the lock: it decides no grant.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from lockstate.reads.views import holders_of
 from lockstate.rules.checks import check_value, invalid
-from lockstate.tables.extras import Extra
 from lockstate.tables.principals import lease_id_of
-from lockstate.tables.records import Hold, Ticket
+from lockstate.tables.rare import Rare, changed
+from lockstate.tables.records import Hold
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
     ORDINARY,
     Acquisition,
     Campaign,
+    IfHeld,
     Release,
     ReleaseByValue,
     Renew,
@@ -69,19 +70,31 @@ def hold_with(state: State, command: ReleaseByValue | RenewByValue) -> Hold | No
     """
     is_foreign = state.principals.is_foreign
     for hold in holders_of(state, command.kind, command.name):
-        if hold.value == command.value and not hold.locks and not is_foreign(lease_id_of(hold)):
+        if hold.details.value == command.value and not hold.locks and not is_foreign(lease_id_of(hold)):
             return hold
     return None
 
 
-def mark(state: State, record: Hold | Ticket, asked: Uncommon) -> None:
-    """Let a hold or a ticket that is about to be there have the value that a command gives, if any.
+def asked_of_hold(asked: Uncommon | None, **more: Any) -> Rare | None:
+    """Return what a command asks for a hold that few have, with `more` fields of it."""
+    if asked is None and not more:
+        return None
+    given = asked or ORDINARY
+    return changed(
+        None,
+        note=given.note,
+        value=given.value,
+        is_secret=given.is_secret,
+        lock_delay_ms=given.lock_delay_ms,
+        **more,
+    )
 
-    Of a ticket it is noted later whether that is secret: it may be refused.
-    """
-    record.value = asked.value
-    if asked.is_secret and isinstance(record, Hold):
-        state.extras.put(record.hold_id, Extra(is_secret=True))
+
+def asked_of_ticket(asked: Uncommon | None, if_held: IfHeld = IfHeld.RENEW) -> Rare | None:
+    """Return what a command asks for a wait, and for the hold that it becomes, that few have."""
+    if asked is None and if_held is IfHeld.RENEW:
+        return None
+    return asked_of_hold(asked, priority=(asked or ORDINARY).priority, if_held=if_held)
 
 
 def texts_of(command: Acquisition) -> tuple[str, str]:

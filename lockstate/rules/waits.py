@@ -35,7 +35,7 @@ class Waits:
             freed = holds.end_wait(ticket, Left.CANCELLED)
         elif hold is not None and attempts.leave(state, hold, command.attempt_id):
             state.requests.forget(hold.request, hold.hold_id)
-            if state.extras.get(hold.hold_id).depth > 1:
+            if hold.details.depth > 1:
                 holds.uncount(hold)
             else:
                 freed = holds.end(hold, EventKind.RELEASED)
@@ -63,7 +63,7 @@ class Waits:
                 break
             if attempts.leave_origin(state, ticket, command.origin):
                 ended.append(ticket)
-                left -= weight_of(state, ticket)
+                left -= weight_of(ticket)
         freed: Freed = []
         for ticket in ended:
             state.requests.forget(ticket.request, ticket.hold_id)

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate.tables.cells import Cell, size_of
-from lockstate.tables.priorities import ranked
-from lockstate.tables.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket, adding
+from lockstate.tables.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket
 from lockstate.tables.state import Origin, State, claims_of_hold
 from lockstate.words.ids import attempt_of
 
@@ -57,14 +56,7 @@ def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
     """Add waiters to all their queues."""
     for ticket in tickets:
         ticket.attempt_id = attempt_of(ticket.hold_id, ticket.attempt_id)
-        extra = state.extras.get(ticket.hold_id)
-        if extra.priority != ticket.priority:
-            ticket = ranked(ticket, extra.priority)  # noqa: PLW2901 - the same one, as it was in memory
-        if extra.is_addition:
-            ticket = adding(ticket)  # noqa: PLW2901 - likewise
         state.add_ticket(ticket, claims_of_hold(ticket))
-        for _, origin in extra.attempts:
-            state.join_origin(ticket, origin)
 
 
 def load_fences(state: State, fences: Iterable[tuple[str, int]]) -> None:

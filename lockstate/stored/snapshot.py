@@ -20,7 +20,6 @@ import msgspec
 from lockstate.stored import loading
 from lockstate.tables.audit import Base
 from lockstate.tables.cells import Cell
-from lockstate.tables.extras import Extra
 from lockstate.tables.namespaces import Namespace
 from lockstate.tables.rates import RateRow
 from lockstate.tables.records import Delay, Hold, Kept, Plea, RequestKey, Session, Ticket
@@ -192,13 +191,6 @@ _TABLES: Final = (
         None,
         msgspec.msgpack.Decoder(list[_NamedOrigin]),
         loading.load_origins,
-    ),
-    _Table(
-        lambda state: state.extras.dump(),
-        None,
-        msgspec.msgpack.Decoder(list[tuple[str, Extra]]),
-        lambda state, rows: state.extras.load(rows),
-        is_first=True,
     ),
     _Table(
         lambda state: state.cells.all(),

@@ -35,7 +35,7 @@ _REQUEST: Final = 300
 _STREAM: Final = 420
 _KEPT: Final = 330
 _FENCE: Final = 110
-_EXTRA: Final = 300
+_RARE: Final = 170
 _PRINCIPAL: Final = 140
 _QUOTA: Final = 250
 _NAMESPACE: Final = 900
@@ -66,7 +66,6 @@ def recounted(state: State) -> int:
         state.streams.recomputed_sum()
         + state.requests.recomputed_sum()
         + state.rates.recomputed_sum()
-        + state.extras.recomputed_sum()
         + state.principals.recomputed_sum()
         + state.namespaces.recomputed_sum()
     )
@@ -87,7 +86,7 @@ def _with_records(state: State, sums: int) -> int:
         + _STREAM * len(state.streams)
         + _KEPT * state.streams.kept_count
         + _FENCE * len(state.fences)
-        + _EXTRA * len(state.extras)
+        + _RARE * state.rare_count
         + _PRINCIPAL * state.principals.rows_count
         + _QUOTA * len(state.principals.quotas)
         + _NAMESPACE * len(state.spaces)

@@ -20,9 +20,8 @@ import msgspec
 
 from lockstate.tables import marks
 from lockstate.tables.cells import Cell, size_of
-from lockstate.tables.extras import Extras
 from lockstate.tables.ledger import Ledger
-from lockstate.tables.principals import bytes_of_texts
+from lockstate.tables.principals import bytes_of_texts, bytes_said
 from lockstate.tables.records import Claimant, Hold, Ticket
 from lockstate.words.cell_operations import PutOperation
 from lockstate.words.commands import NamespaceSettings, PutCell
@@ -63,7 +62,7 @@ class NamespaceUsage(msgspec.Struct, gc=False):
 class Namespaces:
     """All namespaces, and what each has of what it counts."""
 
-    def __init__(self, ledger: Ledger, extras: Extras) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.rows: dict[str, Namespace] = {}
         """By prefix. Others only look at it: with every command, whether there is anything."""
         self.fences: dict[str, int] = {}
@@ -71,7 +70,6 @@ class Namespaces:
         self.usage: dict[str, NamespaceUsage] = {}
         """What each has, by prefix. It is derived."""
         self._ledger = ledger
-        self._extras = extras
 
     # -- which they are -------------------------------------------------------------------------------------
 
@@ -114,8 +112,7 @@ class Namespaces:
         """Return the names that a hold has, or a ticket wants."""
         if record.name:
             return (record.name,)
-        permits = self._extras.get(record.hold_id).permits
-        return (*[lock.name for lock in record.locks], *[one.name for one in permits])
+        return (*[lock.name for lock in record.locks], *[one.name for one in record.details.permits])
 
     # -- how much there is ----------------------------------------------------------------------------------
 
@@ -124,8 +121,7 @@ class Namespaces:
         for namespace in self._counting(hold):
             usage = self.usage[namespace.prefix]
             usage.holds += by
-            if hold.note or hold.value:
-                usage.bytes += by * bytes_of_texts(hold.note, hold.value)
+            usage.bytes += by * bytes_said(hold)
 
     def count_ticket(self, ticket: Ticket, hold: Hold | None, by: int) -> None:
         """Count a wait that comes (1) or goes (-1); `hold` is the one that it changes.
@@ -140,11 +136,11 @@ class Namespaces:
                 usage.waits += by
                 if namespace not in has and not ticket.is_conversion:
                     usage.holds += by
-                    usage.bytes += by * bytes_of_texts(record.note, record.value)
+                    usage.bytes += by * bytes_said(record)
 
     def count_texts(self, hold: Hold, change: Ticket | None, note: str, value: str) -> None:
         """Count that a hold, of which this change waits, is about to have another note or value."""
-        growth = bytes_of_texts(note, value) - bytes_of_texts(hold.note, hold.value)
+        growth = bytes_of_texts(note, value) - bytes_said(hold)
         for namespace in self._saying(hold, change):
             self.usage[namespace.prefix].bytes += growth
 
@@ -206,20 +202,19 @@ class Namespaces:
         """Refuse more names to a hold, if a namespace in which it does not count yet has no room for it."""
         has = self._counting(hold)
         entered = [each for each in self.over(names) if each not in has]
-        return self._check_hold(entered, hold.note, hold.value)
+        return self._check_hold(entered, bytes_said(hold))
 
     def check_hold(self, names: Iterable[str], note: str, value: str) -> Refused | None:
         """Refuse another hold with such names, or a wait for it, if a namespace has no room for it."""
-        return self._check_hold(self.over(names), note, value)
+        return self._check_hold(self.over(names), bytes_of_texts(note, value))
 
-    def _check_hold(self, entered: list[Namespace], note: str, value: str) -> Refused | None:
-        size = bytes_of_texts(note, value)
-        checks = [self._check(each, "holds") or self._check(each, "bytes", size) for each in entered]
+    def _check_hold(self, entered: list[Namespace], size_bytes: int) -> Refused | None:
+        checks = [self._check(each, "holds") or self._check(each, "bytes", size_bytes) for each in entered]
         return next(filter(None, checks), None)
 
     def check_texts(self, hold: Hold, change: Ticket | None, note: str, value: str) -> Refused | None:
         """Refuse another note or value of a hold, of which this change waits, if there is no room for it."""
-        growth = bytes_of_texts(note, value) - bytes_of_texts(hold.note, hold.value)
+        growth = bytes_of_texts(note, value) - bytes_said(hold)
         checks = [self._check(each, "bytes", growth) for each in self._saying(hold, change)]
         return next(filter(None, checks), None)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from lockstate.tables import marks
 from lockstate.tables.ledger import Ledger
-from lockstate.tables.records import Hold, Session, Ticket
+from lockstate.tables.records import Claimant, Hold, Session, Ticket
 from lockstate.words.commands import Quota
 from lockstate.words.results import QuotaExceeded, Reason, Refused
 
@@ -113,8 +113,7 @@ class Principals:
         if principal is not None:
             usage = self._usage_of(principal)
             usage.holds += by
-            if hold.note or hold.value:
-                usage.bytes += by * bytes_of_texts(hold.note, hold.value)
+            usage.bytes += by * bytes_said(hold)
             self._forget_if_nothing(principal, usage)
 
     def count_plain(self, lease_id: str, by: int) -> str:
@@ -135,14 +134,14 @@ class Principals:
             usage.waits += by
             if not ticket.changes:
                 usage.holds += by
-                usage.bytes += by * bytes_of_texts(ticket.note, ticket.value)
+                usage.bytes += by * bytes_said(ticket)
             self._forget_if_nothing(principal, usage)
 
     def count_texts(self, hold: Hold, note: str, value: str) -> None:
         """Count that a hold is about to have another note or value."""
         principal = self.rows.get(lease_id_of(hold))
         if principal is not None:
-            growth = bytes_of_texts(note, value) - bytes_of_texts(hold.note, hold.value)
+            growth = bytes_of_texts(note, value) - bytes_said(hold)
             self._usage_of(principal).bytes += growth
 
     def share_of_write(self, key: bytes, had: int | None, has: int) -> tuple[int, int]:
@@ -251,7 +250,7 @@ class Principals:
         """Refuse another note or value of a hold to who asks, if its quota has no room for it."""
         if not self.quotas:
             return None
-        return self.check("bytes", bytes_of_texts(note, value) - bytes_of_texts(hold.note, hold.value))
+        return self.check("bytes", bytes_of_texts(note, value) - bytes_said(hold))
 
     # -- snapshots ------------------------------------------------------------------------------------------
 
@@ -289,6 +288,12 @@ def lease_id_of(record: Hold | Ticket) -> str:
 def bytes_of_texts(note: str, value: str) -> int:
     """Return how many bytes a note and a value are counted as."""
     return len(note.encode()) + len(value.encode())
+
+
+def bytes_said(record: Claimant) -> int:
+    """Return how many bytes the texts of a hold or a ticket are counted as."""
+    rare = record.rare
+    return 0 if rare is None else bytes_of_texts(rare.note, rare.value)
 
 
 def bytes_of_labels(labels: dict[str, str]) -> int:

@@ -10,7 +10,17 @@ from collections import OrderedDict
 from collections.abc import Container, Iterator
 
 from lockstate.tables.claim_table import Freed
-from lockstate.tables.records import CONVERSION, RANKED, Lock, Place, Semaphore, Ticket, last_of, precedence
+from lockstate.tables.records import (
+    CONVERSION,
+    RANKED,
+    Lock,
+    Place,
+    Semaphore,
+    Ticket,
+    last_of,
+    permits_in,
+    precedence,
+)
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
 from lockstate.words.claims import Claims, semaphore_of
@@ -55,7 +65,7 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
     if ticket.permits and not _are_permits_there(state, ticket):
         return False
     own: dict[str, Counts] = {}
-    if ticket.changes and not ticket.is_addition:
+    if ticket.is_conversion:
         for name, claim in claims_of_hold(state.holds[ticket.changes]):
             own[name] = own.get(name, 0) + UNIT[claim]
     for name, claim in claims:
@@ -74,7 +84,7 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
 def _are_permits_there(state: State, ticket: Ticket) -> bool:
     """Whether nobody comes before a ticket of several kinds at any semaphore, and there are the permits."""
     place = precedence(ticket)
-    for name, count in state.permits_in(ticket):
+    for name, count in permits_in(ticket):
         semaphore = state.semaphores[name]
         first = next(iter(semaphore.queue.values()), ticket)
         if precedence(first) < place or semaphore.used + count > semaphore.limit:
@@ -105,7 +115,7 @@ def overtakes(state: State, ticket: Ticket) -> bool:
     if not (ticket.steps or state.ranked_count):
         return False
     place = precedence(ticket)
-    for name, _ in state.permits_in(ticket) if ticket.permits else ():
+    for name, _ in permits_in(ticket) if ticket.permits else ():
         queue = state.semaphores[name].queue
         if queue and place < precedence(last_of(queue)):
             return True
@@ -151,7 +161,7 @@ def candidates(state: State, freed: Freed) -> Iterator[Ticket]:
 def _fronts(state: State, name: str, claim: Claim) -> Iterator[Iterator[Ticket]]:
     """Yield the tickets that may be able to go since one claim ended, each sequence in order."""
     if semaphore := state.semaphores.get(semaphore_of(name)):
-        yield _fitting(state, semaphore)
+        yield _fitting(semaphore)
     lock = state.locks.get(name)
     if lock is not None and lock.waiting & CONFLICTS[claim]:
         yield from _at(state, lock, conflicting_among(lock.waiting, claim))
@@ -159,7 +169,7 @@ def _fronts(state: State, name: str, claim: Claim) -> Iterator[Iterator[Ticket]]
             yield from _below(state, lock)
 
 
-def _fitting(state: State, semaphore: Semaphore) -> Iterator[Ticket]:
+def _fitting(semaphore: Semaphore) -> Iterator[Ticket]:
     """Yield the first tickets of a semaphore's queue while there are permits for them; nobody overtakes.
 
     One of several kinds that something else is in the way of keeps those behind it waiting.
@@ -168,7 +178,7 @@ def _fitting(state: State, semaphore: Semaphore) -> Iterator[Ticket]:
         ticket = next(iter(semaphore.queue.values()))
         permits = ticket.permits
         if ticket.kind is not HoldKind.SEMAPHORE:
-            permits = dict(state.permits_in(ticket))[semaphore.name]
+            permits = dict(permits_in(ticket))[semaphore.name]
         if semaphore.used + permits > semaphore.limit:
             return
         yield ticket

@@ -8,11 +8,12 @@ import bisect
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from itertools import chain, repeat
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from lockstate.tables.deadlines import Lease, Timed
+from lockstate.tables.rare import PLAIN, Rare, of_hold
 from lockstate.words import limits
 from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
@@ -32,9 +33,13 @@ _SEARCHED_MAX: Final = 64
 CONVERSION: Final = CLAIMS_END
 """The offset of a claim's queue of conversions, which stand ahead of all others, from its other queue."""
 RANKED: Final = 2 * CONVERSION
-"""The first offset of a claim's queues of other priorities than most: each has its own (see `priorities`)."""
+"""The first offset of a claim's queues of other priorities than most: each priority has its own, so that
+nobody enters a queue but at its end."""
 _LANES: Final = (0, CONVERSION)
 _ALL_LANES: Final = (*_LANES, *range(RANKED, RANKED + CONVERSION * (limits.PRIORITY_MAX + 1), CONVERSION))
+
+Permits = tuple[tuple[str, int], ...]
+"""Names of semaphores, each with a number of permits."""
 
 Place = tuple[bool, int, int]
 """The place of a ticket among others: what `precedence` returns."""
@@ -45,20 +50,17 @@ class Claimant(Lease, eq=False, gc=False, array_like=True):
 
     It lives with a session (`session_id`) or has a lease of its own (`ttl_ms`), never both; with neither it
     has no deadline, and ends when somebody ends it. Without a session its `owner` may be empty. With several
-    locks `name` is empty and `locks` lists them. `permits` are a semaphore's. `value` is what an elected
-    leader says, or what marks any other hold.
+    locks `name` is empty and `locks` lists them. `permits` are a semaphore's. `rare` is what few have.
 
     Of several kinds are those of kind LOCK with `permits`: how many things beside locks it asked for.
-    What these are is in its `Extra` (see `several`). It may have no lock at all.
+    What these are is said in `rare` (see `several`). It may have no lock at all.
     """
 
     hold_id: HoldId
     name: str
     mode: Mode
     owner: OwnerName
-    note: str
     session_id: SessionId
-    lock_delay_ms: int
     since_ms: int
     attempt_id: AttemptId
     request: RequestKey | None
@@ -66,7 +68,12 @@ class Claimant(Lease, eq=False, gc=False, array_like=True):
     locks: tuple[Wanted, ...] = ()
     kind: HoldKind = HoldKind.LOCK
     permits: int = 0
-    value: str = ""
+    rare: Rare | None = None
+
+    @property
+    def details(self) -> Rare:
+        """What it has in `rare`, or would have."""
+        return self.rare or PLAIN
 
     @property
     def is_of_kinds(self) -> bool:
@@ -93,37 +100,39 @@ class Ticket(Claimant, eq=False, gc=False, array_like=True):
     """A waiter, until `expires_at_ms`. Its `ttl_ms` is that of the lease it will get.
 
     `hold_id` is the id that the hold will have. One that changes a hold has an id of its own there and no
-    `ttl_ms`, and `changes` is the id of the hold: it is a conversion, or an `Addition`. `origin` is the node
+    `ttl_ms`, and `changes` is the id of the hold: it is a conversion, or an addition. `origin` is the node
     process that keeps its client's connection.
     """
 
     changes: HoldId = NO_HOLD
     origin: str = ""
 
-    priority: ClassVar[int] = PRIORITY_DEFAULT
-    """Its class says it (see `priorities`), so that nothing more is stored of an ordinary ticket."""
-    steps: ClassVar[int] = 0
-    """By how many steps of its priority it stands behind an ordinary ticket."""
-    lane: ClassVar[int] = 0
-    """The offset of the queues that it stands in, unless it is a conversion."""
-    is_addition: ClassVar[bool] = False
-    """Whether it waits for more locks for a hold, in the ordinary order."""
+    @property
+    def is_addition(self) -> bool:
+        """Whether it waits for more locks for a hold, in the ordinary order."""
+        return self.rare is not None and self.rare.is_addition
 
     @property
     def is_conversion(self) -> bool:
         """Whether it waits for another mode of a hold, ahead of all newcomers."""
         return bool(self.changes) and not self.is_addition
 
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The node processes that keep connections of its clients; one may be named twice."""
+        return (self.origin, *[origin for _, origin in self.details.attempts])
 
-class Addition(Ticket, eq=False, gc=False, array_like=True):
-    """A waiter for more locks for a hold. It is stored like all others; its `Extra` says what it is."""
+    @property
+    def steps(self) -> int:
+        """By how many steps of its priority it stands behind an ordinary ticket."""
+        return 0 if self.rare is None else PRIORITY_DEFAULT - self.rare.priority
 
-    is_addition: ClassVar[bool] = True
-
-
-def adding(ticket: Ticket) -> Addition:
-    """Return an addition as the ticket it was, as after a restart, when only the `Extra` says what it is."""
-    return Addition(*msgspec.structs.astuple(ticket))
+    @property
+    def lane(self) -> int:
+        """The offset of the queues that it stands in."""
+        if self.is_conversion:
+            return CONVERSION
+        return RANKED + CONVERSION * self.details.priority if self.steps else 0
 
 
 HoldOrTicket = TypeVar("HoldOrTicket", Hold, Ticket)
@@ -140,9 +149,7 @@ def hold_of(ticket: Ticket, now_ms: int) -> Hold:
         ticket.name,
         ticket.mode,
         ticket.owner,
-        ticket.note,
         ticket.session_id,
-        ticket.lock_delay_ms,
         now_ms,
         ticket.attempt_id,
         ticket.request,
@@ -150,7 +157,7 @@ def hold_of(ticket: Ticket, now_ms: int) -> Hold:
         ticket.locks,
         ticket.kind,
         ticket.permits,
-        ticket.value,
+        of_hold(ticket.rare),
     )
 
 
@@ -340,11 +347,15 @@ class Semaphore(msgspec.Struct, eq=False, gc=False):
 def precedence(ticket: Ticket) -> Place:
     """Return the sorting key of tickets: conversions first, then in order of arrival, but for priorities.
 
-    It never changes, so tickets age without being looked at: a priority is worth some time of waiting.
+    A ticket stands at the time of its arrival, moved by `limits.PRIORITY_STEP_MS` for each step of its
+    priority: a wait makes up for a lower one, so that nobody starves. The key never changes, so tickets age
+    without being looked at, and one that nobody of a higher priority joins within nine steps is not overtaken
+    any more. With the same priority everywhere this is the order of arrival.
     """
-    if ticket.steps:
-        return True, ticket.since_ms + ticket.steps * limits.PRIORITY_STEP_MS, ticket.order
-    return not ticket.changes or ticket.is_addition, ticket.since_ms, ticket.order
+    if ticket.rare is None:  # the same as below, without the calls
+        return not ticket.changes, ticket.since_ms, ticket.order
+    moved_ms = ticket.steps * limits.PRIORITY_STEP_MS
+    return not ticket.is_conversion, ticket.since_ms + moved_ms, ticket.order
 
 
 def lanes_of(queues: dict[Claim, OrderedDict[HoldId, Ticket]]) -> tuple[int, ...]:
@@ -353,7 +364,11 @@ def lanes_of(queues: dict[Claim, OrderedDict[HoldId, Ticket]]) -> tuple[int, ...
 
 
 def stand_in(queue: dict[HoldId, Ticket], ticket: Ticket) -> None:
-    """Put `ticket` into a queue of tickets of any priority, ahead of those that it comes before."""
+    """Put `ticket` into a queue of tickets of any priority, ahead of those that it comes before.
+
+    A queue of a semaphore has at most `limits.QUEUE_LENGTH_MAX` tickets. One that overtakes all of them takes
+    about ten milliseconds, half of that for the search for deadlocks.
+    """
     place = place_among(queue, ticket)
     behind = list(queue)[place:] if place < len(queue) else []
     queue[ticket.hold_id] = ticket
@@ -379,3 +394,12 @@ def each_lock(record: Claimant) -> Iterator[Wanted]:
         yield from record.locks
     elif record.name:
         yield Wanted(record.name, record.mode, record.scope)
+
+
+def permits_in(record: Claimant) -> Permits:
+    """Return the permits that a hold has or a ticket wants."""
+    if record.kind is HoldKind.SEMAPHORE:
+        return ((record.name, record.permits),)
+    if not record.permits:
+        return ()
+    return tuple([(one.name, one.permits) for one in record.details.permits])

@@ -11,15 +11,14 @@ from lockstate.tables.audit import Audit
 from lockstate.tables.cells import CellTable
 from lockstate.tables.claim_table import ClaimTable, Freed
 from lockstate.tables.deadlines import Deadlines, Lease
-from lockstate.tables.extras import Extras
 from lockstate.tables.ledger import Ledger, NamedValues
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import Party, Wish, party_of, wish_of
 from lockstate.tables.principals import Principals
+from lockstate.tables.rare import Rare
 from lockstate.tables.rates import RateLimits
 from lockstate.tables.record_index import RecordIndex
 from lockstate.tables.records import (
-    CONVERSION,
     NOTHING,
     Claimant,
     Delay,
@@ -29,6 +28,7 @@ from lockstate.tables.records import (
     Semaphore,
     Session,
     Ticket,
+    permits_in,
     precedence,
     stand_in,
 )
@@ -47,9 +47,6 @@ from lockstate.words.modes import (
 )
 from lockstate.words.results import HoldKind, Result
 from lockstate.words.versions import RULES_FIRST
-
-Permits = tuple[tuple[str, int], ...]
-"""Names of semaphores, each with a number of permits."""
 
 _LOCK: Final = HoldKind.LOCK
 _SEMAPHORE: Final = HoldKind.SEMAPHORE
@@ -93,6 +90,8 @@ class State:
         self.permit_delays: dict[int, Delay] = {}
         self.pleas: dict[HoldId, Plea] = {}
         """The holds that are to be given up."""
+        self.rare_count = 0
+        """How many holds and tickets have something that few have."""
         self.ranked_count = 0
         """How many tickets have another priority than most: if none has, nothing more need be asked."""
         self.party_tickets: dict[Party, dict[HoldId, Ticket]] = {}
@@ -105,13 +104,11 @@ class State:
         self.deadlines = Deadlines()
         self.ledger = Ledger()
         """The sum of the marks of all records, and of the lengths of what has no mark of its own."""
-        self.extras = Extras(self.ledger)
-        """What few holds, tickets and sessions have beside their fields."""
         self.principals = Principals(self.ledger)
         """Whose sessions and holds are, if nodes know principals, and what each may have."""
         self.owners = self.principals.rows
         """The same table once more: every command asks whether there is anything in it."""
-        self.namespaces = Namespaces(self.ledger, self.extras)
+        self.namespaces = Namespaces(self.ledger)
         """What holds for the names below certain prefixes."""
         self.spaces = self.namespaces.rows
         """The same table once more: every command asks whether there is anything in it."""
@@ -163,8 +160,6 @@ class State:
         del self.sessions[session.session_id]
         if self.owners:
             self.principals.count_session(session, -1)
-        if self.extras.rows:
-            self.extras.drop(session.session_id)
         if self.streams:
             self.streams.drop(session.session_id)
         self.sessions_in_order.remove(session)
@@ -179,15 +174,13 @@ class State:
         """Start a lease's ttl anew. It never ends earlier than before: that time was promised."""
         self.deadlines.move(lease, max(lease.expires_at_ms, self.now_ms + lease.ttl_ms))
 
-    # -- permits --------------------------------------------------------------------------------------------
+    def set_rare(self, record: Claimant, rare: Rare | None) -> None:
+        """Let a hold or a ticket that is there have something else that few have."""
+        self.ledger.change(record)
+        self.rare_count += (rare is not None) - (record.rare is not None)
+        record.rare = rare
 
-    def permits_in(self, record: Claimant) -> Permits:
-        """Return the permits that a hold has or a ticket wants."""
-        if record.kind is _SEMAPHORE:
-            return ((record.name, record.permits),)
-        if not record.permits:
-            return ()
-        return tuple([(one.name, one.permits) for one in self.extras.get(record.hold_id).permits])
+    # -- permits --------------------------------------------------------------------------------------------
 
     def _add_permits(self, record: Hold | Ticket) -> None:
         """Count the permits of a hold, or queue up a ticket for them.
@@ -199,7 +192,7 @@ class State:
             semaphore.used += record.permits
             semaphore.holders[record.hold_id] = record
             return
-        permits = self.permits_in(record)
+        permits = permits_in(record)
         for name, count in permits:
             semaphore = self.semaphores[name]
             if isinstance(record, Ticket):
@@ -220,7 +213,7 @@ class State:
             semaphore.used -= record.permits
             del semaphore.holders[record.hold_id]
             return [permits_of(record.name)]
-        permits = self.permits_in(record)
+        permits = permits_in(record)
         for name, count in permits:
             semaphore = self.semaphores[name]
             if isinstance(record, Ticket):
@@ -246,11 +239,12 @@ class State:
     def add_hold(self, hold: Hold, claims: Claims) -> Lease:
         """Add a hold with its claims and return its lease: itself if it has no session.
 
-        A semaphore's hold has permits and no claims. What one of several kinds has beside its locks is in its
-        `Extra` before.
+        A semaphore's hold has permits and no claims.
         """
         self.holds[hold.hold_id] = hold
         self.ledger.noted[hold] = 0
+        if hold.rare is not None:
+            self.rare_count += 1
         if self.owners:
             self.principals.count_hold(hold, 1)
         if self.spaces:
@@ -288,9 +282,9 @@ class State:
             self.ledger.settled_sum -= self.ledger.noted.pop(hold)
         else:
             self.ledger.remove(hold)
+        if hold.rare is not None:
+            self.rare_count -= 1
         freed = self._remove_permits(hold) if hold.permits else []
-        if self.extras.rows:
-            self.extras.drop(hold.hold_id)
         if self.pleas:
             self.drop_plea(hold.hold_id)
         claims = claims_of_hold(hold)
@@ -358,11 +352,12 @@ class State:
         self.tickets[ticket.hold_id] = ticket
         if self.owners or self.spaces:
             self._count_ticket(ticket, 1)
-        if ticket.steps:
-            self.ranked_count += 1
+        if ticket.rare is not None:
+            self.rare_count += 1
+            self.ranked_count += ticket.steps != 0
         self.tickets_in_order.add(ticket)
         self.ledger.noted[ticket] = 0
-        self.join_origin(ticket, ticket.origin)
+        self.join_origins(ticket)
         self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
         if wish := wish_of(ticket):
             of_wish = self.wishes.setdefault(wish, {})
@@ -382,7 +377,7 @@ class State:
             hold.changing = ticket.hold_id
         if ticket.permits:
             self._add_permits(ticket)
-        lane = CONVERSION if ticket.is_conversion else ticket.lane
+        lane = ticket.lane
         for name, claim in claims:
             self._queue_up(name, claim, lane, ticket)
 
@@ -413,17 +408,14 @@ class State:
         del self.tickets[ticket.hold_id]
         if self.owners or self.spaces:
             self._count_ticket(ticket, -1)
-        if ticket.steps:
-            self.ranked_count -= 1
+        if ticket.rare is not None:
+            self.rare_count -= 1
+            self.ranked_count -= ticket.steps != 0
         freed = self._remove_permits(ticket) if ticket.permits else []
-        if self.extras.rows:
-            for _, origin in self.extras.get(ticket.hold_id).attempts:
-                self.leave_origin(ticket, origin)
-            self.extras.drop(ticket.hold_id)
         self.tickets_in_order.remove(ticket)
         self.deadlines.remove(ticket)
         self.ledger.remove(ticket)
-        self.leave_origin(ticket, ticket.origin)
+        self.leave_origins(ticket)
         _leave(self.party_tickets, party_of(ticket), ticket)
         if wish := wish_of(ticket):
             _leave(self.wishes, wish, ticket)
@@ -435,7 +427,7 @@ class State:
         if hold is not None:
             self.ledger.change(hold)
             hold.changing = NO_HOLD
-        lane = CONVERSION if ticket.is_conversion else ticket.lane
+        lane = ticket.lane
         freed += [left for name, claim in claims if (left := self._leave_queue(name, claim, lane, ticket))]
         return freed
 
@@ -447,13 +439,14 @@ class State:
         first = next(iter(self.wishes.get(wish, NOTHING).values()), None) if wish else None
         return first if first is not None and precedence(first) < precedence(ticket) else None
 
-    def join_origin(self, ticket: Ticket, origin: str) -> None:
-        """Record that a node process keeps the connection of a client that waits with `ticket`."""
-        self.origin_tickets.setdefault(origin, {})[ticket.hold_id] = ticket
+    def join_origins(self, ticket: Ticket) -> None:
+        """Let a ticket be found under the node processes that keep connections of its clients."""
+        for origin in ticket.origins:
+            self.origin_tickets.setdefault(origin, {})[ticket.hold_id] = ticket
 
-    def leave_origin(self, ticket: Ticket, origin: str) -> None:
-        """Record that a node process keeps no such connection, if it did."""
-        if ticket.hold_id in self.origin_tickets.get(origin, NOTHING):
+    def leave_origins(self, ticket: Ticket) -> None:
+        """Let a ticket not be found under them any more."""
+        for origin in dict.fromkeys(ticket.origins):
             _leave(self.origin_tickets, origin, ticket)
 
     def _leave_queue(self, name: str, claim: Claim, lane: int, ticket: Ticket) -> tuple[str, Claim] | None:
@@ -644,9 +637,9 @@ def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket)
         del tickets[key]
 
 
-def weight_of(state: State, record: Claimant) -> int:
+def weight_of(record: Claimant) -> int:
     """Return how many claims end with a hold or a ticket, its permits among them: what to end it costs."""
-    beside = len(state.permits_in(record)) if record.is_of_kinds else 0
+    beside = len(permits_in(record)) if record.is_of_kinds else 0
     return (len(claims_of_hold(record)) or 1) + beside
 
 

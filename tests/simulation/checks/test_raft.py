@@ -5,7 +5,7 @@ from lockstate.stored import snapshot
 from lockstate.tables.requests import RequestMemory
 from lockstate.words.codec import decode_entry
 from lockstate.words.commands import KeepAlive, Tick
-from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.ids import HoldId, OwnerName, SessionId
 from tests.simulation.checks.all_checkers import Violation
 from tests.simulation.checks.scripted_cluster import ListLog, ScriptedCluster, acquire, objects
 
@@ -271,7 +271,7 @@ def test_a_state_that_differs() -> None:
     cluster = ScriptedCluster(digest_every=4)
     cluster.ask(acquire("h1"))
     for node_id in ("b", "c"):
-        cluster.machines[node_id].state.holds[HoldId("h1")].note = "another"
+        cluster.machines[node_id].state.holds[HoldId("h1")].owner = OwnerName("another")
     cluster.commit(Tick())
     cluster.commit(Tick())
     with objects("equal-digest"):
@@ -309,6 +309,6 @@ def test_the_end_is_compared() -> None:
     """States that differ at the end are found, whatever the revision."""
     cluster = ScriptedCluster(digest_every=1000)
     cluster.ask(acquire("h1"))
-    cluster.machines["c"].state.holds[HoldId("h1")].note = "another"
+    cluster.machines["c"].state.holds[HoldId("h1")].owner = OwnerName("another")
     with objects("equal-digest"):
         cluster.checkers.finish(cluster.machines)

@@ -42,7 +42,7 @@ def _nothing_taken_over(holds: Holds, hold: Hold, _note: str, _lock_delay_ms: in
 
 def _release_once_and_for_all(holds: Holds, hold: Hold) -> Result:
     """Say that others still count on it, and end it."""
-    told = Released((), holds.state.extras.get(hold.hold_id).depth - 1)
+    told = Released((), hold.details.depth - 1)
     holds.serve(holds.end(hold, EventKind.RELEASED))
     return told
 

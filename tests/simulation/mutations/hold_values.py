@@ -2,13 +2,11 @@
 
 from typing import Final
 
-import msgspec
-
 from lockstate.reads import views
 from lockstate.reads.views import holders_of
 from lockstate.rules import holds, values
 from lockstate.rules.holds import Holds
-from lockstate.tables.extras import Extra
+from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, Ticket, hold_of
 from lockstate.tables.state import State
 from lockstate.words.claims import Claims
@@ -22,13 +20,13 @@ _MARKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.
 def _begins_alike(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:
     """Take the first hold whose value begins with what is named."""
     of_name = holders_of(state, command.kind, command.name)
-    return next((hold for hold in of_name if hold.value.startswith(command.value)), None)
+    return next((hold for hold in of_name if hold.details.value.startswith(command.value)), None)
 
 
 def _also_lists(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:
     """Take a hold of several locks for one of each of their names."""
     of_name = holders_of(state, command.kind, command.name)
-    return next((hold for hold in of_name if hold.value == command.value), None)
+    return next((hold for hold in of_name if hold.details.value == command.value), None)
 
 
 def _take_no_value(of_holds: Holds, hold: Hold, value: str, *, is_secret: bool) -> None:
@@ -40,26 +38,22 @@ def _without_value(ticket: Ticket, now_ms: int) -> Hold:
     """Forget the value over the wait."""
     hold = _hold_of(ticket, now_ms)
     if hold.kind == "lock":
-        hold.value = ""
+        hold.rare = changed(hold.rare, value="", is_secret=False)
     return hold
 
 
 _hold_of = hold_of
 
 
-def _tell_all(state: State, record: Hold | Ticket) -> str:
+def _tell_all(record: Hold | Ticket) -> str:
     """Forget that there are secrets."""
-    del state
-    return "" if isinstance(record, Ticket) else record.value
+    return "" if isinstance(record, Ticket) else record.details.value
 
 
 def _taken_openly(of_holds: Holds, hold: Hold, value: str, *, is_secret: bool) -> None:
     """Take a value and leave it as secret as the one before was."""
-    extra: Extra = of_holds.state.extras.get(hold.hold_id)
-    _take_value(of_holds, hold, value, is_secret=is_secret)
-    after = of_holds.state.extras.get(hold.hold_id)
-    if after.is_secret and not extra.is_secret:
-        of_holds.state.extras.put(hold.hold_id, msgspec.structs.replace(after, is_secret=False))
+    was_secret = hold.details.is_secret
+    _take_value(of_holds, hold, value, is_secret=is_secret and was_secret)
 
 
 _take_value = Holds._take_value

@@ -1,15 +1,13 @@
 """Defects of priorities: of the order of queues, of what makes up for a priority, of what newcomers pass."""
 
-import contextlib
-from typing import Final
-from unittest import mock
+from collections.abc import Iterator
+from typing import Any, Final
 
 import lockstate.rules.locks
-import lockstate.stored.loading
+import lockstate.stored.snapshot
 import lockstate.tables.state
-from lockstate.tables.priorities import class_of
+from lockstate.tables.rare import changed
 from lockstate.tables.records import Ticket
-from lockstate.words import limits
 from lockstate.words.commands import PRIORITY_DEFAULT
 from lockstate.words.ids import HoldId
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
@@ -24,20 +22,21 @@ _RESTARTS: Final = Surroundings(
 )
 
 
-def _never_aged() -> contextlib.AbstractContextManager[object]:
+def _steps_of_hours(ticket: Ticket) -> int:
     """Make a step of priority worth more than any wait."""
-    stack = contextlib.ExitStack()
-    for priority in range(limits.PRIORITY_MAX + 1):
-        if priority != PRIORITY_DEFAULT:
-            steps = 1_000 * (PRIORITY_DEFAULT - priority)
-            stack.enter_context(mock.patch.object(class_of(priority), "steps", steps))
-    return stack
+    return 1_000 * (PRIORITY_DEFAULT - ticket.details.priority)
 
 
-def _as_it_was_stored(ticket: Ticket, priority: int) -> Ticket:
-    """Take a ticket from a snapshot for an ordinary one."""
-    del priority
-    return ticket
+def _in_order_of_arrival(tables: Any) -> Iterator[tuple[Any, Any]]:
+    """Take the tickets of a snapshot for ordinary ones."""
+    for table, rows in _rows(tables):
+        for row in rows:
+            if isinstance(row, Ticket):
+                row.rare = changed(row.rare, priority=PRIORITY_DEFAULT)
+        yield table, rows
+
+
+_rows = lockstate.stored.snapshot._rows
 
 
 def _at_the_end(queue: dict[HoldId, Ticket], ticket: Ticket) -> None:
@@ -50,14 +49,14 @@ PRIORITIES: Final = (
         name="priority-never-ages",
         sentence="A higher priority goes first, however long others have waited.",
         found_by=("first-come", "model-events", "model-state", "reply", "read-view", "deadlock-real"),
-        apply=_never_aged,
+        apply=replaced(Ticket, "steps", property(_steps_of_hours)),
         surroundings=_VARIED,
     ),
     Mutation(
         name="priority-lost-in-snapshot",
         sentence="A node that restarts puts all waiters in the order of their arrival.",
         found_by=("first-come", "model-events", "model-state", "reply", "read-view", "equal-digest"),
-        apply=replaced(lockstate.stored.loading, "ranked", _as_it_was_stored),
+        apply=replaced(lockstate.stored.snapshot, "_rows", _in_order_of_arrival),
         surroundings=_RESTARTS,
     ),
     Mutation(

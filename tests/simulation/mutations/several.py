@@ -6,7 +6,7 @@ from typing import Final
 from lockstate.rules.holds import Holds
 from lockstate.tables import queues
 from lockstate.tables.claim_table import Freed
-from lockstate.tables.records import Hold, Semaphore, Ticket
+from lockstate.tables.records import Hold, Semaphore, Ticket, permits_in
 from lockstate.tables.state import State
 from lockstate.words.commands import WantedRate
 from lockstate.words.results import RateUsed, Refused
@@ -15,10 +15,10 @@ from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
 
 
-def _overtaking(state: State, semaphore: Semaphore) -> Iterator[Ticket]:
+def _overtaking(semaphore: Semaphore) -> Iterator[Ticket]:
     """Go on behind one that something else is in the way of."""
     for ticket in list(semaphore.queue.values()):
-        permits = dict(state.permits_in(ticket))[semaphore.name]
+        permits = dict(permits_in(ticket))[semaphore.name]
         if semaphore.used + permits <= semaphore.limit:
             yield ticket
 
@@ -27,7 +27,7 @@ def _permits_suffice(state: State, ticket: Ticket) -> bool:
     """Take no notice of who stands before it, as long as there are permits."""
     return all(
         state.semaphores[name].used + count <= state.semaphores[name].limit
-        for name, count in state.permits_in(ticket)
+        for name, count in permits_in(ticket)
     )
 
 

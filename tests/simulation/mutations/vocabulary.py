@@ -21,7 +21,7 @@ from lockstate.tables.claim_table import ClaimTable, Freed
 from lockstate.tables.owners import shown_owner
 from lockstate.tables.queues import is_free
 from lockstate.tables.rate_algorithms import FixedWindow, Gcra, SlidingWindow
-from lockstate.tables.records import Addition, Hold, RequestKey, Ticket, each_lock
+from lockstate.tables.records import Hold, RequestKey, Ticket, each_lock
 from lockstate.tables.state import State
 from lockstate.tables.wait_graph import Cycle
 from lockstate.words.claims import Claims, claims_of, shown_name
@@ -255,7 +255,7 @@ VOCABULARY: Final = (
         name="addition-overtakes",
         sentence="A waiting addition to a hold goes ahead of all others, as a conversion does.",
         found_by=("first-come", "model-state", "model-events", "reply"),
-        apply=replaced(Addition, "is_addition", new=False),
+        apply=replaced(Ticket, "is_addition", property(lambda _: False)),
         surroundings=_VARIED,
     ),
     Mutation(

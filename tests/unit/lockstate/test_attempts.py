@@ -50,7 +50,7 @@ def test_an_attempt_that_comes_late_takes_no_hold_from_another(driver: MachineDr
     assert [holder.token for holder in driver.machine.lock("a").holders] == [2]
     assert cancel(driver, 1) == UNDONE
     assert driver.machine.lock("a").state == "free"
-    assert not driver.machine.state.extras
+    assert not driver.machine.state.rare_count
 
 
 def test_the_same_attempt_counts_once(driver: MachineDriver) -> None:
@@ -93,7 +93,7 @@ def test_what_too_many_attempts_have_ends_by_itself(driver: MachineDriver) -> No
         driver.run(ask(number))
     assert {cancel(driver, number) == NOT_UNDONE for number in range(1, count + 1)} == {True}
     (ticket,) = driver.machine.state.tickets.values()
-    assert len(driver.machine.state.extras.get(ticket.hold_id).attempts) <= ATTEMPTS_COUNT_MAX
+    assert len(ticket.details.attempts) <= ATTEMPTS_COUNT_MAX
     driver.pass_to(driver.machine.now_ms + 60_001)
     assert driver.machine.lock("a").queue == ()
 
@@ -107,9 +107,9 @@ def test_a_late_attempt_does_not_take_a_count_back(driver: MachineDriver) -> Non
         ids = {"hold_id": HoldId(f"b{number}"), "attempt_id": AttemptId(f"b{number}"), "request_id": "r"}
         driver.run(Acquire(if_held=IfHeld.COUNT, **own, **ids))  # type: ignore[arg-type]
     assert driver.run(Cancel(HoldId("b1"), AttemptId("b3"))) == NOT_UNDONE
-    assert driver.machine.state.extras.get(HoldId("b1")).depth == 2
+    assert driver.machine.state.holds[HoldId("b1")].details.depth == 2
     assert driver.run(Cancel(HoldId("b1"), AttemptId("b2"))) == UNDONE
-    assert driver.machine.state.extras.get(HoldId("b1")).depth == 1
+    assert driver.machine.state.holds[HoldId("b1")].details.depth == 1
 
 
 def test_another_request_of_the_session_takes_over_alone(driver: MachineDriver) -> None:
@@ -122,4 +122,4 @@ def test_another_request_of_the_session_takes_over_alone(driver: MachineDriver) 
     driver.run(Acquire(hold_id=HoldId("b3"), attempt_id=AttemptId("b3"), **own))  # type: ignore[arg-type]
     assert driver.run(Cancel(HoldId("b1"), AttemptId("b1"))) == NOT_UNDONE
     assert driver.machine.lock("b").state == "held"
-    assert not driver.machine.state.extras
+    assert not driver.machine.state.rare_count

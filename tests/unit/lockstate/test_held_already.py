@@ -43,7 +43,7 @@ def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
     assert expect(Granted, driver.run(ask(4))).depth == 3, "a renewal does not count"
     assert reason(driver.run(Release(HoldId("x1"), "", ("a",)))) == Reason.INVALID_REQUEST
     restored = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
-    assert restored.state.extras.get("x1").depth == 3
+    assert restored.state.holds[HoldId("x1")].details.depth == 3
     assert [expect(Released, driver.run(Release(HoldId("x1")))).depth for _ in range(2)] == [2, 1]
     driver.release("x1")
     assert reason(driver.run(Release(HoldId("x1")))) == Reason.LEASE_EXPIRED
@@ -51,7 +51,7 @@ def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
     driver.run(ask(6, IfHeld.COUNT))
     driver.run(ForceRelease("a", "test"))
     assert driver.machine.lock("a").state == "free"
-    assert not driver.machine.state.extras
+    assert not driver.machine.state.rare_count
 
 
 def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver) -> None:
@@ -81,7 +81,8 @@ def test_waits_for_the_same_are_shared_as_each_says(driver: MachineDriver) -> No
     assert (expect(Granted, ends["x2"]).depth, expect(Granted, ends["x4"]).depth) == (2, 2)
     assert expect(Refused, ends["x3"]).reason == Reason.ALREADY_HELD
     invariants.check(driver.machine.state)
-    assert [(key, extra.depth) for key, extra in driver.machine.state.extras.dump()] == [("x1", 2)]
+    holds = driver.machine.state.holds.values()
+    assert [(hold.hold_id, hold.details.depth) for hold in holds] == [("x1", 2)]
     assert driver.machine.lock("a").holders[0].note == "n4"
 
 
@@ -97,7 +98,7 @@ def test_a_wait_that_is_refused_leaves_nothing(driver: MachineDriver) -> None:
     driver.run(ask(1))
     blocked = ask(2, IfHeld.COUNT, wait_ms=9_000, mode=Mode.SHARED)
     assert reason(driver.run(blocked)) == Reason.DEADLOCK
-    assert not driver.machine.state.extras
+    assert not driver.machine.state.rare_count
 
 
 def permits(number: int, wait_ms: int = 0) -> AcquirePermits:

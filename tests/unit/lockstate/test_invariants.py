@@ -65,7 +65,7 @@ def _invented_token(state: State) -> None:
 
 
 def _silent_note(state: State) -> None:
-    state.holds[HoldId("h1")].note = "changed behind the back of the sums"
+    state.holds[HoldId("h1")].owner = OwnerName("changed behind the back of the sums")
 
 
 def _vain_wait(state: State) -> None:

@@ -6,10 +6,9 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
-from lockstate.tables.extras import Extra
-from lockstate.tables.records import Ticket
+from lockstate.tables.rare import Rare
 from lockstate.words import limits
-from lockstate.words.commands import Acquire, AcquirePermits, IfHeld, Uncommon, Wanted
+from lockstate.words.commands import Acquire, AcquirePermits, IfHeld, Uncommon
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.results import Granted, Queued, Reason, Refused, Result
 from tests.unit.lockstate.cell_driver import CellDriver
@@ -97,8 +96,7 @@ def test_with_the_default_it_is_the_order_of_arrival(driver: CellDriver) -> None
     """A request that gives the default priority is one that gives none, and nothing is stored of it."""
     driver.granted("a", session_id="ann")
     ids = [waits(ask(driver, "a", 5)), driver.queued("a").hold_id, waits(ask(driver, "a", 5))]
-    assert [type(ticket) for ticket in driver.machine.state.tickets.values()] == [Ticket] * 3
-    assert not driver.machine.state.extras
+    assert not driver.machine.state.rare_count
     assert list(driver.machine.state.tickets) == ids
     assert [waiter.position for waiter in driver.machine.lock("a").queue] == [1, 2, 3]
 
@@ -133,9 +131,9 @@ def test_a_hold_keeps_no_priority(driver: CellDriver) -> None:
     """What was granted after a wait is a hold like every other, but for what is to be counted."""
     driver.granted("a")
     waiting = waits(ask(driver, "a", 9, session_id="ann", if_held=IfHeld.COUNT))
-    assert driver.machine.state.extras.get(waiting) == Extra(if_held=IfHeld.COUNT, priority=9)
+    assert driver.machine.state.tickets[waiting].rare == Rare(if_held=IfHeld.COUNT, priority=9)
     driver.release("h1")
-    assert not driver.machine.state.extras
+    assert not driver.machine.state.rare_count
 
 
 def test_a_request_that_passes_takes_a_wait_of_its_session_along(driver: CellDriver) -> None:
@@ -149,7 +147,7 @@ def test_a_request_that_passes_takes_a_wait_of_its_session_along(driver: CellDri
     assert expect(Granted, driver.settled[waiting]).hold_id == passing.hold_id
     assert expect(Granted, driver.settled[counted]).hold_id == passing.hold_id
     assert driver.refused(refused).reason is Reason.ALREADY_HELD
-    assert driver.machine.state.extras.get(passing.hold_id).depth == 2
+    assert driver.machine.state.holds[passing.hold_id].details.depth == 2
     assert len(driver.machine.lock("a").queue) == 1
 
 
@@ -182,23 +180,13 @@ def test_a_place_ahead_does_not_get_past_the_bounds(
     driver.permitted("q", 4, 4, session_id="ann")
     driver.wanting("q", 4)
     assert reason(ask_permits(driver, "q", 1, 9)) is Reason.QUEUE_FULL
-    assert not driver.machine.state.extras
-
-
-def test_a_priority_is_not_encoded_into_a_ticket(driver: CellDriver) -> None:
-    """A ticket of another priority is stored like every other one: its priority is beside it."""
-    driver.granted("a", session_id="ann")
-    hold_id = waits(ask(driver, "", 9, locks=(Wanted("a"), Wanted("b", SHARED))))
-    ticket = driver.machine.state.tickets[hold_id]
-    assert isinstance(ticket, Ticket)
-    assert ticket.priority == 9
-    assert driver.machine.state.extras.dump() == [(hold_id, Extra(priority=9))]
+    assert not driver.machine.state.rare_count
 
 
 def test_a_snapshot_with_another_priority_is_refused(driver: CellDriver) -> None:
     """Bytes that no node can have written are refused as a snapshot."""
     driver.granted("a", session_id="ann")
     hold_id = waits(ask(driver, "a", 9))
-    driver.machine.state.extras.put(hold_id, Extra(priority=77))
-    with pytest.raises(snapshot.SnapshotError, match="77"):
+    driver.machine.state.set_rare(driver.machine.state.tickets[hold_id], Rare(priority=77))
+    with pytest.raises(snapshot.SnapshotError, match="priority"):
         LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
