@@ -34,7 +34,8 @@ def test_every_test_is_in_one_step() -> None:
         assert files
         assert not any("pytest.mark.process" in path.read_text("utf-8") for path in files), folder
     assert 'step coverage scripts/coverage "${of_lockstate[@]}"' in GATE
-    assert 'step nodes tests nodes -m "process and not ($left_out)" tests\n' in GATE
+    nodes = 'step nodes tests nodes -m "process and not ($left_out)" -n "$(nproc)" --dist loadfile tests'
+    assert f"{nodes}\n" in GATE
     rest = 'step rest tests rest -m "not (process or $left_out)" "${parallel[@]}" tests'
     assert f'{rest} "${{of_lockstate[@]/#/--ignore=}}"\n' in GATE
 
