@@ -175,13 +175,17 @@ ROWS: Final = (
         commands.PutOff, lambda rules: rules.pleas.put_off,
         right="acquire", request_scope=_hold, frees=True,
     ),
-    # -- what is done to the holds of others ----------------------------------------------------------------
+    # -- what is done to what others hold or wait for -------------------------------------------------------
     Row(
         commands.Revoke, lambda rules: rules.pleas.revoke,
         right="force", on=On.NAME, request_scope=_name, frees=True,
     ),
     Row(
         commands.ForceRelease, lambda rules: rules.kinds.force_release,
+        right="force", on=On.NAME, request_scope=_name, frees=True,
+    ),
+    Row(
+        commands.ForceWaits, lambda rules: rules.waits.force,
         right="force", on=On.NAME, request_scope=_name, frees=True,
     ),
     Row(

@@ -68,6 +68,7 @@ from lockstate.words.results import (
     SessionView,
     StreamView,
     Transacted,
+    WaitsForced,
 )
 from lockstate.words.versions import RULES
 
@@ -497,6 +498,8 @@ def _freed_nothing(result: Result) -> bool:
             return not result.released
         case Revoked():
             return not result.holders
+        case WaitsForced():
+            return not result.waits
         case FenceForgotten():
             return result.highest_token is None
     return False

@@ -22,6 +22,7 @@ _BY_OPERATORS: Final = (
     EventKind.FORCED,
     EventKind.REVOKED,
     EventKind.SESSION_FORCED,
+    EventKind.WAIT_FORCED,
     EventKind.DELAY_LIFTED,
     EventKind.FENCE_FORGOTTEN,
 )
@@ -50,6 +51,7 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.RESIGNED: "event=resigned %s",
     EventKind.SESSION_EXPIRED: "event=session-expired %s",
     EventKind.SESSION_FORCED: "event=session-forced %s",
+    EventKind.WAIT_FORCED: "event=wait-forced %s",
     EventKind.DELAY_LIFTED: "event=delay-lifted %s",
     EventKind.FENCE_FORGOTTEN: "event=fence-forgotten %s",
 }

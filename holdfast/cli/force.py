@@ -1,7 +1,7 @@
 """The commands `force` and `revoke`: what operators do to what others have. The cluster keeps the reasons."""
 
 import argparse
-from typing import Final
+from typing import Any, Final
 
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
@@ -18,9 +18,9 @@ def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
     force = commands.command(
         "force",
-        "end holds and sessions of others, with an audited reason",
-        description="End holds, sessions and lock-delays of others, with an audited reason. If there is"
-        " nothing to end, to lift or to forget, the command says so and fails.",
+        "end holds, waits and sessions of others, with an audited reason",
+        description="End holds, waits, sessions and lock-delays of others, with an audited reason. If there"
+        " is nothing to end, to lift or to forget, the command says so and fails.",
     )
     release = force.command("release", "end every hold of a name", _release)
     release.add_argument("name", metavar="NAME")
@@ -31,6 +31,9 @@ def add_parser(commands: CommandParser) -> None:
         default=0,
         help="how long it stays closed afterwards",
     )
+    waits = force.command("end-waits", "end every wait for a name", _end_waits)
+    waits.add_argument("name", metavar="NAME")
+    waits.add_argument("--ticket", metavar="N", type=int, help="only the wait that has this number")
     end = force.command("end-session", "end a session, with all its holds and waits", _end_session)
     end.add_argument("name", metavar="SESSION_NAME", help="its public name, such as s-17")
     lift = force.command("lift-delay", "end the lock-delays of a name early", _lift_delay)
@@ -51,15 +54,16 @@ def add_parser(commands: CommandParser) -> None:
         default=round(DEFAULT_GRACE_S * 1000),
         help=f"how long they have (default: {DEFAULT_GRACE_S:g}s)",
     )
-    for parser in (release, revoke):
+    for parser, what in ((release, "hold"), (waits, "wait for"), (revoke, "hold")):
         parser.add_argument(
             "--kind",
             choices=("lock", "semaphore", "election"),
             default="lock",
-            help="what they hold (default: lock)",
+            help=f"what they {what} (default: lock)",
         )
+    for parser in (release, revoke):
         parser.add_argument("--token", metavar="N", type=int, help="only the hold that has this token")
-    for parser in (release, end, lift, forget, revoke):
+    for parser in (release, waits, end, lift, forget, revoke):
         parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
         parser.add_output()
 
@@ -75,6 +79,23 @@ async def _release(client: Inspector, arguments: argparse.Namespace) -> int:
     if not released:
         raise Refused(NOTHING, f"nobody holds {arguments.kind} {arguments.name!r}; nothing was released")
     print_one(answer, table(_ENDED, released), arguments.output)
+    return 0
+
+
+async def _end_waits(client: Inspector, arguments: argparse.Namespace) -> int:
+    """End waits, as many calls as that takes, and print them."""
+    ended: list[dict[str, Any]] = []
+    answer: dict[str, Any] = {"left": 1}
+    while answer.get("left"):
+        answer = await client.told(
+            override_operations.force_waits(
+                arguments.kind, arguments.name, arguments.reason, ticket=arguments.ticket
+            )
+        )
+        ended += answer.get("ended", ())
+    if not ended:
+        raise Refused(NOTHING, f"nobody waits for {arguments.kind} {arguments.name!r}; nothing was ended")
+    print_one({**answer, "ended": ended}, table(_WAITED, ended), arguments.output)
     return 0
 
 
@@ -129,5 +150,10 @@ _ENDED: Final[Columns] = {
     "OWNER": field("owner"),
     "TOKEN": field("token"),
     "NOTE": lambda row: row.get("note") or "-",
+}
+_WAITED: Final[Columns] = {
+    "OWNER": field("owner"),
+    "TICKET": field("ticket"),
+    "WAITED": length_of("waited_ms"),
 }
 _ASKED: Final[Columns] = {**_ENDED, "GRACE": lambda row: length_of("ends_in_ms")(row.get("revocation") or {})}

@@ -91,6 +91,7 @@ WAITERS: Final[Columns] = {
     "OWNER": field("owner"),
     "MODE": lambda row: row.get("mode") or "-",
     "WAITED": length_of("waited_ms"),
+    "TICKET": field("ticket"),
 }
 """Those that wait for one thing."""
 OF_SESSION: Final[Columns] = {

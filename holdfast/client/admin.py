@@ -14,7 +14,7 @@ from holdfast.transport.transport import Transport
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
-from holdfast.wire.held import Holder
+from holdfast.wire.held import Holder, Waiter
 from holdfast.wire.operators import Member, NamespaceInfo, NamespaceSettings, PrincipalInfo, Quota, Refusals
 
 
@@ -68,6 +68,23 @@ class Admin:
             kind, to_name(name), reason, grace_ms, token=token, ticket=ticket
         )
         return await self._transport.call(operation)
+
+    async def force_waits(
+        self, name: Name, *, reason: str, kind: HoldKind = "lock", ticket: int | None = None
+    ) -> tuple[Waiter, ...]:
+        """End every wait for a name, or the one with the number `ticket`, and return those that waited.
+
+        Their clients are refused with `ticket-ended`, and so are you if nobody waits with that number. One
+        call ends a limited number of waits: this calls until none is left.
+        """
+        ended: list[Waiter] = []
+        left = 1
+        while left:
+            operation = override_operations.force_waits(kind, to_name(name), reason, ticket=ticket)
+            answer = await self._transport.call(operation)
+            ended += answer.ended
+            left = answer.left
+        return tuple(ended)
 
     async def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
         """End another client's session by its public name, and return the names that it held.
@@ -179,6 +196,7 @@ class SyncAdmin(ForThreads[Admin]):
 
     force_release = waiting(Admin.force_release)
     revoke = waiting(Admin.revoke)
+    force_waits = waiting(Admin.force_waits)
     force_close_session = waiting(Admin.force_close_session)
     lift_delay = waiting(Admin.lift_delay)
     forget_fence = waiting(Admin.forget_fence)

@@ -10,6 +10,7 @@ from holdfast.wire.answers import (
     ForceReleasedJson,
     RevokedJson,
     SessionForcedJson,
+    WaitsForcedJson,
 )
 from holdfast.wire.held import Holder
 
@@ -42,6 +43,12 @@ def force_release(
 
 _LIFTS: Final = {"lock": wire.LOCK_LIFT_DELAY, "semaphore": wire.SEMAPHORE_LIFT_DELAY}
 """The calls that lift delays, by kind."""
+
+
+def force_waits(kind: str, name: str, reason: str, *, ticket: int | None) -> Operation[WaitsForcedJson]:
+    """End the waits for a name, or the one with this number; the answer shows them, and how many are left."""
+    fields = {"name": name, "kind": kind, "reason": reason, "ticket": ticket, "request_id": new_request_id()}
+    return write(wire.WAITS_FORCE_END, fields, lambda answer: decode(answer, WaitsForcedJson))
 
 
 def force_close_session(session_name: str, reason: str) -> Operation[tuple[str, ...]]:

@@ -7,7 +7,7 @@ for it in each of them. No answer contains a secret but the asker's own.
 
 import msgspec
 
-from holdfast.wire.held import Holder, Leader, Revocation
+from holdfast.wire.held import Holder, Leader, Revocation, Waiter
 from holdfast.wire.shape import ABSENT, UNSET, ReadAnswer, Unset, WriteAnswer
 from holdfast.wire.words import ModeSaid, ScopeSaid
 
@@ -172,6 +172,14 @@ class RevokedJson(WriteAnswer):
     """The holders that were asked to give up; `left` is how many were not, for a call asks only so many."""
 
     revoked: tuple[Holder, ...]
+    revision: int = ABSENT
+    left: int = ABSENT
+
+
+class WaitsForcedJson(WriteAnswer):
+    """The waits that an operator ended; `left` is how many still wait, for a call ends only so many."""
+
+    ended: tuple[Waiter, ...]
     revision: int = ABSENT
     left: int = ABSENT
 

@@ -42,6 +42,7 @@ from lockapi.requests.locks import (
 from lockapi.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
 from lockapi.requests.overrides import (
     ForceCloseSessionRequest,
+    ForceWaitsRequest,
     ForgetFenceRequest,
     LiftDelayRequest,
     PutOffRequest,
@@ -77,8 +78,8 @@ _READ: Final = ("overloaded", "no-leader", "shutting-down")
 _CHANGE: Final = ("no-leader", "shutting-down", "outcome-unknown")
 """The same for changes of the members, of which there are never many."""
 _ACQUIRE: Final = (
-    "name-too-long", "ttl-out-of-range", "session-expired", "lease-expired", "deadlock", "queue-full",
-    "quota-exceeded", *_WORLD,
+    "name-too-long", "ttl-out-of-range", "session-expired", "lease-expired", "ticket-ended", "deadlock",
+    "queue-full", "quota-exceeded", *_WORLD,
 )  # fmt: skip
 """What can be answered to a client that wants to hold something."""
 
@@ -151,16 +152,16 @@ _LOCKS: Final = (
         method="POST", path=wire.LOCK_CONVERT, need=needs.ACQUIRE, handler=locks.convert,
         takes=ConvertRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=(
-            "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "queue-full", "quota-exceeded",
-            *_WORLD,
+            "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "ticket-ended", "queue-full",
+            "quota-exceeded", *_WORLD,
         ),
     ),
     Route(
         method="POST", path=wire.LOCK_ADD, need=needs.ACQUIRE, handler=locks.add,
         takes=AddRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=(
-            "lock-held", "deadlock", "lease-expired", "queue-full", "name-too-long", "ttl-out-of-range",
-            "quota-exceeded", "upgrade-pending", *_WORLD,
+            "lock-held", "deadlock", "lease-expired", "ticket-ended", "queue-full", "name-too-long",
+            "ttl-out-of-range", "quota-exceeded", "upgrade-pending", *_WORLD,
         ),
     ),
     Route(
@@ -203,6 +204,11 @@ _LOCKS: Final = (
     Route(
         method="POST", path=wire.WAITS_WITHDRAW, need=needs.ACQUIRE, handler=locks.withdraw,
         takes=WithdrawRequest, gives=answers.WithdrawnJson, problems=_WORLD,
+    ),
+    Route(
+        method="POST", path=wire.WAITS_FORCE_END, need=needs.FORCE, handler=holds.force_waits,
+        takes=ForceWaitsRequest, gives=answers.WaitsForcedJson,
+        problems=("name-too-long", "ticket-ended", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
 
@@ -305,8 +311,8 @@ _ELECTIONS: Final = (
         method="POST", path=wire.ELECTION_CAMPAIGN, need=needs.ACQUIRE, handler=elections.campaign,
         takes=CampaignRequest, gives=answers.ElectedJson,
         problems=(
-            "name-too-long", "lock-held", "session-expired", "lease-expired", "deadlock", "queue-full",
-            "quota-exceeded", *_WORLD,
+            "name-too-long", "lock-held", "session-expired", "lease-expired", "ticket-ended", "deadlock",
+            "queue-full", "quota-exceeded", *_WORLD,
         ),
     ),
     Route(

@@ -68,6 +68,22 @@ class ForgetFenceRequest(Write, kw_only=True):
         return commands.ForgetFence(self.resource, self.reason, self.checked_id())
 
 
+class ForceWaitsRequest(Write, kw_only=True):
+    """End the waits for a name, or the one that has number `ticket`."""
+
+    name: Name
+    reason: Reason
+    kind: HoldKind = HoldKind.LOCK
+    ticket: HeldToken | Maybe = UNSET
+
+    def command(self) -> commands.ForceWaits:
+        """Return the command. Raises ProblemError."""
+        check(limits.check_name(self.name))
+        check_reason(self.reason)
+        ticket = _number("ticket", self.ticket)
+        return commands.ForceWaits(self.name, self.reason, self.kind, ticket, self.checked_id())
+
+
 class RevokeRequest(Write, kw_only=True):
     """Ask all holders of a name, or the one that has `token`, to give up within `grace_ms`."""
 

@@ -283,6 +283,15 @@ def holders_of(state: State, kind: HoldKind, name: str) -> Collection[Hold]:
     return lock.all_holders() if lock is not None else ()
 
 
+def queue_of(state: State, kind: HoldKind, name: str) -> Collection[Ticket]:
+    """Return all that wait for exactly this name of a kind, in their order."""
+    if kind is HoldKind.SEMAPHORE:
+        semaphore = state.semaphores.get(name)
+        return semaphore.queue.values() if semaphore is not None else ()
+    lock = state.locks.get(record_name(kind, name))
+    return lock.queue() if lock is not None else ()
+
+
 def session_view(state: State, session_id: SessionId) -> SessionView | None:
     """Return the session, or None if it has expired or never existed."""
     session = state.sessions.get(session_id)

@@ -26,8 +26,10 @@ from lockstate.words.results import (
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""
-_OVERRIDES: Final = frozenset({EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.REVOKED})
-"""Events of what somebody does to the holds of others."""
+_OVERRIDES: Final = frozenset(
+    {EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.WAIT_FORCED, EventKind.REVOKED}
+)
+"""Events of what somebody does to what others hold or wait for."""
 
 
 class _Permits(NamedTuple):

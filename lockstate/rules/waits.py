@@ -1,16 +1,26 @@
-"""The commands that end waits whose clients are gone: of one attempt, or of a whole node process."""
+"""The commands that end waits: whose clients are gone, of one attempt or of a node process; and by force."""
 
 import heapq
 
+from lockstate.reads.views import queue_of, waiter_view
 from lockstate.rules import attempts
 from lockstate.rules.holds import Holds
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import NOTHING, Ticket
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
-from lockstate.words.commands import AbandonWaits, Cancel
+from lockstate.words.commands import AbandonWaits, Cancel, ForceWaits
 from lockstate.words.ids import HoldId
-from lockstate.words.results import Cancelled, EventKind, Left, Result, WaitsAbandoned
+from lockstate.words.results import (
+    Cancelled,
+    EventKind,
+    Left,
+    Reason,
+    Refused,
+    Result,
+    WaitsAbandoned,
+    WaitsForced,
+)
 
 
 class Waits:
@@ -70,3 +80,43 @@ class Waits:
             freed += holds.end_wait(ticket, Left.ABANDONED)
         holds.serve(freed)
         return WaitsAbandoned(len(ended), len(tickets))
+
+    def force(self, command: ForceWaits) -> Result:
+        """End the waits for a name, or one of them, whoever waits: only so many, and only so many claims."""
+        refused = _check(command)
+        if refused is not None:
+            return refused
+        state, holds = self._state, self._holds
+        queue = enumerate(queue_of(state, command.kind, command.name), 1)
+        meant = [(place, one) for place, one in queue if command.ticket in (0, one.order)]
+        if command.ticket and not meant:
+            return Refused(Reason.TICKET_ENDED, f"ticket: no wait for this has number {command.ticket}")
+        ended: list[tuple[int, Ticket]] = []
+        left = limits.EXPIRIES_PER_ENTRY_MAX
+        for place, ticket in meant[: limits.WAITS_FORCED_PER_COMMAND_MAX]:
+            if left <= 0:
+                break
+            ended.append((place, ticket))
+            left -= weight_of(ticket)
+        shown = [waiter_view(state, one, command.name, place, command.kind) for place, one in ended]
+        refusal = _refusal(command.reason)
+        freed: Freed = []
+        for _, ticket in ended:
+            waited_ms = state.now_ms - ticket.since_ms
+            holds.effects.tell(EventKind.WAIT_FORCED, ticket, waited_ms, command.reason)
+            freed += holds.end_wait(ticket, Left.FORCED, refusal)
+        holds.serve(freed)
+        return WaitsForced(tuple(shown), len(meant) - len(ended))
+
+
+def _refusal(reason: str) -> Refused:
+    """Return what those that waited are told."""
+    return Refused(Reason.TICKET_ENDED, "an operator ended the wait" + (f": {reason}" if reason else ""))
+
+
+def _check(command: ForceWaits) -> Refused | None:
+    return (
+        limits.check_name(command.name)
+        or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+        or limits.check_range("ticket", command.ticket, limits.TOKEN_MAX)
+    )

@@ -399,6 +399,19 @@ class ForgetFence(_Command, frozen=True, tag=49):
     request_id: str = ""
 
 
+class ForceWaits(_Command, frozen=True, tag=86):
+    """End the waits for a name, or the one that has number `ticket`; 0 stands for all of them.
+
+    One command ends only a limited number, those that come first.
+    """
+
+    name: str
+    reason: str
+    kind: HoldKind = HoldKind.LOCK
+    ticket: int = 0
+    request_id: str = ""
+
+
 class Revoke(_Command, frozen=True, tag=73):
     """Ask the holders of a name, or the one that has `token`, to give up; after `grace_ms` they are forced.
 
@@ -552,6 +565,7 @@ OfSomebody = (
     | DeleteCells
     | TransactCells
     | ForceCloseSession
+    | ForceWaits
     | LiftDelay
     | ForgetFence
     | Revoke

@@ -28,6 +28,8 @@ GRACE_MS_MAX = 3600 * 1000
 """Milliseconds of the longest grace of a revocation, an hour."""
 REVOKED_PER_COMMAND_MAX = 1_000
 """Holders that one command asks to give up."""
+WAITS_FORCED_PER_COMMAND_MAX = 1_000
+"""Waits that one command of an operator ends."""
 ATTEMPTS_COUNT_MAX = 8
 """Attempts at one request that are known beside the newest one: more than there are nodes to ask."""
 

@@ -26,6 +26,7 @@ class Reason(enum.StrEnum):
     LOCK_HELD = "lock-held"
     SESSION_EXPIRED = "session-expired"
     LEASE_EXPIRED = "lease-expired"
+    TICKET_ENDED = "ticket-ended"
     QUEUE_FULL = "queue-full"
     OVERLOADED = "overloaded"
     DEADLOCK = "deadlock"
@@ -379,6 +380,13 @@ class Revoked(_Value, frozen=True, tag=24):
     left: int = 0
 
 
+class WaitsForced(_Value, frozen=True, tag=45):
+    """The waits that were ended. One command ends only so many: `left` still wait."""
+
+    waits: tuple[WaiterView, ...]
+    left: int = 0
+
+
 class PutOffTo(_Value, frozen=True, tag=25):
     """The hold is not forced before `ends_in_ms` are over; it cannot be put off again."""
 
@@ -625,6 +633,7 @@ Result = (
     | DelaysLifted
     | FenceForgotten
     | Revoked
+    | WaitsForced
     | PutOffTo
     | QuotaExceeded
     | QuotaSet
@@ -652,6 +661,7 @@ class EventKind(enum.StrEnum):
     SESSION_FORCED = "session-forced"
     DELAY_LIFTED = "delay-lifted"
     FENCE_FORGOTTEN = "fence-forgotten"
+    WAIT_FORCED = "wait-forced"
     REVOKED = "revoked"
     PUT_OFF = "put-off"
     LEFT = "left"
@@ -672,6 +682,7 @@ class Left(enum.StrEnum):
     SESSION_CLOSED = "session-closed"
     SESSION_EXPIRED = "session-expired"
     SESSION_FORCED = "session-forced"
+    FORCED = "forced"
     RATE_LIMITED = "rate-limited"
 
     __hash__ = str.__hash__

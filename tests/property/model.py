@@ -26,6 +26,7 @@ from lockstate.words.commands import (
     Entry,
     ForceCloseSession,
     ForceRelease,
+    ForceWaits,
     ForgetFence,
     KeepAlive,
     LiftDelay,
@@ -242,7 +243,7 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             result = refuse_other_kind(state, command) or release(state, command)
         case ForceRelease():
             result = force_release(state, command)
-        case ForceCloseSession() | LiftDelay() | ForgetFence():
+        case ForceCloseSession() | ForceWaits() | LiftDelay() | ForgetFence():
             return override(state, command)
         case Revoke():
             return revoke(state, command)

@@ -60,7 +60,7 @@ DRAWING = {
 """The changes of mode that draw a token: who may write now must come behind all who have read, and who keeps
 writers away behind all that they wrote. To reserve a write is neither."""
 
-OVERRIDES = {EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.REVOKED}
+OVERRIDES = {EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.WAIT_FORCED, EventKind.REVOKED}
 """What one does to others."""
 AUDITED = {
     EventKind.REVOKED,
@@ -74,6 +74,7 @@ AUDITED = {
     EventKind.RESIGNED,
     EventKind.SESSION_EXPIRED,
     EventKind.SESSION_FORCED,
+    EventKind.WAIT_FORCED,
 }
 
 

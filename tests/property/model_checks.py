@@ -18,6 +18,7 @@ from lockstate.words.commands import (
     DeleteCells,
     ForceCloseSession,
     ForceRelease,
+    ForceWaits,
     ForgetFence,
     KeepAlive,
     LiftDelay,
@@ -115,6 +116,12 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             return _check_force(command)
         case ForceCloseSession() | LiftDelay() | ForgetFence():
             return _check_override(command)
+        case ForceWaits():
+            return [
+                limits.check_name(command.name),
+                limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
+                BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
+            ]
         case Revoke():
             return [
                 limits.check_name(command.name),

@@ -1,6 +1,7 @@
-"""What operators do in the model to what others have: end a session, lift a delay, forget a fence."""
+"""What operators do in the model to what others have: end sessions and waits, lift delays, forget fences."""
 
-from lockstate.words.commands import ForceCloseSession, ForgetFence, LiftDelay
+from lockstate.words import limits
+from lockstate.words.commands import ForceCloseSession, ForceWaits, ForgetFence, LiftDelay
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
@@ -9,18 +10,24 @@ from lockstate.words.results import (
     Event,
     EventKind,
     FenceForgotten,
+    Left,
     Reason,
     Refused,
     Result,
     SessionForced,
+    WaitsForced,
 )
-from tests.property.model_changes import end_session, serve
-from tests.property.model_records import Delay, ModelState
+from tests.property.model_changes import end_session, end_wait, serve, tell
+from tests.property.model_locks import claims, parts_of, queue
+from tests.property.model_records import Delay, ModelState, Ticket
+from tests.property.model_views import waiter_view
 
 
-def override(state: ModelState, command: ForceCloseSession | LiftDelay | ForgetFence) -> Result:
+def override(state: ModelState, command: ForceCloseSession | ForceWaits | LiftDelay | ForgetFence) -> Result:
     """Carry out one of them."""
     match command:
+        case ForceWaits():
+            return force_waits(state, command)
         case ForceCloseSession():
             return force_close(state, command)
         case LiftDelay():
@@ -36,6 +43,28 @@ def force_close(state: ModelState, command: ForceCloseSession) -> Result:
         return Refused(Reason.SESSION_EXPIRED, "")
     names = end_session(state, session, EventKind.FORCED, command.reason)
     return SessionForced(command.session_name, session.owner, names)
+
+
+def force_waits(state: ModelState, command: ForceWaits) -> Result:
+    """End the waits for this very name and kind, all or the one with this number."""
+    waits = queue(state, command.kind, command.name)
+    meant = [(at, ticket) for at, ticket in enumerate(waits, 1) if command.ticket in {0, ticket.number}]
+    if command.ticket and not meant:
+        return Refused(Reason.TICKET_ENDED, "")
+    ended: list[tuple[int, Ticket]] = []
+    for place in meant[: limits.WAITS_FORCED_PER_COMMAND_MAX]:
+        if sum(claims(ticket) for _, ticket in ended) < limits.EXPIRIES_PER_ENTRY_MAX:
+            ended.append(place)
+    shown = [
+        waiter_view(state, ticket, part, at)
+        for at, ticket in ended
+        for part in parts_of(ticket, command.kind, command.name)
+    ]
+    for _, ticket in ended:
+        tell(state, EventKind.WAIT_FORCED, ticket, ticket.queued_at_ms, command.reason)
+        end_wait(state, ticket, Left.FORCED, Refused(Reason.TICKET_ENDED, ""))
+    serve(state)
+    return WaitsForced(tuple(shown), len(meant) - len(ended))
 
 
 def lift_delay(state: ModelState, command: LiftDelay) -> Result:

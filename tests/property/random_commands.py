@@ -37,6 +37,7 @@ from lockstate.words.commands import (
     EndWait,
     ForceCloseSession,
     ForceRelease,
+    ForceWaits,
     ForgetFence,
     IfHeld,
     KeepAlive,
@@ -67,7 +68,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from tests.property.model_locks import names
+from tests.property.model_locks import names, parts
 from tests.property.model_records import ModelState
 
 NAMES = ["e", "e", "a", "a/b", "a/b/c", "a/d"]
@@ -353,6 +354,17 @@ def force_close(rng: Random, state: ModelState) -> Command:
     return ForceCloseSession(name, rng.choice(["", "because"]), rng.choice(REQUEST_IDS))
 
 
+def force_waits(rng: Random, state: ModelState) -> Command:
+    """End waits of a name, all of them or that of one number, mostly where somebody waits."""
+    ticket = rng.choice(state.tickets) if state.tickets else None
+    reason, request_id = rng.choice(["", "because"]), rng.choice(REQUEST_IDS)
+    if ticket is None or rng.randrange(4) == 0:
+        name, kind = rng.choice([*NAMES, *SEMAPHORES, *ELECTIONS]), rng.choice(list(HoldKind))
+        return ForceWaits(name, reason, kind, rng.choice([0, 0, 9999]), request_id)
+    part = rng.choice(parts(ticket))
+    return ForceWaits(part.name, reason, part.kind, rng.choice([0, ticket.number]), request_id)
+
+
 def lift_delay(rng: Random, state: ModelState) -> Command:
     """Lift the delays of a name, mostly of one that has some."""
     delayed = [(delay.kind, delay.name) for delay in state.delays]
@@ -489,7 +501,7 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     force_end,
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), r.randint(1, 4), r.choice(REQUEST_IDS)),
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
-    lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
+    force_waits,
     lambda r, w: Proclaim(_id(r, w), r.choice(VALUES), r.choice(REQUEST_IDS)),
     lambda r, _: AbandonWaits(r.choice(ORIGINS)),
     lambda r, _: put_cell(r),
@@ -606,6 +618,9 @@ BAD_COMMANDS: Final[list[Command]] = [
     ForceRelease("e", "be\ncause", 0, "", HoldKind.SEMAPHORE),
     ForceRelease("a", "because", 1, "", HoldKind.ELECTION),
     ForceCloseSession("s-1", "be\ncause"),
+    ForceWaits("", "because", request_id="r1"),
+    ForceWaits("e", "be\ncause"),
+    ForceWaits("e", "because", HoldKind.LOCK, -1),
     LiftDelay("/", "because"),
     LiftDelay("e", "be\ncause"),
     LiftDelay("a", "because", HoldKind.ELECTION),

@@ -21,6 +21,7 @@
     C force-release NAME reason= [delay=, request=]
     C force KIND NAME reason= [token=, delay=, request=]      of any kind, all holders or one
     C end session NAME reason= [request=]                     by its public name: s-1 is the first
+    C end waits KIND NAME reason= [ticket=, request=]         all waits for it, or the one of this number
     C lift KIND NAME reason= [request=]                       the delays of a lock or a semaphore
     C revoke KIND NAME reason= grace= [token=, ticket=, request=]  ask holders to give up
     C put off NAME as KIND [request=]                         say "not yet"
@@ -63,6 +64,7 @@ from lockstate.words.commands import (
     DeleteCells,
     ForceCloseSession,
     ForceRelease,
+    ForceWaits,
     ForgetFence,
     IfHeld,
     KeepAlive,
@@ -419,6 +421,9 @@ def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901 - a table
             return ForceRelease(name, reason, delay_ms, request_id, HoldKind(kind), token)
         case "end", ["session", name]:
             return ForceCloseSession(name, line.text("reason"), request_id)
+        case "end", ["waits", kind, name]:
+            ticket = int(options.get("ticket", "0"))
+            return ForceWaits(name, line.text("reason"), HoldKind(kind), ticket, request_id)
         case "lift", [kind, name]:
             return LiftDelay(name, line.text("reason"), HoldKind(kind), request_id)
         case "revoke", [kind, name]:

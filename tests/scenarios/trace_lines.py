@@ -55,6 +55,7 @@ from lockstate.words.results import (
     Transacted,
     WaiterView,
     WaitsAbandoned,
+    WaitsForced,
 )
 
 _ALIKE_SHOWN_MAX = 8
@@ -137,6 +138,10 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
                 for holder in result.holders
             )
             return f"revoked: {asked or 'nothing'}"
+        case WaitsForced():
+            waited = ", ".join(f"{one.owner} ticket {one.ticket}" for one in result.waits)
+            still = f", {result.left} left" if result.left else ""
+            return f"ended the waits of: {waited or 'nobody'}{still}"
         case PutOffTo():
             return f"put off, {seconds(result.ends_in_ms)} s left"
         case Released(depth=depth) if depth:
@@ -313,8 +318,8 @@ def audit_lines(events: Iterable[Event]) -> Iterator[str]:
 def _lasted(event: Event) -> str:
     if event.kind in _OF_SESSIONS | _OF_NOBODY:
         return ""
-    is_grant = event.kind in {EventKind.GRANTED, EventKind.ELECTED}
-    return f", {'waited' if is_grant else 'held'} for {seconds(event.lasted_ms)} s"
+    is_of_wait = event.kind in {EventKind.GRANTED, EventKind.ELECTED, EventKind.WAIT_FORCED}
+    return f", {'waited' if is_of_wait else 'held'} for {seconds(event.lasted_ms)} s"
 
 
 # -- views -------------------------------------------------------------------------------------------------

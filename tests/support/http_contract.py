@@ -35,6 +35,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_RENEW}": ("hold_id", "name", "value", "ttl_ms", "request_id"),
     f"POST {wire.LOCK_RELEASE}": ("hold_id", "name", "value", "names", "request_id"),
     f"POST {wire.WAITS_WITHDRAW}": ("request_id", "session_id", "owner", "hold_id"),
+    f"POST {wire.WAITS_FORCE_END}": ("name", "reason", "kind", "ticket", "request_id"),
     f"POST {wire.LOCK_CONVERT}": ("hold_id", "mode", "wait_ms", "poll_ms", "request_id"),
     f"POST {wire.LOCK_ADD}": ("hold_id", "locks", "wait_ms", "poll_ms", "request_id"),
     f"POST {wire.LOCK_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
@@ -105,6 +106,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"GET {wire.SESSIONS}": ("sessions", "next"),
     f"GET {wire.HOLDS}": ("holds", "tickets", "next"),
     f"POST {wire.WAITS_WITHDRAW}": ("withdrawn", "revision"),
+    f"POST {wire.WAITS_FORCE_END}": ("ended", "revision", "left"),
     f"GET {wire.TICKET}": (
         "ticket",
         "kind",

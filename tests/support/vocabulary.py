@@ -40,6 +40,7 @@ from lockstate.words.commands import (
     EndWait,
     ForceCloseSession,
     ForceRelease,
+    ForceWaits,
     ForgetFence,
     IfHeld,
     KeepAlive,
@@ -199,6 +200,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     SetNamespace: Word(
         85, SetNamespace("a/b", NamespaceSettings(50, 60, 7, False, True, 1, 2, 3, 4), "r"), ("prefix",)
     ),
+    ForceWaits: Word(86, ForceWaits("a", "why", HoldKind.SEMAPHORE, 8, "r"), ("name",)),
     ResumeStream: Word(70, ResumeStream(_SESSION)),
     Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }

@@ -1,4 +1,4 @@
-"""Holds and waits of all kinds: what somebody has and waits for, and how far one waiter is."""
+"""Holds and waits of all kinds: what somebody has and waits for, one waiter, and ending waits by force."""
 
 import time
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from holdfast.token_lines import Right
+from holdfast.wire.answers import WaitsForcedJson
 from holdfast.wire.held import TicketInfo
 from holdfast.wire.listings import HoldPageJson
 from holdfast.wire.shape import ABSENT, FRESH
@@ -15,9 +16,10 @@ from lockapi import answers, sight, views
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.fields import invalid
+from lockapi.requests.overrides import ForceWaitsRequest
 from lockstate.reads import listings
 from lockstate.reads.listings import Whose
-from lockstate.words.results import Holdings, TicketView
+from lockstate.words.results import Holdings, TicketView, WaitsForced
 
 _SLICES_MAX: Final = 100
 """Reads that one call makes, each of a limited number of names: together a million names."""
@@ -119,3 +121,11 @@ def _ticket_shown(gateway: Gateway, found: TicketView | None) -> TicketInfo:
     if found is None or not all(gateway.rights.covers(Right.READ, name) for name in found.names):
         raise ProblemError("ticket-ended", _ENDED)
     return views.ticket_status_of(found)
+
+
+async def force_waits(gateway: Gateway, call: Call) -> Reply:
+    """End the waits for a name, or one of them."""
+    request = await schema.read(call, ForceWaitsRequest)
+    result, revision, is_repeated = await gateway.submit(request.command(), WaitsForced, call.timeout_s)
+    answer = WaitsForcedJson(views.waiters_of(result.waits), revision, result.left)
+    return Reply(answers.told(answer, is_repeated=is_repeated))

@@ -10,6 +10,7 @@ import holdfast
 from holdfast.operations import hold_operations
 from holdfast.transport.transport import Transport
 from lockstate.tables.owners import session_name
+from lockstate.words import limits
 from tests.unit.holdfast.conftest import NewClient, a_node, sessions_of
 from tests.unit.http_api.serving import Served
 
@@ -742,6 +743,32 @@ async def test_an_operator_overrides_what_others_have(new_client: NewClient) -> 
         assert await operator.admin.forget_fence("a", reason="a test") == 9
         assert await operator.admin.forget_fence("a", reason="a test") is None
         await operator.fence("a").advance(1)
+
+
+async def test_waits_are_ended_by_force(new_client: NewClient) -> None:
+    """Those that waited are told why; more than one call ends are ended by several."""
+    async with a_node() as (served, url), new_client(url) as operator, new_client(url) as other:
+        queue: Callable[[], Any] = lambda: served.node.machine.lock("a").queue  # noqa: E731 - looked at often
+        await operator.lock("a", ttl=60, renew=False).acquire()
+        waiting = asyncio.ensure_future(other.lock("a", wait=60).acquire())
+        await _until(queue)
+        more = [asyncio.ensure_future(served.acquire("a", wait_ms=60_000)) for _ in range(2)]
+        await _until(lambda: len(queue()) == len(more) + 1)
+        first, *rest = [one.ticket for one in queue()]
+        (ended,) = await operator.admin.force_waits("a", reason="it hangs", ticket=first)
+        assert (ended.name, ended.position, ended.ticket) == ("a", 1, first)
+        with pytest.raises(holdfast.Refused, match="it hangs") as caught:
+            await waiting
+        assert caught.value.code == "ticket-ended"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(limits, "WAITS_FORCED_PER_COMMAND_MAX", 1)
+            ended_all = await operator.admin.force_waits("a", reason="a test")
+        assert [one.ticket for one in ended_all] == rest
+        assert await operator.admin.force_waits("a", reason="a test", kind="election") == ()
+        with pytest.raises(holdfast.Refused) as caught:
+            await operator.admin.force_waits("a", reason="a test", ticket=first)
+        assert caught.value.code == "ticket-ended"
+        assert [got.body["code"] for got in await asyncio.gather(*more)] == ["ticket-ended"] * 2
 
 
 async def test_a_session_does_not_acquire_twice_what_it_holds(new_client: NewClient) -> None:

@@ -180,6 +180,7 @@ async def _locks(client: holdfast.Client, other: holdfast.Client) -> None:
     ):
         pass
     await client.admin.revoke("nobody", reason="r", grace=9)
+    await client.admin.force_waits("nobody", reason="r", kind="election")
     async with client.lock("i", ttl=60) as hold:
         await _try(client.admin.revoke("i", reason="r", ticket=1))
         await client.admin.revoke("i", reason="r", grace=60, token=hold.token)
@@ -189,6 +190,7 @@ async def _locks(client: holdfast.Client, other: holdfast.Client) -> None:
             while not (waits := [row async for row in client.list_waits()]):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         await client.get_ticket(waits[0].ticket, is_stale=True)
+        await _try(client.admin.force_waits("i", reason="r", ticket=waits[0].ticket + 1))
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 

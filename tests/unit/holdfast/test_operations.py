@@ -22,7 +22,7 @@ from holdfast.operations import (
 from holdfast.operations.operation import Operation, TimedAnswer
 from holdfast.operations.wanted import HoldRequest
 from holdfast.values.lease import Lease
-from holdfast.wire.answers import Taken
+from holdfast.wire.answers import Taken, WaitsForcedJson
 from tests.support import http_contract
 
 FULL = HoldRequest(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")
@@ -65,6 +65,7 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.SESSION_FORCE_CLOSE, override_operations.force_close_session("s-1", "why")),
         (wire.LOCK_LIFT_DELAY, override_operations.lift_delay("lock", "a", "why")),
         (wire.SEMAPHORE_LIFT_DELAY, override_operations.lift_delay("semaphore", "a", "why")),
+        (wire.WAITS_FORCE_END, override_operations.force_waits("semaphore", "a", "why", ticket=2)),
         (wire.LOCK_REVOKE, override_operations.revoke("lock", "a", "why", 5, token=1, ticket=2)),
         (wire.SEMAPHORE_REVOKE, override_operations.revoke("semaphore", "a", "why", 5, token=1, ticket=2)),
         (wire.ELECTION_REVOKE, override_operations.revoke("election", "a", "why", 5, token=1, ticket=2)),
@@ -160,6 +161,11 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
         ),
         (hold_operations.withdraw(primitive_operations.resize("a", 3)), b'{"withdrawn":true}', True),
         (override_operations.force_close_session("s-1", "why"), b'{"released":["a"]}', ("a",)),
+        (
+            override_operations.force_waits("lock", "a", "why", ticket=2),
+            b'{"ended":[{"owner":"o"}],"left":3}',
+            WaitsForcedJson((holdfast.Waiter("o"),), left=3),
+        ),
         (override_operations.lift_delay("lock", "a", "why"), b'{"lifted":2}', 2),
         (override_operations.forget_fence("a", "why"), b'{"highest_token":7}', 7),
         (

@@ -154,7 +154,7 @@ async def test_a_session_is_shown_with_what_it_holds(capsys: pytest.CaptureFixtu
 
 async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]) -> None:
     """By force, with a reason that the audit has then; of what is gone nothing is left to end."""
-    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+    async with a_node() as (node, url), holdfast.Client(url, owner="ann") as client:
         line = Line(url, capsys)
         session = await client.session(ttl=60, renew=False).open()
         await client.lock("a", session=session).acquire()
@@ -170,6 +170,17 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         assert [one["owner"] for one in json.loads(out)["released"]] == ["ann"]
         code, out, _ = await line("force", "lift-delay", "a", "--reason", "all is well")
         assert (code, out.startswith("1 lifted, "), out.endswith(" early\n")) == (0, True, True)
+        await client.lock("a", ttl=60, renew=False).acquire()
+        waiting = [asyncio.ensure_future(client.lock("a", wait=60).acquire()) for _ in "bc"]
+        await until(lambda: len(node.node.machine.lock("a").queue) == len(waiting))
+        first = node.node.machine.lock("a").queue[0].ticket
+        code, out, _ = await line("force", "end-waits", "a", "--ticket", str(first), "--reason", "it hangs")
+        assert (code, out.split()[:5]) == (0, ["OWNER", "TICKET", "WAITED", "ann", str(first)])
+        code, out, _ = await line("force", "end-waits", "a", "--reason", "it hangs", "-o", "json")
+        assert (code, len(json.loads(out)["ended"])) == (0, 1)
+        assert [type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)] == [
+            holdfast.Refused
+        ] * 2
         await client.fence("disk").advance(9)
         forget = ("force", "forget-fence", "disk", "--reason", "a new disk")
         assert json.loads((await line(*forget, "-o", "json"))[1])["highest_token"] == 9
@@ -181,6 +192,7 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
     ("command", "said"),
     [
         (("force", "release", "a"), "nobody holds lock 'a'; nothing was released"),
+        (("force", "end-waits", "a"), "nobody waits for lock 'a'; nothing was ended"),
         (("force", "lift-delay", "a", "--kind", "semaphore"), "semaphore 'a' has no lock-delay"),
         (("force", "forget-fence", "a"), "resource 'a' has never seen a token; nothing was forgotten"),
         (("revoke", "a"), "nobody holds lock 'a'; nobody was asked"),

@@ -1,10 +1,12 @@
 """What operators do to what others have, over HTTP, and a session with another ttl."""
 
+import asyncio
+
 import pytest
 
 from holdfast import wire
 from tests.support import http_contract
-from tests.unit.http_api.serving import Served, check_problem, serving
+from tests.unit.http_api.serving import Served, check_problem, serving, until
 
 WHY = {"reason": "it hangs"}
 
@@ -53,6 +55,32 @@ async def test_the_secret_id_of_a_session_is_not_its_name() -> None:
         assert (await served.post(wire.SESSION_KEEPALIVE.format(session_id=session))).status == 200
 
 
+async def test_waits_are_ended() -> None:
+    """The answer shows them, their clients are told why, and the audit says so; all of a name, or one."""
+    async with serving() as served:
+        await served.acquire("a")
+        waiting = [asyncio.ensure_future(served.acquire("a", owner=owner, wait_ms=60_000)) for owner in "bcd"]
+        await until(lambda: len(served.node.machine.lock("a").queue) == len(waiting))
+        tickets: dict[str, int] = {one.owner: one.ticket for one in served.node.machine.lock("a").queue}
+        got = await served.post(wire.WAITS_FORCE_END, name="a", ticket=tickets["c"], **WHY)
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.WAITS_FORCE_END}"]
+        assert [one["owner"] for one in got.body["ended"]] == ["c"]
+        ended = await waiting[1]
+        check_problem(ended, 410, "ticket-ended")
+        assert ended.body["detail"] == "an operator ended the wait: it hangs"
+        (told,) = (await served.call("GET", f"{wire.AUDIT}?name=a&limit=1")).body["events"]
+        assert (told["event"], told["owner"], told["ticket"]) == ("wait-forced", "c", tickets["c"])
+        assert told["reason"] == "it hangs"
+        late = await served.post(wire.WAITS_FORCE_END, name="a", ticket=tickets["c"], **WHY)
+        check_problem(late, 410, "ticket-ended")
+        got = await served.post(wire.WAITS_FORCE_END, name="a", **WHY)
+        assert ([one["owner"] for one in got.body["ended"]], got.body["left"]) == (["b", "d"], 0)
+        for one in (waiting[0], waiting[2]):
+            check_problem(await one, 410, "ticket-ended")
+        nobody = await served.post(wire.WAITS_FORCE_END, name="a", kind="semaphore", **WHY)
+        assert nobody.body["ended"] == []
+
+
 @pytest.mark.parametrize(
     ("path", "event_kind"), [(wire.LOCK_LIFT_DELAY, "lock"), (wire.SEMAPHORE_LIFT_DELAY, "semaphore")]
 )
@@ -98,6 +126,7 @@ async def test_a_fence_is_forgotten() -> None:
     ("path", "body"),
     [
         (wire.SESSION_FORCE_CLOSE, {"session_name": "s-1"}),
+        (wire.WAITS_FORCE_END, {"name": "a"}),
         (wire.LOCK_LIFT_DELAY, {"name": "a"}),
         (wire.SEMAPHORE_LIFT_DELAY, {"name": "a"}),
         (wire.FENCE_FORGET, {"resource": "a"}),

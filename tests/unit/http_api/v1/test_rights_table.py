@@ -120,6 +120,7 @@ CASES: dict[str, Case] = {
     f"GET {wire.LOCKS}": _lists(wire.LOCKS),
     f"GET {wire.HOLDS}": _lists_holds(wire.HOLDS),
     f"POST {wire.WAITS_WITHDRAW}": _by_id(wire.WAITS_WITHDRAW, request_id=ID),
+    f"POST {wire.WAITS_FORCE_END}": Case(wire.WAITS_FORCE_END, _FORCE, {"enforcer", "all"}, {"all"}),
     f"GET {wire.TICKET}": Case("/v1/tickets/99", None, READ_HERE, READ_HERE),
     f"POST {wire.SEMAPHORE_ACQUIRE}": _acquires(wire.SEMAPHORE_ACQUIRE, name="NAME", limit=9, ttl_ms=60_000),
     f"POST {wire.SEMAPHORE_RENEW}": _by_id(wire.SEMAPHORE_RENEW, **_HOLD),
