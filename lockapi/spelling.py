@@ -80,7 +80,7 @@ def _acquire(command: Acquire) -> None:
 def _several(command: AcquireSeveral) -> None:
     _all("locks", [lock.name for lock in command.locks])
     _all("permits", [each.name for each in command.permits])
-    _all("rates", [each.name for each in command.rates])
+    _all("rate_limits", [each.name for each in command.rates])
 
 
 def _all(field: str, names: Iterable[str]) -> None:

@@ -181,7 +181,7 @@ class Client(OfOneProcess, Reads):
         self,
         *locks: Name,
         permits: Sequence[WantedPermits] = (),
-        rates: Sequence[WantedRate] = (),
+        rate_limits: Sequence[WantedRate] = (),
         mode: Mode = "exclusive",
         scope: Scope = "node",
         **terms: Unpack[CommonTerms[Session, Hold]],
@@ -196,7 +196,7 @@ class Client(OfOneProcess, Reads):
             tuple(to_name(name) for name in locks),
             terms_of("together", self._owner, CommonTerms, terms),
             permits=permits,
-            rates=rates,
+            rate_limits=rate_limits,
             mode=mode,
             scope=scope,
         )

@@ -68,7 +68,7 @@ class Together(Acquirable[Hold]):
         terms: Terms,
         *,
         permits: Sequence[WantedPermits],
-        rates: Sequence[WantedRate],
+        rate_limits: Sequence[WantedRate],
         mode: Mode,
         scope: Scope,
     ) -> None:
@@ -80,9 +80,9 @@ class Together(Acquirable[Hold]):
         self._fields: dict[str, object] = {
             "locks": [{"name": name, "mode": mode, "scope": scope} for name in locks],
             "permits": [one.fields() for one in permits],
-            "rates": [one.fields() for one in rates],
+            "rate_limits": [one.fields() for one in rate_limits],
         }
-        self._rate_names = ", ".join([to_name(one.name) for one in rates])
+        self._limited_names = ", ".join([to_name(one.name) for one in rate_limits])
 
     async def locked(self) -> bool:
         """Ask the cluster whether a lock of it is held, or a semaphore of it has too few permits."""
@@ -122,4 +122,4 @@ class Together(Acquirable[Hold]):
                 raise
             retry_after_ms = error.problem.get("retry_after_ms")
             retry_after_s = retry_after_ms / 1000 if isinstance(retry_after_ms, int) else 0.0
-            raise RateLimited(self._rate_names, retry_after_s) from error
+            raise RateLimited(self._limited_names, retry_after_s) from error

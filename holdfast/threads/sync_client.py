@@ -115,14 +115,16 @@ class SyncClient(OfOneProcess, SyncReads[Client]):
         self,
         *locks: Name,
         permits: Sequence[WantedPermits] = (),
-        rates: Sequence[WantedRate] = (),
+        rate_limits: Sequence[WantedRate] = (),
         mode: Mode = "exclusive",
         scope: Scope = "node",
         **terms: Unpack[CommonTerms[SyncSession, SyncHold]],
     ) -> SyncTogether:
         """Return locks, permits and places of rate limits as one: all or none. See `Client.together`."""
         bare, on_lost = _bare(terms)
-        together = self._twin.together(*locks, permits=permits, rates=rates, mode=mode, scope=scope, **bare)
+        together = self._twin.together(
+            *locks, permits=permits, rate_limits=rate_limits, mode=mode, scope=scope, **bare
+        )
         return SyncTogether(together, SyncHold, on_lost)
 
     def election(

@@ -117,7 +117,7 @@ class GrantedOfKindsJson(WriteAnswer):
     token: int
     locks: tuple[HeldLockJson, ...]
     permits: tuple[HeldPermitsJson, ...]
-    rates: tuple[UsedRateJson, ...]
+    rate_limits: tuple[UsedRateJson, ...]
     expires_in_ms: int
     revision: int
 

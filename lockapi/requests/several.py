@@ -55,24 +55,24 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
     permits: Annotated[
         list[WantedPermitsJson], msgspec.Meta(extra_json_schema={"maxItems": limits.PERMITS_COUNT_MAX})
     ] = []
-    rates: Annotated[
+    rate_limits: Annotated[
         list[WantedRateJson], msgspec.Meta(extra_json_schema={"maxItems": limits.RATES_COUNT_MAX})
     ] = []
 
     def command(self) -> commands.Acquire:
         """Return the command, with new ids for the hold and the attempt. Raises ProblemError."""
-        for field in ("locks", "permits", "rates"):
+        for field in ("locks", "permits", "rate_limits"):
             for index, one in enumerate(getattr(self, field)):
                 check_name(f"{field}[{index}].name", one.name)
         permits = tuple([_permits_of(index, one) for index, one in enumerate(self.permits)])
         rates = tuple(
             [
                 commands.WantedRate(one.name, one.limit, one.window_ms, one.algorithm, one.cost)
-                for one in self.rates
+                for one in self.rate_limits
             ]
         )
         _check_in("permits", check_permits(permits))
-        _check_in("rates", check_rates(rates))
+        _check_in("rate_limits", check_rates(rates))
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
         command = commands.AcquireSeveral(

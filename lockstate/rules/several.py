@@ -167,11 +167,11 @@ def check_things(command: AcquireSeveral) -> Refused | None:
     """Return why these things cannot be asked for together, or None."""
     locks, permits, rates = command.locks, command.permits, command.rates
     if command.name:
-        return invalid("name: use locks, permits and rates instead")
+        return invalid("name: use locks, permits and rate_limits instead")
     if not (permits or rates):
-        return invalid("permits, rates: one of the two is required; locks alone are acquired as locks")
+        return invalid("permits, rate_limits: one of the two is required; locks alone are acquired as locks")
     if not (locks or permits):
-        return invalid("locks, permits: one of the two is required; rates alone are taken as rates")
+        return invalid("locks, permits: one of the two is required beside rate_limits")
     if len(locks) + len(permits) + len(rates) == 1:
         return invalid("permits: a request for several kinds needs two things at least")
     if locks and (refused := check_locks(command)) is not None:
@@ -197,11 +197,11 @@ def check_permits(permits: Sequence[WantedPermits]) -> Refused | None:
 def check_rates(rates: Sequence[WantedRate]) -> Refused | None:
     """Return why these places of rate limits cannot be asked for together, or None."""
     if len(rates) > limits.RATES_COUNT_MAX:
-        return invalid(f"rates: {len(rates)}; at most {limits.RATES_COUNT_MAX} are allowed")
+        return invalid(f"rate_limits: {len(rates)}; at most {limits.RATES_COUNT_MAX} are allowed")
     for one in rates:
         refused = check_wanted(one)
         if refused is not None:
             return refused
     if len({one.name for one in rates}) < len(rates):
-        return invalid("rates: a name is given twice")
+        return invalid("rate_limits: a name is given twice")
     return None

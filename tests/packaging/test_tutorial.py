@@ -202,7 +202,7 @@ def test_every_call_is_shown() -> None:
     paths = set(re.findall(r"/v1/([a-z]+(?:/[a-z-]+)?)", "".join(block.script for block in BLOCKS)))
     needed = {
         "locks/acquire", "locks/renew", "locks/release", "locks/convert", "locks/force-release", "sessions",
-        "semaphores/acquire", "semaphores/resize", "semaphores/release", "ratelimits/take", "fences/check",
+        "semaphores/acquire", "semaphores/resize", "semaphores/release", "rate-limits/take", "fences/check",
         "fences/advance", "elections/campaign", "elections/proclaim", "elections/resign", "watch", "audit",
         "cells/txn", "cluster",
     }  # fmt: skip

@@ -23,7 +23,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SESSION_FORCE_CLOSE}": ("session_name", "reason", "request_id"),
     f"DELETE {wire.SESSION}": ("request_id",),
     f"POST {wire.ACQUIRE}": (
-        "locks", "permits", "rates", "session_id", "ttl_ms", "owner",
+        "locks", "permits", "rate_limits", "session_id", "ttl_ms", "owner",
         "wait_ms", "poll_ms", "lock_delay_ms", "note", "request_id",
     ),
     f"POST {wire.LOCK_ACQUIRE}": (
@@ -137,7 +137,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "token",
         "locks",
         "permits",
-        "rates",
+        "rate_limits",
         "expires_in_ms",
         "revision",
     ),

@@ -28,4 +28,4 @@ class RateWindows(Crowd):
             "cost": client.choices.randint(1, 2),
             "wait_ms": client.choices.choice([0, 0, 0, 500]),
         }
-        await client.ask("take", name, "/v1/ratelimits/take", body)
+        await client.ask("take", name, "/v1/rate-limits/take", body)

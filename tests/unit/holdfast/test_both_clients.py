@@ -262,10 +262,10 @@ async def test_permits_of_a_semaphore(new_client: NewClient) -> None:
 
 async def test_several_kinds_at_once(new_client: NewClient) -> None:
     """Locks, permits and places of rate limits are one hold, used like a lock."""
-    rates = [holdfast.WantedRate("starts", limit=1, per=86_400)]
+    rate_limits = [holdfast.WantedRate("starts", limit=1, per=86_400)]
     workers = [holdfast.WantedPermits("workers", permits=2, limit=3)]
     async with a_node() as (_, url), new_client(url) as client:
-        async with client.together("dir/a", permits=workers, rates=rates) as hold:
+        async with client.together("dir/a", permits=workers, rate_limits=rate_limits) as hold:
             await hold.renew()
             assert hold.names == ("dir/a", "workers")
             (holder,) = (await client.get_semaphore("workers")).holders
@@ -274,7 +274,7 @@ async def test_several_kinds_at_once(new_client: NewClient) -> None:
             assert await client.together("dir/a", permits=again).try_acquire() is None
         assert (await client.get_semaphore("workers")).holders == ()
         with pytest.raises(holdfast.RateLimited) as caught:
-            await client.together("dir/a", rates=rates).acquire(wait=0)
+            await client.together("dir/a", rate_limits=rate_limits).acquire(wait=0)
         assert caught.value.retry_after > 0
         with pytest.raises(holdfast.InvalidRequest):
             await client.together("dir/a").acquire()

@@ -170,7 +170,7 @@ async def _locks(client: holdfast.Client, other: holdfast.Client) -> None:
     together = client.together(
         "f",
         permits=[holdfast.WantedPermits("g", permits=1, limit=2)],
-        rates=[holdfast.WantedRate("h", limit=5, per=9, algorithm="gcra", cost=2)],
+        rate_limits=[holdfast.WantedRate("h", limit=5, per=9, algorithm="gcra", cost=2)],
         mode="shared", scope="subtree", ttl=60, wait=5, lock_delay=1, note="n",
     )  # fmt: skip
     await (await together.acquire()).release()

@@ -217,8 +217,8 @@ def test_a_session_that_is_gone_gets_nothing(driver: Driver) -> None:
 @pytest.mark.parametrize(
     ("things", "detail"),
     [
-        ({}, "permits, rates:"),
-        ({"locks": wanted("a", "b")}, "permits, rates:"),
+        ({}, "permits, rate_limits:"),
+        ({"locks": wanted("a", "b")}, "permits, rate_limits:"),
         ({"rates": (WantedRate("r", 1, 10), WantedRate("s", 1, 10))}, "locks, permits:"),
         ({"permits": (WantedPermits("q", 1),)}, "permits: a request"),
         ({"name": "a", "permits": (WantedPermits("q", 1),) * 2}, "name:"),
@@ -228,8 +228,11 @@ def test_a_session_that_is_gone_gets_nothing(driver: Driver) -> None:
         ({"permits": (WantedPermits("q", 1), WantedPermits("p", 1, 2))}, "permits: 2;"),
         ({"permits": (WantedPermits("q", 1), WantedPermits("p", -1))}, "limit: -1;"),
         ({"permits": (WantedPermits("q", 1), WantedPermits("", 1))}, "name:"),
-        ({"locks": wanted("a"), "rates": tuple(WantedRate(f"r{n}", 1, 10) for n in range(17))}, "rates: 17;"),
-        ({"locks": wanted("a"), "rates": (WantedRate("r", 1, 10),) * 2}, "rates: a name is given twice"),
+        (
+            {"locks": wanted("a"), "rates": tuple(WantedRate(f"r{n}", 1, 10) for n in range(17))},
+            "rate_limits: 17;",
+        ),
+        ({"locks": wanted("a"), "rates": (WantedRate("r", 1, 10),) * 2}, "rate_limits: a name is given"),
         ({"locks": wanted("a"), "rates": (WantedRate("r", 1, 10, cost=2),)}, "cost: 2;"),
         ({"locks": wanted("a"), "rates": (WantedRate("r", 1, 10),), "ttl_ms": 1}, "ttl_ms: 1;"),
         ({"locks": wanted("a"), "rates": (WantedRate("r", 1, 10),), "wait_ms": -1}, "wait_ms: -1;"),

@@ -105,7 +105,7 @@ async def _wrong_kind(served: Served) -> Got:
 async def _rate_limited(served: Served) -> Got:
     rate = {"name": "a", "limit": 1, "window_ms": 86_400_000}
     await served.post(wire.RATE_TAKE, **rate)
-    return await served.post(wire.ACQUIRE, locks=[{"name": "a"}], rates=[rate], ttl_ms=1000)
+    return await served.post(wire.ACQUIRE, locks=[{"name": "a"}], rate_limits=[rate], ttl_ms=1000)
 
 
 async def _not_revoked(served: Served) -> Got:

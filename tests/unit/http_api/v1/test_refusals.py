@@ -361,7 +361,7 @@ async def test_wrong_methods(method: str, path: str, allow: str) -> None:
         ("GET", "/v2/locks"),
         ("GET", "/v1/sessions/a/b"),
         ("GET", "/v1/semaphore"),
-        ("GET", "/v1/ratelimits/a"),
+        ("GET", "/v1/rate-limits/a"),
         ("POST", "/v1/fence"),
         ("POST", "/v1/election"),
         ("GET", "/v1/audit/a"),

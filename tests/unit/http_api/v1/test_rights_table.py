@@ -89,7 +89,7 @@ CASES: dict[str, Case] = {
     f"GET {wire.SESSION_AUDIT}": _by_id(f"/v1/sessions/{ID}/audit"),
     f"GET {wire.SESSION_WATCH}": _by_id(f"/v1/sessions/{ID}/watch"),
     f"POST {wire.ACQUIRE}": _acquires(
-        wire.ACQUIRE, permits=[{"name": "NAME", "limit": 9}], rates=[_RATE], ttl_ms=60_000
+        wire.ACQUIRE, permits=[{"name": "NAME", "limit": 9}], rate_limits=[_RATE], ttl_ms=60_000
     ),
     f"POST {wire.LOCK_ACQUIRE}": _acquires(wire.LOCK_ACQUIRE, name="NAME", ttl_ms=60_000),
     f"POST {wire.LOCK_RENEW}": _by_id(wire.LOCK_RENEW, **_HOLD),

@@ -25,12 +25,12 @@ async def ask(served: Served, **more: Any) -> Got:
 async def test_all_of_it_is_one_hold() -> None:
     """It is renewed and released as a hold of locks; every part shows it with its token."""
     async with serving() as served:
-        got = await ask(served, rates=[MAIL])
+        got = await ask(served, rate_limits=[MAIL])
         assert got.status == 200
         assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.ACQUIRE}"]
         assert got.body["locks"] == [{"name": "a", "mode": "exclusive", "scope": "node"}]
         assert got.body["permits"] == [{"name": "q", "permits": 2, "available": 1, "limit": 3}]
-        (rate,) = got.body["rates"]
+        (rate,) = got.body["rate_limits"]
         assert (rate["name"], rate["remaining"]) == ("mail", 0)
         hold_id, token = got.body["hold_id"], got.body["token"]
         (holder,) = (await served.call("GET", wire.LOCK.format(name="a"))).body["holders"]
@@ -69,7 +69,7 @@ async def test_what_is_missing_is_told() -> None:
         assert (await ask(served, locks=[{"name": "b"}])).status == 200
         check_problem(await ask(served), 409, "no-permits")
         await served.post(wire.RATE_TAKE, **MAIL)
-        refused = await ask(served, permits=[{"name": "q"}], rates=[MAIL])
+        refused = await ask(served, permits=[{"name": "q"}], rate_limits=[MAIL])
         check_problem(refused, 409, "rate-limited")
         assert (refused.body["limit"], refused.body["remaining"]) == (1, 0)
         assert refused.body["retry_after_ms"] > 0
@@ -95,7 +95,7 @@ async def test_the_answer_comes_at_the_reserved_moment() -> None:
         await served.post(wire.RATE_TAKE, **soon)
         loop = asyncio.get_running_loop()
         began = loop.time()
-        got = await ask(served, rates=[soon], wait_ms=10_000)
+        got = await ask(served, rate_limits=[soon], wait_ms=10_000)
         assert got.status == 200
         assert loop.time() - began > 0.05
         assert got.body["expires_in_ms"] > 59_000
@@ -105,19 +105,19 @@ async def test_a_client_that_leaves_before_the_moment_gives_it_back() -> None:
     """A hold that nobody would hear of ends; what was taken of the rate is used up."""
     async with serving() as served:
         await served.post(wire.RATE_TAKE, **MAIL)
-        waiting = asyncio.ensure_future(ask(served, rates=[MAIL], wait_ms=86_400_000))
+        waiting = asyncio.ensure_future(ask(served, rate_limits=[MAIL], wait_ms=86_400_000))
         await until(lambda: served.node.machine.lock("a").holders)
         waiting.cancel()
         await until(lambda: not served.node.machine.lock("a").holders)
-        check_problem(await ask(served, rates=[MAIL]), 409, "rate-limited")
+        check_problem(await ask(served, rate_limits=[MAIL]), 409, "rate-limited")
 
 
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"locks": [], "permits": []}, "permits, rates"),
-        ({"permits": []}, "permits, rates"),
-        ({"locks": [], "permits": [], "rates": [MAIL, MAIL | {"name": "post"}]}, "locks, permits"),
+        ({"locks": [], "permits": []}, "permits, rate_limits"),
+        ({"permits": []}, "permits, rate_limits"),
+        ({"locks": [], "permits": [], "rate_limits": [MAIL, MAIL | {"name": "post"}]}, "locks, permits"),
         ({"locks": []}, "permits"),
         ({"locks": [{"name": ""}]}, "locks[0].name"),
         ({"locks": [{"name": "a"}, {"name": "a"}]}, "locks"),
@@ -126,10 +126,10 @@ async def test_a_client_that_leaves_before_the_moment_gives_it_back() -> None:
         ({"permits": [{"name": "q", "limit": -1}]}, "permits"),
         ({"permits": [{"name": "q", "limit": 1, "permits": 2}]}, "permits"),
         ({"permits": [{"name": f"q{n}", "limit": 1} for n in range(17)]}, "permits"),
-        ({"rates": [MAIL | {"cost": 2}]}, "rates"),
-        ({"rates": [MAIL, MAIL]}, "rates"),
-        ({"rates": [MAIL | {"name": "/"}]}, "rates[0].name"),
-        ({"rates": [MAIL | {"window_ms": 1}]}, "rates"),
+        ({"rate_limits": [MAIL | {"cost": 2}]}, "rate_limits"),
+        ({"rate_limits": [MAIL, MAIL]}, "rate_limits"),
+        ({"rate_limits": [MAIL | {"name": "/"}]}, "rate_limits[0].name"),
+        ({"rate_limits": [MAIL | {"window_ms": 1}]}, "rate_limits"),
         ({"wait_ms": -1}, "wait_ms"),
         ({"session_id": "s"}, "session_id and ttl_ms"),
     ],
@@ -142,7 +142,7 @@ async def test_what_is_wrong_is_refused(body: dict[str, Any], field: str) -> Non
         assert got.body["detail"].startswith(f"{field}: ")
 
 
-@pytest.mark.parametrize("missing", ["locks", "permits", "rates"])
+@pytest.mark.parametrize("missing", ["locks", "permits", "rate_limits"])
 async def test_each_part_needs_the_right(missing: str) -> None:
     """One that may not be acquired refuses all."""
     async with serving() as served:
@@ -151,7 +151,7 @@ async def test_each_part_needs_the_right(missing: str) -> None:
         body: dict[str, Any] = {
             "locks": [{"name": "in/a"}],
             "permits": [{"name": "in/q", "limit": 1}],
-            "rates": [MAIL | {"name": "in/mail"}],
+            "rate_limits": [MAIL | {"name": "in/mail"}],
             "ttl_ms": 1000,
         }
         assert (await served.call("POST", wire.ACQUIRE, body, headers=bearer(token))).status == 200

@@ -71,7 +71,11 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "rates among several": (
         wire.ACQUIRE,
-        {"locks": [{"name": "b"}], "rates": [{"name": DECOMPOSED, "limit": 2, "window_ms": 1000}], **LEASE},
+        {
+            "locks": [{"name": "b"}],
+            "rate_limits": [{"name": DECOMPOSED, "limit": 2, "window_ms": 1000}],
+            **LEASE,
+        },
     ),
     "election": (wire.ELECTION_CAMPAIGN, {"name": DECOMPOSED, "session_id": "s", "value": ""}),
     "rate": (wire.RATE_TAKE, {"name": DECOMPOSED, "limit": 2, "window_ms": 1000}),

@@ -169,7 +169,7 @@ async def test_a_reserved_moment_that_nobody_asks_for_again_is_given_back(
     """However many slices its client has waited: after the grace the lock is free, long before its moment."""
     rate = {"name": "r", "limit": 1, "window_ms": WAIT_MS}
     wait = {"wait_ms": WAIT_MS, "request_id": "request-number-01", "poll_ms": 0}
-    several = {"locks": [{"name": "a"}], "rates": [rate], "ttl_ms": TTL_MS, **wait}
+    several = {"locks": [{"name": "a"}], "rate_limits": [rate], "ttl_ms": TTL_MS, **wait}
     async with streamed(tmp_path) as served, unbound(served.stream()) as client:
         call(client, (1, wire.RATE_TAKE, rate))
         assert (await answer(client))[1] == 200

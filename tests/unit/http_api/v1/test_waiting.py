@@ -89,7 +89,7 @@ async def test_a_reserved_moment_is_waited_for_in_slices() -> None:
     """Of a rate limit, and of several kinds once all else is free; there is no ticket any more."""
     rate = {"name": "r", "limit": 1, "window_ms": 300}
     wait = {"wait_ms": LONG_MS, "request_id": REQUEST_ID}
-    several = {"locks": [{"name": "a"}], "rates": [rate], **LEASED, **wait}
+    several = {"locks": [{"name": "a"}], "rate_limits": [rate], **LEASED, **wait}
     async with serving() as served:
         for path, fields in ((wire.RATE_TAKE, {**rate, **wait}), (wire.ACQUIRE, several)):
             await served.post(wire.RATE_TAKE, **rate)
