@@ -78,10 +78,6 @@ def _on_name(rights: Rights, right: Right, command: Any) -> None:
     check_name(rights, right, command.name)
 
 
-def _on_resource(rights: Rights, right: Right, command: Any) -> None:
-    check_name(rights, right, command.resource)
-
-
 def _on_lock(rights: Rights, right: Right, command: Acquire) -> None:
     if not command.locks:
         _check_lock(rights, right, command.name, command.scope)
@@ -156,7 +152,6 @@ def of_namespaces(rights: Rights) -> Rights:
 _CHECKS: Final[dict[On, Check]] = {
     On.ID: _on_id,
     On.NAME: _on_name,
-    On.RESOURCE: _on_resource,
     On.LOCK: _on_lock,
     On.LOCKS: _on_locks,
     On.SEVERAL: _on_several,

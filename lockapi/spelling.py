@@ -109,7 +109,6 @@ def _each(frame: Numbered) -> None:
 
 _CHECKS: Final[dict[On, Callable[[Any], None]]] = {
     On.NAME: _name,
-    On.RESOURCE: lambda command: check_name("resource", command.resource),
     On.LOCK: _acquire,
     On.LOCKS: lambda command: _all("locks", [lock.name for lock in command.locks]),
     On.SEVERAL: _several,

@@ -224,7 +224,7 @@ def rate_peek_of(taken: results.RateTaken) -> RatePeekJson:
 
 def fence_state_of(view: results.HighestToken) -> FenceJson:
     """Return the highest token of a resource as a JSON object."""
-    return FenceJson(resource=view.resource, highest_token=view.highest_token, **FRESH)
+    return FenceJson(name=view.name, highest_token=view.highest_token, **FRESH)
 
 
 def fence_of(view: results.FenceView) -> TokenCheck:
@@ -293,7 +293,7 @@ def rate_page_of(found: tuple[list[results.RateRowView], str | None]) -> RatePag
 
 def fence_page_of(found: tuple[list[results.HighestToken], str | None]) -> FencePageJson:
     """Return a page of fences as a JSON object."""
-    rows = [FenceRow(row.resource, row.highest_token or 0) for row in found[0]]
+    rows = [FenceRow(row.name, row.highest_token or 0) for row in found[0]]
     return FencePageJson(tuple(rows), found[1], **FRESH)
 
 

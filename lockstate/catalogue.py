@@ -31,7 +31,6 @@ class On(enum.Enum):
     ID = enum.auto()
     """For any: it names a hold or a session by its id, a secret, and whoever knows that may use it."""
     NAME = enum.auto()
-    RESOURCE = enum.auto()
     LOCK = enum.auto()
     """Its name, or each of its locks, with all below one that is a subtree."""
     LOCKS = enum.auto()
@@ -100,7 +99,6 @@ def _key(command: Any) -> str:
 _session = operator.attrgetter("session_id")
 _hold = operator.attrgetter("hold_id")
 _name = operator.attrgetter("name")
-_resource = operator.attrgetter("resource")
 
 _ATTEMPT: Final = ("hold_id", "attempt_id")
 _CHANGE: Final = ("ticket_id", "attempt_id")
@@ -203,11 +201,11 @@ ROWS: Final = (
     ),
     Row(
         commands.AdvanceFence, lambda rules: partial(fences.advance, rules.state),
-        right="acquire", on=On.RESOURCE, request_scope=_resource,
+        right="acquire", on=On.NAME, request_scope=_name,
     ),
     Row(
         commands.ForgetFence, lambda rules: partial(fences.forget, rules.effects),
-        right="force", on=On.RESOURCE, request_scope=_resource, frees=True,
+        right="force", on=On.NAME, request_scope=_name, frees=True,
     ),
     # -- cells ----------------------------------------------------------------------------------------------
     Row(

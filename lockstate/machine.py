@@ -260,9 +260,9 @@ class LockMachine:
         """Return whether `token` belongs to a present holder of `name`, of one kind or of any."""
         return views.fence_view(self.state, name, token, kind)
 
-    def fence(self, resource: str) -> HighestToken:
+    def fence(self, name: str) -> HighestToken:
         """Return the highest token that a resource has seen."""
-        return HighestToken(resource, self.state.fences.get(resource))
+        return HighestToken(name, self.state.fences.get(name))
 
     def peek_rate(self, command: TakeRate) -> RateTaken | Refused:
         """Return what a rate limit would answer to `command` now, which takes nothing."""

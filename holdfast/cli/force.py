@@ -42,7 +42,7 @@ def add_parser(commands: CommandParser) -> None:
         "--kind", choices=("lock", "semaphore"), default="lock", help="what is delayed (default: lock)"
     )
     forget = force.command("forget-fence", "make a resource accept any token again", _forget_fence)
-    forget.add_argument("name", metavar="RESOURCE")
+    forget.add_argument("name", metavar="NAME")
     revoke = commands.command(
         "revoke", "ask holders to release within a grace; then end their holds by force", _revoke
     )
@@ -122,7 +122,7 @@ async def _forget_fence(client: Inspector, arguments: argparse.Namespace) -> int
     """Forget a token, and print which it was."""
     answer = await client.told(override_operations.forget_fence(arguments.name, arguments.reason))
     if answer.get("highest_token") is None:
-        raise Refused(NOTHING, f"resource {arguments.name!r} has never seen a token; nothing was forgotten")
+        raise Refused(NOTHING, f"fence {arguments.name!r} has never seen a token; nothing was forgotten")
     print_one(answer, [f"forgot token {answer.get('highest_token')}"], arguments.output)
     return 0
 

@@ -50,7 +50,7 @@ LISTED: Final[Mapping[str, Columns]] = {
         "WINDOW": length_of("window_ms"),
         "WHOLE IN": length_of("reset_in_ms"),
     },
-    "fences": {"RESOURCE": field("resource"), "TOKEN": field("highest_token")},
+    "fences": {"NAME": field("name"), "TOKEN": field("highest_token")},
     "cells": {
         "KEY": lambda row: row.get("key", row.get("key_base64")),
         "VERSION": field("version"),

@@ -99,9 +99,9 @@ class Admin:
         """End the lock-delays of a lock or a semaphore before their time, and return how many there were."""
         return await self._transport.call(override_operations.lift_delay(kind, to_name(name), reason))
 
-    async def forget_fence(self, resource: Name, *, reason: str) -> int | None:
+    async def forget_fence(self, name: Name, *, reason: str) -> int | None:
         """Make a resource accept any token again, and return the highest that it had seen, None if none."""
-        return await self._transport.call(override_operations.forget_fence(to_name(resource), reason))
+        return await self._transport.call(override_operations.forget_fence(to_name(name), reason))
 
     # -- what principals and namespaces may have ------------------------------------------------------------
 

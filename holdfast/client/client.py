@@ -289,9 +289,9 @@ class Client(OfOneProcess, Reads):
         per_ms = to_ms(per or 0, "per")
         return RateLimiter(self._transport, to_name(name), limit=limit, per_ms=per_ms, algorithm=algorithm)
 
-    def fence(self, resource: Name) -> Fence:
+    def fence(self, name: Name) -> Fence:
         """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""
-        return Fence(self._transport, to_name(resource))
+        return Fence(self._transport, to_name(name))
 
     @property
     def cells(self) -> Cells:

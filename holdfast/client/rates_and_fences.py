@@ -79,19 +79,19 @@ class RateLimiter:
 class Fence:
     """The highest token that a resource has seen, kept by the cluster."""
 
-    def __init__(self, transport: Transport, resource: str) -> None:
+    def __init__(self, transport: Transport, name: str) -> None:
         self._transport = transport
-        self._resource = resource
+        self._name = name
 
     async def highest(self, *, is_stale: bool = False) -> int | None:
         """Return the highest token that the resource has seen, None if it has never seen one."""
-        operation = primitive_operations.get_fence(self._resource, is_stale=is_stale)
+        operation = primitive_operations.get_fence(self._name, is_stale=is_stale)
         return await self._transport.call(operation)
 
     async def advance(self, token: int) -> int:
         """Show a token to the resource; return the highest one seen. Raises StaleToken for a smaller one."""
         try:
-            return await self._transport.call(primitive_operations.advance(self._resource, token))
+            return await self._transport.call(primitive_operations.advance(self._name, token))
         except Refused as error:
             highest = error.problem.get("highest_token")
             if error.code == "stale-token" and isinstance(highest, int):

@@ -92,7 +92,7 @@ def revoke(
     return write(path, fields, lambda answer: decode(answer, RevokedJson).revoked)
 
 
-def forget_fence(resource: str, reason: str) -> Operation[int | None]:
+def forget_fence(name: str, reason: str) -> Operation[int | None]:
     """Forget the highest token of a resource; the answer has it, None if there was none."""
-    fields = {"resource": resource, "reason": reason, "request_id": new_request_id()}
+    fields = {"name": name, "reason": reason, "request_id": new_request_id()}
     return write(wire.FENCE_FORGET, fields, lambda answer: decode(answer, FenceForgottenJson).highest_token)

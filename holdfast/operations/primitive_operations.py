@@ -90,9 +90,9 @@ def peek(
     return write(path, fields, lambda answer: decode(answer, Taken))
 
 
-def get_fence(resource: str, *, is_stale: bool) -> Operation[int | None]:
+def get_fence(name: str, *, is_stale: bool) -> Operation[int | None]:
     """Read the highest token that a resource has seen."""
-    path = wire.FENCE.format(name=quote(resource, safe=""))
+    path = wire.FENCE.format(name=quote(name, safe=""))
     query = {"consistency": wire.STALE if is_stale else ""}
     return ask(path, query, lambda answer: decode(answer, FenceJson).highest_token)
 
@@ -104,13 +104,13 @@ def check_token(name: str, token: int, *, kind: HoldKind | None, is_stale: bool)
     return write(path, fields, lambda answer: decode(answer, TokenCheck))
 
 
-def advance(resource: str, token: int) -> Operation[int]:
+def advance(name: str, token: int) -> Operation[int]:
     """Show a token to a resource; the answer has the highest one that it has seen."""
     return write(
         wire.FENCE_ADVANCE,
-        lambda: {"resource": resource, "token": token, "request_id": new_request_id()},
+        lambda: {"name": name, "token": token, "request_id": new_request_id()},
         lambda answer: decode(answer, FenceAdvancedJson).highest_token,
-        numbered=stream_more_forms.advance(resource, token),
+        numbered=stream_more_forms.advance(name, token),
     )
 
 

@@ -33,10 +33,10 @@ def _taken(result: Result, *, may_wait: bool) -> Taken:
     return Taken(told.allowed, told.remaining, told.retry_after_ms, told.reset_in_ms)
 
 
-def advance(resource: str, token: int) -> NumberedForm[int]:
+def advance(name: str, token: int) -> NumberedForm[int]:
     """Show a token to a resource. To do it again changes nothing more."""
     return NumberedForm(
-        command=commands.StreamAdvanceFence(resource, token),
+        command=commands.StreamAdvanceFence(name, token),
         read=lambda result, _: accepted(result, results.StreamFenceAdvanced).highest_token,
     )
 

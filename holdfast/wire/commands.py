@@ -154,7 +154,7 @@ class StreamTakeRate(_CommandPart, frozen=True, tag=16):
 class StreamAdvanceFence(_CommandPart, frozen=True, tag=17):
     """Raise the highest token that a resource has seen."""
 
-    resource: str
+    name: str
     token: int
 
 

@@ -166,5 +166,5 @@ class TokenCheck(ReadAnswer, frozen=True):
 class FenceJson(ReadAnswer, frozen=True, kw_only=True):
     """The highest token that a resource has seen, null if none."""
 
-    resource: str = ABSENT
+    name: str = ABSENT
     highest_token: int | None

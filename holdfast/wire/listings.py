@@ -38,7 +38,7 @@ class RateLimitRow(msgspec.Struct, frozen=True):
 class FenceRow(msgspec.Struct, frozen=True):
     """The highest token that a resource has seen."""
 
-    resource: str
+    name: str
     highest_token: int
 
 
@@ -91,7 +91,7 @@ class RatePageJson(ReadAnswer, frozen=True):
 
 
 class FencePageJson(ReadAnswer, frozen=True):
-    """Fences in order of resource."""
+    """Fences in order of name."""
 
     fences: tuple[FenceRow, ...]
     next: str | None

@@ -58,14 +58,14 @@ class LiftDelayRequest(Write, kw_only=True):
 class ForgetFenceRequest(Write, kw_only=True):
     """Forget the highest token that a resource has seen."""
 
-    resource: Name
+    name: Name
     reason: Reason
 
     def command(self) -> commands.ForgetFence:
         """Return the command. Raises ProblemError."""
-        check(limits.check_name(self.resource))
+        check(limits.check_name(self.name))
         check_reason(self.reason)
-        return commands.ForgetFence(self.resource, self.reason, self.checked_id())
+        return commands.ForgetFence(self.name, self.reason, self.checked_id())
 
 
 class ForceWaitsRequest(Write, kw_only=True):

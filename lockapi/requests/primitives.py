@@ -149,14 +149,14 @@ class CheckFenceRequest(Request, kw_only=True):
 class AdvanceFenceRequest(Write, kw_only=True):
     """Make a resource accept this token and higher ones only."""
 
-    resource: Name
+    name: Name
     token: Token
 
     def command(self) -> commands.AdvanceFence:
         """Return the command."""
-        check_name("resource", self.resource)
+        check_name("name", self.name)
         check(limits.check_range("token", self.token, limits.TOKEN_MAX))
-        return commands.AdvanceFence(self.resource, self.token, self.checked_id())
+        return commands.AdvanceFence(self.name, self.token, self.checked_id())
 
 
 class CampaignRequest(WaitingRequest, kw_only=True):

@@ -275,7 +275,7 @@ def _take_rate(asked: said.StreamTakeRate, _: SessionId, _ids: Iterator[str]) ->
 
 
 def _advance_fence(asked: said.StreamAdvanceFence, _: SessionId, _ids: Iterator[str]) -> AdvanceFence:
-    return AdvanceFence(asked.resource, asked.token)
+    return AdvanceFence(asked.name, asked.token)
 
 
 def _put_cell(asked: said.StreamPutCell, _: SessionId, _ids: Iterator[str]) -> PutCell:

@@ -175,13 +175,13 @@ def _rate_place(after: str) -> tuple[str, str, int] | None:
 
 
 def fences(state: State, prefix: str, after: str, limit: int) -> Page[HighestToken]:
-    """Return a page of the highest tokens, by resource."""
+    """Return a page of the highest tokens, by name."""
     start, inclusive = _start(prefix, after)
     found = state.fences_in_order.after(start, inclusive=inclusive)
-    below = takewhile(lambda resource: resource.startswith(prefix), found)
+    below = takewhile(lambda name: name.startswith(prefix), found)
     return _page(
-        ((resource, resource) for resource in below),
-        lambda resource: HighestToken(resource, state.fences[resource]),
+        ((name, name) for name in below),
+        lambda name: HighestToken(name, state.fences[name]),
         limit,
     )
 

@@ -14,41 +14,41 @@ from lockstate.words.results import FenceAdvanced, FenceForgotten, Reason, Refus
 
 def advance(state: State, command: AdvanceFence) -> Result:
     """Raise the highest token of a resource, or refuse one that is below it."""
-    refused = limits.check_name(command.resource)
+    refused = limits.check_name(command.name)
     if refused is not None:
         return refused
     if not 0 <= command.token <= limits.TOKEN_MAX:
         return limits.out_of_range("token", command.token, limits.TOKEN_MAX)
-    highest = state.fences.get(command.resource)
+    highest = state.fences.get(command.name)
     if highest is None:
         refused = (
             check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences")
             or budget.check_room(state)
             or state.principals.check("fences")
-            or state.namespaces.check("fences", (command.resource,))
+            or state.namespaces.check("fences", (command.name,))
         )
         if refused is not None:
             return refused
         if state.principals.asking:
-            state.principals.put_fence(command.resource, state.principals.asking)
-        if state.namespaces.over((command.resource,)):
-            state.namespaces.put_fence(command.resource, state.take_order())
+            state.principals.put_fence(command.name, state.principals.asking)
+        if state.namespaces.over((command.name,)):
+            state.namespaces.put_fence(command.name, state.take_order())
     elif command.token < highest:
         detail = f"a newer holder was here: {highest} is the highest token"
         return Refused(Reason.STALE_TOKEN, detail, facts={"highest_token": highest})
-    state.set_fence(command.resource, command.token)
+    state.set_fence(command.name, command.token)
     return FenceAdvanced(command.token)
 
 
 def forget(effects: Effects, command: ForgetFence) -> Result:
     """Forget the highest token of a resource, which accepts any from now on."""
-    refused = limits.check_name(command.resource) or limits.check_text(
+    refused = limits.check_name(command.name) or limits.check_text(
         "reason", command.reason, limits.REASON_BYTES_MAX
     )
     if refused is not None:
         return refused
-    highest = effects.state.fences.get(command.resource)
+    highest = effects.state.fences.get(command.name)
     if highest is not None:
-        effects.state.forget_fence(command.resource)
-        effects.tell_forgotten(command.resource, highest, command.reason)
+        effects.state.forget_fence(command.name)
+        effects.tell_forgotten(command.name, highest, command.reason)
     return FenceForgotten(highest)

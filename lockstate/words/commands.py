@@ -323,7 +323,7 @@ class TakeRate(_Command, frozen=True, tag=16):
 class AdvanceFence(_Command, frozen=True, tag=17):
     """Raise the highest token that a resource has seen; refused if `token` is below it."""
 
-    resource: str
+    name: str
     token: int
     request_id: str = ""
 
@@ -394,7 +394,7 @@ class LiftDelay(_Command, frozen=True, tag=48):
 class ForgetFence(_Command, frozen=True, tag=49):
     """Forget the highest token that a resource has seen: from now on it accepts any."""
 
-    resource: str
+    name: str
     reason: str
     request_id: str = ""
 

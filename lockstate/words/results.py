@@ -185,7 +185,7 @@ class RateRowView(_Value, frozen=True):
 class HighestToken(_Value, frozen=True):
     """The highest token that a resource has seen; None if it never saw one."""
 
-    resource: str
+    name: str
     highest_token: int | None
 
 

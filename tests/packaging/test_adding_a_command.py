@@ -24,7 +24,7 @@ with LoopbackCluster(sys.argv[1], nodes=1) as cluster, cluster.sync_client() as 
     fence = client.fence("disk")
     fence.advance(9)
     assert client.admin.lower_fence("disk", 7, reason="restored from a backup") == 7
-    asked = {"resource": "disk", "token": 5, "reason": "once more", "request_id": "r" * 16}
+    asked = {"name": "disk", "token": 5, "reason": "once more", "request_id": "r" * 16}
     for is_again in (False, True):
         call = urllib.request.Request(
             cluster.nodes[0] + "/v1/fences/lower",

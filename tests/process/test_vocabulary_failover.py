@@ -63,7 +63,7 @@ class PermitUsers:
                 )
             )
             # What the permits are for: something that refuses a token below one that it has seen.
-            fence = {"resource": f"failover/{client}", "token": token, "request_id": f"{request}-fence"}
+            fence = {"name": f"failover/{client}", "token": token, "request_id": f"{request}-fence"}
             assert (await ask(self._http, nodes, wire.FENCE_ADVANCE, fence)).status == 200
             self.held.append(Amount(from_s=held_s, until_s=now_s(), amount=permits))
             give_back = {"hold_id": got.body["hold_id"], "request_id": f"{request}-release"}

@@ -93,7 +93,7 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
         await parties.wait("q")
         tree = (await http.acquire("n2", "all/tree", scope="subtree")).body
         token = tree["token"]
-        await write(http, "n3", wire.FENCE_ADVANCE, resource="all/disk", token=token)
+        await write(http, "n3", wire.FENCE_ADVANCE, name="all/disk", token=token)
         looked_at = [
             *[at(wire.LOCK, f"all/{item}") for item in ("lock", "a", "b", "tree", "tree/x")],
             at(wire.SEMAPHORE, "all/permit"),
@@ -133,7 +133,7 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
         assert several["token"] == await http.token("n3", "all/b")
 
         stale = await http.call(
-            "n1", "POST", wire.FENCE_ADVANCE, {"resource": "all/disk", "token": token - 1}
+            "n1", "POST", wire.FENCE_ADVANCE, {"name": "all/disk", "token": token - 1}
         )
         assert (stale.status, stale.code, stale.body["highest_token"]) == (409, "stale-token", token)
         assert (await write(http, "n2", wire.FENCE_CHECK, name="all/tree/x", token=token))["valid"]

@@ -213,7 +213,7 @@ def _check_listings(machine: LockMachine, state: ModelState) -> None:
         _check_equal([plain(election.leader)], [plain(seen.leader)])
         assert (election.value, election.queue_length) == (seen.value, len(seen.queue))
     fences = _all_pages(lambda after, most: listings.fences(now, "", after, most), limit)
-    assert [(row.resource, row.highest_token) for row in fences] == sorted(state.fences.items())
+    assert [(row.name, row.highest_token) for row in fences] == sorted(state.fences.items())
     sessions = _all_pages(lambda after, most: listings.sessions(now, Whose(), after, most), limit)
     _check_equal([plain(row) for row in sessions], [plain(row) for row in model_views.session_rows(state)])
     for row_of_one, session in zip(sessions, state.sessions, strict=True):

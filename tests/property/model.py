@@ -417,14 +417,14 @@ def proclaim(state: ModelState, command: Proclaim) -> Result:
 
 def advance_fence(state: ModelState, command: AdvanceFence) -> Result:
     """Raise the highest token that a resource has seen."""
-    highest = state.fences.get(command.resource, 0)
+    highest = state.fences.get(command.name, 0)
     if command.token < highest:
         return Refused(Reason.STALE_TOKEN, "", facts={"highest_token": highest})
-    if command.resource not in state.fences:
-        refused = refuse_more(state, "fences") or refuse_more_in(state, "fences", [command.resource])
+    if command.name not in state.fences:
+        refused = refuse_more(state, "fences") or refuse_more_in(state, "fences", [command.name])
         if refused is not None:
             return refused
-        state.fences_made[command.resource] = object()
-        state.fences_of[command.resource] = state.principal
-    state.fences[command.resource] = command.token
+        state.fences_made[command.name] = object()
+        state.fences_of[command.name] = state.principal
+    state.fences[command.name] = command.token
     return FenceAdvanced(command.token)

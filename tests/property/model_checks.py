@@ -107,7 +107,7 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
         case ResizeSemaphore():
             return [limits.check_name(command.name), _check_limit(command.limit)]
         case AdvanceFence():
-            return [limits.check_name(command.resource), BAD if command.token < 0 else None]
+            return [limits.check_name(command.name), BAD if command.token < 0 else None]
         case PutCell() | DeleteCells() | TransactCells():
             return refuse_bad_cells(command)
         case SetNamespace():
@@ -157,7 +157,7 @@ def _check_force(command: ForceRelease) -> list[Refused | None]:
 def _check_override(command: ForceCloseSession | LiftDelay | ForgetFence) -> list[Refused | None]:
     checks = [limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)]
     if isinstance(command, ForgetFence):
-        return [limits.check_name(command.resource), *checks]
+        return [limits.check_name(command.name), *checks]
     if isinstance(command, LiftDelay):
         checks.append(BAD if command.kind is HoldKind.ELECTION else None)
         return [limits.check_name(command.name), *checks]

@@ -79,11 +79,11 @@ def lift_delay(state: ModelState, command: LiftDelay) -> Result:
 
 def forget_fence(state: ModelState, command: ForgetFence) -> Result:
     """Forget what a resource has seen."""
-    token = state.fences.pop(command.resource, None)
-    state.fences_of.pop(command.resource, None)
-    state.fences_made.pop(command.resource, None)
+    token = state.fences.pop(command.name, None)
+    state.fences_of.pop(command.name, None)
+    state.fences_made.pop(command.name, None)
     if token is not None:
-        _tell(state, EventKind.FENCE_FORGOTTEN, command.resource, command.reason, token)
+        _tell(state, EventKind.FENCE_FORGOTTEN, command.name, command.reason, token)
     return FenceForgotten(token)
 
 

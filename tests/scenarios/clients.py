@@ -15,7 +15,7 @@
     C cancel NAME [attempt=] / C cancel conversion of NAME    as a node does when the client went away
     C campaign NAME value= [wait=, owner=, request=]          C proclaim NAME value= / C resign NAME
     C take 2 from NAME limit= window= [algorithm=, wait=, request=]
-    C advance RESOURCE token= [request=]                      C resize NAME to LIMIT
+    C advance NAME token= [request=]                          C resize NAME to LIMIT
     C put KEY VALUE [if version N | if holding NAME] [ttl=, request=]         a cell, else it is read
     C delete KEY / C delete below PREFIX [request=]
     C force-release NAME reason= [delay=, request=]
@@ -25,7 +25,7 @@
     C lift KIND NAME reason= [request=]                       the delays of a lock or a semaphore
     C revoke KIND NAME reason= grace= [token=, ticket=, request=]  ask holders to give up
     C put off NAME as KIND [request=]                         say "not yet"
-    C forget fence RESOURCE reason= [request=]                C keepalive ttl=
+    C forget fence NAME reason= [request=]                    C keepalive ttl=
     C quota PRINCIPAL [sessions=, cells=, ..., request=]      bound what a principal may have, or not
     C namespace PREFIX [holds=, ttl_ms_max=, no_deadline=yes, ..., request=]   set one, or remove it
     C resume / C number N [epoch=] LINE                       a stream, and a line that is numbered

@@ -60,8 +60,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     ),
     f"POST {wire.RATE_PEEK}": ("name", "limit", "window_ms", "algorithm", "cost"),
     f"POST {wire.FENCE_CHECK}": ("name", "token", "kind"),
-    f"POST {wire.FENCE_ADVANCE}": ("resource", "token", "request_id"),
-    f"POST {wire.FENCE_FORGET}": ("resource", "reason", "request_id"),
+    f"POST {wire.FENCE_ADVANCE}": ("name", "token", "request_id"),
+    f"POST {wire.FENCE_FORGET}": ("name", "reason", "request_id"),
     f"POST {wire.ELECTION_CAMPAIGN}": (
         "name", "session_id", "value", "owner", "wait_ms", "poll_ms", "request_id",
     ),
@@ -121,7 +121,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"GET {wire.ELECTIONS}": ("elections", "next"),
     f"POST {wire.RATE_PEEK}": ("allowed", "remaining", "retry_after_ms", "reset_in_ms"),
     f"GET {wire.RATES}": ("rate_limits", "next"),
-    f"GET {wire.FENCE}": ("resource", "highest_token"),
+    f"GET {wire.FENCE}": ("name", "highest_token"),
     f"GET {wire.FENCES}": ("fences", "next"),
     f"DELETE {wire.SESSION}": ("released", "revision"),
     f"POST {wire.SESSION_FORCE_CLOSE}": ("session_name", "owner", "released", "revision"),
@@ -252,7 +252,7 @@ SEMAPHORE_ROW_FIELDS: Final = (
 )
 ELECTION_ROW_FIELDS: Final = ("name", "leader", "queue_length")
 RATE_ROW_FIELDS: Final = ("name", "algorithm", "window_ms", "reset_in_ms")
-FENCE_ROW_FIELDS: Final = ("resource", "highest_token")
+FENCE_ROW_FIELDS: Final = ("name", "highest_token")
 """Of the things in listings."""
 WAITER_FIELDS: Final = ("owner", "mode", "position", "waited_ms", "name", "scope", "ticket")
 PERMITS_HOLDER_FIELDS: Final = ("owner", "token", "expires_in_ms", "note", "name", "permits")

@@ -55,5 +55,5 @@ async def list_fences(gateway: Gateway, call: Call) -> Reply:
         call,
         lambda machine, *page: listings.fences(machine.state, *page),
         views.fence_page_of,
-        paging.named(lambda fence: fence.resource),
+        paging.named(lambda fence: fence.name),
     )

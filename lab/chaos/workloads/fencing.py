@@ -33,9 +33,9 @@ class FencingTokens(Crowd):
         self._old[number] = (name, token)
         await client.release(name, grant.hold_id)
 
-    async def _advance(self, client: Client, resource: str, token: int) -> None:
-        body = {"resource": resource, "token": token}
-        await client.ask("advance", resource, "/v1/fences/advance", body)
+    async def _advance(self, client: Client, name: str, token: int) -> None:
+        body = {"name": name, "token": token}
+        await client.ask("advance", name, "/v1/fences/advance", body)
 
 
 class Register:

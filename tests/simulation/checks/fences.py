@@ -23,11 +23,11 @@ class Fences:
         """Record what was known when a fence was to be advanced."""
         command = call.command
         if isinstance(command, ForgetFence):
-            self._forgotten.add(command.resource)
+            self._forgotten.add(command.name)
         if isinstance(command, AdvanceFence):
-            known = self._highest.get(command.resource, 0)
+            known = self._highest.get(command.name, 0)
             if command.request_id:
-                known = self._first_known.setdefault((command.resource, command.request_id), known)
+                known = self._first_known.setdefault((command.name, command.request_id), known)
             self._known[call.number] = known
 
     def failed(self, call: Call) -> None:
@@ -40,18 +40,18 @@ class Fences:
         if not isinstance(command, AdvanceFence):
             return
         known = self._known.pop(call.number)
-        if command.resource in self._forgotten:
+        if command.name in self._forgotten:
             return
         match result:
             case FenceAdvanced():
                 if command.token < known or result.highest_token != command.token:
                     self._fail(call, result, known)
-                self._tell(command.resource, result.highest_token)
+                self._tell(command.name, result.highest_token)
             case Refused(reason=Reason.STALE_TOKEN):
                 highest = result.facts["highest_token"]
                 if highest < known or highest <= command.token:
                     self._fail(call, result, known)
-                self._tell(command.resource, highest)
+                self._tell(command.name, highest)
 
     def _tell(self, resource: str, token: int) -> None:
         self._highest[resource] = max(token, self._highest.get(resource, 0))

@@ -45,9 +45,9 @@ def _lift_and_serve_nobody(kinds: Kinds, command: LiftDelay) -> Result:
 
 def _forget_nothing(effects: Effects, command: ForgetFence) -> Result:
     """Say that a token was forgotten, and keep it."""
-    highest = effects.state.fences.get(command.resource)
+    highest = effects.state.fences.get(command.name)
     if highest is not None:
-        effects.tell_forgotten(command.resource, highest, command.reason)
+        effects.tell_forgotten(command.name, highest, command.reason)
     return FenceForgotten(highest)
 
 

@@ -197,7 +197,7 @@ _release, _renew = Locks.release, Sessions.renew
 
 def _advance_anywhere(state: State, command: AdvanceFence) -> Result:
     """Accept the token of a former holder."""
-    state.fences[command.resource] = command.token
+    state.fences[command.name] = command.token
     return FenceAdvanced(command.token)
 
 

@@ -17,10 +17,10 @@ async def test_a_listing_is_read_to_its_end_or_a_page_at_a_time(new_client: NewC
             await client.fence(f"disk/{index:03}").advance(index + 1)
         assert [row.highest_token async for row in client.list_fences("disk/")] == list(range(1, 102))
         first = await client.list_fences("disk/").page(limit=2)
-        assert [row.resource for row in first.items] == ["disk/000", "disk/001"]
+        assert [row.name for row in first.items] == ["disk/000", "disk/001"]
         assert first.next is not None
         second = await client.list_fences("disk/", is_stale=True).page(limit=1, after=first.next)
-        assert [row.resource for row in second.items] == ["disk/002"]
+        assert [row.name for row in second.items] == ["disk/002"]
         assert second.revision is not None
         assert (await client.list_fences("nothing").page()).next is None
 

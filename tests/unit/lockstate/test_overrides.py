@@ -85,7 +85,7 @@ def test_forgotten_and_seen_again_is_one_fence(driver: MachineDriver) -> None:
     before = machine.bytes_count
     driver.run_all([AdvanceFence("disk", 9), ForgetFence("disk", ""), AdvanceFence("disk", 2)])
     assert machine.is_sound
-    assert [row.resource for row in listings.fences(machine.state, "", "", 9)[0]] == ["disk"]
+    assert [row.name for row in listings.fences(machine.state, "", "", 9)[0]] == ["disk"]
     restored = LockMachine(snapshot.decode(snapshot.encode(machine.state)))
     assert (restored.fingerprint, restored.bytes_count) == (machine.fingerprint, machine.bytes_count)
     driver.run_all([ForgetFence("disk", ""), AdvanceFence("disk", 3), ForgetFence("disk", "")])

@@ -194,7 +194,7 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         (("force", "release", "a"), "nobody holds lock 'a'; nothing was released"),
         (("force", "end-waits", "a"), "nobody waits for lock 'a'; nothing was ended"),
         (("force", "lift-delay", "a", "--kind", "semaphore"), "semaphore 'a' has no lock-delay"),
-        (("force", "forget-fence", "a"), "resource 'a' has never seen a token; nothing was forgotten"),
+        (("force", "forget-fence", "a"), "fence 'a' has never seen a token; nothing was forgotten"),
         (("revoke", "a"), "nobody holds lock 'a'; nobody was asked"),
     ],
 )

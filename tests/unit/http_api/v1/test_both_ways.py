@@ -59,7 +59,7 @@ TWINS: Final = (
     Twin(wire.LOCK_RELEASE, said.StreamReleaseByValue, {"name": NEW, "value": "v"}, BY_VALUE),
     Twin(wire.ELECTION_PROCLAIM, said.StreamProclaim, {"hold_id": LED, "value": "v"}),
     Twin(wire.RATE_TAKE, said.StreamTakeRate, {"name": NEW, "limit": 10, "window_ms": 60_000}, OF_RATE),
-    Twin(wire.FENCE_ADVANCE, said.StreamAdvanceFence, {"resource": NEW, "token": 1}),
+    Twin(wire.FENCE_ADVANCE, said.StreamAdvanceFence, {"name": NEW, "token": 1}),
 )
 DOCUMENT: Final = make_document(make_routes(RequestCounts(), RefusalTrace()))
 

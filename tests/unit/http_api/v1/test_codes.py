@@ -114,8 +114,8 @@ async def _not_revoked(served: Served) -> Got:
 
 
 async def _stale_token(served: Served) -> Got:
-    await served.post(wire.FENCE_ADVANCE, resource="a", token=8)
-    return await served.post(wire.FENCE_ADVANCE, resource="a", token=7)
+    await served.post(wire.FENCE_ADVANCE, name="a", token=8)
+    return await served.post(wire.FENCE_ADVANCE, name="a", token=7)
 
 
 async def _queue_full(served: Served) -> Got:

@@ -42,11 +42,11 @@ async def test_a_resource_accepts_no_smaller_token() -> None:
     """Equal and higher tokens are accepted; a smaller one is stale, and the answer has the highest."""
     async with serving() as served:
         for token in (5, 5, 9):
-            got = await served.post(wire.FENCE_ADVANCE, resource="disk/1", token=token)
+            got = await served.post(wire.FENCE_ADVANCE, name="disk/1", token=token)
             assert got.status == 200
             assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.FENCE_ADVANCE}"]
             assert (got.body["accepted"], got.body["highest_token"]) == (True, token)
-        got = await served.post(wire.FENCE_ADVANCE, resource="disk/1", token=8)
+        got = await served.post(wire.FENCE_ADVANCE, name="disk/1", token=8)
         check_problem(got, 409, "stale-token")
         assert got.body["highest_token"] == 9
-        assert (await served.post(wire.FENCE_ADVANCE, resource="disk/2", token=1)).status == 200
+        assert (await served.post(wire.FENCE_ADVANCE, name="disk/2", token=1)).status == 200

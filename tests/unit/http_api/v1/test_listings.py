@@ -41,8 +41,8 @@ async def _busy(served: Served) -> tuple[str, str]:
     await served.post(wire.ELECTION_CAMPAIGN, name="boss", session_id=two, value="v")
     await served.post(wire.RATE_TAKE, name="mail", limit=5, window_ms=60_000, algorithm="gcra")
     await served.post(wire.RATE_TAKE, name="mail", limit=5, window_ms=60_000)
-    await served.post(wire.FENCE_ADVANCE, resource="disk/1", token=7)
-    await served.post(wire.FENCE_ADVANCE, resource="disk/2", token=0)
+    await served.post(wire.FENCE_ADVANCE, name="disk/1", token=7)
+    await served.post(wire.FENCE_ADVANCE, name="disk/2", token=0)
     return one, two
 
 
@@ -68,8 +68,8 @@ async def test_every_kind_has_a_list_in_pages() -> None:
         assert tuple(rates[0]) == http_contract.RATE_ROW_FIELDS
         fences = [row async for row in _pages(served, wire.FENCES, "fences", "&prefix=disk/")]
         assert fences == [
-            {"resource": "disk/1", "highest_token": 7},
-            {"resource": "disk/2", "highest_token": 0},
+            {"name": "disk/1", "highest_token": 7},
+            {"name": "disk/2", "highest_token": 0},
         ]
         sessions = [row async for row in _pages(served, wire.SESSIONS, "sessions")]
         assert [(row["owner"], row["holds_count"]) for row in sessions] == [("ann", 2), ("bob", 1)]
@@ -205,10 +205,10 @@ async def test_a_rate_limit_and_a_fence_can_be_looked_at() -> None:
         got = await served.post(wire.RATE_PEEK, name="new", limit=5, window_ms=1000)
         assert got.body == {"allowed": True, "remaining": 5, "retry_after_ms": 0, "reset_in_ms": 0}
         assert (await served.call("GET", "/v1/fences/disk/1")).body == {
-            "resource": "disk/1",
+            "name": "disk/1",
             "highest_token": 7,
         }
-        assert (await served.call("GET", "/v1/fences/x")).body == {"resource": "x", "highest_token": None}
+        assert (await served.call("GET", "/v1/fences/x")).body == {"name": "x", "highest_token": None}
 
 
 async def test_a_check_knows_tokens_of_all_kinds() -> None:

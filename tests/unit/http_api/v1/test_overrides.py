@@ -110,16 +110,16 @@ async def test_a_delay_is_lifted(path: str, event_kind: str) -> None:
 async def test_a_fence_is_forgotten() -> None:
     """It accepts a lower token again; what was never seen is told as such."""
     async with serving() as served:
-        await served.post(wire.FENCE_ADVANCE, resource="a", token=9)
-        got = await served.post(wire.FENCE_FORGET, resource="a", **WHY)
+        await served.post(wire.FENCE_ADVANCE, name="a", token=9)
+        got = await served.post(wire.FENCE_FORGET, name="a", **WHY)
         assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.FENCE_FORGET}"]
         assert (got.body["forgotten"], got.body["highest_token"]) == (True, 9)
         (told,) = (await served.call("GET", f"{wire.AUDIT}?name=a&limit=1")).body["events"]
         assert (told["event"], told["token"], told["reason"]) == ("fence-forgotten", 9, "it hangs")
         assert "kind" not in told
-        again = (await served.post(wire.FENCE_FORGET, resource="a", **WHY)).body
+        again = (await served.post(wire.FENCE_FORGET, name="a", **WHY)).body
         assert (again["forgotten"], again["highest_token"]) == (False, None)
-        assert (await served.post(wire.FENCE_ADVANCE, resource="a", token=1)).status == 200
+        assert (await served.post(wire.FENCE_ADVANCE, name="a", token=1)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_a_fence_is_forgotten() -> None:
         (wire.WAITS_FORCE_END, {"name": "a"}),
         (wire.LOCK_LIFT_DELAY, {"name": "a"}),
         (wire.SEMAPHORE_LIFT_DELAY, {"name": "a"}),
-        (wire.FENCE_FORGET, {"resource": "a"}),
+        (wire.FENCE_FORGET, {"name": "a"}),
         (wire.LOCK_REVOKE, {"name": "a"}),
         (wire.SEMAPHORE_REVOKE, {"name": "a"}),
         (wire.ELECTION_REVOKE, {"name": "a"}),

@@ -229,7 +229,7 @@ async def test_quotas_of_cells_fences_and_bytes() -> None:
             served, "ann", "POST", wire.ELECTION_CAMPAIGN, name="e", session_id=session, value="a"
         )
         await by(served, "ann", "PUT", "/v1/cells/a", value="12345")
-        await by(served, "ann", "POST", wire.FENCE_ADVANCE, resource="disk/1", token=1)
+        await by(served, "ann", "POST", wire.FENCE_ADVANCE, name="disk/1", token=1)
         await by(served, "ops", "PUT", "/v1/quotas/ann", cells=1, fences=1, bytes=8)
         (row,) = (await by(served, "ops", "GET", wire.QUOTAS)).body["quotas"]
         assert (row["used"]["cells"], row["used"]["fences"], row["used"]["bytes"]) == (1, 1, 7)
@@ -239,7 +239,7 @@ async def test_quotas_of_cells_fences_and_bytes() -> None:
             ("cells", "POST", wire.CELLS_TRANSACT, {"then": two}),
             ("bytes", "PUT", "/v1/cells/a", {"value": "1234567"}),
             ("bytes", "POST", wire.ELECTION_PROCLAIM, {"hold_id": leads.body["hold_id"], "value": "abc"}),
-            ("fences", "POST", wire.FENCE_ADVANCE, {"resource": "disk/2", "token": 1}),
+            ("fences", "POST", wire.FENCE_ADVANCE, {"name": "disk/2", "token": 1}),
             ("bytes", "POST", wire.SESSIONS, {"ttl_ms": 1000, "labels": {"a": "b"}}),
             ("bytes", "POST", wire.LOCK_ACQUIRE, {"name": "x", "ttl_ms": 1000, "note": "no room"}),
         ]

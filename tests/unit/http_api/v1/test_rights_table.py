@@ -114,7 +114,7 @@ CASES: dict[str, Case] = {
     f"POST {wire.ELECTION_REVOKE}": Case(wire.ELECTION_REVOKE, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.ELECTION_PUT_OFF}": _by_id(wire.ELECTION_PUT_OFF, **_HOLD),
     f"POST {wire.FENCE_FORGET}": Case(
-        wire.FENCE_FORGET, {"resource": "NAME", "reason": "r"}, {"enforcer", "all"}, {"all"}
+        wire.FENCE_FORGET, {"name": "NAME", "reason": "r"}, {"enforcer", "all"}, {"all"}
     ),
     f"GET {wire.LOCK}": _reads("/v1/locks/NAME"),
     f"GET {wire.LOCKS}": _lists(wire.LOCKS),
@@ -137,7 +137,7 @@ CASES: dict[str, Case] = {
     f"GET {wire.FENCE}": _reads("/v1/fences/NAME"),
     f"GET {wire.FENCES}": _lists(wire.FENCES),
     f"POST {wire.FENCE_CHECK}": _reads(wire.FENCE_CHECK, {"name": "NAME", "token": 1}),
-    f"POST {wire.FENCE_ADVANCE}": _acquires(wire.FENCE_ADVANCE, resource="NAME", token=1),
+    f"POST {wire.FENCE_ADVANCE}": _acquires(wire.FENCE_ADVANCE, name="NAME", token=1),
     f"POST {wire.ELECTION_CAMPAIGN}": _acquires(
         wire.ELECTION_CAMPAIGN, name="NAME", session_id=ID, value="v"
     ),

@@ -39,7 +39,7 @@ async def fill(served: Served) -> None:
         await post(served, wire.SEMAPHORE_ACQUIRE, name=name, limit=2, ttl_ms=60_000)
         await post(served, wire.ELECTION_CAMPAIGN, name=name, session_id=session, value="v")
         await post(served, wire.RATE_TAKE, name=name, limit=5, window_ms=1_000_000)
-        await post(served, wire.FENCE_ADVANCE, resource=name, token=1)
+        await post(served, wire.FENCE_ADVANCE, name=name, token=1)
         await call(served, ALL, "PUT", f"/v1/cells/{name}", {"value": "v"})
 
 
@@ -48,7 +48,7 @@ LISTS = {
     wire.SEMAPHORES: ("semaphores", "name"),
     wire.ELECTIONS: ("elections", "name"),
     wire.RATES: ("rate_limits", "name"),
-    wire.FENCES: ("fences", "resource"),
+    wire.FENCES: ("fences", "name"),
     wire.CELLS: ("cells", "key"),
     wire.HOLDS: ("holds", "name"),
 }
@@ -183,14 +183,14 @@ async def test_a_page_of_nothing_but_hidden_names_is_refused(monkeypatch: pytest
     monkeypatch.setattr(limits, "LIST_ROWS_MAX", 100)
     async with serving(tokens=LINES) as served:
         for number in range(120):
-            await post(served, wire.FENCE_ADVANCE, resource=f"a/{number}", token=1)
+            await post(served, wire.FENCE_ADVANCE, name=f"a/{number}", token=1)
             await post(served, wire.LOCK_ACQUIRE, name=f"a/{number}", ttl_ms=60_000)
-        await post(served, wire.FENCE_ADVANCE, resource="b/1", token=1)
+        await post(served, wire.FENCE_ADVANCE, name="b/1", token=1)
         got = await call(served, ME, "GET", wire.FENCES)
         assert (got.status, got.body["code"]) == (403, "forbidden")
         assert got.body["detail"].startswith("prefix: the caller may read none of the 100 names")
         got = await call(served, ME, "GET", f"{wire.FENCES}?prefix=b")
-        assert [row["resource"] for row in got.body["fences"]] == ["b/1"]
+        assert [row["name"] for row in got.body["fences"]] == ["b/1"]
 
 
 async def test_a_refusal_names_only_holders_that_may_be_read() -> None:

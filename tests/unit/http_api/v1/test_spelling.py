@@ -80,7 +80,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "election": (wire.ELECTION_CAMPAIGN, {"name": DECOMPOSED, "session_id": "s", "value": ""}),
     "rate": (wire.RATE_TAKE, {"name": DECOMPOSED, "limit": 2, "window_ms": 1000}),
     "peek": (wire.RATE_PEEK, {"name": DECOMPOSED, "limit": 2, "window_ms": 1000}),
-    "fence": (wire.FENCE_ADVANCE, {"resource": DECOMPOSED, "token": 1}),
+    "fence": (wire.FENCE_ADVANCE, {"name": DECOMPOSED, "token": 1}),
     "fence check": (wire.FENCE_CHECK, {"name": DECOMPOSED, "token": 1}),
     "resize": (wire.SEMAPHORE_RESIZE, {"name": DECOMPOSED, "limit": 3}),
     "transaction": (wire.CELLS_TRANSACT, {"then": [{"put": DECOMPOSED, "value": "1"}]}),
