@@ -57,7 +57,7 @@ class Skipping(Protocol):
 def locked(
     name: str,
     *,
-    if_held: Literal["wait", "raise"] = "wait",
+    if_busy: Literal["wait", "raise"] = "wait",
     ttl: Seconds | None = None,
     wait: Seconds | None = None,
     client: ClientOrMaker = None,
@@ -68,7 +68,7 @@ def locked(
 def locked(
     name: str,
     *,
-    if_held: Literal["skip"],
+    if_busy: Literal["skip"],
     ttl: Seconds | None = None,
     wait: Seconds | None = None,
     client: ClientOrMaker = None,
@@ -78,7 +78,7 @@ def locked(
 def locked(
     name: str,
     *,
-    if_held: str = WAIT,
+    if_busy: str = WAIT,
     ttl: Seconds | None = None,
     wait: Seconds | None = None,
     client: ClientOrMaker = None,
@@ -96,16 +96,16 @@ def locked(
 
     Raises ValueError or TypeError, when the function is decorated, for arguments that can never work.
     """
-    if if_held not in (WAIT, SKIP, RAISE):
-        raise ValueError(f"if_held: {if_held!r} is none of {WAIT}, {SKIP} and {RAISE}")
+    if if_busy not in (WAIT, SKIP, RAISE):
+        raise ValueError(f"if_busy: {if_busy!r} is none of {WAIT}, {SKIP} and {RAISE}")
     check_name("locked", name)
-    if wait is None and if_held != WAIT:
+    if wait is None and if_busy != WAIT:
         wait = 0
     options = {"ttl": ttl, "wait": wait}
     wait_s(wait)
     if ttl is not None:
         to_s(ttl, "ttl")
-    skips = if_held == SKIP
+    skips = if_busy == SKIP
     return _Rules(decorator="locked", name=name, client=client, options=options, skips=skips).decorate
 
 

@@ -60,7 +60,7 @@ def report(user_id: int) -> str:
     return str(user_id)
 
 
-@holdfast.locked("report/{user_id}", if_held="skip")
+@holdfast.locked("report/{user_id}", if_busy="skip")
 async def report_later(user_id: int) -> str:
     """Run under a lock, or not."""
     return str(user_id)

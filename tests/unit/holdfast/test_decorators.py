@@ -60,16 +60,16 @@ async def test_a_task_runs_under_its_lock(cluster: MemoryCluster) -> None:
         assert (await client.inspect("order/5")).state == "free"
 
 
-@pytest.mark.parametrize(("if_held", "wait"), [("raise", None), ("wait", 5), ("raise", 5)])
+@pytest.mark.parametrize(("if_busy", "wait"), [("raise", None), ("wait", 5), ("raise", 5)])
 def test_a_held_lock_raises(
-    cluster: MemoryCluster, threads: holdfast.SyncClient, if_held: Any, wait: float | None
+    cluster: MemoryCluster, threads: holdfast.SyncClient, if_busy: Any, wait: float | None
 ) -> None:
     """At once, or when the wait is over; the function did not run."""
     cluster.when_waiting = lambda: cluster.advance(5)
     ran: list[int] = []
     threads.acquire("a", ttl=HOUR_S, renew=False)
     with pytest.raises(holdfast.LockTimeout):
-        holdfast.locked("a", if_held=if_held, wait=wait, client=threads)(lambda: ran.append(1))()
+        holdfast.locked("a", if_busy=if_busy, wait=wait, client=threads)(lambda: ran.append(1))()
     assert ran == []
 
 
@@ -77,7 +77,7 @@ async def test_a_held_lock_skips(cluster: MemoryCluster) -> None:
     """The call returns None without running; a LockHeld of the function itself is its own."""
     async with cluster.client() as client:
 
-        @holdfast.locked("a", if_held="skip", client=client)
+        @holdfast.locked("a", if_busy="skip", client=client)
         async def work() -> str:
             await client.acquire("b", wait=0, renew=False)
             return "done"
@@ -177,8 +177,8 @@ def test_what_cannot_be_decorated_is_refused(cluster: MemoryCluster, threads: ho
         holdfast.locked("a", client=cluster.client())(lambda: None)
     with pytest.raises(TypeError, match=r"holdfast\.SyncClient"):
         holdfast.locked("a", client=cluster.client)(lambda: None)()
-    with pytest.raises(ValueError, match="if_held"):
-        holdfast.locked("a", if_held="maybe")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="if_busy"):
+        holdfast.locked("a", if_busy="maybe")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="ttl"):
         holdfast.locked("a", ttl=-1)
     for every in ("24", "soon", "25h", 0, -1):
