@@ -100,7 +100,7 @@ def _done(
                 version=part.version,
             )
         case DeleteOperation(), results.CellsDeleted():
-            return OperationDoneJson(delete=key, deleted=bool(part.count))
+            return OperationDoneJson(delete=key, deleted=part.count)
         case GetOperation(), results.CellRead():
             return OperationDoneJson(get=key, cell=None if part.cell is None else _cell(part.cell))
     raise AssertionError(f"{part!r} is not a result of {operation!r}")

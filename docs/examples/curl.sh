@@ -31,7 +31,7 @@ echo "  bob has the lock, with a larger token: $(jq ".token > $(jq .token <<<"$f
 
 echo "an operator ends it by force, and the lock stays closed for ten seconds:"
 post 1 /v1/locks/force-release "{\"name\": \"$name\", \"reason\": \"bob hangs\", \"lock_delay_ms\": 10000}" |
-    jq -c '[.released[].owner]'
+    jq -c '[.forced[].owner]'
 curl -s "${nodes[2]}/v1/locks/$name" | jq -c '{state}'
 
 echo "bob hears of it at his next renewal:"

@@ -75,10 +75,10 @@ async def _release(client: Inspector, arguments: argparse.Namespace) -> int:
             arguments.kind, arguments.name, arguments.reason, arguments.lock_delay, token=arguments.token
         )
     )
-    released = answer.get("released")
-    if not released:
-        raise Refused(NOTHING, f"nobody holds {arguments.kind} {arguments.name!r}; nothing was released")
-    print_one(answer, table(_ENDED, released), arguments.output)
+    forced = answer.get("forced")
+    if not forced:
+        raise Refused(NOTHING, f"nobody holds {arguments.kind} {arguments.name!r}; nothing was ended")
+    print_one(answer, table(_ENDED, forced), arguments.output)
     return 0
 
 
@@ -102,7 +102,7 @@ async def _end_waits(client: Inspector, arguments: argparse.Namespace) -> int:
 async def _end_session(client: Inspector, arguments: argparse.Namespace) -> int:
     """End a session, and print what it held."""
     answer = await client.told(override_operations.force_close_session(arguments.name, arguments.reason))
-    text = f"ended {arguments.name}; released {', '.join(answer.get('released', ())) or 'nothing'}"
+    text = f"ended {arguments.name}; released {', '.join(answer.get('names', ())) or 'nothing'}"
     print_one(answer, [text], arguments.output)
     return 0
 

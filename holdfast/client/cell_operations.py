@@ -139,8 +139,8 @@ def _result(operation: CellOperation, done: OperationDoneJson) -> CellResult:
             create_revision=int(created), mod_revision=int(modified), version=int(version)
         ):
             return CellWritten(created, modified, version)
-        case CellDelete(), OperationDoneJson(deleted=bool(is_deleted)):
-            return is_deleted
+        case CellDelete(), OperationDoneJson(deleted=int(count)):
+            return count > 0
         case CellGet(), OperationDoneJson(cell=None):
             return None
         case CellGet(), OperationDoneJson(cell=CellJson() as cell):

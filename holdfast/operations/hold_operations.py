@@ -312,4 +312,4 @@ def close_session(session_id: str) -> Operation[tuple[str, ...]]:
     """Close a session; the answer names the locks that it held."""
     path = wire.SESSION.format(session_id=quote(session_id, safe=""))
     fields = {"request_id": new_request_id()}
-    return write(path, fields, lambda answer: decode(answer, SessionClosedJson).released, method="DELETE")
+    return write(path, fields, lambda answer: decode(answer, SessionClosedJson).names, method="DELETE")

@@ -38,7 +38,7 @@ def force_release(
         "lock_delay_ms": lock_delay_ms or None,
         "request_id": new_request_id(),
     }
-    return write(path, fields, lambda answer: decode(answer, ForceReleasedJson).released)
+    return write(path, fields, lambda answer: decode(answer, ForceReleasedJson).forced)
 
 
 _LIFTS: Final = {"lock": wire.LOCK_LIFT_DELAY, "semaphore": wire.SEMAPHORE_LIFT_DELAY}
@@ -54,7 +54,7 @@ def force_waits(kind: str, name: str, reason: str, *, ticket: int | None) -> Ope
 def force_close_session(session_name: str, reason: str) -> Operation[tuple[str, ...]]:
     """End a session by its public name; the answer names what it held."""
     fields = {"session_name": session_name, "reason": reason, "request_id": new_request_id()}
-    return write(wire.SESSION_FORCE_CLOSE, fields, lambda answer: decode(answer, SessionForcedJson).released)
+    return write(wire.SESSION_FORCE_CLOSE, fields, lambda answer: decode(answer, SessionForcedJson).names)
 
 
 def lift_delay(kind: str, name: str, reason: str) -> Operation[int]:

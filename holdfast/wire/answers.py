@@ -164,7 +164,7 @@ class ReleasedJson(WriteAnswer):
 class ForceReleasedJson(WriteAnswer):
     """The holds that were ended."""
 
-    released: tuple[Holder, ...]
+    forced: tuple[Holder, ...]
     revision: int = ABSENT
 
 
@@ -253,7 +253,7 @@ class SessionKeptJson(msgspec.Struct, kw_only=True):
 class SessionClosedJson(WriteAnswer):
     """The names of what the session held."""
 
-    released: tuple[str, ...]
+    names: tuple[str, ...]
     revision: int = ABSENT
 
 
@@ -262,7 +262,7 @@ class SessionForcedJson(WriteAnswer, kw_only=True):
 
     session_name: str = ABSENT
     owner: str = ABSENT
-    released: tuple[str, ...]
+    names: tuple[str, ...]
     revision: int = ABSENT
 
 

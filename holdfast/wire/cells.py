@@ -57,7 +57,7 @@ class OperationDoneJson(msgspec.Struct, frozen=True, kw_only=True):
     mod_revision: int | Unset = UNSET
     version: int | Unset = UNSET
     delete: str | Unset = UNSET
-    deleted: bool | Unset = UNSET
+    deleted: int | Unset = UNSET
     get: str | Unset = UNSET
     cell: CellJson | Unset | None = UNSET
 

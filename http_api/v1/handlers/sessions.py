@@ -76,6 +76,6 @@ async def force_close(gateway: Gateway, call: Call) -> Reply:
         request.command(), results.SessionForced, call.timeout_s
     )
     answer = SessionForcedJson(
-        session_name=result.session_name, owner=result.owner, released=result.released, revision=revision
+        session_name=result.session_name, owner=result.owner, names=result.released, revision=revision
     )
     return Reply(answers.told(answer, is_repeated=is_repeated))

@@ -230,7 +230,7 @@ async def test_sessions_own_locks() -> None:
     """A lock acquired for a session names the session and no ttl; keepalive and close name it in the path."""
     opened = answer(session_id="s/1", ttl_ms=5_000, expires_in_ms=5_000, revision=1)
     kept = answer(session_id="s/1", expires_in_ms=5_000, revision=3)
-    closed = answer(released=["a/b"], revision=4)
+    closed = answer(names=["a/b"], revision=4)
     async with ScriptedNode(opened, granted(), kept, closed) as node, holdfast.Client([node.url]) as client:
         session = await client.session(ttl=5, labels={"app": "x"}, renew=False).open()
         await client.acquire("a/b", session=session, wait=0, renew=False)
@@ -248,7 +248,7 @@ async def test_sessions_own_locks() -> None:
 async def test_closing_a_session_is_repeated_with_its_request_id() -> None:
     """When the answer to a close was lost the repetition gets the first outcome: the names released."""
     opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000, revision=1)
-    script = (opened, reset, answer(released=["a/b"], revision=4))
+    script = (opened, reset, answer(names=["a/b"], revision=4))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
         session = await client.session(ttl=5, renew=False).open()
         assert await session.close() == ("a/b",)

@@ -221,7 +221,7 @@ async def test_a_refused_renewal_ends_a_hold_for_good() -> None:
 
 @pytest.mark.parametrize(
     ("end", "reason"),
-    [(problem("session-expired"), "session-expired"), (answer(released=["a/b"], revision=2), "released")],
+    [(problem("session-expired"), "session-expired"), (answer(names=["a/b"], revision=2), "released")],
 )
 async def test_a_hold_ends_with_its_session(end: Step, reason: str) -> None:
     """What a session holds is over when the session is: expired, or closed by us."""
@@ -305,7 +305,7 @@ async def test_a_grant_for_a_session_that_was_closed_meanwhile_does_not_enter_th
         return await granted()(request)
 
     opened = answer(session_id="s" * 32, ttl_ms=30_000, expires_in_ms=30_000, revision=1)
-    script = (opened, late, answer(released=[], revision=2))
+    script = (opened, late, answer(names=[], revision=2))
     async with ScriptedNode(*script) as node, holdfast.Client(node.url) as client:
         session = await client.session(ttl=30, renew=False).open()
 

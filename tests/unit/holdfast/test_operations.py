@@ -153,14 +153,14 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
             b'{"session_id":"s","expires_in_ms":5}',
             hold_operations.Opened("s", Lease(1.0, 5)),
         ),
-        (hold_operations.close_session("s"), b'{"released":["a"]}', ("a",)),
+        (hold_operations.close_session("s"), b'{"names":["a"]}', ("a",)),
         (
             hold_operations.holdings("s"),
             b'{"holds":[{"kind":"lock","owner":"o","name":"a"}]}',
             {("lock", "a")},
         ),
         (hold_operations.withdraw(primitive_operations.resize("a", 3)), b'{"withdrawn":true}', True),
-        (override_operations.force_close_session("s-1", "why"), b'{"released":["a"]}', ("a",)),
+        (override_operations.force_close_session("s-1", "why"), b'{"names":["a"]}', ("a",)),
         (
             override_operations.force_waits("lock", "a", "why", ticket=2),
             b'{"ended":[{"owner":"o"}],"left":3}',
@@ -175,7 +175,7 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
         ),
         (
             override_operations.force_release("lock", "a", "why", 5, token=1),
-            b'{"released":[{"owner":"o"}]}',
+            b'{"forced":[{"owner":"o"}]}',
             (holdfast.Holder("o"),),
         ),
         (primitive_operations.advance("a", 1), b'{"highest_token":7}', 7),

@@ -161,13 +161,13 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         (holder,) = (await client.inspect("a")).holders
         end = ("force", "end-session", holder.session_name, "--reason", "it hangs")
         code, out, _ = await line(*end, "-o", "json")
-        assert (code, json.loads(out)["released"]) == (0, ["a"])
+        assert (code, json.loads(out)["names"]) == (0, ["a"])
         assert json.loads(out)["session_name"] == holder.session_name
         code, _, err = await line(*end)
         assert (code, "session-expired" in err) == (119, True)
         await client.lock("a", ttl=60, lock_delay=60, renew=False).acquire()
         code, out, _ = await line("force", "release", "a", "--reason", "it hangs", "-o", "jsonl")
-        assert [one["owner"] for one in json.loads(out)["released"]] == ["ann"]
+        assert [one["owner"] for one in json.loads(out)["forced"]] == ["ann"]
         code, out, _ = await line("force", "lift-delay", "a", "--reason", "all is well")
         assert (code, out.startswith("1 lifted, "), out.endswith(" early\n")) == (0, True, True)
         await client.lock("a", ttl=60, renew=False).acquire()
@@ -191,7 +191,7 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("force", "release", "a"), "nobody holds lock 'a'; nothing was released"),
+        (("force", "release", "a"), "nobody holds lock 'a'; nothing was ended"),
         (("force", "end-waits", "a"), "nobody waits for lock 'a'; nothing was ended"),
         (("force", "lift-delay", "a", "--kind", "semaphore"), "semaphore 'a' has no lock-delay"),
         (("force", "forget-fence", "a"), "fence 'a' has never seen a token; nothing was forgotten"),
@@ -220,7 +220,7 @@ async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixtur
         assert (code, "wrong-kind" in err) == (119, True)
         one = ("force", "release", "gpu", "--kind", "semaphore", "--token", str(first.token))
         code, out, _ = await line(*one, *why)
-        assert [each["token"] for each in json.loads(out)["released"]] == [first.token]
+        assert [each["token"] for each in json.loads(out)["forced"]] == [first.token]
         code, _, err = await line(*one, *why)
         assert (code, "not-holder" in err) == (119, True)
         await line("force", "release", "gpu", "--kind", "semaphore", "--lock-delay", "1h", *why)
@@ -230,7 +230,7 @@ async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixtur
         code, _, err = await line(*depose, "--lock-delay", "1s", *why)
         assert (code, "an election has none" in err) == (2, True)
         code, out, _ = await line(*depose, *why)
-        assert (code, [each["token"] for each in json.loads(out)["released"]]) == (0, [leader.token])
+        assert (code, [each["token"] for each in json.loads(out)["forced"]]) == (0, [leader.token])
         assert await client.election("primary").leader() is None
         with pytest.raises(ValueError, match="must be one of lock, semaphore, election"):
             await client.admin.force_release("a", reason="a test", kind="cell")  # type: ignore[arg-type]

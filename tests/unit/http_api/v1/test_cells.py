@@ -161,7 +161,7 @@ async def test_a_transaction_compares_and_does() -> None:
                 {"put": "n", **written},
                 {"put": "e", **written},
                 {"get": "n", "cell": cell},
-                {"delete": "gone", "deleted": False},
+                {"delete": "gone", "deleted": 0},
             ],
         )
         got = await served.post(wire.CELLS_TRANSACT, **body)

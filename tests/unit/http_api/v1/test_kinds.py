@@ -79,13 +79,13 @@ async def test_force_is_there_for_every_kind(kind: str) -> None:
         check_problem(late, 409, "not-holder")
         got = await served.post(FORCES[kind], name="a", reason="it hangs", token=held["token"])
         assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {FORCES[kind]}"]
-        assert [(one["owner"], one["token"]) for one in got.body["released"]] == [("ann", held["token"])]
+        assert [(one["owner"], one["token"]) for one in got.body["forced"]] == [("ann", held["token"])]
         gone = await served.post(RELEASES[kind], hold_id=held["hold_id"])
         check_problem(gone, 410, "lease-expired")
         (event,) = (await served.call("GET", f"{wire.AUDIT}?name=a&limit=1")).body["events"]
         assert (event["event"], event["kind"], event["reason"]) == ("forced", kind, "it hangs")
         again = await served.post(FORCES[kind], name="a", reason="it hangs")
-        assert again.body["released"] == []
+        assert again.body["forced"] == []
 
 
 async def test_force_ends_all_permits_or_those_of_one_token() -> None:
@@ -93,7 +93,7 @@ async def test_force_ends_all_permits_or_those_of_one_token() -> None:
     async with serving() as served:
         tokens = [(await _take(served, "semaphore")).body["token"] for _ in range(3)]
         got = await served.post(FORCES["semaphore"], name="a", reason="x", token=tokens[1])
-        assert [one["token"] for one in got.body["released"]] == [tokens[1]]
+        assert [one["token"] for one in got.body["forced"]] == [tokens[1]]
         got = await served.post(FORCES["semaphore"], name="a", reason="x", lock_delay_ms=60_000)
-        assert [one["token"] for one in got.body["released"]] == [tokens[0], tokens[2]]
+        assert [one["token"] for one in got.body["forced"]] == [tokens[0], tokens[2]]
         assert (await served.call("GET", "/v1/semaphores/a")).body["available"] == 1

@@ -58,7 +58,7 @@ async def test_force_release_tells_what_it_ended() -> None:
         hold = await served.acquire("a", owner="stuck")
         got = await served.call("POST", wire.LOCK_FORCE_RELEASE, {"name": "a", "reason": "it hangs"})
         assert got.status == 200
-        assert [holder["owner"] for holder in got.body["released"]] == ["stuck"]
+        assert [holder["owner"] for holder in got.body["forced"]] == ["stuck"]
         renewed = await served.call("POST", wire.LOCK_RENEW, {"hold_id": hold.body["hold_id"]})
         assert (renewed.status, renewed.body["code"]) == (410, "lease-expired")
 

@@ -27,7 +27,7 @@ async def test_a_session_is_ended_by_its_public_name() -> None:
             wire.SESSION_FORCE_CLOSE, session_name=name, request_id="end-this-session", **WHY
         )
         assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.SESSION_FORCE_CLOSE}"]
-        assert (got.body["session_name"], got.body["released"]) == (name, ["a"])
+        assert (got.body["session_name"], got.body["names"]) == (name, ["a"])
         told = (await served.call("GET", wire.AUDIT)).body["events"][:2]
         assert [(one["event"], one["name"], one["reason"]) for one in told] == [
             ("session-forced", "", "it hangs"),

@@ -73,7 +73,7 @@ async def test_closing_a_session_releases_its_locks() -> None:
             await served.acquire(name, session_id=session_id)
         path = wire.SESSION.format(session_id=session_id)
         closed = await served.call("DELETE", path)
-        assert (closed.status, closed.body["released"]) == (200, ["a", "b"])
+        assert (closed.status, closed.body["names"]) == (200, ["a", "b"])
         assert (await served.call("GET", "/v1/locks/a")).body["state"] == "free"
         for method, gone in (("DELETE", path), ("GET", path), ("POST", f"{path}/keepalive")):
             got = await served.call(method, gone)
