@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
+from holdfast.operations.exchange import TOO_MANY_REQUESTS
 from holdfast.operations.terms import Owner
 from holdfast.transport.transport import Transport
 from holdfast.values.clock import Timer
@@ -49,9 +50,7 @@ _log = logging.getLogger("holdfast")
 RENEW_JITTER: Final = 0.1
 """Part of the time until a renewal by which it may come earlier: many holds are not renewed all at once."""
 AGAIN_S_MIN: Final = 0.5
-"""Seconds between two renewals that nodes refuse because of a quota, at least."""
-QUOTA_EXCEEDED: Final = "quota-exceeded"
-"""The code of such a refusal."""
+"""Seconds between two renewals that nodes refuse as too many requests, at least."""
 
 
 class KeptAlive(OfOneProcess, Leased):
@@ -159,7 +158,7 @@ class KeptAlive(OfOneProcess, Leased):
         try:
             # The exchange repeats on its own; the outer timeout also ends an attempt under way in time.
             async with self.clock.timeout(remaining_s):
-                await self._extend_despite_quota(began_s + remaining_s)
+                await self._extend_despite_bounds(began_s + remaining_s)
             outcome = "renewed"
         except (LockError, TimeoutError) as error:
             outcome = "over" if isinstance(error, LeaseExpired | SessionExpired) else outcome
@@ -168,7 +167,7 @@ class KeptAlive(OfOneProcess, Leased):
             if (reporter := self._transport.reporter) is not None:
                 reporter.renewed(self.kind, self.clock.now_s() - began_s, outcome)
 
-    async def _extend_despite_quota(self, until_s: float) -> None:
+    async def _extend_despite_bounds(self, until_s: float) -> None:
         """Start the lease anew. When all nodes have had enough requests of ours, ask again while it lasts.
 
         They may say that they take the next one only after that, and take one before.
@@ -177,7 +176,7 @@ class KeptAlive(OfOneProcess, Leased):
             try:
                 return await self.extend(until_s - self.clock.now_s())
             except Unavailable as error:
-                if error.code != QUOTA_EXCEEDED:
+                if error.code != TOO_MANY_REQUESTS:
                     raise
             left_s = until_s - self.clock.now_s()
             await self.clock.sleep(max(AGAIN_S_MIN, left_s / RENEW_DIVISOR))

@@ -56,6 +56,8 @@ _REPEATABLE = frozenset({421, 429, 502, 503, 504})
 """Statuses after which another node, or the same one later, may do better."""
 _OF_PROXIES = frozenset({408, *range(520, 531)})
 """Statuses with which proxies say that they got no answer of a node, beside those above. No node has them."""
+TOO_MANY_REQUESTS = "too-many-requests"
+"""The code with which one node says that it was asked too often; others have room."""
 _STILL_WAITS = 202
 _OK_MAX = 299
 _INTERNAL = 500
@@ -95,12 +97,6 @@ class _ProblemFacts(msgspec.Struct, frozen=True):
     detail: str = ""
     outcome: str = wire.UNKNOWN
     retry_after_ms: int = 0
-    quota: str = ""
-
-    @property
-    def is_final(self) -> bool:
-        """Whether no node answers otherwise before the caller has given something back."""
-        return self.code == "quota-exceeded" and self.quota != wire.QUOTA_OF_REQUESTS
 
 
 class Exchange(Generic[T]):
@@ -235,7 +231,7 @@ class Exchange(Generic[T]):
         is_of_proxy = not facts.code and status in _REPEATABLE | _OF_PROXIES
         if not facts.code and not is_of_proxy and (status < _INTERNAL or status == _NOT_IMPLEMENTED):
             return self._on_stranger(status, now_s=now_s, jitter=jitter)
-        if (_is_refusal(status) and not is_of_proxy) or facts.is_final:
+        if _is_refusal(status) and not is_of_proxy:
             raise refusal(code, detail, document)
         self._may_be_applied |= facts.outcome != wire.NOT_APPLIED and not self._operation.changes_nothing
         if is_of_proxy:
@@ -244,7 +240,7 @@ class Exchange(Generic[T]):
             self._reasons.note(self._node, detail)
             raise self._failure(code)
         retry_after_ms = facts.retry_after_ms
-        if facts.quota == wire.QUOTA_OF_REQUESTS:
+        if code == TOO_MANY_REQUESTS:
             self._free_at_s[self._node] = now_s + retry_after_ms / 1000 * (1 + jitter / 2)
             retry_after_ms = 0
         return self._again(code, detail, retry_after_ms=retry_after_ms, now_s=now_s, jitter=jitter)

@@ -62,8 +62,6 @@ AUDIT: Final = "/v1/audit"
 REFUSALS: Final = "/v1/refusals"
 QUOTAS: Final = "/v1/quotas"
 QUOTA: Final = "/v1/quotas/{principal}"
-QUOTA_OF_REQUESTS: Final = "requests"
-"""What a problem names as the quota that a node alone keeps to: later there is room, or on another node."""
 NAMESPACES: Final = "/v1/namespaces"
 NAMESPACE: Final = "/v1/namespaces/{name}"
 WATCH: Final = "/v1/watch"
@@ -141,6 +139,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "no-permits": ProblemKind(409, "The semaphore has too few permits left"),
     "rate-limited": ProblemKind(409, "A rate limit has no place in time"),
     "limit-mismatch": ProblemKind(409, "The semaphore has another limit"),
+    "quota-exceeded": ProblemKind(409, "There is as much as there may be"),
     "already-held": ProblemKind(409, "The session holds it already"),
     "stale-token": ProblemKind(409, "The resource has seen a higher token"),
     "cell-changed": ProblemKind(409, "The cell is not as it was"),
@@ -154,8 +153,8 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "unsupported-encoding": ProblemKind(415, "The body is encoded"),
     "expectation-failed": ProblemKind(417, "Something is expected that no node does"),
     "tls-required": ProblemKind(421, "The port speaks only TLS"),
+    "too-many-requests": ProblemKind(429, "The caller asks this node too often"),
     "queue-full": ProblemKind(429, "The queue is full"),
-    "quota-exceeded": ProblemKind(429, "The caller has as much as it may have"),
     "overloaded": ProblemKind(429, "The node has too much to do"),
     "internal": ProblemKind(500, "The node made a mistake", UNKNOWN),
     "no-leader": ProblemKind(503, "The cluster has no leader"),

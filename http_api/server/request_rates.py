@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from cluster.observing.metrics import Sample
-from holdfast import wire
 from holdfast.token_lines import Right
 from http_api.server.connection_limits import Place
 from lockapi.gateway import Gateway
@@ -36,12 +35,11 @@ class TooManyRequests(ProblemError):
 
     def __init__(self, per_second: int, retry_after_ms: int) -> None:
         super().__init__(
-            "quota-exceeded",
+            "too-many-requests",
             f"this node accepts {per_second} requests a second from one caller: try later, or ask another",
             retry_after_ms=retry_after_ms,
             facts={"limit": per_second},
         )
-        self.quota = wire.QUOTA_OF_REQUESTS
 
 
 class RequestRates:
@@ -94,7 +92,7 @@ class RequestRates:
         """Yield what has been counted, if there is a bound."""
         if self._per_second:
             text = "Requests refused because their caller had made too many within a second."
-            yield "holdfast_http_requests_over_quota_total", text, "counter", {}, self._refused_count
+            yield "holdfast_http_too_many_requests_total", text, "counter", {}, self._refused_count
 
 
 def caller_of(gateway: Gateway, place: Place) -> str:

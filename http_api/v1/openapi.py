@@ -228,7 +228,7 @@ def _accepted(route: Route) -> JsonObject:
 
 def _refusals(route: Route) -> JsonObject:
     """Return what can go wrong, by status; several codes may share one."""
-    of_callers = () if route.need.is_open else ("unauthenticated", "forbidden")
+    of_callers = () if route.need.is_open else ("unauthenticated", "forbidden", "too-many-requests")
     codes: Iterable[str] = (*_OF_HEADS, *of_callers, *route.problems, "internal")
     if route.takes is not None:
         codes = (*codes, "payload-too-large")

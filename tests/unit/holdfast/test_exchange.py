@@ -234,7 +234,7 @@ def test_a_url_that_no_node_has_is_refused(url: str) -> None:
 def test_every_code_is_refused_or_repeated_as_the_table_says() -> None:
     """Each code of the public table is repeated, refused or unknown, by its status."""
     for code, kind in wire.PROBLEMS.items():
-        if kind.status in {421, 429, 503, 504} and code != "quota-exceeded":
+        if kind.status in {421, 429, 503, 504}:
             step = _new().on_answer(kind.status, _problem(code), now_s=100.0, jitter=0)
             assert isinstance(step, Retry)
         elif code == "internal":
@@ -247,25 +247,25 @@ def test_every_code_is_refused_or_repeated_as_the_table_says() -> None:
     assert set(_REFUSALS) <= set(wire.PROBLEMS)
 
 
-def test_a_quota_of_requests_is_no_end() -> None:
+def test_too_many_requests_are_no_end() -> None:
     """Another node has room, and this one later; what a principal holds goes by itself nowhere."""
     exchange, asked, delays_s = _new(), [], []
     for retry_after_ms in (800, 60_000, 400, 800):
         asked.append(exchange.attempt(100.0).node)
-        body = _problem("quota-exceeded", retry_after_ms=retry_after_ms, quota="requests")
+        body = _problem("too-many-requests", retry_after_ms=retry_after_ms)
         step = exchange.on_answer(429, body, now_s=100.0, jitter=0)
         assert isinstance(step, Retry)
         delays_s.append(step.delay_s)
     assert asked == [0, 1, 2, 2]  # the last one as the first that has room again
     assert delays_s == [0, 0, pytest.approx(0.4), pytest.approx(0.8)]
     with pytest.raises(holdfast.QuotaExceeded):
-        _new().on_answer(429, _problem("quota-exceeded", quota="holds"), now_s=100.0, jitter=0)
+        _new().on_answer(409, _problem("quota-exceeded", quota="holds"), now_s=100.0, jitter=0)
 
 
 def test_a_node_without_room_is_not_asked_while_another_one_fails() -> None:
     """It is asked when it said so; the others as always until then."""
     exchange = _new(nodes=2)
-    body = _problem("quota-exceeded", retry_after_ms=2000, quota="requests")
+    body = _problem("too-many-requests", retry_after_ms=2000)
     assert exchange.on_answer(429, body, now_s=100.0, jitter=0) == Retry(0)
     for _ in range(3):
         assert exchange.attempt(100.0).node == 1
@@ -277,11 +277,11 @@ def test_a_node_without_room_is_not_asked_while_another_one_fails() -> None:
 def test_nodes_that_all_have_no_room_in_time_are_given_up() -> None:
     """Nobody waits for what would come behind the deadline."""
     exchange = _new(nodes=2)
-    body = _problem("quota-exceeded", retry_after_ms=60_000, quota="requests")
+    body = _problem("too-many-requests", retry_after_ms=60_000)
     assert exchange.on_answer(429, body, now_s=100.0, jitter=0) == Retry(0)
     with pytest.raises(holdfast.Unavailable) as caught:
         exchange.on_answer(429, body, now_s=100.0, jitter=0)
-    assert caught.value.code == "quota-exceeded"
+    assert caught.value.code == "too-many-requests"
 
 
 def test_a_driver_needs_neither_a_loop_nor_a_thread() -> None:

@@ -50,10 +50,10 @@ async def test_one_keepalive_renews_all_that_a_session_holds(
 
 
 @pytest.mark.parametrize("nodes_count", [1, 2])
-async def test_a_quota_of_requests_ends_nothing_that_can_be_renewed(nodes_count: int) -> None:
+async def test_a_bound_on_requests_ends_nothing_that_can_be_renewed(nodes_count: int) -> None:
     """Neither when another node has room, nor when the only one has it long before it said so."""
     opened = answer(session_id="s", ttl_ms=3000, expires_in_ms=3000, names=[], revision=1)
-    refused = problem("quota-exceeded", quota="requests", limit=10, retry_after_ms=60_000)
+    refused = problem("too-many-requests", limit=10, retry_after_ms=60_000)
     script: list[Step] = [refused] * (1 if nodes_count == 1 else 1000)
 
     async def without_room(request: web.Request) -> web.StreamResponse:

@@ -160,15 +160,13 @@ async def acquired(served: Served, who: str, name: str, **fields: Any) -> Got:
 @pytest.mark.parametrize("fast_lane", [True, False])
 @pytest.mark.parametrize("who", ["ann", ""])
 async def test_one_too_many(who: str, fast_lane: bool) -> None:  # noqa: FBT001 - a parameter
-    """It is refused with what is told of a quota, has not been done, and passes a moment later."""
+    """It is refused with the bound, has not been done, and passes a moment later."""
     async with bounded(2, LINES if who else None, fast_lane=fast_lane) as (served, clock):
         for name in ("a", "b"):
             assert (await acquired(served, who, name)).status == 200
         refused = await acquired(served, who, "c")
-        told = {key: refused.body[key] for key in ("status", "code", "quota", "limit", "retry_after_ms")}
-        assert told == {
-            "status": 429, "code": "quota-exceeded", "quota": "requests", "limit": 2, "retry_after_ms": 500,
-        }  # fmt: skip
+        told = {key: refused.body[key] for key in ("status", "code", "limit", "retry_after_ms")}
+        assert told == {"status": 429, "code": "too-many-requests", "limit": 2, "retry_after_ms": 500}
         assert (refused.body["outcome"], refused.headers["Retry-After"]) == ("not-applied", "1")
         assert "c" not in served.node.machine.state.locks
         clock.now_s += 0.5
@@ -181,7 +179,7 @@ async def test_reads_and_waits_count_as_well() -> None:
         assert (await acquired(served, "ann", "a", wait_ms=1)).status == 200
         assert (await served.call("GET", "/v1/locks/a", headers=bearer(TOKENS["ann"]))).status == 200
         got = await served.call("GET", "/v1/locks/a", headers=bearer(TOKENS["ann"]))
-        assert got.body["code"] == "quota-exceeded"
+        assert got.body["code"] == "too-many-requests"
         assert (await acquired(served, "bob", "b")).status == 200
 
 
@@ -194,7 +192,7 @@ async def test_probes_are_free_and_refusals_are_counted() -> None:
         for path in (wire.LIVEZ, wire.READYZ, wire.METRICS) * 3:
             assert (await served.call("GET", path, headers=ops)).status == 200
         metrics = (await served.call("GET", wire.METRICS, headers=ops)).body.decode()
-        assert "\nholdfast_http_requests_over_quota_total 3\n" in metrics
+        assert "\nholdfast_http_too_many_requests_total 3\n" in metrics
 
 
 async def test_an_operator_who_is_busy_can_still_act() -> None:
@@ -205,7 +203,7 @@ async def test_an_operator_who_is_busy_can_still_act() -> None:
         set_one = await served.call("PUT", "/v1/quotas/ann", {"holds": 1}, headers=bearer(TOKENS["ops"]))
         assert set_one.status == 200
         again = await served.call("PUT", "/v1/quotas/ann", {"holds": 1}, headers=bearer(TOKENS["ops"]))
-        assert (again.status, again.body["quota"]) == (429, "requests")
+        assert (again.status, again.body["code"]) == (429, "too-many-requests")
 
 
 async def test_commands_on_a_stream_count() -> None:
@@ -222,7 +220,7 @@ async def test_commands_on_a_stream_count() -> None:
             assert (await say(1, 1, "", 60_000))[0] == 1
             assert (await say(2, 1, [], 0, [take] * 3))[0] == 2
             refused = await say(2, 4, [], 0, [take])
-            assert (refused[:3], refused[4:]) == ([4, 4, "quota-exceeded"], [250, "not-applied"])
+            assert (refused[:3], refused[4:]) == ([4, 4, "too-many-requests"], [250, "not-applied"])
             clock.now_s += 0.25
             assert (await say(2, 4, [], 0, [take]))[0] == 2
 

@@ -11,6 +11,7 @@ import pytest
 from cluster import errors
 from holdfast import wire
 from http_api.server import tls_gate
+from http_api.server.request_rates import RequestRates
 from lockstate.words import limits
 from lockstate.words.results import Reason
 from lockstate.words.versions import RULES, Rules
@@ -180,7 +181,15 @@ async def _quota_exceeded(served: Served) -> Got:
     return await served.call("POST", wire.LOCK_ACQUIRE, body, headers=bearer(token))
 
 
+async def _too_many_requests(_: Served) -> Got:
+    """Ask twice where time stands still and one request a second is taken."""
+    async with serving(rates=RequestRates(1, lambda: 0.0)) as bounded:
+        await bounded.acquire("a")
+        return await bounded.acquire("b")
+
+
 WAYS: dict[str, Way] = {
+    "too-many-requests": _too_many_requests,
     "quota-exceeded": _quota_exceeded,
     "unauthenticated": lambda served: _with_token(served, b"other cert:x read\n"),
     "forbidden": _with_token,

@@ -44,7 +44,7 @@ async def test_a_namespace_from_end_to_end() -> None:
         assert got.body["settings"] == OPEN | {"holds": 1, "ttl_ms_max": 1000, "priority": False}
         assert (await served.acquire("jobs/night/1", ttl_ms=1000)).status == 200
         refused = await served.acquire("jobs/night/2", ttl_ms=1000)
-        assert (refused.status, int(refused.headers["Retry-After"])) == (429, 1)
+        assert (refused.status, int(refused.headers["Retry-After"])) == (409, 1)
         told = {key: refused.body[key] for key in ("code", "namespace", "quota", "limit", "used", "outcome")}
         assert told == {
             "code": "quota-exceeded", "namespace": "jobs/night", "quota": "holds", "limit": 1, "used": 1,
@@ -94,11 +94,11 @@ async def test_bytes_in_a_namespace() -> None:
         refused = await served.acquire("jobs/2", note="123456")
         told = {key: refused.body[key] for key in ("code", "namespace", "quota", "limit", "used")}
         assert (refused.status, told) == (
-            429,
+            409,
             {"code": "quota-exceeded", "namespace": "jobs", "quota": "bytes", "limit": 10, "used": 5},
         )
         assert (await served.call("PUT", "/v1/cells/jobs", {"value": "1"})).status == 200
-        assert (await served.call("PUT", "/v1/cells/jobs", {"value": "12"})).status == 429
+        assert (await served.call("PUT", "/v1/cells/jobs", {"value": "12"})).status == 409
         assert (await served.call("PUT", "/v1/cells/jobs", {"value": ""})).status == 200
         (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
         assert row["used"] == {"holds": 1, "waits": 0, "cells": 1, "fences": 0, "bytes": 9}

@@ -208,7 +208,7 @@ async def test_a_quota_from_end_to_end() -> None:
         assert got.body["quota"] == {"sessions": 2, "holds": 1} | unbounded
         await acquired(served, "ann", "a")
         refused = await acquired(served, "ann", "b")
-        assert refused.status == 429
+        assert refused.status == 409
         told = {key: refused.body[key] for key in ("code", "quota", "limit", "used", "outcome")}
         assert told == {
             "code": "quota-exceeded", "quota": "holds", "limit": 1, "used": 1, "outcome": "not-applied",
@@ -245,7 +245,7 @@ async def test_quotas_of_cells_fences_and_bytes() -> None:
         ]
         for quota, method, path, body in refusals:
             got = await by(served, "ann", method, path, **body)
-            assert (got.status, got.body["code"], got.body.get("quota")) == (429, "quota-exceeded", quota)
+            assert (got.status, got.body["code"], got.body.get("quota")) == (409, "quota-exceeded", quota)
         assert (await by(served, "bob", "PUT", "/v1/cells/b", value="")).status == 200
 
 
