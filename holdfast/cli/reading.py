@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Mapping
-from urllib.parse import quote
 
 import msgspec
 
@@ -20,6 +19,7 @@ from holdfast.cli.printing import (
     say,
     table,
 )
+from holdfast.operations.operation import path_to
 from holdfast.values.errors import Refused
 
 
@@ -74,7 +74,7 @@ def _add_paging(parser: CommandParser) -> None:
 
 async def _get(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print one lock, or another thing that has a name."""
-    row = await client.read(ITEMS[arguments.kind].format(name=quote(arguments.name, safe="")), {})
+    row = await client.read(path_to(ITEMS[arguments.kind], arguments.name), {})
     text = table(tables.LISTED[f"{arguments.kind}s"], [row])
     for columns, field in ((tables.HOLDERS, "holders"), (tables.WAITERS, "queue")):
         if row.get(field):

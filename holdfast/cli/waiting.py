@@ -6,11 +6,11 @@ import os
 import sys
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote
 
 from holdfast import wire
 from holdfast.cli.inspector import ITEMS, Inspector
 from holdfast.cli.printing import Row, printable, say, say_in_place
+from holdfast.operations.operation import path_to
 from holdfast.values.clock import now_s
 from holdfast.values.errors import LockError
 
@@ -33,7 +33,7 @@ class Waiting:
 
     def __init__(self, client: Inspector, kind: str, name: str, *, is_verbose: bool) -> None:
         self._client = client
-        self._path = ITEMS[kind].format(name=quote(name, safe=""))
+        self._path = path_to(ITEMS[kind], name)
         self._name = name
         self._is_in_place = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._is_silent = not (self._is_in_place or sys.stderr.isatty() or is_verbose)

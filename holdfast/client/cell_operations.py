@@ -6,7 +6,7 @@ from urllib.parse import quote
 from holdfast import wire
 from holdfast.client.listings import Page, page_of
 from holdfast.operations import stream_more_forms
-from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, path_to, write
 from holdfast.values.cells import (
     Cell,
     CellCompare,
@@ -95,7 +95,7 @@ def _path(key: str) -> str:
     """Return the path of a cell. Raises ValueError for `.` and `..`, which are taken out of every path."""
     if key in (".", ".."):
         raise ValueError(f"key: {key!r} cannot be part of a path; name it in a transaction")
-    return wire.CELL.format(key=quote(key, safe=""))
+    return path_to(wire.CELL, key)
 
 
 def _consistency(is_stale: bool) -> dict[str, str]:  # noqa: FBT001 - the whole of it

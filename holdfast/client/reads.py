@@ -5,7 +5,6 @@ With `is_stale` the asked node answers with its own view, which may be older, wi
 
 import time
 from typing import TypeVar
-from urllib.parse import quote
 
 import msgspec
 
@@ -15,7 +14,7 @@ from holdfast.client.sync_watch import SyncWatch
 from holdfast.client.twins import ForThreads, waiting
 from holdfast.client.watch import Watch
 from holdfast.operations import cluster_operations, hold_operations, primitive_operations
-from holdfast.operations.operation import Operation, ask, decode
+from holdfast.operations.operation import Operation, ask, decode, path_to
 from holdfast.transport.transport import Transport
 from holdfast.values.answers import ClusterInfo, Event, Holdings
 from holdfast.values.cells import Keeper
@@ -148,7 +147,7 @@ class Reads:
         return Listing(self._transport, pages(wire.RATES, "rate_limits", RateLimitRow, query))
 
     def list_fences(self, prefix: str = "", *, is_stale: bool = False) -> Listing[FenceRow]:
-        """Return the fences whose resources begin with `prefix`, in order of resource."""
+        """Return the fences whose names begin with `prefix`, in order of name."""
         query = {"prefix": prefix} | _seen(is_stale)
         return Listing(self._transport, pages(wire.FENCES, "fences", FenceRow, query))
 
@@ -169,12 +168,13 @@ class Reads:
         owner: str = "",
         label: tuple[str, str] | None = None,
         held_longer_than: Seconds = 0,
-        no_deadline: bool = False,
+        no_deadline: bool | None = None,
         is_stale: bool = False,
     ) -> Listing[HoldRow]:
         """Return the holds of every kind, in order of kind and name.
 
-        Conditions select by owner, by a label of the session, by duration, or holds without a deadline.
+        Conditions select by owner, by a label of the session, by duration, or holds without a deadline (True)
+        or with one (False).
         """
         query = _holds_query(prefix, owner, label, held_longer_than, no_deadline=no_deadline)
         return Listing(self._transport, pages(wire.HOLDS, "holds", HoldRow, query | _seen(is_stale)))
@@ -189,7 +189,7 @@ class Reads:
         is_stale: bool = False,
     ) -> Listing[WaitRow]:
         """Return the waits of every kind, in order of kind and name. See `list_holds`."""
-        query = _holds_query(prefix, owner, label, waited_longer_than, no_deadline=False)
+        query = _holds_query(prefix, owner, label, waited_longer_than, no_deadline=None)
         return Listing(self._transport, pages(wire.HOLDS, "tickets", WaitRow, query | _seen(is_stale)))
 
     # -- what happened --------------------------------------------------------------------------------------
@@ -214,8 +214,7 @@ class Reads:
 
 
 def _by_id(path: str, key: str, kind: type[_T], *, is_stale: bool) -> Operation[_T]:
-    place = path[: path.index("{")]
-    return ask(place + quote(key, safe=""), _seen(is_stale), lambda answer: decode(answer, kind))
+    return ask(path_to(path, key), _seen(is_stale), lambda answer: decode(answer, kind))
 
 
 def _session_id(session: Keeper | str) -> str:
@@ -240,14 +239,14 @@ def _holds_query(
     label: tuple[str, str] | None,
     longer_than: Seconds,
     *,
-    no_deadline: bool,
+    no_deadline: bool | None,
 ) -> dict[str, str]:
     return {
         "prefix": prefix,
         "owner": owner,
         "label": _label(label),
         "held_longer_than_ms": _longer(longer_than),
-        "no_deadline": "true" if no_deadline else "",
+        "no_deadline": "" if no_deadline is None else str(no_deadline).lower(),
     }
 
 

@@ -5,13 +5,14 @@ import random
 from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
 from holdfast import wire
 from holdfast.client.sse import Parser, SseBlock
 from holdfast.operations import exchange
+from holdfast.operations.operation import path_to
 from holdfast.operations.sending import NoAnswer, NoTrust
 from holdfast.transport.transport import UNAUTHENTICATED, Transport
 from holdfast.values.answers import Event
@@ -174,7 +175,7 @@ class SessionWatch(Watch):
 
     def __init__(self, transport: Transport, session_id: str, since: str | int | None = None) -> None:
         super().__init__(transport, "", since)
-        self._path = wire.SESSION_WATCH.format(session_id=quote(session_id, safe=""))
+        self._path = path_to(wire.SESSION_WATCH, session_id)
         self._is_over = False
 
     async def __anext__(self) -> Event:

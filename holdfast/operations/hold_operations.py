@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from holdfast import wire
 from holdfast.operations import stream_forms
-from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, path_to, write
 from holdfast.operations.wanted import HoldRequest
 from holdfast.values.lease import Lease
 from holdfast.values.words import HoldKind
@@ -156,7 +155,7 @@ def withdraw(operation: Operation[Any]) -> Operation[bool]:
 
 def get_lock(name: str, *, is_stale: bool) -> Operation[LockInfo]:
     """Read one lock."""
-    path = wire.LOCK.format(name=quote(name, safe=""))
+    path = path_to(wire.LOCK, name)
     query = {"consistency": wire.STALE if is_stale else ""}
     return ask(path, query, lambda answer: decode(answer, LockInfo))
 
@@ -289,7 +288,7 @@ class _Shown(msgspec.Struct):
 
 def holdings(session_id: str) -> Operation[frozenset[tuple[str, str]]]:
     """Read what a session holds: the kind and the name of each."""
-    return ask(wire.SESSION.format(session_id=quote(session_id, safe="")), {}, _holdings)
+    return ask(path_to(wire.SESSION, session_id), {}, _holdings)
 
 
 def _holdings(answer: TimedAnswer) -> frozenset[tuple[str, str]]:
@@ -298,7 +297,7 @@ def _holdings(answer: TimedAnswer) -> frozenset[tuple[str, str]]:
 
 def keepalive(session_id: str, ttl_ms: int | None = None) -> Operation[Lease]:
     """Keep a session alive, with another ttl from now on if given. Repeating it needs no request id."""
-    path = wire.SESSION_KEEPALIVE.format(session_id=quote(session_id, safe=""))
+    path = path_to(wire.SESSION_KEEPALIVE, session_id)
     return write(path, {"ttl_ms": ttl_ms}, _kept)
 
 
@@ -310,6 +309,6 @@ def _kept(answer: TimedAnswer) -> Lease:
 
 def close_session(session_id: str) -> Operation[tuple[str, ...]]:
     """Close a session; the answer names the locks that it held."""
-    path = wire.SESSION.format(session_id=quote(session_id, safe=""))
+    path = path_to(wire.SESSION, session_id)
     fields = {"request_id": new_request_id()}
     return write(path, fields, lambda answer: decode(answer, SessionClosedJson).names, method="DELETE")

@@ -1,11 +1,9 @@
 """The operations on namespaces: what holds for the names at and below a prefix. No I/O."""
 
-from urllib.parse import quote
-
 import msgspec
 
 from holdfast import wire
-from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, path_to, write
 from holdfast.wire.operators import NamespacePageJson, NamespaceSetJson, NamespaceSettings
 
 
@@ -31,4 +29,4 @@ def _settings(answer: TimedAnswer) -> NamespaceSettings | None:
 
 
 def _path(prefix: str) -> str:
-    return wire.NAMESPACE.replace("{name}", quote(prefix, safe=""))
+    return path_to(wire.NAMESPACE, prefix)

@@ -6,7 +6,7 @@ No I/O. `exchange.py` decides to which node an operation is sent and how often; 
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -135,6 +135,23 @@ def write(
         numbered=numbered,
         names=names,
     )
+
+
+_ACTIONS = frozenset(
+    [path for path in vars(wire).values() if isinstance(path, str) and path.startswith("/v1/") and "{" not in path]
+)
+"""The paths without a part in braces. One that is an action's cannot be that of a name."""
+
+
+def path_to(path: str, part: str) -> str:
+    """Return a path with this in the place of its braces.
+
+    A name that is an action as well, such as "release", is told from it by a letter that is percent-encoded.
+    """
+    before, _, rest = path.partition("{")
+    after = rest.partition("}")[2]
+    found = f"{before}{quote(part, safe='')}{after}"
+    return f"{before}%{ord(part[0]):02X}{part[1:]}" if found in _ACTIONS else found
 
 
 def ask(path: str, query: Mapping[str, str], read: Callable[[TimedAnswer], T]) -> Operation[T]:

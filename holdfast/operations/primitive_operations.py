@@ -1,11 +1,9 @@
 """The operations on semaphores, rate limits, fences, elections and the audit. No I/O."""
 
-from urllib.parse import quote
-
 from holdfast import wire
 from holdfast.operations import stream_forms, stream_more_forms
 from holdfast.operations.hold_operations import Grant, grant_of, release
-from holdfast.operations.operation import Operation, ask, decode, new_request_id, write
+from holdfast.operations.operation import Operation, ask, decode, new_request_id, path_to, write
 from holdfast.operations.wanted import HoldRequest
 from holdfast.values.answers import Event, EventList
 from holdfast.values.words import HoldKind
@@ -50,7 +48,7 @@ def resize(name: str, limit: int) -> Operation[SemaphoreSize]:
 
 def get_semaphore(name: str, *, is_stale: bool) -> Operation[SemaphoreInfo]:
     """Read one semaphore."""
-    path = wire.SEMAPHORE.format(name=quote(name, safe=""))
+    path = path_to(wire.SEMAPHORE, name)
     query = {"consistency": wire.STALE if is_stale else ""}
     return ask(path, query, lambda answer: decode(answer, SemaphoreInfo))
 
@@ -92,7 +90,7 @@ def peek(
 
 def get_fence(name: str, *, is_stale: bool) -> Operation[int | None]:
     """Read the highest token that a resource has seen."""
-    path = wire.FENCE.format(name=quote(name, safe=""))
+    path = path_to(wire.FENCE, name)
     query = {"consistency": wire.STALE if is_stale else ""}
     return ask(path, query, lambda answer: decode(answer, FenceJson).highest_token)
 
@@ -148,7 +146,7 @@ def proclaim(hold_id: str, value: str) -> Operation[int]:
 
 def get_election(name: str, *, is_stale: bool) -> Operation[ElectionInfo]:
     """Read one election."""
-    path = wire.ELECTION.format(name=quote(name, safe=""))
+    path = path_to(wire.ELECTION, name)
     query = {"consistency": wire.STALE if is_stale else ""}
     return ask(path, query, lambda answer: decode(answer, ElectionInfo))
 
@@ -169,6 +167,6 @@ def audit(name: str, limit: int, behind: int | None, *, is_stale: bool) -> Opera
 
 def session_audit(session_id: str, limit: int, *, is_stale: bool) -> Operation[tuple[Event, ...]]:
     """Read what a session did last; it may have ended."""
-    path = wire.SESSION_AUDIT.format(session_id=quote(session_id, safe=""))
+    path = path_to(wire.SESSION_AUDIT, session_id)
     query = {"limit": str(limit), "consistency": wire.STALE if is_stale else ""}
     return ask(path, query, lambda answer: decode(answer, EventList).events)

@@ -1,11 +1,9 @@
 """The operations on quotas: how much each principal may have at a time. No I/O."""
 
-from urllib.parse import quote
-
 import msgspec
 
 from holdfast import wire
-from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, path_to, write
 from holdfast.wire.operators import Quota, QuotaPageJson, QuotaSetJson
 
 
@@ -31,4 +29,4 @@ def _quota(answer: TimedAnswer) -> Quota | None:
 
 
 def _path(principal: str) -> str:
-    return wire.QUOTA.replace("{principal}", quote(principal, safe=""))
+    return path_to(wire.QUOTA, principal)

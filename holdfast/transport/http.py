@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import aiohttp
 from aiohttp.abc import ResolveResult
+from yarl import URL
 
 from holdfast import wire
 from holdfast._version import __version__
@@ -69,7 +70,7 @@ class Connections:
                 asyncio.timeout(attempt.give_up_s),
                 http.request(
                     attempt.method,
-                    url + attempt.path,
+                    _as_written(url, attempt.path),
                     data=attempt.body or None,
                     headers=self._headers(attempt.headers),
                     allow_redirects=False,
@@ -188,6 +189,11 @@ def _is_of_tls_port(status: int) -> bool:
 def _tls_required(url: str) -> NoTrust:
     """Return that nothing was done, and nothing will be done over plain HTTP at this port."""
     return NoTrust(f"{url}: this port speaks only TLS; use https://", was_sent=True)
+
+
+def _as_written(url: str, path: str) -> URL:
+    """Return the URL of a path of which nothing is decoded: an encoded letter tells names from actions."""
+    return URL(str(URL(url)).rstrip("/") + path, encoded=True)
 
 
 async def _open(connector: "Connector") -> AsyncGenerator[aiohttp.ClientSession]:

@@ -94,13 +94,17 @@ class Router:
         return self._exact.get((call.method, call.raw_path)) or self._resolve_parts(call)
 
     def _resolve_parts(self, call: Call) -> Route:
-        """Resolve a path with a query, with parts in braces, or with nothing behind it."""
+        """Resolve a path with a query, with parts in braces, or with nothing behind it.
+
+        A path of the table is never a name: who sends GET to that of an action hears that it takes POST, and
+        not that a lock of this name is free.
+        """
         target = call.raw_path if call.raw_path.startswith("/") else call.rel_url.raw_path_qs
         path, _, query = target.partition("?")
         method = "GET" if call.method == "HEAD" else call.method
         found = [route for (_, exact), route in self._exact.items() if exact == path]
         values = {}
-        for pattern, route in self._patterns:
+        for pattern, route in () if found else self._patterns:
             if match := pattern.fullmatch(path):
                 found.append(route)
                 values[route.method] = match.group(1)

@@ -74,7 +74,7 @@ _PARAMETERS: dict[str, JsonObject] = {
     "no_deadline": {
         "in": "query",
         "schema": {"type": "boolean"},
-        "description": "Only what is held without a deadline.",
+        "description": "true: only what is held without a deadline; false: everything else.",
     },
     "all": {
         "in": "query",

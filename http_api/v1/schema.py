@@ -134,11 +134,11 @@ def whose(call: Call) -> Whose:
     return Whose(owner, _label(call), held_longer_than_ms(call), _flag(call, "no_deadline"))
 
 
-def _flag(call: Call, field: str) -> bool:
-    text = call.query_values.get(field, "false")
-    if text not in ("true", "false"):
+def _flag(call: Call, field: str) -> bool | None:
+    text = call.query_values.get(field)
+    if text not in (None, "true", "false"):
         raise invalid(f"{field}: {text!r}; must be true or false")
-    return text == "true"
+    return None if text is None else text == "true"
 
 
 def _label(call: Call) -> tuple[str, str] | None:
@@ -198,7 +198,7 @@ def page_of_cells(call: Call) -> tuple[bytes, bytes, int]:
 
 def cells_to_delete(call: Call) -> tuple[str, bool]:
     """Return the prefix in the query, "" if there is none, and whether all are meant. Raises ProblemError."""
-    return call.query_values.get("prefix", ""), _flag(call, "all")
+    return call.query_values.get("prefix", ""), bool(_flag(call, "all"))
 
 
 def record_behind(call: Call) -> int | None:

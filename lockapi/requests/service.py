@@ -1,6 +1,6 @@
 """Requests about sessions and about the cluster."""
 
-from lockapi.requests.fields import UNSET, Maybe, Request, Ttl, Write, check
+from lockapi.requests.fields import UNSET, Maybe, Ttl, Write, check
 from lockapi.requests.ids import new_session_id
 from lockstate.words import commands, limits
 from lockstate.words.ids import SessionId
@@ -47,27 +47,31 @@ class KeepAliveRequest(Write, kw_only=True):
         return commands.KeepAlive(SessionId(session_id), self.ttl_ms)
 
 
-class TransferRequest(Request, kw_only=True):
+class ClusterRequest(Write, kw_only=True):
+    """Base of requests about the cluster. They are safe to repeat, so a `request_id` is for logs only."""
+
+
+class TransferRequest(ClusterRequest, kw_only=True):
     """Hand leadership over, to the node `to` or to the most advanced one."""
 
     to: str | Maybe = UNSET
 
 
-class AddMemberRequest(Request, kw_only=True):
+class AddMemberRequest(ClusterRequest, kw_only=True):
     """Add the node `id`, which listens for the others at `peer` (HOST:PORT)."""
 
     id: str
     peer: str
 
 
-class MoveMemberRequest(Request, kw_only=True):
+class MoveMemberRequest(ClusterRequest, kw_only=True):
     """Reach the node `id` at another address from now on; it keeps its data directory and its vote."""
 
     id: str
     peer: str
 
 
-class RemoveMemberRequest(Request, kw_only=True):
+class RemoveMemberRequest(ClusterRequest, kw_only=True):
     """Remove a node. A face may take its id from elsewhere, so it may be missing here."""
 
     id: str | Maybe = UNSET

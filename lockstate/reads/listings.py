@@ -56,14 +56,15 @@ class Whose(NamedTuple):
     """Name and value of a label of the session."""
     longer_than_ms: int = 0
     """For more than so many milliseconds held, or waited for."""
-    is_endless: bool = False
-    """Without a deadline, if held."""
+    is_endless: bool | None = None
+    """Whether it is held without a deadline."""
 
     def has(self, state: State, record: Claimant) -> bool:
         """Whether a hold or a ticket is meant."""
         if self.longer_than_ms and state.now_ms - record.since_ms <= self.longer_than_ms:
             return False
-        if self.is_endless and not (isinstance(record, Hold) and record.is_endless):
+        is_endless = isinstance(record, Hold) and record.is_endless
+        if self.is_endless not in (None, is_endless):
             return False
         if self.owner and shown_owner(record.owner, own_id(record)) != self.owner:
             return False

@@ -83,10 +83,10 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "holds", "waits", "cells", "fences", "bytes", "if_held", "request_id",
     ),
     f"DELETE {wire.NAMESPACE}": ("request_id",),
-    f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer"),
-    f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer"),
-    f"DELETE {wire.CLUSTER_MEMBERS}": ("id",),
-    f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("to",),
+    f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer", "request_id"),
+    f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer", "request_id"),
+    f"DELETE {wire.CLUSTER_MEMBERS}": ("id", "request_id"),
+    f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("to", "request_id"),
 }  # fmt: skip
 
 # Fields of JSON answers, by "METHOD path". Stale reads carry `revision` and `lag_ms` besides; answers that

@@ -11,6 +11,7 @@ from lockapi.requests.service import AddMemberRequest, MoveMemberRequest, Remove
 async def add_member(gateway: Gateway, call: Call) -> Reply:
     """Add a node, which joins and then counts."""
     request = await schema.read(call, AddMemberRequest)
+    request.checked_id()
     members, revision = await gateway.add_member(request.id, request.peer, call.timeout_s)
     return Reply(answers.encode(answers.member_list(members, revision)))
 
@@ -18,6 +19,7 @@ async def add_member(gateway: Gateway, call: Call) -> Reply:
 async def move_member(gateway: Gateway, call: Call) -> Reply:
     """Change the address at which the others reach a node."""
     request = await schema.read(call, MoveMemberRequest)
+    request.checked_id()
     members, revision = await gateway.move_member(request.id, request.peer, call.timeout_s)
     return Reply(answers.encode(answers.member_list(members, revision)))
 
@@ -25,6 +27,7 @@ async def move_member(gateway: Gateway, call: Call) -> Reply:
 async def remove_member(gateway: Gateway, call: Call) -> Reply:
     """Remove a node; leadership is handed over first if it leads."""
     request = await schema.read(call, RemoveMemberRequest)
+    request.checked_id()
     members, revision = await gateway.remove_member(_node_id(request, call), call.timeout_s)
     return Reply(answers.encode(answers.member_list(members, revision)))
 

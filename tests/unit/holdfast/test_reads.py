@@ -51,7 +51,18 @@ async def test_there_is_a_listing_of_each_kind(new_client: NewClient) -> None:
         assert [row.name async for row in client.list_holds("g", owner="me")] == ["gpu"]
         assert not [row async for row in client.list_holds(held_longer_than=3600)]
         assert not [row async for row in client.list_holds(no_deadline=True)]
+        assert len([row async for row in client.list_holds(no_deadline=False)]) == len(holds)
         assert not [info async for info in client.list("a", held_longer_than=3600)]
+
+
+async def test_a_name_may_be_the_word_of_a_call(new_client: NewClient) -> None:
+    """As every other one it is read and written by its path."""
+    async with a_node() as (_, url), new_client(url) as client, client.lock("release", ttl=60):
+        assert (await client.get_lock("release")).state == "held"
+        await client.cells.put("txn", "begun")
+        cell = await client.cells.get("txn")
+        assert cell is not None
+        assert cell.text == "begun"
 
 
 async def test_sessions_of_others_are_found_and_looked_into(new_client: NewClient) -> None:

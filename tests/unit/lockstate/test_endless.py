@@ -82,6 +82,8 @@ def test_it_can_be_listed(driver: EndlessDriver) -> None:
     driver.ask("b", wait_ms=500)
     found = holdings(driver.machine.state, Whose(is_endless=True), "", "", limits.LIST_LIMIT_MAX)
     assert ([hold.name for hold in found.holds], found.tickets) == (["a", "q"], ())
+    others = holdings(driver.machine.state, Whose(is_endless=False), "", "", limits.LIST_LIMIT_MAX)
+    assert ([hold.name for hold in others.holds], [wait.name for wait in others.tickets]) == (["b"], ["b"])
 
 
 @pytest.mark.parametrize("fields", [{"session_id": SessionId("s")}, {"ttl_ms": 1000}])

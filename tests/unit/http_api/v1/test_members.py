@@ -1,5 +1,7 @@
 """Changes of the members over HTTP."""
 
+from typing import Any
+
 import pytest
 
 from cluster.errors import MemberChangePending, MemberChangeRefused, MemberNotFound, TransferFailed
@@ -37,6 +39,25 @@ async def test_a_node_is_moved() -> None:
         wrong = await served.call("PATCH", wire.CLUSTER_MEMBERS, {"id": "n4", "peer": "10.0.0.9"})
         assert (wrong.status, wrong.body["code"]) == (400, "invalid-request")
         assert wrong.body["detail"].startswith("peer: ")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", wire.CLUSTER_MEMBERS, ADD),
+        ("PATCH", wire.CLUSTER_MEMBERS, ADD),
+        ("DELETE", wire.CLUSTER_MEMBERS, {"id": "n4"}),
+        ("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": "n1"}),
+    ],
+)
+async def test_a_request_id_names_the_call(method: str, path: str, body: dict[str, Any]) -> None:
+    """As in every other write it may be there, and is checked."""
+    async with serving() as served:
+        await served.call("POST", wire.CLUSTER_MEMBERS, ADD)
+        short = await served.call(method, path, {**body, "request_id": "short"})
+        assert (short.status, short.body["code"]) == (400, "invalid-request")
+        got = await served.call(method, path, {**body, "request_id": "request-number-01"})
+        assert (got.status, got.headers[wire.HEADER_REQUEST_ID]) == (200, "request-number-01")
 
 
 async def test_the_node_to_be_removed_may_stand_in_the_query() -> None:

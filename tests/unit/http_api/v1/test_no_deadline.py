@@ -84,7 +84,9 @@ async def test_it_can_be_listed_and_counted() -> None:
         await served.post(wire.SEMAPHORE_ACQUIRE, name="batch", limit=1, **ENDLESS)
         found = (await served.call("GET", f"{wire.HOLDS}?no_deadline=true")).body["holds"]
         assert [(one["kind"], one["name"]) for one in found] == [("lock", "batch/b"), ("semaphore", "batch")]
-        assert len((await served.call("GET", f"{wire.HOLDS}?no_deadline=false")).body["holds"]) == 3
+        others = (await served.call("GET", f"{wire.HOLDS}?no_deadline=false")).body["holds"]
+        assert [(one["kind"], one["name"]) for one in others] == [("lock", "batch/a")]
+        assert len((await served.call("GET", wire.HOLDS)).body["holds"]) == 3
         check_problem(await served.call("GET", f"{wire.HOLDS}?no_deadline=yes"), 400, "invalid-request")
         both = f"{wire.HOLDS}?no_deadline=true&session_name=s-1"
         check_problem(await served.call("GET", both), 400, "invalid-request")

@@ -339,7 +339,10 @@ async def test_a_body_that_never_comes_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
     [
-        ("PUT", ACQUIRE, "GET, HEAD, POST"),
+        ("PUT", ACQUIRE, "POST"),
+        ("GET", ACQUIRE, "POST"),
+        ("PUT", wire.CELLS_TRANSACT, "POST"),
+        ("DELETE", wire.SESSION_FORCE_CLOSE, "POST"),
         ("DELETE", "/v1/locks/a", "GET, HEAD"),
         ("PUT", wire.SESSIONS, "GET, HEAD, POST"),
         ("PATCH", "/v1/sessions/s", "DELETE, GET, HEAD"),
@@ -352,6 +355,15 @@ async def test_wrong_methods(method: str, path: str, allow: str) -> None:
         got = await served.call(method, path)
         check_problem(got, 405, "method-not-allowed")
         assert got.headers["Allow"] == allow
+
+
+async def test_a_name_that_is_an_action_too() -> None:
+    """With one letter percent-encoded it is a name."""
+    async with serving() as served:
+        await served.acquire("release")
+        check_problem(await served.call("GET", wire.LOCK_RELEASE), 405, "method-not-allowed")
+        got = await served.raw(b"GET /v1/locks/%72elease HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert b'"name":"release","state":"held"' in got
 
 
 @pytest.mark.parametrize(

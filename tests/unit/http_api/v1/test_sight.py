@@ -123,6 +123,15 @@ async def test_nothing_tells_how_many_hidden_names_there_are(
 
 
 @pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("prefix", ["a/1", "nowhere"])
+async def test_a_prefix_below_which_nothing_may_be_read_is_refused(path: str, prefix: str) -> None:
+    """Whether or not there is anything."""
+    async with serving(tokens=LINES) as served:
+        await fill(served)
+        check_problem(await call(served, ME, "GET", f"{path}?prefix={prefix}"), 403, "forbidden")
+
+
+@pytest.mark.parametrize("path", LISTS)
 async def test_nothing_tells_whether_a_hidden_name_is_there(path: str) -> None:
     """Neither a prefix nor a place to begin at: names would be spelled out letter by letter."""
     async with serving(tokens=LINES) as served:
