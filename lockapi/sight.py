@@ -113,7 +113,7 @@ def listing(
     for who can choose where to count finds out letter by letter what is there. Raises ProblemError, whatever
     is there, if nothing that begins with `start` may be read.
     """
-    check_start(rights, start)
+    check_reach(rights, start)
     is_whole = rights.gap_behind(Right.READ, start) is None
     tells_hidden = not (start or page[0] or shape.name_of_place)
     search = paging.Search(rights, page, find, shape, is_whole=is_whole, tells_hidden=tells_hidden)
@@ -125,7 +125,7 @@ def listing(
     return search, shown
 
 
-def check_start(rights: Rights, start: str) -> None:
+def check_reach(rights: Rights, start: str) -> None:
     """Refuse a listing of what begins with `start` if none of that may be read. Raises ProblemError."""
     if not rights.reaches_behind(Right.READ, start):
         raise forbidden(Right.READ, start)

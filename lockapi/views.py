@@ -304,13 +304,19 @@ def session_page_of(found: tuple[list[results.SessionSummary], str | None]) -> S
 
 def quota_page_of(found: tuple[list[results.PrincipalRow], str | None]) -> QuotaPageJson:
     """Return a page of principals as a JSON object."""
-    rows = [PrincipalInfo(row.principal, quota_of(row.quota), _copied(Used, row)) for row in found[0]]
-    return QuotaPageJson(tuple(rows), found[1], **FRESH)
+    return QuotaPageJson(tuple([principal_of(row) for row in found[0]]), found[1], **FRESH)
+
+
+def principal_of(row: results.PrincipalRow) -> PrincipalInfo:
+    """Return a principal as a JSON object."""
+    return PrincipalInfo(row.principal, quota_of(row.quota), _copied(Used, row), **FRESH)
 
 
 def namespace_page_of(found: tuple[list[results.NamespaceSummary], str | None]) -> NamespacePageJson:
     """Return a page of namespaces as a JSON object."""
-    rows = [
-        NamespaceInfo(row.name, settings_of(row.settings), _copied(NamespaceUsed, row)) for row in found[0]
-    ]
-    return NamespacePageJson(tuple(rows), found[1], **FRESH)
+    return NamespacePageJson(tuple([namespace_of(row) for row in found[0]]), found[1], **FRESH)
+
+
+def namespace_of(row: results.NamespaceSummary) -> NamespaceInfo:
+    """Return a namespace as a JSON object."""
+    return NamespaceInfo(row.name, settings_of(row.settings), _copied(NamespaceUsed, row), **FRESH)

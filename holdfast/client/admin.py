@@ -12,6 +12,7 @@ from holdfast.operations import (
 from holdfast.operations.terms import DEFAULT_GRACE_S
 from holdfast.transport.transport import Transport
 from holdfast.values.durations import Seconds, to_ms
+from holdfast.values.errors import Refused
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
 from holdfast.wire.held import Holder, Waiter
@@ -115,6 +116,10 @@ class Admin:
             after = page.next
         return tuple(found)
 
+    async def quota(self, principal: str, *, is_stale: bool = False) -> PrincipalInfo:
+        """Return what a principal has, and its own quota if it has one. Raises AccessDenied without admin."""
+        return await self._transport.call(quota_operations.quota(principal, is_stale=is_stale))
+
     async def set_quota(
         self,
         principal: str,
@@ -147,6 +152,15 @@ class Admin:
             found += page.namespaces
             after = page.next
         return tuple(found)
+
+    async def namespace(self, prefix: str, *, is_stale: bool = False) -> NamespaceInfo | None:
+        """Return the namespace with this prefix, None if there is none."""
+        try:
+            return await self._transport.call(namespace_operations.namespace(prefix, is_stale=is_stale))
+        except Refused as error:
+            if error.code == "namespace-not-found":
+                return None
+            raise
 
     async def set_namespace(self, prefix: str, settings: NamespaceSettings) -> NamespaceSettings | None:
         """Set the rules for the names at and below `prefix`, instead of the earlier ones; return them."""
@@ -201,9 +215,11 @@ class SyncAdmin(ForThreads[Admin]):
     lift_delay = waiting(Admin.lift_delay)
     forget_fence = waiting(Admin.forget_fence)
     quotas = waiting(Admin.quotas)
+    quota = waiting(Admin.quota)
     set_quota = waiting(Admin.set_quota)
     remove_quota = waiting(Admin.remove_quota)
     namespaces = waiting(Admin.namespaces)
+    namespace = waiting(Admin.namespace)
     set_namespace = waiting(Admin.set_namespace)
     remove_namespace = waiting(Admin.remove_namespace)
     add_member = waiting(Admin.add_member)

@@ -4,13 +4,19 @@ import msgspec
 
 from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, path_to, write
-from holdfast.wire.operators import NamespacePageJson, NamespaceSetJson, NamespaceSettings
+from holdfast.wire.operators import NamespaceInfo, NamespacePageJson, NamespaceSetJson, NamespaceSettings
 
 
 def namespaces(prefix: str, after: str, *, is_stale: bool) -> Operation[NamespacePageJson]:
     """Read a page of the namespaces whose own prefixes begin with `prefix`."""
     query = {"prefix": prefix, "after": after, "consistency": wire.STALE if is_stale else ""}
     return ask(wire.NAMESPACES, query, lambda answer: decode(answer, NamespacePageJson))
+
+
+def namespace(prefix: str, *, is_stale: bool) -> Operation[NamespaceInfo]:
+    """Read one namespace."""
+    query = {"consistency": wire.STALE if is_stale else ""}
+    return ask(_path(prefix), query, lambda answer: decode(answer, NamespaceInfo))
 
 
 def set_namespace(prefix: str, settings: NamespaceSettings) -> Operation[NamespaceSettings | None]:

@@ -4,13 +4,19 @@ import msgspec
 
 from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, path_to, write
-from holdfast.wire.operators import Quota, QuotaPageJson, QuotaSetJson
+from holdfast.wire.operators import PrincipalInfo, Quota, QuotaPageJson, QuotaSetJson
 
 
 def quotas(after: str, *, is_stale: bool) -> Operation[QuotaPageJson]:
     """Read a page of the principals that have a quota, or anything at all."""
     query = {"after": after, "consistency": wire.STALE if is_stale else ""}
     return ask(wire.QUOTAS, query, lambda answer: decode(answer, QuotaPageJson))
+
+
+def quota(principal: str, *, is_stale: bool) -> Operation[PrincipalInfo]:
+    """Read what a principal has and may have."""
+    query = {"consistency": wire.STALE if is_stale else ""}
+    return ask(_path(principal), query, lambda answer: decode(answer, PrincipalInfo))
 
 
 def set_quota(principal: str, quota: Quota) -> Operation[Quota | None]:

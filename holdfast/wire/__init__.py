@@ -130,6 +130,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "not-found": ProblemKind(404, "There is nothing here"),
     "member-not-found": ProblemKind(404, "No node has this id"),
     "cell-not-found": ProblemKind(404, "There is no such cell"),
+    "namespace-not-found": ProblemKind(404, "There is no such namespace"),
     "method-not-allowed": ProblemKind(405, "The path does not take this method"),
     "lock-held": ProblemKind(409, "The lock is held"),
     "deadlock": ProblemKind(409, "The wait would never end"),

@@ -33,7 +33,7 @@ class Used(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class PrincipalInfo(msgspec.Struct, frozen=True):
+class PrincipalInfo(ReadAnswer, frozen=True):
     """A principal: its own quota, if it has one, and its use. "*" stands for all without one."""
 
     principal: str
@@ -88,7 +88,7 @@ class NamespaceUsed(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class NamespaceInfo(msgspec.Struct, frozen=True):
+class NamespaceInfo(ReadAnswer, frozen=True):
     """A namespace, by its prefix."""
 
     prefix: str

@@ -402,6 +402,10 @@ _QUOTAS: Final = (
         gives=operators.QuotaPageJson, query=("limit", "after", "consistency"), problems=_READ,
     ),
     Route(
+        method="GET", path=wire.QUOTA, need=needs.ADMIN, handler=quotas.get_quota,
+        gives=operators.PrincipalInfo, query=("consistency",), problems=_READ,
+    ),
+    Route(
         method="PUT", path=wire.QUOTA, need=needs.ADMIN, handler=quotas.set_quota,
         takes=SetQuotaRequest, gives=operators.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
     ),
@@ -415,6 +419,11 @@ _NAMESPACES: Final = (
     Route(
         method="GET", path=wire.NAMESPACES, need=needs.READ_OR_ADMIN, handler=namespaces.list_namespaces,
         gives=operators.NamespacePageJson, query=_PAGE, problems=_READ,
+    ),
+    Route(
+        method="GET", path=wire.NAMESPACE, need=needs.READ_OR_ADMIN, handler=namespaces.get_namespace,
+        gives=operators.NamespaceInfo, query=("consistency",),
+        problems=("name-too-long", "namespace-not-found", *_READ),
     ),
     Route(
         method="PUT", path=wire.NAMESPACE, need=needs.ADMIN_BELOW, handler=namespaces.set_namespace,

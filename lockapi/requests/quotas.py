@@ -34,7 +34,7 @@ class SetQuotaRequest(Write, kw_only=True):
             raise invalid(
                 f"{', '.join(Quota.__struct_fields__)}: one of them is required; DELETE ends a quota"
             )
-        return SetQuota(_checked(principal), Quota(**numbers), self.checked_id())
+        return SetQuota(checked_principal(principal), Quota(**numbers), self.checked_id())
 
 
 class RemoveQuotaRequest(Write, kw_only=True):
@@ -42,10 +42,11 @@ class RemoveQuotaRequest(Write, kw_only=True):
 
     def command(self, principal: str) -> SetQuota:
         """Return the command. Raises ProblemError."""
-        return SetQuota(_checked(principal), None, self.checked_id())
+        return SetQuota(checked_principal(principal), None, self.checked_id())
 
 
-def _checked(principal: str) -> str:
+def checked_principal(principal: str) -> str:
+    """Return the name of a principal, or that of all. Raises ProblemError."""
     if principal != EVERYBODY:
         check(limits.check_text("principal", principal, limits.PRINCIPAL_BYTES_MAX))
     return principal

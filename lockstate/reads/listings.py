@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from lockstate.reads.views import available, hold_view, hold_views, parts_of, position, waiter_view
+from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import order_in, own_id, session_name, shown_owner
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.records import Claimant, Hold, Session, Ticket
@@ -205,11 +206,14 @@ def principals(state: State, after: str, limit: int) -> Page[PrincipalRow]:
     limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
     names = {name for table in (known.quotas, known.usage) for name in table if name > after}
     first = heapq.nsmallest(limit + 1, names)
-    rows = []
-    for name in first[:limit]:
-        used = known.used_by(name)
-        rows.append(PrincipalRow(name, known.quotas.get(name), **msgspec.structs.asdict(used)))
+    rows = [principal(state, name) for name in first[:limit]]
     return rows, rows[-1].principal if len(first) > limit else None
+
+
+def principal(state: State, name: str) -> PrincipalRow:
+    """Return what a principal has and may have: it need not have anything."""
+    used = state.principals.used_by(name)
+    return PrincipalRow(name, state.principals.quotas.get(name), **msgspec.structs.asdict(used))
 
 
 def namespaces(state: State, prefix: str, after: str, limit: int) -> Page[NamespaceSummary]:
@@ -217,11 +221,17 @@ def namespaces(state: State, prefix: str, after: str, limit: int) -> Page[Namesp
     table = state.namespaces
     limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
     found = heapq.nsmallest(limit + 1, [one for one in table.rows if one > after and one.startswith(prefix)])
-    rows = [
-        NamespaceSummary(one, table.rows[one].settings, **msgspec.structs.asdict(table.usage[one]))
-        for one in found[:limit]
-    ]
+    rows = [_namespace_row(table, one) for one in found[:limit]]
     return rows, rows[-1].name if len(found) > limit else None
+
+
+def namespace(state: State, prefix: str) -> NamespaceSummary | None:
+    """Return one namespace, None if there is none with this prefix."""
+    return _namespace_row(state.namespaces, prefix) if prefix in state.namespaces.rows else None
+
+
+def _namespace_row(table: Namespaces, prefix: str) -> NamespaceSummary:
+    return NamespaceSummary(prefix, table.rows[prefix].settings, **msgspec.structs.asdict(table.usage[prefix]))
 
 
 def is_session_name(text: str) -> bool:

@@ -184,9 +184,11 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"GET {wire.SESSION_AUDIT}": ("events", "now_ms"),
     f"GET {wire.REFUSALS}": ("refusals", "count", "node_id"),
     f"GET {wire.QUOTAS}": ("quotas", "next"),
+    f"GET {wire.QUOTA}": ("principal", "quota", "used"),
     f"PUT {wire.QUOTA}": ("principal", "quota", "revision"),
     f"DELETE {wire.QUOTA}": ("principal", "quota", "revision"),
     f"GET {wire.NAMESPACES}": ("namespaces", "next"),
+    f"GET {wire.NAMESPACE}": ("prefix", "settings", "used"),
     f"PUT {wire.NAMESPACE}": ("prefix", "settings", "revision"),
     f"DELETE {wire.NAMESPACE}": ("prefix", "settings", "revision"),
     f"GET {wire.CLUSTER}": (

@@ -51,7 +51,7 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
             lambda found: sight.holdings(gateway.rights, _of_session(found), tells_hidden=True),
             name=None,
         )
-    sight.check_start(gateway.rights, prefix)
+    sight.check_reach(gateway.rights, prefix)
     page = HoldPageJson((), (), after, **FRESH)
     began_s = time.monotonic()
     tells_hidden = not (prefix or after or call.query_values.keys() - _UNCONDITIONAL)

@@ -1,10 +1,12 @@
 """Namespaces: what holds for the names at and below a prefix, and how much there is."""
 
-from holdfast.wire.operators import NamespaceSetJson
+from holdfast.token_lines import Right
+from holdfast.wire.operators import NamespaceInfo, NamespaceSetJson
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockapi import answers, paging, rights_needed, sight, views
 from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
 from lockapi.requests.namespaces import RemoveNamespaceRequest, SetNamespaceRequest
 from lockstate.reads import listings
 from lockstate.words import results
@@ -22,6 +24,21 @@ async def list_namespaces(gateway: Gateway, call: Call) -> Reply:
         shape=paging.named(lambda row: row.name, is_of_one_moment=True),
     )
     return await reads.found(gateway, call, search, shown)
+
+
+async def get_namespace(gateway: Gateway, call: Call) -> Reply:
+    """Return a namespace."""
+    prefix = schema.name(call)
+    rights_needed.check_name(rights_needed.of_namespaces(gateway.rights), Right.READ, prefix)
+    return await reads.answer(
+        gateway, call, lambda machine: listings.namespace(machine.state, prefix), _shown, name=None
+    )
+
+
+def _shown(found: results.NamespaceSummary | None) -> NamespaceInfo:
+    if found is None:
+        raise ProblemError("namespace-not-found", "there is no namespace with this prefix")
+    return views.namespace_of(found)
 
 
 async def set_namespace(gateway: Gateway, call: Call) -> Reply:

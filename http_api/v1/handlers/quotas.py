@@ -5,7 +5,7 @@ from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockapi import answers, views
 from lockapi.gateway import Gateway
-from lockapi.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
+from lockapi.requests.quotas import RemoveQuotaRequest, SetQuotaRequest, checked_principal
 from lockstate.reads import listings
 from lockstate.words import results
 
@@ -20,6 +20,18 @@ async def list_quotas(gateway: Gateway, call: Call) -> Reply:
         views.quota_page_of,
         name=None,  # it is about principals, which have no place among names: this call is for admins
         is_large=True,
+    )
+
+
+async def get_quota(gateway: Gateway, call: Call) -> Reply:
+    """Return what a principal has and may have."""
+    principal = checked_principal(call.path_value)
+    return await reads.answer(
+        gateway,
+        call,
+        lambda machine: listings.principal(machine.state, principal),
+        views.principal_of,
+        name=None,
     )
 
 

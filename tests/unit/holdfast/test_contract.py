@@ -286,12 +286,14 @@ async def _operators(client: holdfast.Client) -> None:
     await _try(admin.force_close_session("s-99999", reason="r"))
     await admin.set_quota("p", sessions=1, holds=1, waits=1, cells=1, fences=1, bytes=1)
     await admin.quotas(is_stale=True)
+    await admin.quota("p", is_stale=True)
     await admin.remove_quota("p")
     settings = {"ttl_ms_min": 1000, "ttl_ms_max": 9000, "lock_delay_ms_min": 1, "if_held": "renew"}
     counts = dict.fromkeys(("holds", "waits", "cells", "fences", "bytes"), 9)
     flags = {"no_deadline": True, "priority": True}
     await admin.set_namespace("jobs", holdfast.NamespaceSettings(**settings, **counts, **flags))  # type: ignore[arg-type]
     await admin.namespaces("j", is_stale=True)
+    await admin.namespace("jobs", is_stale=True)
     await admin.remove_namespace("jobs")
     await admin.refusals(limit=1)
     await admin.transfer_leadership("n1")

@@ -37,10 +37,12 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
                 await worker.admin.set_namespace("jobs", every)
             (row,) = await tenant.admin.namespaces("jobs/")
             assert (row.prefix, row.settings, row.used.holds) == ("jobs/night", every, 1)
+            assert await tenant.admin.namespace("jobs/night") == row
             await tenant.admin.remove_namespace("jobs/night")
             await worker.acquire("jobs/night/2", ttl=61, renew=False)
             await worker.release(lease.hold_id)
         assert await tenant.admin.namespaces("jobs") == ()
+        assert await tenant.admin.namespace("jobs/night") is None
 
 
 async def test_all_pages_of_namespaces(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,10 +35,13 @@ async def test_a_quota_is_set_reached_and_ended(new_client: NewClient) -> None:
                 await worker.admin.quotas()
             (row,) = await boss.admin.quotas()
             assert (row.principal, row.quota, row.used.holds) == ("worker", holdfast.Quota(holds=1), 1)
+            assert await boss.admin.quota("worker") == row
             await boss.admin.remove_quota("worker")
             await worker.acquire("b", ttl=60, renew=False)
             await worker.release(lease.hold_id)
         assert [row.quota for row in await boss.admin.quotas()] == [None]
+        nobody = await boss.admin.quota("nobody")
+        assert (nobody.principal, nobody.quota, nobody.used.holds) == ("nobody", None, 0)
 
 
 async def test_all_pages_of_quotas(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,6 +203,7 @@ WAYS: dict[str, Way] = {
     "not-found": _call("GET", "/"),
     "member-not-found": _call("DELETE", f"{wire.CLUSTER_MEMBERS}?id=n9"),
     "cell-not-found": _call("GET", "/v1/cells/a"),
+    "namespace-not-found": _call("GET", "/v1/namespaces/a"),
     "method-not-allowed": _call("PUT", wire.LOCK_ACQUIRE),
     "lock-held": _held,
     "deadlock": _deadlock,

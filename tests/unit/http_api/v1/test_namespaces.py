@@ -144,6 +144,19 @@ async def test_who_sees_which() -> None:
         assert (await by(served, "part", "GET", f"{wire.NAMESPACES}?prefix=jobs")).status == 200
 
 
+async def test_one_is_read_by_its_prefix() -> None:
+    """By those who see it in a listing, as it stands there; one that was not set is not found."""
+    async with serving(tokens=LINES) as served:
+        await by(served, "ops", "PUT", "/v1/namespaces/jobs/secret", holds=5)
+        (listed,) = (await by(served, "ops", "GET", wire.NAMESPACES)).body["namespaces"]
+        for who in ("ops", "tenant", "worker"):
+            got = await by(served, who, "GET", "/v1/namespaces/jobs/secret")
+            assert (got.status, got.body) == (200, listed)
+            check_problem(await by(served, who, "GET", "/v1/namespaces/jobs"), 404, "namespace-not-found")
+        for who in ("tenant", "worker"):
+            check_problem(await by(served, who, "GET", "/v1/namespaces/other"), 403, "forbidden")
+
+
 async def test_namespaces_come_in_pages() -> None:
     """Each page says where the next one begins, and the last one does not."""
     async with serving() as served:

@@ -101,6 +101,7 @@ CASES: dict[str, Case] = {
         wire.SESSION_FORCE_CLOSE, {"session_name": "s-99", "reason": "r"}, {"all"}, {"all"}
     ),
     f"GET {wire.QUOTAS}": Case(wire.QUOTAS, None, _ADMIN, _ADMIN),
+    f"GET {wire.QUOTA}": Case("/v1/quotas/somebody", None, _ADMIN, _ADMIN),
     f"PUT {wire.QUOTA}": Case("/v1/quotas/somebody", {"holds": 1}, _ADMIN, _ADMIN),
     f"DELETE {wire.QUOTA}": Case("/v1/quotas/somebody", None, _ADMIN, _ADMIN),
     f"POST {wire.LOCK_LIFT_DELAY}": Case(wire.LOCK_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}),
@@ -155,6 +156,7 @@ CASES: dict[str, Case] = {
     f"GET {wire.AUDIT}": _reads(f"{wire.AUDIT}?name=NAME"),
     f"GET {wire.REFUSALS}": Case(wire.REFUSALS, None, _ADMIN, _ADMIN),
     f"GET {wire.NAMESPACES}": Case(f"{wire.NAMESPACES}?prefix=NAME", None, _SEES, {*READ_ALL, *_ADMIN}),
+    f"GET {wire.NAMESPACE}": Case("/v1/namespaces/NAME", None, _SEES, {*READ_ALL, *_ADMIN}),
     f"PUT {wire.NAMESPACE}": Case("/v1/namespaces/NAME", {"holds": 1}, {*_ADMIN, "tenant"}, _ADMIN),
     f"DELETE {wire.NAMESPACE}": Case("/v1/namespaces/NAME", None, {*_ADMIN, "tenant"}, _ADMIN),
     f"GET {wire.WATCH}": _reads(f"{wire.WATCH}?prefix=NAME&since=x"),
