@@ -91,6 +91,7 @@ class StreamCampaign(_CommandPart, frozen=True, tag=14):
     session_id: str = ""
     owner: str = ""
     wait_ms: int = 0
+    if_held: IfHeld | None = None
 
 
 class StreamConvert(_CommandPart, frozen=True, tag=11):

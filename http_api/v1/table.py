@@ -133,7 +133,7 @@ _LOCKS: Final = (
         method="POST", path=wire.LOCK_ACQUIRE, need=needs.ACQUIRE, handler=locks.acquire,
         direct=locks.ACQUIRE,
         takes=AcquireRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
-        problems=("lock-held", "upgrade-pending", *_ACQUIRE),
+        problems=("lock-held", "already-held", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
         method="POST", path=wire.LOCK_RENEW, need=needs.ACQUIRE, handler=locks.renew, direct=locks.RENEW,
@@ -311,8 +311,8 @@ _ELECTIONS: Final = (
         method="POST", path=wire.ELECTION_CAMPAIGN, need=needs.ACQUIRE, handler=elections.campaign,
         takes=CampaignRequest, gives=answers.ElectedJson,
         problems=(
-            "name-too-long", "lock-held", "session-expired", "lease-expired", "ticket-ended", "deadlock",
-            "queue-full", "quota-exceeded", *_WORLD,
+            "name-too-long", "lock-held", "already-held", "session-expired", "lease-expired",
+            "ticket-ended", "deadlock", "queue-full", "quota-exceeded", *_WORLD,
         ),
     ),
     Route(

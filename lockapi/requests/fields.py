@@ -51,6 +51,11 @@ RateLimit = Annotated[int, _bounds(1, limits.RATE_LIMIT_MAX)]
 Window = Annotated[int, _bounds(limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)]
 Token = Annotated[int, _bounds(0, limits.TOKEN_MAX)]
 
+IfHeldUncounted = Annotated[
+    IfHeld, msgspec.Meta(extra_json_schema={"enum": sorted(set(IfHeld) - {IfHeld.COUNT})})
+]
+"""What a campaign may say, and what may hold for all: who has to release as often as it acquired has to know."""
+
 WORDS: Final = {
     "mode": tuple(Mode),
     "scope": tuple(Scope),

@@ -1,19 +1,12 @@
 """Requests about namespaces: what holds for the names at and below a prefix."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
-from lockapi.requests.fields import UNSET, LockDelay, Maybe, Ttl, Write, check, invalid
+from lockapi.requests.fields import UNSET, IfHeldUncounted, LockDelay, Maybe, Ttl, Write, check, invalid
 from lockapi.requests.quotas import Amount
 from lockstate.rules import namespace_rules
 from lockstate.words import limits
-from lockstate.words.commands import IfHeld, NamespaceSettings, SetNamespace
-
-_IfHeldOfAll = Annotated[
-    IfHeld, msgspec.Meta(extra_json_schema={"enum": sorted(set(IfHeld) - {IfHeld.COUNT})})
-]
-"""What may hold for all: who has to release as often as it acquired has to know that."""
+from lockstate.words.commands import NamespaceSettings, SetNamespace
 
 
 class SetNamespaceRequest(Write, kw_only=True):
@@ -29,7 +22,7 @@ class SetNamespaceRequest(Write, kw_only=True):
     cells: Amount | Maybe = UNSET
     fences: Amount | Maybe = UNSET
     bytes: Amount | Maybe = UNSET
-    if_held: _IfHeldOfAll | Maybe = UNSET
+    if_held: IfHeldUncounted | Maybe = UNSET
 
     def command(self, prefix: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""

@@ -25,7 +25,7 @@ from lockapi.requests.fields import (
 )
 from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquiringAs
-from lockstate.rules import checks
+from lockstate.rules import checks, elections
 from lockstate.words import commands, limits
 from lockstate.words.ids import NO_OWNER, OwnerName
 from lockstate.words.results import HoldKind
@@ -166,6 +166,7 @@ class CampaignRequest(WaitingRequest, kw_only=True):
     session_id: SessionIdText
     value: Value
     owner: OwnerName = NO_OWNER
+    if_held: IfHeldUncounted | Maybe = UNSET
 
     def command(self) -> commands.Campaign:
         """Return the command, with new ids for the hold and the attempt."""
@@ -174,6 +175,8 @@ class CampaignRequest(WaitingRequest, kw_only=True):
         check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
         check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
         self.checked_wait_ms()
+        if_held = None if self.if_held is UNSET else self.if_held
+        check(elections.check_uncounted(if_held))
         hold_id, attempt_id = new_hold_ids()
         return commands.Campaign(
             self.name,
@@ -184,6 +187,7 @@ class CampaignRequest(WaitingRequest, kw_only=True):
             self.owner,
             self.wait_ms,
             self.checked_id(),
+            if_held,
         )
 
 

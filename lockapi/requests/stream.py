@@ -21,6 +21,7 @@ from lockapi.requests.cells import check_text_key, deletion
 from lockapi.requests.fields import check, invalid
 from lockapi.requests.ids import HEX_DIGITS, new_ids, new_session_id
 from lockapi.requests.locks import check_if_held, checked_names
+from lockstate.rules import elections
 from lockstate.words import cell_operations, limits
 from lockstate.words.commands import (
     Acquire,
@@ -200,8 +201,17 @@ def _acquire_permits(
 def _campaign(asked: said.StreamCampaign, session_id: SessionId, ids: Iterator[str]) -> Campaign:
     hold_id, attempt_id = _ids(asked.hold_id, ids)
     session_id = _session_id(asked.session_id) or session_id
+    if_held = None if asked.if_held is None else IfHeld(asked.if_held)
+    check(elections.check_uncounted(if_held))
     return Campaign(
-        asked.name, session_id, asked.value, hold_id, attempt_id, OwnerName(asked.owner), asked.wait_ms
+        asked.name,
+        session_id,
+        asked.value,
+        hold_id,
+        attempt_id,
+        OwnerName(asked.owner),
+        asked.wait_ms,
+        if_held=if_held,
     )
 
 

@@ -1,13 +1,14 @@
 """The commands about elections: exclusive locks with a value, for sessions only, with names of their own."""
 
 from lockstate.rules.checks import check_attempt, invalid
-from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
+from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, refused_as_held
+from lockstate.rules.namespace_rules import if_held_of
 from lockstate.tables.queues import is_free
 from lockstate.tables.rare import changed
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
 from lockstate.words import limits
 from lockstate.words.claims import claims_of, record_name
-from lockstate.words.commands import Campaign, Proclaim
+from lockstate.words.commands import Campaign, IfHeld, Proclaim
 from lockstate.words.ids import OwnerName, attempt_of
 from lockstate.words.modes import Mode
 from lockstate.words.results import HoldKind, Proclaimed, Refused, Result
@@ -27,6 +28,7 @@ class Elections:
             limits.check_name(command.name)
             or check_attempt(command)
             or _check_value(command.value)
+            or check_uncounted(command.if_held)
             or holds.check_unused("hold_id", command.hold_id)
         )
         if refused is not None:
@@ -35,8 +37,11 @@ class Elections:
         if session is None:
             return SESSION_EXPIRED
         owner = command.owner or session.owner
+        if_held = if_held_of(state, command)
         held = self._led_already(session, command.name, owner)
         if held is not None:
+            if if_held is IfHeld.REFUSE:
+                return refused_as_held(held)
             refused = holds.check_texts(held, held.details.note, command.value)
             if refused is not None:
                 return refused
@@ -49,7 +54,7 @@ class Elections:
             return holds.begin(self._record(Hold, command, owner, key), claims, 0)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
-        return holds.wait(self._record(Ticket, command, owner, key), claims, command.wait_ms)
+        return holds.wait(self._record(Ticket, command, owner, key, if_held), claims, command.wait_ms)
 
     def _led_already(self, session: Session, name: str, owner: OwnerName) -> Hold | None:
         lock = self._state.locks.get(record_name(HoldKind.ELECTION, name))
@@ -58,7 +63,12 @@ class Elections:
         return hold if is_mine else None
 
     def _record(
-        self, make: type[HoldOrTicket], command: Campaign, owner: OwnerName, key: RequestKey | None
+        self,
+        make: type[HoldOrTicket],
+        command: Campaign,
+        owner: OwnerName,
+        key: RequestKey | None,
+        if_held: IfHeld = IfHeld.RENEW,
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
         return make(
@@ -74,7 +84,7 @@ class Elections:
             attempt_of(command.hold_id, command.attempt_id),
             key,
             kind=HoldKind.ELECTION,
-            rare=changed(None, value=command.value),
+            rare=changed(None, value=command.value, if_held=if_held),
         )
 
     def proclaim(self, command: Proclaim) -> Result:
@@ -92,6 +102,13 @@ class Elections:
             return refused
         self._holds.proclaim(hold, command.value)
         return Proclaimed(hold.token)
+
+
+def check_uncounted(if_held: IfHeld | None) -> Refused | None:
+    """Refuse a campaign that is to be counted: a leader resigns once."""
+    if if_held is IfHeld.COUNT:
+        return invalid("if_held: count: a leader resigns once; must be renew or refuse")
+    return None
 
 
 def _check_value(value: str) -> Refused | None:

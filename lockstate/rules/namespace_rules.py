@@ -19,6 +19,7 @@ from lockstate.words.commands import (
     AcquirePermits,
     AcquireSeveral,
     Acquisition,
+    Campaign,
     IfHeld,
     NamespaceSettings,
     SetNamespace,
@@ -112,8 +113,8 @@ def check_ttl(state: State, names: Iterable[str], ttl_ms: int) -> Refused | None
     return None
 
 
-def if_held_of(state: State, command: Acquire) -> IfHeld:
-    """Return what an acquire means if its session holds just that already.
+def if_held_of(state: State, command: Acquire | Campaign) -> IfHeld:
+    """Return what an acquire or a campaign means if its session holds just that already.
 
     If it does not say it, the namespaces of its names do: it is refused if one of them wants that.
     """

@@ -95,8 +95,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     A lease of a hold's own is to be `ttl_ms_min` to `ttl_ms_max` long, and a lock-delay at least
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
-    `if_held` is what an acquire of a lock means that does not say it itself: to renew, or to refuse. The
-    others are quotas (lockstate/tables/namespaces.py).
+    `if_held` is what an acquire of a lock or a campaign means that does not say it itself: to renew, or to
+    refuse. The others are quotas (lockstate/tables/namespaces.py).
     """
 
     ttl_ms_min: int | None = None
@@ -288,7 +288,10 @@ class ResizeSemaphore(_Command, frozen=True, tag=13):
 
 
 class Campaign(_Command, frozen=True, tag=14):
-    """Ask to lead an election, for a session, with a value that everybody can read."""
+    """Ask to lead an election, for a session, with a value that everybody can read.
+
+    `if_held` is as in `Acquire`, without to count: a leader that campaigns again goes on, or is refused.
+    """
 
     name: str
     session_id: SessionId
@@ -298,6 +301,7 @@ class Campaign(_Command, frozen=True, tag=14):
     owner: OwnerName = NO_OWNER
     wait_ms: int = 0
     request_id: str = ""
+    if_held: IfHeld | None = None
 
 
 class Proclaim(_Command, frozen=True, tag=15):

@@ -112,7 +112,6 @@ WHY_NOT: Final = {
     ("a note", "an election"): "its value says it",
     ("a lock-delay", "an election"): "the next candidate leads at once",
     ("`if_held`", "permits"): "each request takes permits of its own",
-    ("`if_held`", "an election"): "a leader that campaigns again goes on",
     ("`if_held`", "several kinds"): "no other request shares it",
     ("modes", "permits"): "the limit says how many share it",
     ("modes", "an election"): "one leads",

@@ -109,6 +109,7 @@ def campaign(state: ModelState, command: Campaign) -> Result:
         return Refused(Reason.SESSION_EXPIRED, "")
     ticket = _ticket(state, command, HoldKind.ELECTION, [Wanted(command.name)])
     ticket.value = command.value
+    ticket.if_held = command.if_held or if_held_in(state, [command.name])
     return _ask(state, ticket, command.wait_ms)
 
 

@@ -20,6 +20,7 @@ from lockstate.words.commands import (
     ForceRelease,
     ForceWaits,
     ForgetFence,
+    IfHeld,
     KeepAlive,
     LiftDelay,
     OpenSession,
@@ -96,6 +97,7 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 *_check_waiter(command.hold_id, command.attempt_id, command.wait_ms),
                 limits.check_text("owner", command.owner, limits.OWNER_BYTES_MAX),
                 limits.check_text("value", command.value, limits.VALUE_BYTES_MAX),
+                BAD if command.if_held is IfHeld.COUNT else None,
             ]
         case AddLocks():
             waiter = _check_waiter(command.ticket_id, command.attempt_id, command.wait_ms)

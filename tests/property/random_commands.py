@@ -231,6 +231,7 @@ def campaign(rng: Random, hold_id: HoldId) -> Command:
         rng.choice(OWNERS),
         rng.choice(WAITS_MS),
         rng.choice(REQUEST_IDS),
+        rng.choice([None, None, IfHeld.RENEW, IfHeld.REFUSE]),
     )
 
 
@@ -583,6 +584,7 @@ BAD_COMMANDS: Final[list[Command]] = [
     AcquireSeveral("", Mode.EXCLUSIVE, _HX, _A1, locks=(Wanted("e"),), permits=(WantedPermits("a", 3),)),
     Campaign("boss", NO_SESSION, "v1", _HX, _A1),
     Campaign("boss", _S1, "v" * 1025, _HX, _A1),
+    Campaign("boss", _S1, "v1", _HX, _A1, if_held=IfHeld.COUNT),
     Campaign("boss", SessionId("s-missing"), "v1", _HX, _A1, wait_ms=100),
     Convert(MISSING_HOLD_ID, _X, _TX, _A1, -1),
     Convert(MISSING_HOLD_ID, _X, NO_HOLD, _A1),

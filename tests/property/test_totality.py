@@ -304,6 +304,7 @@ def _campaign(chance: Chance) -> Command:
         OwnerName(chance.owner()),
         chance.number(WAITS_MS),
         chance.request_id(),
+        chance.rng.choice([None, *IfHeld]),
     )
 
 

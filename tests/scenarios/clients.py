@@ -13,7 +13,7 @@
     C add a, b shared to NAME [wait=, request=]               more locks for the hold that has NAME
     C release NAME [request=] / C release only a, b           the hold that has NAME, or a part of it
     C cancel NAME [attempt=] / C cancel conversion of NAME    as a node does when the client went away
-    C campaign NAME value= [wait=, owner=, request=]          C proclaim NAME value= / C resign NAME
+    C campaign NAME value= [wait=, owner=, held=, request=]   C proclaim NAME value= / C resign NAME
     C take 2 from NAME limit= window= [algorithm=, wait=, request=]
     C advance NAME token= [request=]                          C resize NAME to LIMIT
     C put KEY VALUE [if version N | if holding NAME] [ttl=, request=]         a cell, else it is read
@@ -233,6 +233,7 @@ class CommandParser:
                     owner=owner,
                     wait_ms=wait_ms,
                     request_id=line.request_id,
+                    if_held=_if_held(line),
                     **fields,
                 )
             case "add", [*words, "to", name]:
@@ -279,7 +280,7 @@ class CommandParser:
     def _acquire(self, client: Client, words: list[str], line: Line) -> Acquire:
         wanted = [_wanted(part.split()) for part in " ".join(words).split(",")]
         fields = self._ids(client, tuple(lock.name for lock in wanted)) | _terms(client, line)
-        fields["if_held"] = IfHeld(line.options["held"]) if "held" in line.options else None
+        fields["if_held"] = _if_held(line)
         if len(wanted) > 1:
             return Acquire(name="", mode=Mode.EXCLUSIVE, locks=tuple(wanted), **fields)
         return Acquire(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **fields)
@@ -365,6 +366,10 @@ def _open(client: Client, line: Line) -> OpenSession:
         key.removeprefix(_LABEL): value for key, value in line.options.items() if key.startswith(_LABEL)
     }
     return OpenSession(client.session_id, line.ms("ttl"), labels, line.request_id)
+
+
+def _if_held(line: Line) -> IfHeld | None:
+    return IfHeld(line.options["held"]) if "held" in line.options else None
 
 
 def _terms(client: Client, line: Line) -> dict[str, Any]:

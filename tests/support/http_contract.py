@@ -63,7 +63,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.FENCE_ADVANCE}": ("name", "token", "request_id"),
     f"POST {wire.FENCE_FORGET}": ("name", "reason", "request_id"),
     f"POST {wire.ELECTION_CAMPAIGN}": (
-        "name", "session_id", "value", "owner", "wait_ms", "poll_ms", "request_id",
+        "name", "session_id", "value", "owner", "if_held", "wait_ms", "poll_ms", "request_id",
     ),
     f"POST {wire.ELECTION_PROCLAIM}": ("hold_id", "value", "request_id"),
     f"POST {wire.ELECTION_RESIGN}": ("hold_id", "request_id"),

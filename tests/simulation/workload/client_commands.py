@@ -387,6 +387,7 @@ class ClientCommands:
             owner=self._owner(),
             wait_ms=self.pick_wait(),
             request_id=self._caller.request_id(),
+            if_held=random.choice((None, None, None, IfHeld.REFUSE)),
         )
 
     def rate(self) -> TakeRate:

@@ -17,6 +17,7 @@ from lockstate.words.commands import (
     Convert,
     Entry,
     ForceRelease,
+    IfHeld,
     KeepAlive,
     OpenSession,
     Release,
@@ -233,6 +234,7 @@ class MachineDriver:
         owner: str = "",
         wait_ms: int = 0,
         request_id: str = "",
+        if_held: IfHeld | None = None,
         at_ms: int = 0,
     ) -> Result:
         """Campaign with the next free ids."""
@@ -246,6 +248,7 @@ class MachineDriver:
             OwnerName(owner),
             wait_ms,
             request_id,
+            if_held,
         )
         return self.run(command, at_ms)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.commands import Campaign, Proclaim
+from lockstate.words.commands import Campaign, IfHeld, NamespaceSettings, Proclaim, SetNamespace
 from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.words.results import ElectionView, HoldKind, Proclaimed, Reason, Refused
+from lockstate.words.results import ElectionView, Granted, HoldKind, Proclaimed, Reason, Refused
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 
@@ -80,6 +80,7 @@ def test_only_sessions_campaign() -> None:
         Campaign("db", SessionId("ann"), "", HoldId("h1"), AttemptId("a9")),
         Campaign("db", SessionId("ann"), "", HoldId("h9"), AttemptId("a9"), OwnerName("x" * 257)),
         Campaign("db", SessionId("ann"), "", HoldId("h9"), AttemptId("a9"), NO_OWNER, -1),
+        Campaign("db", SessionId("ann"), "", HoldId("h9"), AttemptId("a9"), if_held=IfHeld.COUNT),
     ],
     ids=str,
 )
@@ -89,3 +90,37 @@ def test_a_malformed_campaign_has_no_effect(command: Campaign) -> None:
     driver.granted("a")
     assert reason(driver.run(command)) is Reason.INVALID_REQUEST
     assert driver.machine.election("db") == ElectionView("db")
+
+
+def test_a_leader_need_not_share() -> None:
+    """A campaign that says so is refused if its session leads; nothing is renewed or said anew."""
+    driver = _driver("ann")
+    first = expect(Granted, driver.campaign("db", "ann", "one"))
+    refused = expect(Refused, driver.campaign("db", "ann", "two", if_held=IfHeld.REFUSE, at_ms=500))
+    assert refused.reason is Reason.ALREADY_HELD
+    assert (driver.machine.election("db").value, driver.machine.state.sessions[SessionId("ann")].expires_at_ms) == (
+        "one",
+        5000,
+    )
+    again = expect(Granted, driver.campaign("db", "ann", "two", if_held=IfHeld.RENEW, at_ms=500))
+    assert (again.token, driver.machine.election("db").value) == (first.token, "two")
+
+
+def test_a_namespace_says_it_for_all_campaigns() -> None:
+    """Unless one says otherwise itself."""
+    driver = _driver("ann")
+    driver.run(SetNamespace("db", NamespaceSettings(if_held=IfHeld.REFUSE)))
+    expect(Granted, driver.campaign("db", "ann"))
+    assert reason(driver.campaign("db", "ann")) is Reason.ALREADY_HELD
+    expect(Granted, driver.campaign("db", "ann", if_held=IfHeld.RENEW))
+
+
+def test_of_two_candidacies_of_a_session_the_second_may_want_to_lead_alone() -> None:
+    """When the first is granted, the second is refused instead of sharing it."""
+    driver = _driver("ann", "bob")
+    driver.campaign("db", "ann")
+    driver.campaign("db", "bob", wait_ms=900)
+    driver.campaign("db", "bob", wait_ms=900, if_held=IfHeld.REFUSE)
+    driver.release("h1")
+    assert driver.machine.election("db").queue == ()
+    assert driver.told()[-2:] == [("elected", "db"), ("left", "db")]
