@@ -11,6 +11,7 @@ import msgspec
 from lockstate.catalogue import FREES, acts_of, content_digest, request_key
 from lockstate.reads import views
 from lockstate.rules import attempts
+from lockstate.rules.holds import LEASE_EXPIRED
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables import budget, fingerprint
 from lockstate.tables.audit import Linked
@@ -441,14 +442,12 @@ class LockMachine:
                 hold = self.state.holds.get(command.hold_id)
                 # A number of a stream may come again with another command, for what is somebody else's.
                 if hold is None or self.state.principals.is_foreign(lease_id_of(hold)):
-                    return Renewed(first.token, 0)
+                    return LEASE_EXPIRED
                 return self._rules.sessions.renewed(hold, first.token)
             case RenewByValue() if isinstance(first, Renewed):
                 of_name = views.holders_of(self.state, command.kind, command.name)
                 renewed = next((hold for hold in of_name if hold.token == first.token), None)
-                return (
-                    self._rules.sessions.renewed(renewed, first.token) if renewed else Renewed(first.token, 0)
-                )
+                return self._rules.sessions.renewed(renewed, first.token) if renewed else LEASE_EXPIRED
             case PutOff() if isinstance(first, PutOffTo):
                 return PutOffTo(first.token, max(first.ends_in_ms - (self.state.now_ms - at_ms), 0))
             case TakeRate() if isinstance(first, RateTaken):

@@ -139,7 +139,7 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
         case Renewed():
             assert isinstance(command, Renew | RenewByValue)
             hold = _renewed_by(state, command, result)
-            return renewed(state, hold, result.token) if hold else Renewed(result.token, 0)
+            return renewed(state, hold, result.token) if hold else Refused(Reason.LEASE_EXPIRED, "")
         case PutOffTo():
             left_ms = result.ends_in_ms - (state.now_ms - remembered.outcome_ms)
             return PutOffTo(result.token, max(0, left_ms))

@@ -92,12 +92,13 @@ def lock(name: str, hold_id: str, wait_ms: int = 0) -> Acquire:
 
 
 def test_a_frame_is_applied_in_order_and_once(driver: StreamDriver) -> None:
-    """Results come in order of the numbers; the same frame again has the same results and no effect."""
+    """Results come in order of the numbers; the same frame again has no effect, and tells of what is over."""
     frame = (lock("a", "h1"), Renew(HoldId("h1")), Release(HoldId("h1")), lock("a", "h2"))
     first = driver.done(1, *frame)
     assert [type(result) for result in first] == [Granted, Renewed, Released, Granted]
     again = driver.done(1, *frame)
-    assert [type(result) for result in again] == [Granted, Renewed, Released, Granted]
+    assert [type(result) for result in again] == [Granted, Refused, Released, Granted]
+    assert reason(again[1]) is Reason.LEASE_EXPIRED
     assert expect(Granted, again[0]).expires_in_ms == 0, "that hold has ended"
     assert [expect(Granted, result).token for result in (again[0], again[3])] == [1, 2]
     assert driver.view == StreamView(1, 4, 4)

@@ -101,6 +101,27 @@ async def test_a_hold_is_renewed_and_released_by_its_value(is_secret: bool) -> N
         assert again.body["repeated"] is True
 
 
+@pytest.mark.parametrize(
+    ("acquire", "renew"),
+    [(wire.LOCK_ACQUIRE, wire.LOCK_RENEW), (wire.SEMAPHORE_ACQUIRE, wire.SEMAPHORE_RENEW)],
+)
+@pytest.mark.parametrize("is_by_value", [False, True])
+async def test_a_repeated_renewal_of_what_is_over_says_so(
+    acquire: str, renew: str, is_by_value: bool  # noqa: FBT001 - a case
+) -> None:
+    """Whoever has it by then, with the same value or not: the caller must stop."""
+    async with serving() as served:
+        ask: dict[str, Any] = {"name": "a", "ttl_ms": 60_000, "value": "v"}
+        ask |= {"limit": 1} if acquire == wire.SEMAPHORE_ACQUIRE else {}
+        hold = {"hold_id": (await served.post(acquire, **ask)).body["hold_id"]}
+        body = {"request_id": "request-number-01", **({"name": "a", "value": "v"} if is_by_value else hold)}
+        first, second = [(await served.post(renew, **body)).body for _ in range(2)]
+        assert (first["token"], second["token"], second["repeated"]) == (1, 1, True)
+        await served.post(renew.replace("renew", "release"), **hold)
+        assert (await served.post(acquire, **ask)).status == 200
+        check_problem(await served.post(renew, **body), 410, "lease-expired")
+
+
 async def test_permits_are_renewed_and_released_by_their_value() -> None:
     """Of two with the same, those that were granted first."""
     async with serving() as served:
