@@ -13,12 +13,17 @@ from lockstate.words.results import FenceAdvanced, FenceForgotten, Reason, Refus
 
 
 def advance(state: State, command: AdvanceFence) -> Result:
-    """Raise the highest token of a resource, or refuse one that is below it."""
+    """Raise the highest token of a resource, or refuse one that is below it, or that nobody was given.
+
+    The latter would shut out all holders until their tokens have come so far.
+    """
     refused = limits.check_name(command.name)
     if refused is not None:
         return refused
-    if not 0 <= command.token <= limits.TOKEN_MAX:
-        return limits.out_of_range("token", command.token, limits.TOKEN_MAX)
+    newest = state.next_token - 1
+    if not 0 <= command.token <= newest:
+        detail = f"token: {command.token}; must be 0 to {newest}, the newest that was granted"
+        return Refused(Reason.INVALID_REQUEST, detail)
     highest = state.fences.get(command.name)
     if highest is None:
         refused = (

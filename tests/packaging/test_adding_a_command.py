@@ -22,7 +22,7 @@ from holdfast.testing import LoopbackCluster
 
 with LoopbackCluster(sys.argv[1], nodes=1) as cluster, cluster.sync_client() as client:
     fence = client.fence("disk")
-    fence.advance(9)
+    fence.advance([client.acquire(f"a{number}", ttl=60, renew=False).token for number in range(9)][-1])
     assert client.admin.lower_fence("disk", 7, reason="restored from a backup") == 7
     asked = {"name": "disk", "token": 5, "reason": "once more", "request_id": "r" * 16}
     for is_again in (False, True):

@@ -416,7 +416,9 @@ def proclaim(state: ModelState, command: Proclaim) -> Result:
 
 
 def advance_fence(state: ModelState, command: AdvanceFence) -> Result:
-    """Raise the highest token that a resource has seen."""
+    """Raise the highest token that a resource has seen, to one that was granted."""
+    if command.token >= state.next_token:
+        return Refused(Reason.INVALID_REQUEST, "")
     highest = state.fences.get(command.name, 0)
     if command.token < highest:
         return Refused(Reason.STALE_TOKEN, "", facts={"highest_token": highest})

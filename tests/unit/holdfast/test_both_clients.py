@@ -576,11 +576,14 @@ async def test_a_session_is_watched_to_its_end(new_client: NewClient) -> None:
 
 async def test_a_fence_refuses_smaller_tokens(new_client: NewClient) -> None:
     """The cluster remembers the highest token of a resource; a check asks for current holders."""
-    async with a_node() as (_, url), new_client(url) as client:
+    async with a_node() as (served, url), new_client(url) as client:
+        served.draw(42)
         fence = client.fence("disk/7")
         assert await fence.highest() is None
         assert await fence.advance(42) == 42
         assert await fence.highest() == 42
+        with pytest.raises(holdfast.InvalidRequest, match="newest that was granted"):
+            await fence.advance(43)
         with pytest.raises(holdfast.StaleToken) as caught:
             await fence.advance(41)
         assert (caught.value.token, caught.value.highest_token) == (41, 42)
@@ -739,10 +742,10 @@ async def test_an_operator_overrides_what_others_have(new_client: NewClient) -> 
         assert await operator.admin.lift_delay("a", reason="a test", kind="semaphore") == 0
         with pytest.raises(ValueError, match="kind: 'election'"):
             await operator.admin.lift_delay("a", reason="a test", kind="election")  # type: ignore[arg-type]
-        await operator.fence("a").advance(9)
-        assert await operator.admin.forget_fence("a", reason="a test") == 9
-        assert await operator.admin.forget_fence("a", reason="a test") is None
         await operator.fence("a").advance(1)
+        assert await operator.admin.forget_fence("a", reason="a test") == 1
+        assert await operator.admin.forget_fence("a", reason="a test") is None
+        await operator.fence("a").advance(0)
 
 
 async def test_waits_are_ended_by_force(new_client: NewClient) -> None:

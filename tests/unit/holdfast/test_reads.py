@@ -12,7 +12,8 @@ DEADLINE_S = 60
 
 async def test_a_listing_is_read_to_its_end_or_a_page_at_a_time(new_client: NewClient) -> None:
     """The iterator goes on over pages; a page says where the next one begins."""
-    async with a_node() as (_, url), new_client(url) as client:
+    async with a_node() as (served, url), new_client(url) as client:
+        served.draw(101)
         for index in range(101):
             await client.fence(f"disk/{index:03}").advance(index + 1)
         assert [row.highest_token async for row in client.list_fences("disk/")] == list(range(1, 102))
@@ -135,7 +136,8 @@ async def test_a_ping_says_which_node_answers(new_client: NewClient) -> None:
 
 async def test_what_a_node_knows_itself_may_be_older(new_client: NewClient) -> None:
     """A stale view of a rate limit or a fence is asked of one node; nothing is taken of it."""
-    async with a_node() as (_, url), new_client(url) as client:
+    async with a_node() as (served, url), new_client(url) as client:
+        served.draw(7)
         await client.fence("disk").advance(7)
         assert await client.fence("disk").highest(is_stale=True) == 7
         limiter = client.rate_limiter("mail", limit=2, per=3600)

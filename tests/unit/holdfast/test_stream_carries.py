@@ -58,7 +58,7 @@ async def _take(client: holdfast.Client) -> object:
 
 async def _advance(client: holdfast.Client) -> object:
     fence = client.fence("disk")
-    return await fence.advance(3), await fence.advance(3), await fence.advance(2**53 - 1)
+    return await fence.advance(3), await fence.advance(3), await fence.advance(9)
 
 
 async def _write(client: holdfast.Client) -> object:
@@ -96,6 +96,7 @@ async def test_it_does_the_same_as_over_http(what: str) -> None:
     for way in ("http", "stream"):
         async with a_node() as (served, url), holdfast.Client(url) as client:
             await take(client, way)
+            served.draw(9)
             begun = len(served.node.begun)
             told.append(await call(client))
             commands = [command for command, _ in served.node.begun[begun:]]
@@ -127,6 +128,7 @@ REFUSED: dict[str, Callable[[holdfast.Client], Awaitable[object]]] = {
     "proclaim without leading": _proclaim_too_late,
     "stale token": lambda client: client.fence("disk").advance(3),
     "bad token": lambda client: client.fence("disk").advance(-1),
+    "unknown token": lambda client: client.fence("disk").advance(2**53 - 1),
     "no limit": lambda client: client.rate_limiter("a", limit=0, per=1).take(wait=0),
     "too much": lambda client: client.rate_limiter("a", limit=1, per=1).take(2, wait=0),
     "bad algorithm": lambda client: client.rate_limiter("a", limit=1, per=1, algorithm=cast("Any", "x")).take(
@@ -153,8 +155,9 @@ async def test_refusals_are_the_same_as_over_http(what: str) -> None:
     """The same exception, code, words and problem document; and the stream goes on."""
     told: list[Any] = []
     for way in ("http", "stream"):
-        async with a_node() as (_, url), holdfast.Client(url) as first, holdfast.Client(url) as client:
+        async with a_node() as (served, url), holdfast.Client(url) as first, holdfast.Client(url) as client:
             await first.lock("shared", mode="shared", ttl=3600, renew=False).acquire()
+            served.draw(9)
             await first.rate_limiter("mail", limit=1, per=3600).take()
             await first.fence("disk").advance(9)
             await take(client, way)
@@ -255,6 +258,7 @@ async def test_what_is_done_once_is_not_asked_for_again() -> None:
 async def test_what_changes_nothing_more_is_asked_for_again() -> None:
     """A token shown to a fence, a mode and a proclaimed value: told as if nothing had been lost."""
     async with on_the_way() as way:
+        way.served.draw(7)
         fence = way.client.fence("disk")
         assert await (await _doubt(way, fence.advance(7), lambda: way.state.fences)) == 7
     async with on_the_way() as way:

@@ -109,6 +109,10 @@ class Served:
         assert got.status == 201
         return str(got.body["session_id"])
 
+    def draw(self, newest: int) -> None:
+        """Let this be the newest token that was granted."""
+        self.node.machine.state.next_token = newest + 1
+
     async def raw(self, sent: bytes) -> bytes:
         """Send bytes on a connection of their own and return all that comes back."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trust)

@@ -252,6 +252,11 @@ class MachineDriver:
         )
         return self.run(command, at_ms)
 
+    def draw(self, newest: int) -> None:
+        """Let this be the newest token that was granted."""
+        assert newest >= self.machine.next_token - 1
+        self.machine.state.next_token = newest + 1
+
     # -- sessions -------------------------------------------------------------------------------------------
 
     def open(self, *session_ids: str, ttl_ms: int = 1000, at_ms: int = 0) -> None:

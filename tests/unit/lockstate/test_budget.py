@@ -99,6 +99,7 @@ def test_what_makes_a_full_state_larger_is_refused() -> None:
     driver.granted("held", session_id="s", mode=SHARED)
     driver.granted("held", mode=SHARED)
     assert 800 < fill(driver) < 1000
+    driver.draw(2000)
     assert driver.machine.bytes_count >= BOUND
     refused: list[Callable[[], Result]] = [
         lambda: driver.run(OpenSession(SessionId("t"), 60_000)),
@@ -127,6 +128,7 @@ def test_what_frees_or_renews_is_never_refused() -> None:
     for number in range(6):
         driver.granted(f"held-{number}", session_id="s" if number < 3 else "t")
     driver.granted("leased", ttl_ms=60_000)
+    driver.draw(9)
     driver.run(AdvanceFence("resource", 5))
     driver.run(TakeRate("rate", 5, 60_000))
     fill(driver)
@@ -294,6 +296,7 @@ def test_the_count_is_near_the_truth(commands: Callable[[int], Command]) -> None
     """
     driver = bounded()
     driver.apply(Entry(0, bytes_max=limits.STATE_BYTES_MAX))
+    driver.draw(2000)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

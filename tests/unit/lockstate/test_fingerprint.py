@@ -38,6 +38,7 @@ def _machine() -> LockMachine:
     driver.permitted("p", 1, ttl_ms=100, lock_delay_ms=60_000)
     for algorithm in Algorithm:
         driver.run(TakeRate("mail", 5, 60_000, algorithm, 2))
+    driver.draw(7)
     driver.run(AdvanceFence("disk", 7))
     driver.pass_to(101)
     return driver.machine

@@ -145,6 +145,7 @@ def test_semaphores_elections_and_fences_are_listed_by_name() -> None:
     driver = _driver()
     for _ in range(20):
         driver.permitted("many", 30, at_ms=400)
+    driver.draw(99)
     driver.run(AdvanceFence("disk/2", 7))
     driver.run(AdvanceFence("disk/1", 0))
     driver.run(AdvanceFence("tape", 3))

@@ -65,7 +65,7 @@ def test_counts_tell_the_sizes() -> None:
     driver.queued("a", session_id="s1")
     driver.permitted("q", 2)
     driver.run(TakeRate("mail", 5, 1000))
-    driver.run(AdvanceFence("disk", 7))
+    driver.run(AdvanceFence("disk", 1))
     driver.run(PutCell(b"c", b"v"))
     assert driver.machine.counts() == {
         "locks": 1,

@@ -96,6 +96,7 @@ def test_what_was_there_is_not_counted() -> None:
     driver.granted("jobs/1", ttl_ms=50_000)
     driver.queued("jobs/1")
     driver.run(PutCell(b"jobs/c", b""))
+    driver.draw(2)
     driver.run(AdvanceFence("jobs/f", 1))
     space(driver)
     assert used(driver) == (0, 0, 0, 0)
@@ -239,6 +240,7 @@ def test_a_wait_for_more_locks_counts_what_its_hold_says() -> None:
 def test_a_quota_of_fences() -> None:
     """A fence counts until it is forgotten; one of the same name is a new one."""
     driver = Driver()
+    driver.draw(2)
     space(driver, fences=1)
     expect(FenceAdvanced, driver.run(AdvanceFence("jobs/1", 1)))
     expect(FenceAdvanced, driver.run(AdvanceFence("jobs/1", 2)))

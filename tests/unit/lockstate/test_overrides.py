@@ -81,6 +81,7 @@ def test_delays_of_both_scopes_are_lifted_in_order(driver: MachineDriver) -> Non
 
 def test_forgotten_and_seen_again_is_one_fence(driver: MachineDriver) -> None:
     """However often it goes and comes between two looks at the sums, it is counted once."""
+    driver.draw(9)
     machine = driver.machine
     before = machine.bytes_count
     driver.run_all([AdvanceFence("disk", 9), ForgetFence("disk", ""), AdvanceFence("disk", 2)])
@@ -111,6 +112,7 @@ def test_forgotten_and_seen_again_is_one_fence(driver: MachineDriver) -> None:
 )
 def test_a_malformed_override_is_refused(driver: MachineDriver, command: Command, expected: Reason) -> None:
     """It has no effect."""
+    driver.draw(1)
     driver.run(AdvanceFence("a", 1))
     assert reason(driver.run(command)) is expected
     assert (driver.events, len(driver.machine.state.fences)) == ((), 1)
@@ -120,6 +122,7 @@ def test_without_room_what_freed_something_is_remembered(
     driver: MachineDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What found nothing is not: it would take room for ever. Neither is refused."""
+    driver.draw(7)
     driver.run(AdvanceFence("a", 7))
     driver.granted("b", lock_delay_ms=1000)
     driver.force("b")

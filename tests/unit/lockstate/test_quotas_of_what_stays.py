@@ -139,6 +139,7 @@ def test_who_is_above_its_quota_may_write_less() -> None:
 def test_fences_up_to_the_quota() -> None:
     """One more is refused, until one is forgotten; one that is there is advanced by anybody."""
     driver = Driver()
+    driver.draw(7)
     quota(driver, EVERYBODY, fences=1)
     expect(FenceAdvanced, driver.by("ann", AdvanceFence("disk/1", 5)))
     assert refusal(driver.by("ann", AdvanceFence("disk/2", 5))) == ("fences", {"limit": 1, "used": 1})
@@ -282,6 +283,7 @@ def test_what_counts_survives_a_restart() -> None:
     opened(driver, {"a": "b"})
     expect(CellWritten, put(driver, "a", 3))
     expect(CellWritten, put(driver, "b", 3, "bob"))
+    driver.draw(5)
     expect(FenceAdvanced, driver.by("bob", AdvanceFence("disk", 5)))
     expect(Granted, driver.by("ann", noted("h1", "note")))
     machine = driver.machine
@@ -298,6 +300,7 @@ def test_a_snapshot_that_counts_what_is_not_there(table: str) -> None:
     """It is inconsistent."""
     driver = Driver()
     expect(CellWritten, put(driver, "a"))
+    driver.draw(5)
     expect(FenceAdvanced, driver.by("ann", AdvanceFence("a", 5)))
     rows: dict[object, str] = getattr(driver.machine.state.principals, table)
     rows["b" if table == "fences" else b"b"] = "ann"

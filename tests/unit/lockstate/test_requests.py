@@ -212,6 +212,7 @@ def test_the_other_commands_have_one_outcome_too(command: Command, scope: str) -
     driver.open("s1")
     driver.permitted("q", 2, ttl_ms=9000)
     driver.campaign("e", "s1", "x")
+    driver.draw(8)
     assert request_key(command) == (scope, "r")
     first = driver.run(command)
     assert not isinstance(first, Refused)

@@ -33,7 +33,7 @@ def _busy_driver() -> MachineDriver:
     driver.campaign("e/f", "s1", "here")
     driver.campaign("e/f", "s2", "there", wait_ms=500)
     driver.run(TakeRate("mail", 5, 1000))
-    driver.run(AdvanceFence("disk", 7))
+    driver.run(AdvanceFence("disk", 2))
     driver.granted("u", mode=UPDATE, ttl_ms=50, lock_delay_ms=100, scope=SUBTREE)
     driver.pass_to(60)
     return driver
@@ -78,8 +78,8 @@ def test_every_part_of_the_state_is_in_the_digest() -> None:
         lambda: driver.permitted("q", 2),
         lambda: driver.resize("q", 3),
         lambda: driver.run(TakeRate("mail", 5, 1000)),
-        lambda: driver.run(AdvanceFence("disk", 7)),
-        lambda: driver.run(AdvanceFence("disk", 8)),
+        lambda: driver.run(AdvanceFence("disk", 1)),
+        lambda: driver.run(AdvanceFence("disk", 2)),
         lambda: driver.campaign("e", "s1", "here"),
         lambda: driver.campaign("e", "s1", "there"),
         lambda: driver.force("b", 500),

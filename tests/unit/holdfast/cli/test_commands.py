@@ -59,10 +59,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def test_everything_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Each kind comes as a table with titles, or with one JSON document in each line."""
-    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+    async with a_node() as (served, url), holdfast.Client(url, owner="ann") as client:
         line = Line(url, capsys)
         await client.cells.put("app/a", "v")
         await client.rate_limiter("app/a", limit=2, per=60).take()
+        served.draw(3)
         await client.fence("app/a").advance(3)
         async with (
             client.lock("app/a"),
@@ -83,8 +84,9 @@ async def test_everything_can_be_listed(capsys: pytest.CaptureFixture[str]) -> N
 
 async def test_one_of_each_kind_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """A lock, a semaphore, an election and a fence, by name, as nodes show them."""
-    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+    async with a_node() as (served, url), holdfast.Client(url, owner="ann") as client:
         line = Line(url, capsys)
+        served.draw(3)
         await client.fence("app/a").advance(3)
         async with client.semaphore("app/a", limit=2), client.election("app/a", value="here"):
 
@@ -181,6 +183,7 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         assert [type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)] == [
             holdfast.Refused
         ] * 2
+        node.draw(9)
         await client.fence("disk").advance(9)
         forget = ("force", "forget-fence", "disk", "--reason", "a new disk")
         assert json.loads((await line(*forget, "-o", "json"))[1])["highest_token"] == 9

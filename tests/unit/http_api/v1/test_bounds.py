@@ -95,6 +95,8 @@ async def test_bounds(bound: Bound) -> None:
     """Values within the bounds are applied; others are refused by the name of the field, and not applied."""
     for value in bound.good:
         async with serving() as served:
+            if bound.path == wire.FENCE_ADVANCE:
+                served.draw(limits.TOKEN_MAX)
             got = await served.call("POST", bound.path, await _filled(served, bound, value))
             assert got.status in {200, 201}, got.body
     async with serving() as served:

@@ -115,6 +115,7 @@ async def _not_revoked(served: Served) -> Got:
 
 
 async def _stale_token(served: Served) -> Got:
+    served.draw(8)
     await served.post(wire.FENCE_ADVANCE, name="a", token=8)
     return await served.post(wire.FENCE_ADVANCE, name="a", token=7)
 

@@ -41,6 +41,7 @@ async def test_a_check_is_a_read() -> None:
 async def test_a_resource_accepts_no_smaller_token() -> None:
     """Equal and higher tokens are accepted; a smaller one is stale, and the answer has the highest."""
     async with serving() as served:
+        served.draw(9)
         for token in (5, 5, 9):
             got = await served.post(wire.FENCE_ADVANCE, name="disk/1", token=token)
             assert got.status == 200
@@ -50,3 +51,6 @@ async def test_a_resource_accepts_no_smaller_token() -> None:
         check_problem(got, 409, "stale-token")
         assert got.body["highest_token"] == 9
         assert (await served.post(wire.FENCE_ADVANCE, name="disk/2", token=1)).status == 200
+        unknown = await served.post(wire.FENCE_ADVANCE, name="disk/2", token=10)
+        check_problem(unknown, 400, "invalid-request")
+        assert unknown.body["detail"] == "token: 10; must be 0 to 9, the newest that was granted"

@@ -41,7 +41,7 @@ async def _busy(served: Served) -> tuple[str, str]:
     await served.post(wire.ELECTION_CAMPAIGN, name="boss", session_id=two, value="v")
     await served.post(wire.RATE_TAKE, name="mail", limit=5, window_ms=60_000, algorithm="gcra")
     await served.post(wire.RATE_TAKE, name="mail", limit=5, window_ms=60_000)
-    await served.post(wire.FENCE_ADVANCE, name="disk/1", token=7)
+    await served.post(wire.FENCE_ADVANCE, name="disk/1", token=5)
     await served.post(wire.FENCE_ADVANCE, name="disk/2", token=0)
     return one, two
 
@@ -68,7 +68,7 @@ async def test_every_kind_has_a_list_in_pages() -> None:
         assert tuple(rates[0]) == http_contract.RATE_ROW_FIELDS
         fences = [row async for row in _pages(served, wire.FENCES, "fences", "&prefix=disk/")]
         assert fences == [
-            {"name": "disk/1", "highest_token": 7},
+            {"name": "disk/1", "highest_token": 5},
             {"name": "disk/2", "highest_token": 0},
         ]
         sessions = [row async for row in _pages(served, wire.SESSIONS, "sessions")]
@@ -206,7 +206,7 @@ async def test_a_rate_limit_and_a_fence_can_be_looked_at() -> None:
         assert got.body == {"allowed": True, "remaining": 5, "retry_after_ms": 0, "reset_in_ms": 0}
         assert (await served.call("GET", "/v1/fences/disk/1")).body == {
             "name": "disk/1",
-            "highest_token": 7,
+            "highest_token": 5,
         }
         assert (await served.call("GET", "/v1/fences/x")).body == {"name": "x", "highest_token": None}
 

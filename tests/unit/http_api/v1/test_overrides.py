@@ -110,6 +110,7 @@ async def test_a_delay_is_lifted(path: str, event_kind: str) -> None:
 async def test_a_fence_is_forgotten() -> None:
     """It accepts a lower token again; what was never seen is told as such."""
     async with serving() as served:
+        served.draw(9)
         await served.post(wire.FENCE_ADVANCE, name="a", token=9)
         got = await served.post(wire.FENCE_FORGET, name="a", **WHY)
         assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.FENCE_FORGET}"]

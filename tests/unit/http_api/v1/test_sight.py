@@ -191,6 +191,7 @@ async def test_a_page_of_nothing_but_hidden_names_is_refused(monkeypatch: pytest
     """There is no place to go on that would give none of them away: the caller has to name a prefix."""
     monkeypatch.setattr(limits, "LIST_ROWS_MAX", 100)
     async with serving(tokens=LINES) as served:
+        served.draw(1)
         for number in range(120):
             await post(served, wire.FENCE_ADVANCE, name=f"a/{number}", token=1)
             await post(served, wire.LOCK_ACQUIRE, name=f"a/{number}", ttl_ms=60_000)
