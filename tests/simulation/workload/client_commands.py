@@ -408,5 +408,5 @@ class ClientCommands:
     def fence(self, tokens: list[int]) -> AdvanceFence:
         """Return what a resource does with one of these tokens, new or old."""
         random = self._random
-        token = max(1, random.choice(tokens or [1]) - random.choice([0, 0, 1, 5]))
+        token = max(0, random.choice(tokens or [0]) - random.choice([0, 0, 1, 5]))
         return AdvanceFence(random.choice((*RESOURCES, FORGOTTEN)), token, self._caller.request_id())

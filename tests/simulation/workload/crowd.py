@@ -88,7 +88,7 @@ class Crowd(AnyClient):
             query = ReadLock(name) if random.random() < 0.8 else CheckToken(name, max(1, self._token))
             await self.caller.read(query, node_id)
         elif dice < self._settings.reads + (1 - self._settings.reads) / 2:
-            token = max(1, self._token - random.choice((0, 0, 3)))
+            token = max(0, self._token - random.choice((0, 0, 3)))
             command = AdvanceFence(random.choice(RESOURCES), token, self.caller.request_id())
             await self.caller.attempt(node_id, command)
         else:
