@@ -30,6 +30,7 @@ from holdfast.values.errors import (
 )
 from holdfast.values.lease import RELEASED
 from holdfast.values.metrics import Reporter
+from holdfast.values.other_words import Suggesting
 from holdfast.values.words import COMPATIBLE, Mode, Scope
 
 H = TypeVar("H", bound=Hold)
@@ -129,7 +130,7 @@ class Acquiring(Coroutine[Any, Any, T]):
         return ending
 
 
-class Acquirable(Generic[H]):
+class Acquirable(Suggesting, Generic[H]):
     """Something to acquire, again and again, by any number of tasks: each gets a hold of its own.
 
     `async with` waits for it, renews the hold while the block runs, and releases it. When the hold is lost,

@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import Literal, Never, Self, Unpack
 
 from holdfast.client.acquiring import Acquiring, Lock, Semaphore, SessionContext
 from holdfast.client.admin import Admin
@@ -20,6 +20,7 @@ from holdfast.operations import exchange, hold_operations, primitive_operations
 from holdfast.operations.terms import (
     DEFAULT_SESSION_TTL_S,
     DEFAULT_TIMEOUT_S,
+    WORDS_OF_RATE,
     CampaignTerms,
     CommonTerms,
     HoldTerms,
@@ -276,12 +277,14 @@ class Client(OfOneProcess, Reads):
         per: Seconds | None = None,
         *,
         algorithm: Algorithm = "fixed-window",
+        **unknown: Never,
     ) -> RateLimiter:
         """Return a rate limit: `limit` in each `per` seconds, shared by all clients.
 
         A text such as `"100/minute"` gives both. `algorithm` is fixed-window, sliding-window or gcra. Raises
         ValueError for a text that is not a rate, and TypeError unless the period is given exactly once.
         """
+        refuse_unknown("rate_limiter", unknown, WORDS_OF_RATE)
         if isinstance(limit, str) == (per is not None):
             raise TypeError(f"rate_limiter: say limit={EXAMPLE_RATE!r}, or limit=100 and per=60")
         if isinstance(limit, str):

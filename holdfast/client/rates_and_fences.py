@@ -8,11 +8,12 @@ from holdfast.operations.terms import wait_s
 from holdfast.transport.transport import Transport
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import RateLimited, Refused, StaleToken
+from holdfast.values.other_words import Suggesting
 from holdfast.values.words import Algorithm
 from holdfast.wire.answers import Taken
 
 
-class RateLimiter:
+class RateLimiter(Suggesting):
     """A limit that all clients share: `limit` in each `per` seconds.
 
     `async with limiter:` is `await limiter.take()` before a block; nothing is given back after it.
@@ -76,7 +77,7 @@ class RateLimiter:
             return None
 
 
-class Fence:
+class Fence(Suggesting):
     """The highest token that a resource has seen, kept by the cluster."""
 
     def __init__(self, transport: Transport, name: str) -> None:

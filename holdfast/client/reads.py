@@ -20,6 +20,7 @@ from holdfast.values.answers import ClusterInfo, Event, Holdings
 from holdfast.values.cells import Keeper
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.names import Name, to_name
+from holdfast.values.other_words import Suggesting
 from holdfast.values.words import HoldKind
 from holdfast.wire.held import (
     ElectionInfo,
@@ -45,7 +46,7 @@ class Pong(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Reads:
+class Reads(Suggesting):
     """The calls of a client that only read."""
 
     def __init__(self, transport: Transport) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdfast.client.portal import Call
+from holdfast.values.other_words import Suggesting
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -19,7 +20,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class ForThreads(Generic[A_co]):
+class ForThreads(Suggesting, Generic[A_co]):
     """Base of what does in threads what its twin does in tasks."""
 
     def __init__(self, twin: A_co) -> None:

@@ -121,8 +121,17 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "client_id": "what others see as the holder is owner=",
     "hosts": "the addresses are the first argument, nodes",
     "url": "the addresses are the first argument, nodes",
+    "window": "the length of a period is per=",
+    "period": "the length of a period is per=",
+    "interval": "the length of a period is per=",
+    "rate": "how much is allowed in a period is limit=, or both are one text: '100/minute'",
+    "max_rate": "how much is allowed in a period is limit=",
+    "max_calls": "how much is allowed in a period is limit=",
+    "calls": "how much is allowed in a period is limit=",
 }
-"""What callers say who come from other lock libraries, and what it is called here."""
+"""What callers say that come from other libraries, and what it is called here."""
+WORDS_OF_RATE: Final = ("limit", "per", "algorithm")
+"""The arguments of a rate limit."""
 WORDS_OF_ACQUIRE: Final = ("blocking", "wait")
 """The arguments of `acquire` of a lock."""
 

@@ -24,6 +24,7 @@ from holdfast.transport.blocks import Acquired, Around, Block, Blocks, Entered
 from holdfast.values.durations import Seconds
 from holdfast.values.errors import LeaseLost, LockHeld
 from holdfast.values.lease import RELEASED
+from holdfast.values.other_words import Suggesting
 from holdfast.values.process import OfOneProcess
 from holdfast.values.words import HoldState, Reason
 from holdfast.wire.held import Leader, Revocation
@@ -242,7 +243,7 @@ class SyncSessionContext(SyncOpenable[SyncSession]):
         super().__init__(twin, SyncSession)
 
 
-class SyncAcquirable(Generic[S]):
+class SyncAcquirable(Suggesting, Generic[S]):
     """Something to acquire, again and again, by any number of threads: each gets a hold of its own.
 
     `with` waits for it, renews the hold while the block runs, and releases it. When the hold was lost

@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.values.durations import parse_rate, to_s
+from holdfast.values.other_words import Suggesting
 from tests.unit.holdfast.conftest import NewClient, a_node
 
 
@@ -56,6 +57,53 @@ def test_an_error_names_the_call_that_was_made_and_the_argument_that_was_meant(
     """Both clients say the same, also where one call is short for another."""
     with pytest.raises(TypeError, match=said.replace("()", r"\(\)")):
         getattr(kind("127.0.0.1:1"), call)("a", **options)
+
+
+@pytest.mark.parametrize("kind", [holdfast.SyncClient, holdfast.AsyncClient])
+def test_another_word_for_a_period_is_answered_with_ours(kind: Any) -> None:
+    """As for the keywords of locks."""
+    client = kind("127.0.0.1:1")
+    with pytest.raises(TypeError, match=r"no argument 'window': the length of a period is per="):
+        client.rate_limiter("r", limit=5, window=60)
+    with pytest.raises(TypeError, match=r"no argument 'algoritm': did you mean algorithm=\?"):
+        client.rate_limiter("r", "5/minute", algoritm="gcra")
+
+
+@pytest.mark.parametrize("kind", [holdfast.SyncClient, holdfast.AsyncClient])
+def test_another_name_for_a_call_is_answered_with_ours(kind: Any) -> None:
+    """Of a client, of what it makes, and of what that gives; names that nobody has stay plain errors."""
+    client = kind("127.0.0.1:1")
+    for asked, name, said in (
+        (client, "elect", r": client\.election\(name\)"),
+        (client.lock("a"), "try_lock", r": acquire\(wait=0\) tries once"),
+        (client.election("e"), "campaign", ": client.election"),
+        (client.rate_limiter("r", "5/s"), "ttl", ": remaining"),
+        (client.fence("f"), "fencing_token", ": token"),
+        (client, "nonsense", "'nonsense'$"),
+    ):
+        with pytest.raises(AttributeError, match=f"'{type(asked).__name__}' object has no .*{said}") as caught:
+            getattr(asked, name)
+        assert (caught.value.name, caught.value.obj) == (name, asked)
+        assert not hasattr(asked, name)
+
+
+async def test_another_name_for_a_renewal_is_answered_with_ours(new_client: NewClient) -> None:
+    """A hold cannot be extended, but renewed; what a property raises is not hidden by that."""
+    async with a_node() as (_, url), new_client(url) as client, client.lock("a", ttl=60) as hold:
+        with pytest.raises(AttributeError, match=r"'extend': renew\(\) restarts the lease"):
+            hold.extend()
+
+
+def test_what_a_property_raises_is_what_is_raised() -> None:
+    """It is not taken for a name that is missing."""
+
+    class Broken(Suggesting):
+        @property
+        def ttl(self) -> int:
+            raise AttributeError("what the property said")
+
+    with pytest.raises(AttributeError, match="what the property said"):
+        _ = Broken().ttl
 
 
 @pytest.mark.parametrize("word", ["hosts", "url"])

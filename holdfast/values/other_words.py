@@ -1,0 +1,45 @@
+"""Names that programs use which come from other libraries, and what to write here. They stay errors."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+_RENEW: Final = "renew() restarts the lease; what is held is renewed by itself"
+_ONCE: Final = "acquire(wait=0) tries once"
+_VALID: Final = "a hold has is_valid; a lock is asked with locked()"
+_LEASE: Final = "remaining says for how many seconds it is valid"
+_ELECTION: Final = "client.election(name) is campaigned for in a `with` block"
+_MODE: Final = "a reader takes client.lock(name, mode='shared'); exclusive is the default"
+_CELLS: Final = "values are kept in client.cells"
+
+METHODS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("extend", "refresh", "reacquire", "prolong", "keepalive", "heartbeat"), _RENEW),
+    **dict.fromkeys(("try_acquire", "try_lock", "trylock", "acquire_nowait"), _ONCE),
+    **dict.fromkeys(("is_held", "is_acquired", "is_locked", "owned"), _VALID),
+    **dict.fromkeys(("ttl", "expires", "expires_at", "expired"), _LEASE),
+    **dict.fromkeys(("elect", "campaign", "leader_election"), _ELECTION),
+    **dict.fromkeys(("read_lock", "write_lock", "shared_lock", "rwlock"), _MODE),
+    **dict.fromkeys(("get", "set", "put", "delete"), _CELLS),
+    "unlock": "release() gives it back",
+    "resign": "release() gives leadership back",
+    "mutex": "client.lock(name)",
+    "rlock": "client.lock(name, if_held='count')",
+    "limiter": "client.rate_limiter(name, '100/minute')",
+    "rate_limit": "client.rate_limiter(name, '100/minute')",
+    "fencing_token": "token is the fencing token",
+    "subscribe": "client.watch(prefix)",
+}
+"""The names of others, and what to write here."""
+
+
+class Suggesting:
+    """Base of what users call: a name that it does not have, and others do, is answered with ours."""
+
+    if not TYPE_CHECKING:  # for type checkers a wrong name stays one
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if hasattr(kind, name):
+                return object.__getattribute__(self, name)  # a property has raised: say what it said
+            hint = METHODS.get(name)
+            text = f"{kind.__name__!r} object has no attribute {name!r}" + (f": {hint}" if hint else "")
+            raise AttributeError(text, name=name, obj=self)
