@@ -76,7 +76,7 @@ async def confirm(hold: Hold) -> None:
         return
     is_confirmed = False
     try:
-        await hold.extend(None)
+        await hold.restart_lease(None)
         is_confirmed = hold.is_valid
         hold.ensure()
     except (LeaseExpired, SessionExpired) as error:

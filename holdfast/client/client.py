@@ -272,6 +272,7 @@ class Client(OfOneProcess, Reads):
 
     def rate_limiter(
         self,
+        /,
         name: Name,
         limit: int | str,
         per: Seconds | None = None,

@@ -122,7 +122,7 @@ class Session(KeptAlive):
         """Return an iterator of the events of its holds and waits. It ends with the session."""
         return SessionWatch(self._transport, self.session_id, since)
 
-    async def extend(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
+    async def restart_lease(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
         """Start its ttl anew. Raises SessionExpired when it is over, with all that it held."""
         self.refuse_forked()
         try:
@@ -138,7 +138,7 @@ class Session(KeptAlive):
 
     async def keepalive(self, *, ttl: Seconds | None = None) -> None:
         """Start its ttl anew, or from now on another one; not needed for a session that is kept alive."""
-        await self.extend(None, None if ttl is None else to_ms(ttl, "ttl"))
+        await self.restart_lease(None, None if ttl is None else to_ms(ttl, "ttl"))
 
     async def close(self) -> tuple[str, ...]:
         """End it, release its holds, and return the names of those locks.
@@ -206,11 +206,11 @@ class Hold(KeptAlive):
     def __repr__(self) -> str:
         return f"<Hold name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
 
-    async def extend(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
+    async def restart_lease(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
         """Restart its lease, or its session's. Raises LeaseExpired or SessionExpired."""
         self.refuse_forked()
         if self.session is not None:
-            await self.session.extend(timeout_s)
+            await self.session.restart_lease(timeout_s)
             return
         try:
             operation = hold_operations.renew(self.kind, self.hold_id, ttl_ms)
@@ -258,7 +258,7 @@ class Hold(KeptAlive):
 
         Raises LeaseExpired when it is over: stop the protected work.
         """
-        await self.extend(None, None if ttl is None else to_ms(ttl, "ttl"))
+        await self.restart_lease(None, None if ttl is None else to_ms(ttl, "ttl"))
 
     @property
     def revocation(self) -> Revocation | None:

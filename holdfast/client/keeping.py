@@ -92,7 +92,7 @@ class KeptAlive(OfOneProcess, Leased, Suggesting):
         """What is said when it was collected without a release."""
 
     @abstractmethod
-    async def extend(self, timeout_s: float | None) -> None:
+    async def restart_lease(self, timeout_s: float | None) -> None:
         """Start the lease anew. Ends it, and raises LeaseExpired or SessionExpired, when it is over."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class KeptAlive(OfOneProcess, Leased, Suggesting):
         """
         while True:
             try:
-                return await self.extend(until_s - self.clock.now_s())
+                return await self.restart_lease(until_s - self.clock.now_s())
             except Unavailable as error:
                 if error.code != TOO_MANY_REQUESTS:
                     raise

@@ -137,21 +137,19 @@ def write(
     )
 
 
-_ACTIONS = frozenset(
-    [path for path in vars(wire).values() if isinstance(path, str) and path.startswith("/v1/") and "{" not in path]
-)
-"""The paths without a part in braces. One that is an action's cannot be that of a name."""
+_FIXED = frozenset([path for path in vars(wire).values() if str(path).startswith("/v1/") and "{" not in path])
+"""The paths without a part in braces: those of actions, which cannot be a name's as well."""
 
 
 def path_to(path: str, part: str) -> str:
     """Return a path with this in the place of its braces.
 
-    A name that is an action as well, such as "release", is told from it by a letter that is percent-encoded.
+    A name that is an action as well, such as "release", is told from it by one percent-encoded letter.
     """
     before, _, rest = path.partition("{")
     after = rest.partition("}")[2]
     found = f"{before}{quote(part, safe='')}{after}"
-    return f"{before}%{ord(part[0]):02X}{part[1:]}" if found in _ACTIONS else found
+    return f"{before}%{ord(part[0]):02X}{part[1:]}" if found in _FIXED else found
 
 
 def ask(path: str, query: Mapping[str, str], read: Callable[[TimedAnswer], T]) -> Operation[T]:

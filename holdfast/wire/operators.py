@@ -62,7 +62,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
     Leases that do not live with a session must be `ttl_ms_min` to `ttl_ms_max` long, lock-delays at least
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, instead of the settings of nodes. An
     acquire of a lock that its session holds already, or a campaign of a leader, renews it, or is refused as
-    `already-held` if `if_held` is "refuse", unless it has an `if_held` of its own. The others are bounds on how much there may be.
+    `already-held` if `if_held` is "refuse", unless it has an `if_held` of its own. The others are bounds on
+    how much there may be.
     """
 
     ttl_ms_min: int | None = None

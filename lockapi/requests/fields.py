@@ -54,7 +54,7 @@ Token = Annotated[int, _bounds(0, limits.TOKEN_MAX)]
 IfHeldUncounted = Annotated[
     IfHeld, msgspec.Meta(extra_json_schema={"enum": sorted(set(IfHeld) - {IfHeld.COUNT})})
 ]
-"""What a campaign may say, and what may hold for all: who has to release as often as it acquired has to know."""
+"""What a campaign may say, and what may hold for all: a client that has to release as often must know it."""
 
 WORDS: Final = {
     "mode": tuple(Mode),

@@ -7,6 +7,7 @@ import msgspec
 from lockapi.requests.fields import (
     UNSET,
     HoldIdText,
+    IfHeldUncounted,
     Maybe,
     Name,
     PermitsLimit,

@@ -231,7 +231,8 @@ def namespace(state: State, prefix: str) -> NamespaceSummary | None:
 
 
 def _namespace_row(table: Namespaces, prefix: str) -> NamespaceSummary:
-    return NamespaceSummary(prefix, table.rows[prefix].settings, **msgspec.structs.asdict(table.usage[prefix]))
+    used = msgspec.structs.asdict(table.usage[prefix])
+    return NamespaceSummary(prefix, table.rows[prefix].settings, **used)
 
 
 def is_session_name(text: str) -> bool:

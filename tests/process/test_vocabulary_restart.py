@@ -132,9 +132,7 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
         assert token < leads["token"] < locked["token"]
         assert several["token"] == await http.token("n3", "all/b")
 
-        stale = await http.call(
-            "n1", "POST", wire.FENCE_ADVANCE, {"name": "all/disk", "token": token - 1}
-        )
+        stale = await http.call("n1", "POST", wire.FENCE_ADVANCE, {"name": "all/disk", "token": token - 1})
         assert (stale.status, stale.code, stale.body["highest_token"]) == (409, "stale-token", token)
         assert (await write(http, "n2", wire.FENCE_CHECK, name="all/tree/x", token=token))["valid"]
         assert not (await write(http, "n3", wire.RATE_TAKE, **quota))["allowed"]

@@ -71,7 +71,7 @@ def test_another_word_for_a_period_is_answered_with_ours(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [holdfast.SyncClient, holdfast.AsyncClient])
 def test_another_name_for_a_call_is_answered_with_ours(kind: Any) -> None:
-    """Of a client, of what it makes, and of what that gives; names that nobody has stay plain errors."""
+    """Of a client and of what it makes; names that nobody has stay plain errors."""
     client = kind("127.0.0.1:1")
     for asked, name, said in (
         (client, "elect", r": client\.election\(name\)"),
@@ -81,15 +81,17 @@ def test_another_name_for_a_call_is_answered_with_ours(kind: Any) -> None:
         (client.fence("f"), "fencing_token", ": token"),
         (client, "nonsense", "'nonsense'$"),
     ):
-        with pytest.raises(AttributeError, match=f"'{type(asked).__name__}' object has no .*{said}") as caught:
+        text = f"'{type(asked).__name__}' object has no .*{said}"
+        with pytest.raises(AttributeError, match=text) as caught:
             getattr(asked, name)
         assert (caught.value.name, caught.value.obj) == (name, asked)
         assert not hasattr(asked, name)
 
 
 async def test_another_name_for_a_renewal_is_answered_with_ours(new_client: NewClient) -> None:
-    """A hold cannot be extended, but renewed; what a property raises is not hidden by that."""
-    async with a_node() as (_, url), new_client(url) as client, client.lock("a", ttl=60) as hold:
+    """A hold is not extended, but renewed."""
+    async with a_node() as (_, url), new_client(url) as client, client.lock("a", ttl=60) as lock:
+        hold: Any = lock
         with pytest.raises(AttributeError, match=r"'extend': renew\(\) restarts the lease"):
             hold.extend()
 

@@ -108,7 +108,9 @@ async def test_a_hold_is_renewed_and_released_by_its_value(is_secret: bool) -> N
 )
 @pytest.mark.parametrize("is_by_value", [False, True])
 async def test_a_repeated_renewal_of_what_is_over_says_so(
-    acquire: str, renew: str, is_by_value: bool  # noqa: FBT001 - a case
+    acquire: str,
+    renew: str,
+    is_by_value: bool,  # noqa: FBT001 - a case
 ) -> None:
     """Whoever has it by then, with the same value or not: the caller must stop."""
     async with serving() as served:

@@ -9,7 +9,7 @@ from holdfast import wire
 from lockstate.words.commands import NamespaceSettings, SetNamespace
 from tests.support import http_contract
 from tests.support.stream_client import acquire
-from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
+from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line
 from tests.unit.http_api.v1.streaming import streamed
 
 TOKENS = {name: f"token-of-{name}-".ljust(40, "x") for name in ("ops", "tenant", "worker", "part")}

@@ -13,7 +13,7 @@ from lockapi.problems import ProblemError
 from lockapi.rights import Rights
 from lockstate.words import limits
 from lockstate.words.commands import DeleteCells
-from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line, until
+from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line, until
 
 ALL, ME = "a" * 40, "m" * 40
 LINES = token_line("all", ALL, "read,acquire,force") + token_line("me", ME, "acquire read,acquire@b read@d/e")
