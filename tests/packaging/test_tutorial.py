@@ -199,7 +199,7 @@ def test_revisions_rise(outputs: list[str]) -> None:
 
 def test_every_call_is_shown() -> None:
     """The tutorial uses every path that a client of locks needs."""
-    paths = set(re.findall(r"/v1/([a-z]+(?:/[a-z-]+)?)", "".join(block.script for block in BLOCKS)))
+    paths = set(re.findall(r"/v1/([a-z-]+(?:/[a-z-]+)?)", "".join(block.script for block in BLOCKS)))
     needed = {
         "locks/acquire", "locks/renew", "locks/release", "locks/convert", "locks/force-release", "sessions",
         "semaphores/acquire", "semaphores/resize", "semaphores/release", "rate-limits/take", "fences/check",
