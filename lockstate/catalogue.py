@@ -13,8 +13,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from lockstate.rules import fences, namespace_rules, rates
+from lockstate.rules import effort, fences, namespace_rules, rates
 from lockstate.rules.ruleset import Act, Ruleset
+from lockstate.tables.state import State
 from lockstate.words import commands
 from lockstate.words.commands import Command, Uncommon
 
@@ -73,8 +74,8 @@ class Row(NamedTuple):
     may_wait: bool = False
     is_patient: bool = False
     """Whether it may wait a little to share an entry with others."""
-    ends: Callable[[Any], str] | None = None
-    """The hold or session that it ends, with which its load grows."""
+    effort: Callable[[State, Any], int] | None = None
+    """How much of the state it goes through, with which its load grows; None if it is what it names."""
 
 
 def _nothing(_: Any) -> str:
@@ -111,45 +112,47 @@ ROWS: Final = (
     ),
     Row(
         commands.KeepAlive, lambda rules: rules.sessions.keep_alive,
-        right="acquire", frees=True, is_patient=True,
+        right="acquire", frees=True, is_patient=True, effort=effort.of_keepalive,
     ),
     Row(
         commands.CloseSession, lambda rules: rules.sessions.close,
-        right="acquire", request_scope=_session, frees=True, ends=_session,
+        right="acquire", request_scope=_session, frees=True, effort=effort.of_close,
     ),
     Row(
         commands.ForceCloseSession, lambda rules: rules.sessions.force_close,
         right="force", on=On.EVERYTHING, request_scope=operator.attrgetter("session_name"), frees=True,
+        effort=effort.of_force_close,
     ),
     # -- what asks for a hold, and for a change of one ------------------------------------------------------
     Row(
         commands.Acquire, lambda rules: rules.plain_locks.acquire,
         right="acquire", on=On.LOCK, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
-        may_wait=True,
+        may_wait=True, effort=effort.of_acquire,
     ),
     Row(
         commands.AcquirePermits, lambda rules: rules.semaphores.acquire,
         right="acquire", on=On.NAME, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
-        may_wait=True,
+        may_wait=True, effort=effort.of_permits,
     ),
     Row(
         commands.AcquireSeveral, lambda rules: rules.several.acquire,
         right="acquire", on=On.SEVERAL, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
-        may_wait=True,
+        may_wait=True, effort=effort.of_several,
     ),
     Row(
         commands.Campaign, lambda rules: rules.elections.campaign,
         right="acquire", on=On.NAME, request_scope=_session_or_owner, new_in_each_attempt=_ATTEMPT,
-        may_wait=True,
+        may_wait=True, effort=effort.of_campaign,
     ),
     Row(
         commands.Convert, lambda rules: rules.conversions.convert,
         right="acquire", request_scope=_hold, new_in_each_attempt=_CHANGE, may_wait=True,
+        effort=effort.of_conversion,
     ),
     Row(
         commands.AddLocks, lambda rules: rules.additions.add,
         right="acquire", on=On.LOCKS, request_scope=_hold,
-        new_in_each_attempt=(*_CHANGE, "endless_not_for"), may_wait=True,
+        new_in_each_attempt=(*_CHANGE, "endless_not_for"), may_wait=True, effort=effort.of_addition,
     ),
     # -- what is done with a hold ---------------------------------------------------------------------------
     Row(
@@ -162,7 +165,7 @@ ROWS: Final = (
     ),
     Row(
         commands.Release, lambda rules: rules.plain_locks.release,
-        right="acquire", request_scope=_hold, frees=True, ends=_hold,
+        right="acquire", request_scope=_hold, frees=True, effort=effort.of_release,
     ),
     Row(
         commands.ReleaseByValue, lambda rules: rules.values.release,
@@ -176,11 +179,11 @@ ROWS: Final = (
     # -- what is done to what others hold or wait for -------------------------------------------------------
     Row(
         commands.Revoke, lambda rules: rules.pleas.revoke,
-        right="force", on=On.NAME, request_scope=_name, frees=True,
+        right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_revoke,
     ),
     Row(
         commands.ForceRelease, lambda rules: rules.kinds.force_release,
-        right="force", on=On.NAME, request_scope=_name, frees=True,
+        right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_force,
     ),
     Row(
         commands.ForceWaits, lambda rules: rules.waits.force,
@@ -188,12 +191,12 @@ ROWS: Final = (
     ),
     Row(
         commands.LiftDelay, lambda rules: rules.kinds.lift_delay,
-        right="force", on=On.NAME, request_scope=_name, frees=True,
+        right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_lifting,
     ),
     # -- semaphores, rate limits, fences --------------------------------------------------------------------
     Row(
         commands.ResizeSemaphore, lambda rules: rules.semaphores.resize,
-        right="acquire", on=On.NAME, request_scope=_name,
+        right="acquire", on=On.NAME, request_scope=_name, effort=effort.of_resize,
     ),
     Row(
         commands.TakeRate, lambda rules: partial(rates.take, rules.state),
@@ -214,7 +217,7 @@ ROWS: Final = (
     ),
     Row(
         commands.DeleteCells, lambda rules: rules.transactions.delete,
-        right="acquire", on=On.KEY, request_scope=_key, frees=True,
+        right="acquire", on=On.KEY, request_scope=_key, frees=True, effort=effort.of_deletion,
     ),
     Row(
         commands.TransactCells, lambda rules: rules.transactions.transact,
@@ -236,7 +239,7 @@ ROWS: Final = (
     Row(commands.EndWait, None, right="acquire", frees=True),
     # -- the nodes' own -------------------------------------------------------------------------------------
     Row(commands.OnBehalf, lambda rules: rules.on_behalf),
-    Row(commands.Cancel, lambda rules: rules.waits.cancel, frees=True),
+    Row(commands.Cancel, lambda rules: rules.waits.cancel, frees=True, effort=effort.of_cancel),
     Row(commands.AbandonWaits, lambda rules: rules.waits.abandon, frees=True),
     Row(commands.Tick, lambda rules: rules.nothing, frees=True),
     Row(commands.Barrier, lambda rules: rules.nothing, frees=True),
@@ -247,8 +250,16 @@ FREES: Final[frozenset[type]] = frozenset([row.command for row in ROWS if row.fr
 """The commands that are carried out without room."""
 PATIENT: Final[frozenset[type]] = frozenset([row.command for row in ROWS if row.is_patient])
 """The commands that may wait a little to share an entry."""
-ENDED_BY: Final = {row.command: row.ends for row in ROWS if row.ends is not None}
-"""What commands end, by their class."""
+_EFFORTS: Final = {row.command: row.effort for row in ROWS if row.effort is not None}
+
+
+def effort_of(state: State, command: Command) -> int:
+    """Return how much of the state a command goes through beyond what it names, in claims that end.
+
+    What the commands of a frame may bring about together has a bound instead (`limits.FRAME_EFFORT_MAX`).
+    """
+    of = _EFFORTS.get(command.__class__)
+    return 0 if of is None else of(state, command)
 
 
 def acts_of(rules: Ruleset) -> dict[type, Act]:

@@ -6,8 +6,9 @@ Tests and checkers call this; a node at work never does.
 from collections import Counter
 from itertools import combinations, pairwise
 
-from lockstate.tables import budget, fingerprint
+from lockstate.tables import budget, crowds, fingerprint
 from lockstate.tables.cells import size_of
+from lockstate.tables.crowds import is_known_by_value
 from lockstate.tables.deadlines import Timed
 from lockstate.tables.namespaces import NamespaceUsage
 from lockstate.tables.owners import wish_of
@@ -16,7 +17,7 @@ from lockstate.tables.queues import can_go
 from lockstate.tables.rare import PLAIN, of_hold
 from lockstate.tables.records import Hold, Ticket, permits_in, precedence
 from lockstate.tables.state import State, claims_of_hold
-from lockstate.words.claims import claims_of, parent
+from lockstate.words.claims import claims_of, parent, record_name
 from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent
 from lockstate.words.results import HoldKind, Queued
 
@@ -289,6 +290,26 @@ def permits_are_queued_for_in_order(state: State) -> None:
     assert holders == held, f"permits: {holders} are holders, {held} are held"
 
 
+def crowds_find_what_a_walk_finds(state: State) -> None:
+    """A name that many hold has a crowd, of exactly its holders, by token and by value."""
+    holders = {lock.name: list(lock.all_holders()) for lock in state.claimed.records()}
+    for semaphore in state.semaphores.values():
+        holders[record_name(HoldKind.SEMAPHORE, semaphore.name)] = list(semaphore.holders.values())
+    crowded = {name for name, found in holders.items() if len(found) > crowds.SEARCHED_MAX}
+    assert crowded <= state.crowds.rows.keys(), "many hold a name, and it has no crowd"
+    for name, crowd in state.crowds.rows.items():
+        found = holders.get(name, [])
+        assert len(found) > crowds.SEARCHED_MAX // 2, f"{name}: few hold it, and it has a crowd"
+        assert crowd.by_token() == found, f"{name}: the crowd has other holders"
+        valued = [_place_by_value(state, hold) for hold in found if is_known_by_value(hold)]
+        by_value = [_place_by_value(state, hold) for hold in crowd.by_value()]
+        assert by_value == sorted(valued), f"{name}: the crowd has other values"
+
+
+def _place_by_value(state: State, hold: Hold) -> tuple[str, str, int]:
+    return hold.details.value, state.principals.of(hold), hold.token
+
+
 def several_kinds_are_of_locks(state: State) -> None:
     """Only holds and tickets of several kinds have permits beside them."""
     records: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
@@ -400,6 +421,7 @@ SENTENCES = (
     what_few_have_is_rare,
     priorities_are_of_tickets,
     permits_are_queued_for_in_order,
+    crowds_find_what_a_walk_finds,
     several_kinds_are_of_locks,
     idle_things_are_forgotten,
     everything_timed_is_scheduled,

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from lockstate.catalogue import FREES, acts_of, content_digest, request_key
+from lockstate.catalogue import FREES, acts_of, content_digest, effort_of, request_key
 from lockstate.reads import views
 from lockstate.rules import attempts
 from lockstate.rules.holds import LEASE_EXPIRED
@@ -118,15 +118,9 @@ class LockMachine:
         """Return 64 bits that every node at this revision has, if it is in the same state."""
         return fingerprint.of(self.state)
 
-    def claims_count(self, lease_id: str) -> int:
-        """Return how many claims end with a hold or a session of this id, about; 0 if there is none."""
-        hold = self.state.holds.get(HoldId(lease_id))
-        if hold is None:
-            session = self.state.sessions.get(SessionId(lease_id))
-            return 0 if session is None else session.claims_count
-        if not hold.locks:
-            return 1 + hold.name.count("/")
-        return sum([1 + lock.name.count("/") for lock in hold.locks])
+    def effort_of(self, command: Command) -> int:
+        """Return how much of this state a command would go through beyond what it names: see `effort`."""
+        return effort_of(self.state, command)
 
     @property
     def is_sound(self) -> bool:
@@ -445,8 +439,7 @@ class LockMachine:
                     return LEASE_EXPIRED
                 return self._rules.sessions.renewed(hold, first.token)
             case RenewByValue() if isinstance(first, Renewed):
-                of_name = views.holders_of(self.state, command.kind, command.name)
-                renewed = next((hold for hold in of_name if hold.token == first.token), None)
+                renewed = views.holder_with_token(self.state, command.kind, command.name, first.token)
                 return self._rules.sessions.renewed(renewed, first.token) if renewed else LEASE_EXPIRED
             case PutOff() if isinstance(first, PutOffTo):
                 return PutOffTo(first.token, max(first.ends_in_ms - (self.state.now_ms - at_ms), 0))

@@ -1,15 +1,16 @@
 """A command as it travels: its bytes, and what decides when it is its turn. Only the log has the bytes alone.
 
 What an ordinary command asks for, one lock or something as small, has no load: there may be thousands of it
-in an entry. Load has what has many names with many parts, or ends many. It is an estimate, in microseconds of
-a state machine about, which decides what waits for what and nothing else: nodes may differ.
+in an entry. Load has what has many names with many parts, or goes through much of the state
+(`lockstate.rules.effort`). It is an estimate, in some microseconds of a state machine each, which decides
+what waits for what and nothing else: nodes may differ.
 """
 
 from typing import Annotated, Final
 
 import msgspec
 
-from lockstate.catalogue import ENDED_BY, PATIENT
+from lockstate.catalogue import PATIENT
 from lockstate.machine import LockMachine
 from lockstate.rules.on_behalf import on_behalf
 from lockstate.words import codec, limits
@@ -38,10 +39,6 @@ def encode(command: Command, machine: LockMachine, principal: str = "") -> Encod
     data = codec.encode_command(on_behalf(principal, command))
     # No machine takes a frame of more than is kept: whatever a client sends, it must fit an entry.
     count = min(max(len(command.commands), 1), limits.STREAM_KEPT_MAX) if isinstance(command, Numbered) else 1
-    load = data.count(b"/") + len(data) // _BYTES - FREE
-    if load > 0:
-        load = max(load - FREE * (count - 1), 0)
-    else:
-        ended = ENDED_BY.get(command.__class__)
-        load = 0 if ended is None else max(machine.claims_count(ended(command)) - FREE, 0)
+    named = data.count(b"/") + len(data) // _BYTES
+    load = max(max(named, machine.effort_of(command)) - FREE * count, 0)
     return EncodedCommand(data, load, count, command.__class__ in PATIENT)

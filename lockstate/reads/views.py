@@ -25,7 +25,7 @@ from lockstate.tables.records import (
 )
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
-from lockstate.words.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
+from lockstate.words.claims import FIRST_OF_LOCKS, Claims, ancestors, record_name
 from lockstate.words.ids import NO_OWNER, HoldId, SessionId
 from lockstate.words.modes import NAMED, Mode, Scope, is_intent, is_tree
 from lockstate.words.results import (
@@ -292,6 +292,22 @@ def queue_of(state: State, kind: HoldKind, name: str) -> Collection[Ticket]:
     return lock.queue() if lock is not None else ()
 
 
+def holder_with_token(state: State, kind: HoldKind, name: str, token: int) -> Hold | None:
+    """Return the one that holds exactly this name of a kind with this token."""
+    crowd = state.crowds.of(kind, name)
+    if crowd is not None:
+        return crowd.with_token(token)
+    return next((hold for hold in holders_of(state, kind, name) if hold.token == token), None)
+
+
+def holders_meant(state: State, kind: HoldKind, name: str, token: int) -> Collection[Hold]:
+    """Return those that hold exactly this name of a kind: the one with `token`, or all if that is 0."""
+    if not token:
+        return holders_of(state, kind, name)
+    hold = holder_with_token(state, kind, name, token)
+    return () if hold is None else (hold,)
+
+
 def session_view(state: State, session_id: SessionId) -> SessionView | None:
     """Return the session, or None if it has expired or never existed."""
     session = state.sessions.get(session_id)
@@ -320,7 +336,7 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
     queues: dict[str, Iterable[Ticket]] = {}
     for ticket in session.tickets.values():
         for part in parts_of(ticket):
-            name = _queue_name(part)
+            name = record_name(part.kind, part.name)
             if part.kind is HoldKind.SEMAPHORE:
                 queues[name] = state.semaphores[part.name].queue.values()
             elif name not in queues:
@@ -330,14 +346,8 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
             places[name, ticket.hold_id] = place
     for ticket in session.tickets.values():
         for part in parts_of(ticket):
-            place = places[_queue_name(part), ticket.hold_id]
+            place = places[record_name(part.kind, part.name), ticket.hold_id]
             yield waiter_view(state, ticket, part.name, place, part.kind)
-
-
-def _queue_name(part: Part) -> str:
-    """Return what tells the queue for one thing from all others."""
-    is_permits = part.kind is HoldKind.SEMAPHORE
-    return permits_of(part.name)[0] if is_permits else record_name(part.kind, part.name)
 
 
 def cell_view(state: State, cell: Cell) -> CellView:

@@ -24,6 +24,7 @@ from lockstate.tables.records import (
     Claimant,
     Hold,
     Place,
+    Session,
     Ticket,
     lanes_of,
     permits_in,
@@ -94,10 +95,11 @@ def find(state: State, ticket: Ticket) -> Cycle | None:
 def _blocks_anybody(state: State, ticket: Ticket) -> bool:
     """Whether anybody may wait for what the party of `ticket` holds. Mostly nobody does."""
     session = state.sessions.get(ticket.session_id)
-    if ticket.changes:
-        return True
-    if session is None:
-        return False
+    return bool(ticket.changes) or (session is not None and is_waited_for(state, session))
+
+
+def is_waited_for(state: State, session: Session) -> bool:
+    """Whether anybody may wait for what a session holds. Of many holds it is not found out."""
     holds = session.holds
     return len(holds) > _CHECKED_MAX or any(_is_wanted(state, hold) for hold in holds.values())
 
@@ -110,16 +112,10 @@ def _is_wanted(state: State, hold: Hold) -> bool:
 
 
 def _blocks_itself(state: State, ticket: Ticket) -> bool:
-    """Whether a session asks for something that its own holds keep it from."""
+    """Whether a session, which has few holds, asks for something that one of these keeps it from."""
     session = state.sessions.get(ticket.session_id)
-    if session is None or not session.holds:
-        return False
-    for name, _ in permits_in(ticket):
-        holders = state.semaphores[name].holders.values()
-        if any(hold.session_id == ticket.session_id for hold in holders):
-            return True
-    in_the_way = conflicting_holds(state, claims_of_hold(ticket), ticket.changes)
-    return any(hold.session_id == ticket.session_id for _, hold in in_the_way)
+    holds = session.holds.values() if session is not None else ()
+    return any(_is_in_the_way(hold, ticket) for hold in holds)
 
 
 def _waits_beside(state: State, ticket: Ticket) -> bool:
@@ -138,7 +134,7 @@ def _is_ahead(state: State, ticket: Ticket) -> bool:
     return any((state.locks[name].waiting - UNIT[claim]) & CONFLICTS[claim] for name, claim in claims)
 
 
-def _is_in_the_way(one: Ticket, other: Ticket) -> bool:
+def _is_in_the_way(one: Claimant, other: Ticket) -> bool:
     names = {name for name, _ in permits_in(one)}
     if any(name in names for name, _ in permits_in(other)):
         return True
@@ -216,7 +212,7 @@ class _Search:
             wait.needed.setdefault(earlier.hold_id, queue)
         pool = Pool(queue, semaphore.limit - count)
         wait.pools.append(pool)
-        for record in (*semaphore.holders.values(), *depends_on):
+        for record in chain(semaphore.holders.values(), tuple(depends_on)):
             self._step()
             keeping = [other for other in self._keeping(record) if other is not record]
             if keeping:
@@ -267,6 +263,7 @@ class _Search:
 
     def _alike(self, queue: dict[HoldId, Ticket]) -> Collection[_Alike]:
         self._step(len(queue) // _PER_STEP)
+        self._state.searched_count += len(queue)
         found: dict[tuple[object, ...], _Alike] = {}
         for ticket in queue.values():
             is_busy = ticket.session_id and self._is_busy(ticket)
@@ -287,6 +284,7 @@ class _Search:
 
     def _step(self, count: int = 1) -> None:
         self._steps += count
+        self._state.searched_count += count
         if self._steps > limits.DEADLOCK_STEPS_MAX:
             raise _TooMuchError
 

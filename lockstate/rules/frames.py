@@ -39,6 +39,9 @@ _WAITING: Final = frozenset(get_args(MayWait))
 _WINDOW_FULL: Final = Refused(
     Reason.OVERLOADED, "too many outcomes of this stream are not acknowledged", (), 0, budget.RETRY_MS
 )
+_MUCH_DONE: Final = Refused(
+    Reason.OVERLOADED, "what came before in this frame made too much to do", (), 0, budget.RETRY_MS
+)
 
 
 class Frames:
@@ -115,13 +118,17 @@ class Frames:
         keep, session_id = state.streams.keep, stream.session_id
         count_max, bytes_max = limits.STREAM_KEPT_MAX, limits.STREAM_KEPT_BYTES_MAX
         release, kept = acts[Release], stream.kept
+        # A frame cannot be cut in two, so what its commands bring about is counted as they are applied.
+        events, cell_events = self._holds.effects.events, self._holds.effects.cell_events
+        effort_max = len(events) + len(cell_events) + state.searched_count + limits.FRAME_EFFORT_MAX
         results: list[Result] = []
         for number, command in enumerate(frame.commands, frame.first):
             if number <= stream.last:
                 results.append(self._repeat(stream, number, command))
                 continue
-            if len(kept) >= count_max or stream.kept_bytes >= bytes_max:
-                return NumberedDone(tuple(results), _WINDOW_FULL)
+            is_much = len(events) + len(cell_events) + state.searched_count > effort_max
+            if is_much or len(kept) >= count_max or stream.kept_bytes >= bytes_max:
+                return NumberedDone(tuple(results), _MUCH_DONE if is_much else _WINDOW_FULL)
             if state.is_tight and command.__class__ not in self._frees:
                 refused = budget.check_room(state)
                 if refused is not None:

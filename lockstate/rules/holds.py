@@ -529,7 +529,8 @@ class Holds:
         available = max(views.available(semaphore), 0)
         others = ", and others wait" if semaphore.queue else ""
         waits_ms = _known(holders)
-        waits_ms += [delay.expires_at_ms - state.now_ms for delay in semaphore.delays.values()]
+        first_delays = islice(semaphore.delays.values(), limits.HOLDERS_SHOWN_MAX)
+        waits_ms += [delay.expires_at_ms - state.now_ms for delay in first_delays]
         return Refused(
             Reason.NO_PERMITS,
             f"{available} of {semaphore.limit} permits are available{others}",
@@ -683,7 +684,7 @@ class Holds:
         state.namespaces.count_hold(hold, -1)
         state.claim_more(hold, claims_of("", hold.mode, hold.scope, locks), token)
         state.ledger.change(hold)
-        hold.name, hold.locks = "", locks
+        hold.locks = locks
         state.namespaces.count_hold(hold, 1)
         self._change(hold, lock_delay_ms=delay_of(state, hold))
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, locks=had)
@@ -722,11 +723,16 @@ def _known(holders: Iterable[HolderView]) -> list[int]:
 
 
 def held_already(
-    session: Session, owner: OwnerName, holders: Collection[Hold], is_wanted: Callable[[Hold], bool]
+    state: State,
+    session: Session,
+    owner: OwnerName,
+    holders: Collection[Hold],
+    is_wanted: Callable[[Hold], bool],
 ) -> Hold | None:
     """Return the wanted hold among `holders` that `session` has as `owner` already, or None."""
     mine = session.holds_of(owner)
     known = mine.values() if len(mine) < len(holders) else holders
+    state.searched_count += len(known)
     found = [
         hold
         for hold in known

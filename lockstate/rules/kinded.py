@@ -8,7 +8,7 @@ same `request_id`.
 
 from itertools import islice
 
-from lockstate.reads.views import holder_view, holders_of
+from lockstate.reads.views import holder_view, holders_meant, holders_of
 from lockstate.rules.checks import invalid
 from lockstate.rules.holds import Holds
 from lockstate.tables.claim_table import Freed
@@ -38,10 +38,10 @@ class Kinds:
         refused = _check(command)
         if refused is not None:
             return refused
-        of_name = holders_of(self._state, command.kind, command.name)
-        ended = [hold for hold in of_name if command.token in (0, hold.token)]
+        ended = list(holders_meant(self._state, command.kind, command.name, command.token))
         if not ended:
-            nothing = self.nothing_of(command.kind, command.name, command.token, is_held=bool(of_name))
+            is_held = bool(holders_of(self._state, command.kind, command.name))
+            nothing = self.nothing_of(command.kind, command.name, command.token, is_held=is_held)
             return nothing or ForceReleased(())
         released = tuple([holder_view(self._state, hold, command.name, command.kind) for hold in ended])
         freed: Freed = []

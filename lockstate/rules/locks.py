@@ -61,7 +61,8 @@ class Locks:
                 return SESSION_EXPIRED
             owner = owner or session.owner
             if lock is not None:
-                held = held_already(session, owner, lock.all_holders(), lambda hold: _is_same(hold, command))
+                holders = lock.all_holders()
+                held = held_already(state, session, owner, holders, lambda hold: _is_same(hold, command))
                 if held is not None:
                     return holds.held_again(held, command, key)
         is_plain = command.scope is _NODE and not command.locks

@@ -4,7 +4,7 @@ A hold has one *plea* at most. Who asks again can only let it end earlier. What 
 it, whichever way it ends.
 """
 
-from lockstate.reads.views import holders_of, parts_of, revoked_view
+from lockstate.reads.views import holders_meant, holders_of, parts_of, revoked_view
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, refuse_kind
 from lockstate.rules.kinded import Kinds
 from lockstate.tables import budget
@@ -28,10 +28,10 @@ class Pleas:
         if refused is not None:
             return refused
         state = self._state
-        of_name = holders_of(state, command.kind, command.name)
-        asked = [hold for hold in of_name if command.token in (0, hold.token)]
+        asked = holders_meant(state, command.kind, command.name, command.token)
         if not asked:
-            nothing = self._kinds.nothing_of(command.kind, command.name, command.token, is_held=bool(of_name))
+            is_held = bool(holders_of(state, command.kind, command.name))
+            nothing = self._kinds.nothing_of(command.kind, command.name, command.token, is_held=is_held)
             return nothing or Revoked(())
         if state.is_tight and (refused := budget.check_room(state)) is not None:
             return refused

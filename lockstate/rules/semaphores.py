@@ -111,9 +111,11 @@ class Semaphores:
             return Refused(
                 Reason.NOT_HOLDER, "nobody holds a permit or waits for one: the next request sets the limit"
             )
+        # Nobody waits for more than there were.
+        waiting = list(semaphore.queue.values()) if command.limit < semaphore.limit else []
         state.resize(semaphore, command.limit)
         freed: Freed = [permits_of(command.name)]
-        wanted = [(one, dict(permits_in(one))[command.name]) for one in semaphore.queue.values()]
+        wanted = [(one, dict(permits_in(one))[command.name]) for one in waiting]
         for ticket in [waiter for waiter, permits in wanted if permits > command.limit]:
             detail = f"the semaphore was resized to {command.limit}"
             mismatch = Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": command.limit})

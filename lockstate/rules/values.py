@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from lockstate.reads.views import holders_of
 from lockstate.rules.checks import check_value, invalid
+from lockstate.tables.crowds import is_known_by_value
 from lockstate.tables.principals import lease_id_of
 from lockstate.tables.rare import Rare, changed
 from lockstate.tables.records import Hold
@@ -64,13 +65,16 @@ class Values:
 def hold_with(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:
     """Return the hold of exactly this name that has the value: of several, the one with the lowest token.
 
-    What belongs to another principal than the one that asks is none. Nor is a hold that was asked for with a
-    list of locks: it would end as a whole, and who may use one of its names need not have a right on the
-    others.
+    What belongs to another principal than the one that asks is none. Nor is a hold of several things: it
+    would end as a whole, and who may use one of its names need not have a right on the others.
     """
+    crowd = state.crowds.of(command.kind, command.name)
+    if crowd is not None:
+        return crowd.with_value(command.value)
     is_foreign = state.principals.is_foreign
     for hold in holders_of(state, command.kind, command.name):
-        if hold.details.value == command.value and not hold.locks and not is_foreign(lease_id_of(hold)):
+        is_it = is_known_by_value(hold) and hold.details.value == command.value
+        if is_it and not is_foreign(lease_id_of(hold)):
             return hold
     return None
 

@@ -1,12 +1,13 @@
 """What is claimed by name: the records of names, and the intents on the ancestors of what is claimed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from lockstate.tables.names import NameIndex
 from lockstate.tables.records import NOTHING, Hold, Lock
 from lockstate.words import limits
 from lockstate.words.claims import Claims
+from lockstate.words.ids import HoldId
 from lockstate.words.modes import CONFLICTS, IS_INTENT, UNIT, Claim, Counts, Mode, Scope, claim_of
 
 Freed = list[tuple[str, Claim]]
@@ -31,7 +32,13 @@ WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
 class ClaimTable:
     """Which names are claimed. What holds and delays claim is counted here, what tickets want by `State`."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        joined: Callable[[str, dict[HoldId, Hold], Hold], None],
+        left: Callable[[str, Hold, int], None],
+    ) -> None:
+        """Tell `joined` and `left` of holders that come to a record and go (see `Crowds`)."""
+        self._joined, self._left = joined, left
         self.locks: dict[str, Lock] = {}
         """Records of what is held, delayed or wanted itself, and of ancestors of what is wanted."""
         self.names = NameIndex(self.locks)
@@ -92,7 +99,7 @@ class ClaimTable:
             else:
                 lock.held += UNIT[claim]
                 if hold is not None:
-                    lock.add_holder(hold)
+                    self.join(lock, hold)
 
     def remove(self, claims: Claims, hold: Hold | None) -> Freed:
         """Take the claims back; return those that somebody waits for."""
@@ -119,10 +126,27 @@ class ClaimTable:
                         self.both_count -= 1
                     continue
                 if hold is not None:
-                    freed += _leave_lock(lock, hold)
+                    freed += self._leave_lock(lock, hold)
             if lock is not None and lock.waiting & CONFLICTS[claim]:
                 freed.append((name, claim))
         return freed
+
+    def _leave_lock(self, lock: Lock, hold: Hold) -> Freed:
+        """Take a holder out of a record that stays; return what became free beside its claim."""
+        # If the name was full, now even waiters that never conflicted may go.
+        was_full = lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX
+        self.leave(lock, hold)
+        return [(lock.name, WHOLE)] if was_full else []
+
+    def join(self, lock: Lock, hold: Hold) -> None:
+        """Put `hold` behind the other holders of a record."""
+        lock.add_holder(hold)
+        self._joined(lock.name, lock.holders, hold)
+
+    def leave(self, lock: Lock, hold: Hold) -> None:
+        """Take a holder out of a record that stays."""
+        lock.remove_holder(hold)
+        self._left(lock.name, hold, lock.holders_count)
 
     def record_of(self, name: str) -> Lock:
         """Return the record of a name, made if there is none."""
@@ -147,11 +171,3 @@ def _no_names(count: int) -> Iterator[str]:
     """Yield so many keys of rows that are of no name: _NO_NAME itself, and others that begin so."""
     yield _NO_NAME
     yield from (f"{_NO_NAME}{number}" for number in range(1, count))
-
-
-def _leave_lock(lock: Lock, hold: Hold) -> Freed:
-    """Take a holder out of a record that stays; return what became free beside its claim."""
-    # If the name was full, now even waiters that never conflicted may go.
-    was_full = lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX
-    lock.remove_holder(hold)
-    return [(lock.name, WHOLE)] if was_full else []

@@ -22,8 +22,10 @@ class RecordIndex(Generic[R]):
     when somebody lists: one that is gone by then has cost two places in a table.
     """
 
-    def __init__(self, key: Callable[[R], Any]) -> None:
+    def __init__(self, key: Callable[[R], Any], young_max: int = _YOUNG_MAX) -> None:
+        """Sort in as many as `young_max` at a time."""
         self._key = key
+        self._young_max = young_max
         self._young: dict[R, None] = {}
         self._runs: list[list[R]] = []
         """None of them is empty, so each is found by its first record."""
@@ -31,7 +33,7 @@ class RecordIndex(Generic[R]):
     def add(self, record: R) -> None:
         """Add a record whose key is not there."""
         self._young[record] = None
-        if len(self._young) > _YOUNG_MAX:
+        if len(self._young) > self._young_max:
             self._sort_in()
 
     def remove(self, record: R) -> None:

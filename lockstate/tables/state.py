@@ -6,10 +6,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from lockstate.tables import marks
+from lockstate.tables import crowds, marks
 from lockstate.tables.audit import Audit
 from lockstate.tables.cells import CellTable
 from lockstate.tables.claim_table import ClaimTable, Freed
+from lockstate.tables.crowds import Crowds
 from lockstate.tables.deadlines import Deadlines, Lease
 from lockstate.tables.ledger import Ledger, NamedValues
 from lockstate.tables.namespaces import Namespaces
@@ -35,7 +36,7 @@ from lockstate.tables.records import (
 from lockstate.tables.requests import RequestMemory
 from lockstate.tables.streams import Streams
 from lockstate.words import limits
-from lockstate.words.claims import Claims, claims_of, claims_of_one, parent, permits_of
+from lockstate.words.claims import Claims, claims_of, claims_of_one, parent, permits_of, record_name
 from lockstate.words.ids import NO_HOLD, HoldId, SessionId
 from lockstate.words.modes import (
     CONFLICTS,
@@ -81,10 +82,6 @@ class State:
         self.sessions: dict[SessionId, Session] = {}
         self.holds: dict[HoldId, Hold] = {}
         self.tickets: dict[HoldId, Ticket] = {}
-        self.claimed = ClaimTable()
-        self.locks, self.intents = self.claimed.locks, self.claimed.intents
-        self.names = self.claimed.names
-        """The same tables once more: every command looks into them."""
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
@@ -108,6 +105,12 @@ class State:
         """Whose sessions and holds are, if nodes know principals, and what each may have."""
         self.owners = self.principals.rows
         """The same table once more: every command asks whether there is anything in it."""
+        self.crowds = Crowds(self.principals)
+        """The holders of names that many hold, by token and by value."""
+        self.claimed = ClaimTable(self.crowds.joined, self.crowds.left)
+        self.locks, self.intents = self.claimed.locks, self.claimed.intents
+        self.names = self.claimed.names
+        """The same tables once more: every command looks into them."""
         self.namespaces = Namespaces(self.ledger)
         """What holds for the names below certain prefixes."""
         self.spaces = self.namespaces.rows
@@ -130,6 +133,8 @@ class State:
         """The bound on the bytes that this state takes (see `budget`)."""
         self.endless_count = 0
         """How many holds have no deadline."""
+        self.searched_count = 0
+        """Holds and tickets that have been looked through so far, a measure of effort. It is not kept."""
         self.is_tight = False
         """Whether the entry that is being applied may reach that bound."""
 
@@ -178,7 +183,10 @@ class State:
         """Let a hold or a ticket that is there have something else that few have."""
         self.ledger.change(record)
         self.rare_count += (rare is not None) - (record.rare is not None)
-        record.rare = rare
+        if isinstance(record, Hold) and (crowd := self.crowds.of(record.kind, record.name)) is not None:
+            crowd.set_rare(record, rare)
+        else:
+            record.rare = rare
 
     # -- permits --------------------------------------------------------------------------------------------
 
@@ -188,18 +196,14 @@ class State:
         Those of one of several kinds are its session's claims, besides the first of what it has.
         """
         if record.kind is _SEMAPHORE and isinstance(record, Hold):  # the same as below, without the calls
-            semaphore = self.semaphores[record.name]
-            semaphore.used += record.permits
-            semaphore.holders[record.hold_id] = record
+            self._join_semaphore(record.name, record.permits, record)
             return
         permits = permits_in(record)
         for name, count in permits:
-            semaphore = self.semaphores[name]
             if isinstance(record, Ticket):
-                stand_in(semaphore.queue, record)
+                stand_in(self.semaphores[name].queue, record)
             else:
-                semaphore.used += count
-                semaphore.holders[record.hold_id] = record
+                self._join_semaphore(name, count, record)
         if record.kind is _LOCK and (session := self.sessions.get(record.session_id)) is not None:
             session.claims_count += len(permits)
 
@@ -209,21 +213,31 @@ class State:
         A semaphore stays, even if it is idle, until its queue has been served.
         """
         if record.kind is _SEMAPHORE and isinstance(record, Hold):  # the same as below, without the calls
-            semaphore = self.semaphores[record.name]
-            semaphore.used -= record.permits
-            del semaphore.holders[record.hold_id]
+            self._leave_semaphore(record.name, record.permits, record)
             return [permits_of(record.name)]
         permits = permits_in(record)
         for name, count in permits:
-            semaphore = self.semaphores[name]
             if isinstance(record, Ticket):
-                del semaphore.queue[record.hold_id]
+                del self.semaphores[name].queue[record.hold_id]
             else:
-                semaphore.used -= count
-                del semaphore.holders[record.hold_id]
+                self._leave_semaphore(name, count, record)
         if record.kind is _LOCK and (session := self.sessions.get(record.session_id)) is not None:
             session.claims_count -= len(permits)
         return [permits_of(name) for name, _ in permits]
+
+    def _join_semaphore(self, name: str, permits: int, hold: Hold) -> None:
+        semaphore = self.semaphores[name]
+        semaphore.used += permits
+        semaphore.holders[hold.hold_id] = hold
+        if len(semaphore.holders) > crowds.SEARCHED_MAX or self.crowds.rows:
+            self.crowds.joined(record_name(_SEMAPHORE, name), semaphore.holders, hold)
+
+    def _leave_semaphore(self, name: str, permits: int, hold: Hold) -> None:
+        semaphore = self.semaphores[name]
+        semaphore.used -= permits
+        del semaphore.holders[hold.hold_id]
+        if self.crowds.rows:
+            self.crowds.left(record_name(_SEMAPHORE, name), hold, len(semaphore.holders))
 
     # -- holds ----------------------------------------------------------------------------------------------
 
@@ -316,33 +330,40 @@ class State:
         if session is not None:
             session.claims_count += len(claims) - len(old)
         if token != hold.token:
-            self._move_behind(hold, session, names, token)
+            self._move_behind(hold, session, names, token, hold.name)
         return freed
 
     def claim_more(self, hold: Hold, claims: Claims, token: int) -> None:
-        """Give a hold the claims that it lacks of `claims`, which its fields are about to match, and `token`.
+        """Give a hold the claims that it lacks of `claims`, which its locks are about to match, and `token`.
 
-        The token is a new one, with which it moves behind all other holds.
+        The token is a new one, with which it moves behind all other holds. It has several names from now on.
         """
         old = claims_of_hold(hold)
         more = tuple([pair for pair in claims if pair not in old])
         session = self.sessions.get(hold.session_id)
-        self._move_behind(hold, session, [name for name, claim in old if not is_intent(claim)], token)
+        names = [name for name, claim in old if not is_intent(claim)]
+        self._move_behind(hold, session, names, token, "")
         self.claimed.add(more, hold)
         if session is not None:
             session.claims_count += len(more)
 
-    def _move_behind(self, hold: Hold, session: Session | None, names: list[str], token: int) -> None:
-        """Give a hold a new token, and so the last place of all holds, also on the `names` that it has."""
+    def _move_behind(
+        self, hold: Hold, session: Session | None, names: list[str], token: int, name: str
+    ) -> None:
+        """Give a hold a new token, and so the last place of all holds, also on the `names` that it has.
+
+        `name` is the only one of them, empty if there are several.
+        """
         self.ledger.change(hold)
-        hold.token = token
+        for one in names:
+            self.claimed.leave(self.locks[one], hold)
+        hold.token, hold.name = token, name
         self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
         if session is not None:
             session.remove_hold(hold)
             session.add_hold(hold)
-        for name in names:
-            self.locks[name].remove_holder(hold)
-            self.locks[name].add_holder(hold)
+        for one in names:
+            self.claimed.join(self.locks[one], hold)
 
     # -- tickets --------------------------------------------------------------------------------------------
 

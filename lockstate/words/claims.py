@@ -32,13 +32,15 @@ printable."""
 
 
 def record_name(kind: HoldKind, name: str) -> str:
-    """Return the name under which the record of a lock or an election is kept."""
-    return _ELECTION + name if kind is HoldKind.ELECTION else name
+    """Return the name under which the record of a lock or an election is kept, and stand-ins for permits."""
+    if kind is _LOCK:
+        return name
+    return (_ELECTION if kind is HoldKind.ELECTION else _SEMAPHORE) + name
 
 
 def permits_of(name: str) -> tuple[str, Claim]:
     """Return the stand-in for the permits of a semaphore among claims that ended."""
-    return _SEMAPHORE + name, 0
+    return record_name(HoldKind.SEMAPHORE, name), 0
 
 
 def semaphore_of(name: str) -> str:

@@ -127,6 +127,9 @@ STREAM_KEPT_MAX = 1_024
 """Outcomes of one stream that its client has not acknowledged: as many commands are under way at once."""
 STREAM_KEPT_BYTES_MAX = 256 << 10
 """Bytes of them, beyond which no further command is taken."""
+FRAME_EFFORT_MAX = 10_000
+"""Events, and holds and waiters that were looked through, with which a frame of a stream takes no further
+command. A frame that makes as many for each of its commands would stop all nodes for seconds."""
 STREAM_RANGES_MAX = 64
 """Ranges of numbers that one frame acknowledges."""
 

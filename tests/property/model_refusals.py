@@ -52,6 +52,7 @@ def no_permits(state: ModelState, name: str) -> Refused:
     ends_ms = [
         d.until_ms - state.now_ms for d in state.delays if d.kind is HoldKind.SEMAPHORE and d.name == name
     ]
+    ends_ms = ends_ms[: limits.HOLDERS_SHOWN_MAX]
     facts = {"available": max(0, available(state, name)), "limit": state.limits[name]}
     queue_length = len(queue(state, HoldKind.SEMAPHORE, name))
     return Refused(

@@ -555,6 +555,7 @@ KEPT: Final = [
     "spaces",
     "bytes_max",
     "is_tight",
+    "searched_count",
     "revision",
     "now_ms",
     "_ttl_ms",

@@ -5,10 +5,13 @@ from lockstate.words.commands import (
     AdvanceFence,
     Barrier,
     Batch,
+    CloseSession,
+    Command,
     Entry,
     OpenSession,
     PutCell,
     Release,
+    Renew,
     TakeRate,
     Tick,
 )
@@ -82,12 +85,15 @@ def test_counts_tell_the_sizes() -> None:
     }
 
 
-def test_what_ends_with_a_hold_or_a_session_is_counted() -> None:
-    """Its names with their ancestors; of several locks each has its own, and of a session all that it has."""
+def test_what_a_command_goes_through_is_counted() -> None:
+    """Names that end, with their ancestors: several locks have theirs, and a session all that it has."""
     driver = MachineDriver()
     session_id = SessionId("s1")
     driver.run(OpenSession(session_id, 60_000))
     one = driver.granted("a/b/c", session_id=session_id)
     several = driver.granted(session_id=session_id, locks=wanted("x/y", "x/z"))
-    counts = [driver.machine.claims_count(each) for each in (one.hold_id, several.hold_id, session_id, "h")]
-    assert counts == [3, 4, 6, 0]
+    releases = [Release(hold_id) for hold_id in (one.hold_id, several.hold_id, HoldId("h"))]
+    closes = [CloseSession(session_id), CloseSession(SessionId("s2"))]
+    commands: list[Command] = [*releases, *closes, Renew(one.hold_id)]
+    efforts = [driver.machine.effort_of(command) for command in commands]
+    assert efforts == [3, 3, 0, 6, 0, 0]

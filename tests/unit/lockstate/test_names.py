@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstate.tables import names, sorted_runs
-from lockstate.tables.claim_table import ClaimTable
 from lockstate.tables.names import GONE_MAX
 from lockstate.tables.sorted_runs import SortedRuns
+from lockstate.tables.state import State
 from lockstate.words.commands import Acquire, Cancel, Release
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode, Scope
@@ -170,7 +170,7 @@ def test_a_listing_that_fails_for_want_of_memory_leaves_the_names_in_order(
     """Wherever it stops: names that came, went or came back before it and after it are listed as they are."""
     monkeypatch.setattr(sorted_runs, "_RUN_MAX", 6)
     monkeypatch.setattr(sorted_runs, "_FEW", 2)
-    table, names = ClaimTable(), [ShortOfMemory(f"{number:02}") for number in range(24)]
+    table, names = State().claimed, [ShortOfMemory(f"{number:02}") for number in range(24)]
     for name in names[:12]:
         table.record_of(name)
     assert list(table.names.after("", inclusive=True)) == names[:12]

@@ -14,6 +14,7 @@ from lockstate.words.commands import (
     AcquirePermits,
     Algorithm,
     CloseSession,
+    DeleteCells,
     EndWait,
     Numbered,
     NumberedCommand,
@@ -332,6 +333,26 @@ def test_no_more_is_taken_than_can_be_kept(driver: StreamDriver, monkeypatch: py
     monkeypatch.setattr(limits, "STREAM_KEPT_MAX", 100)
     monkeypatch.setattr(limits, "STREAM_KEPT_BYTES_MAX", 20)
     assert expect(NumberedDone, driver.send(4, lock("d", "h4"))).results == ()
+
+
+@pytest.mark.parametrize("what", ["grants", "cells", "searches"])
+def test_a_frame_brings_about_a_limited_number_of_things(
+    driver: StreamDriver, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It is applied as a whole, while which a node does nothing else: the rest can be given again."""
+    commands: list[NumberedCommand] = [Release(HoldId("h0")), Release(HoldId("h1"))]
+    driver.run_all([lock("l0", "h0"), lock("l1", "h1"), *[PutCell(b"%d" % n, b"v") for n in range(9)]])
+    for _ in range(9):
+        driver.acquire("l0", mode=Mode.SHARED, wait_ms=9000)
+        driver.acquire("read", mode=Mode.SHARED)
+    if what == "cells":
+        commands = [DeleteCells(b"", is_prefix=True), PutCell(b"c", b"v")]
+    elif what == "searches":
+        commands = [lock("read", "x0", wait_ms=9000), lock("read", "x1", wait_ms=9000)]
+    monkeypatch.setattr(limits, "FRAME_EFFORT_MAX", 7)
+    done = expect(NumberedDone, driver.send(1, *commands))
+    assert (len(done.results), reason(done.refused or Done())) == (1, Reason.OVERLOADED)
+    assert expect(NumberedDone, driver.send(2, *commands[1:])).refused is None
 
 
 def test_a_full_state_takes_what_frees(driver: StreamDriver) -> None:

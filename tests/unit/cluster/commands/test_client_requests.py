@@ -68,7 +68,7 @@ class _Faces:
             machine=lambda: cast(
                 "LockMachine",
                 SimpleNamespace(
-                    owner_of=lambda session_id: self.owners.get(session_id, ""), claims_count=lambda _: 0
+                    owner_of=lambda session_id: self.owners.get(session_id, ""), effort_of=lambda _: 0
                 ),
             ),
         )

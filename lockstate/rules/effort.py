@@ -1,0 +1,204 @@
+"""How much of the state a command goes through beyond what it names: what it ends, lets through, looks at.
+
+Nodes count it as load (see `cluster.commands.encoded_command`). Nothing here decides what a command does.
+What a command only names, however much that is, its bytes tell.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from lockstate.reads.views import available, holders_of
+from lockstate.rules.deadlocks import is_waited_for
+from lockstate.tables.crowds import SEARCHED_MAX
+from lockstate.tables.owners import order_in
+from lockstate.tables.records import CONVERSION, Hold, Lock, Session, Ticket, permits_in
+from lockstate.tables.state import State, claims_of_hold, weight_of
+from lockstate.words import limits
+from lockstate.words.claims import record_name
+from lockstate.words.commands import (
+    Acquire,
+    AcquirePermits,
+    AcquireSeveral,
+    Acquisition,
+    AddLocks,
+    Campaign,
+    Cancel,
+    CloseSession,
+    Convert,
+    DeleteCells,
+    ForceCloseSession,
+    ForceRelease,
+    KeepAlive,
+    LiftDelay,
+    Release,
+    ResizeSemaphore,
+    Revoke,
+)
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import CONFLICTING, Claim, is_intent
+
+_MOVE: Final = 4
+"""Claims that end in the time in which one waiter is let through, or one holder asked or forced."""
+_LOOKS: Final = 2
+"""Holds and waiters that are looked at in the time in which one claim ends."""
+_LOCK: Final = HoldKind.LOCK
+
+
+def of_acquire(state: State, command: Acquire) -> int:
+    """Return where it is looked for what the session has already, and for a deadlock if it waits."""
+    session = state.sessions.get(command.session_id)
+    has_many = session is not None and len(session.holds) > SEARCHED_MAX
+    if not (has_many or command.wait_ms):
+        return 0
+    names = [lock.name for lock in command.locks] or [command.name]
+    known = len(holders_of(state, _LOCK, names[0])) if has_many else 0
+    return (known + _search(state, command, session, names)) // _LOOKS
+
+
+def of_permits(state: State, command: AcquirePermits) -> int:
+    """Return where it is looked for a deadlock if it waits."""
+    session = state.sessions.get(command.session_id)
+    return _search(state, command, session, (), (command.name,)) // _LOOKS
+
+
+def of_several(state: State, command: AcquireSeveral) -> int:
+    """Return where it is looked for a deadlock if it waits."""
+    session = state.sessions.get(command.session_id)
+    locks, permits = [one.name for one in command.locks], [one.name for one in command.permits]
+    return _search(state, command, session, locks, permits) // _LOOKS
+
+
+def of_campaign(state: State, command: Campaign) -> int:
+    """Return where it is looked for a deadlock if it waits."""
+    session = state.sessions.get(command.session_id)
+    return _search(state, command, session, (record_name(HoldKind.ELECTION, command.name),)) // _LOOKS
+
+
+def of_conversion(state: State, command: Convert) -> int:
+    """Return where it is looked for a deadlock if it waits."""
+    hold = state.holds.get(command.hold_id)
+    names = [name for name, claim in claims_of_hold(hold) if not is_intent(claim)] if hold else []
+    return _looked_through(state, names) // _LOOKS if command.wait_ms else 0
+
+
+def of_addition(state: State, command: AddLocks) -> int:
+    """Return where it is looked for a deadlock if it waits."""
+    return _looked_through(state, [one.name for one in command.locks]) // _LOOKS if command.wait_ms else 0
+
+
+def _search(
+    state: State,
+    command: Acquisition,
+    session: Session | None,
+    locks: Iterable[str],
+    semaphores: Iterable[str] = (),
+) -> int:
+    """Return how many holders and waiters a request looks through that waits, for it may close a deadlock."""
+    if not command.wait_ms:
+        return 0
+    may_close = session is not None and (session.tickets or is_waited_for(state, session))
+    return _looked_through(state, locks, semaphores) if may_close or state.ranked_count else 0
+
+
+def _looked_through(state: State, locks: Iterable[str], semaphores: Iterable[str] = ()) -> int:
+    """Return how many have these or wait for them; of those that have them the search looks at few."""
+    found = [(lock.holders_count, lock.queue_length) for name in locks if (lock := state.locks.get(name))]
+    known = [state.semaphores.get(name) for name in semaphores]
+    found += [(len(one.holders), len(one.queue)) for one in known if one is not None]
+    return sum([min(holders, limits.DEADLOCK_STEPS_MAX) + waiters for holders, waiters in found])
+
+
+def of_release(state: State, command: Release | Cancel) -> int:
+    """Return what ends with a hold, and who may be let through then."""
+    hold = state.holds.get(command.hold_id)
+    if hold is None:
+        return 0
+    if hold.kind is _LOCK and hold.name and state.locks[hold.name].queues is None:
+        return 1 + hold.name.count("/")  # the same as below, without the calls
+    return weight_of(hold) + _MOVE * _let_through_by(state, hold)
+
+
+def of_cancel(state: State, command: Cancel) -> int:
+    """Return what ends with a wait or a hold, and who may be let through then."""
+    ticket = state.tickets.get(command.hold_id)
+    if ticket is None:
+        return of_release(state, command)
+    return weight_of(ticket) + _MOVE * _let_through_by(state, ticket)
+
+
+def of_close(state: State, command: CloseSession) -> int:
+    """Return what ends with a session."""
+    return _of_session(state, state.sessions.get(command.session_id))
+
+
+def of_force_close(state: State, command: ForceCloseSession) -> int:
+    """Return what ends with the session of a public name."""
+    return _of_session(state, state.sessions_in_order.get(order_in(command.session_name)))
+
+
+def of_keepalive(state: State, command: KeepAlive) -> int:
+    """Return where it is looked for what the session is to give up."""
+    session = state.sessions.get(command.session_id) if state.pleas else None
+    return 0 if session is None else min(len(state.pleas), len(session.holds)) // _LOOKS
+
+
+def of_force(state: State, command: ForceRelease) -> int:
+    """Return who is forced by a command that means all holders of a name."""
+    return 0 if command.token else _MOVE * len(holders_of(state, command.kind, command.name))
+
+
+def of_revoke(state: State, command: Revoke) -> int:
+    """Return who is asked by a command that means all holders of a name, and who is looked at for that."""
+    holders = 0 if command.token else len(holders_of(state, command.kind, command.name))
+    return _MOVE * min(holders, limits.REVOKED_PER_COMMAND_MAX) + holders // _LOOKS
+
+
+def of_lifting(state: State, command: LiftDelay) -> int:
+    """Return how many delays end."""
+    return _MOVE * len(state.delays_of(command.kind, command.name))
+
+
+def of_resize(state: State, command: ResizeSemaphore) -> int:
+    """Return who may be let through by more permits, or else who may want too many."""
+    semaphore = state.semaphores.get(command.name)
+    if semaphore is None:
+        return 0
+    more = max(command.limit - semaphore.limit + available(semaphore), 0)
+    is_less = command.limit < semaphore.limit
+    return _MOVE * (len(semaphore.queue) if is_less else min(more, len(semaphore.queue)))
+
+
+def of_deletion(state: State, command: DeleteCells) -> int:
+    """Return how many cells with a prefix go."""
+    found = state.cells.below(command.key, b"") if command.is_prefix else ()
+    return sum([1 for _ in islice(found, limits.CELLS_DELETED_MAX)])
+
+
+def _of_session(state: State, session: Session | None) -> int:
+    if session is None:
+        return 0
+    return session.claims_count + len(state.cells.of_session(session.session_id))
+
+
+def _let_through_by(state: State, record: Hold | Ticket) -> int:
+    """Return how many waiters the end of a hold or a wait may let through together, at most."""
+    permits = [(state.semaphores[name].queue, count) for name, count in permits_in(record)]
+    locks = [(lock, claim) for name, claim in claims_of_hold(record) if (lock := state.locks.get(name))]
+    return sum([min(count, len(queue)) for queue, count in permits]) + sum(
+        [
+            len(queue)
+            for lock, claim in locks
+            if lock.queues and _keeps_out(lock, claim, record)
+            for slot, queue in lock.queues.items()
+            if slot % CONVERSION not in CONFLICTING[slot % CONVERSION]
+        ]
+    )
+
+
+def _keeps_out(lock: Lock, claim: Claim, record: Hold | Ticket) -> bool:
+    """Whether those who could hold a name together may wait for this hold or waiter alone."""
+    if isinstance(record, Hold):
+        return lock.holders_count == 1 and not is_intent(claim)
+    first = next(iter((lock.queues or {}).get(claim, ())), None)
+    return claim in CONFLICTING[claim] and first == record.hold_id
