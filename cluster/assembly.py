@@ -283,6 +283,7 @@ class Parts:
             self.outgoing.request_flush,
             lambda: self.is_open,
             self.outgoing.check_room,
+            answered=self.metrics.answered,
             machine=self._machine,
         )
 

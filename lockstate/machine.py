@@ -122,6 +122,10 @@ class LockMachine:
         """Return how much of this state a command would go through beyond what it names: see `effort`."""
         return effort_of(self.state, command)
 
+    def no_room_for(self, command: Command, principal: str) -> Refused | None:
+        """Return the refusal of a command that a principal asks for, if there is no room (see `room`)."""
+        return self._rules.room.refusal(command, principal, request_key(command))
+
     @property
     def is_sound(self) -> bool:
         """Whether the records are what the changes of them add up to. It takes as long as they are many."""

@@ -51,19 +51,22 @@ class ClientRequests:
         is_open: Callable[[], bool],
         check_log_space: Callable[[type[Command]], None],
         *,
+        answered: Callable[[Result], None],
         machine: Callable[[], LockMachine],
     ) -> None:
         """Ask through `outbox`.
 
         `failures` counts requests without a result, by their codes. `request_flush` sends what the outbox
         holds. `is_open` tells whether it takes new work. `check_log_space` raises Overloaded for commands
-        that the leader's log has no space for. `machine` returns the present state.
+        that the leader's log has no space for. `answered` counts a result that was not in the log. `machine`
+        returns the present state.
         """
         self._outbox = outbox
         self._failures = failures
         self._request_flush = request_flush
         self._is_open = is_open
         self._check_log_space = check_log_space
+        self._answered = answered
         self._machine = machine
         self._cancels: set[asyncio.Task[None]] = set()
         self._kept = KeptWaits(self._undo)
@@ -77,7 +80,24 @@ class ClientRequests:
             NoLeader, Overloaded, ShuttingDown: not applied.
             OutcomeUnknown: sent, and no outcome within `timeout_s`.
         """
-        return await self._submit(command, timeout_s, principal).future
+        refused = await self._refused_for_room(command, timeout_s, principal)
+        return refused or await self._submit(command, timeout_s, principal).future
+
+    async def _refused_for_room(self, command: Command, timeout_s: float, principal: str) -> Answer | None:
+        """Answer a command for which there is no room, and that need not be in the log to be refused.
+
+        What this node has applied may be out of date. So it only decides whether to look once more, as a read
+        does that is shared by all that ask now: where that looks, the command would be refused, too.
+        """
+        if self._machine().no_room_for(command, principal) is None:
+            return None
+        refused, revision = await self.read(
+            lambda machine: (machine.no_room_for(command, principal), machine.revision), timeout_s
+        )
+        if refused is None:
+            return None
+        self._answered(refused)
+        return Answer(refused, revision)
 
     def begin(self, command: Command, timeout_s: float, principal: str = "") -> "asyncio.Future[Answer]":
         """Replicate one command that does not wait in a queue; return the future of its answer.
@@ -108,6 +128,9 @@ class ClientRequests:
             command, answer = kept
             answer = msgspec.structs.replace(answer, is_repeated=True)
             return await self._wait(command, answer, timeout_s, principal, poll_s)
+        refused = await self._refused_for_room(command, timeout_s, principal)
+        if refused is not None:
+            return refused
         pending = self._submit(command, timeout_s, principal)
         try:
             answer = await asyncio.shield(pending.future)

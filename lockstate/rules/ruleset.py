@@ -14,6 +14,7 @@ from lockstate.rules.locks import Locks
 from lockstate.rules.on_behalf import OnBehalfOf
 from lockstate.rules.plain_locks import PlainLocks
 from lockstate.rules.pleas import Pleas
+from lockstate.rules.room import Room
 from lockstate.rules.semaphores import Semaphores
 from lockstate.rules.sessions import Sessions
 from lockstate.rules.several import Several
@@ -65,6 +66,9 @@ class Ruleset:
         self.values = Values(state, self.locks.release, self.sessions.renew)
         self.waits = Waits(holds)
         self.principals = OnBehalfOf(state)
+        self.room = Room(
+            holds, self.sessions.check_room, self.transactions.check_room, self.transactions.puts_of
+        )
         self.frames = Frames(holds, acts, frees, self._apply_owned, again)
 
     def on_behalf(self, command: OnBehalf) -> Result:

@@ -69,10 +69,7 @@ class Sessions:
             or limits.check_ttl(command.ttl_ms)
             or limits.check_labels(command.labels)
             or self._holds.check_unused("session_id", command.session_id)
-            or check_count(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
-            or budget.check_room(state)
-            or state.principals.check("sessions")
-            or state.principals.check("bytes", bytes_of_labels(command.labels))
+            or self.check_room(command)
         )
         if refused is not None:
             return refused
@@ -82,6 +79,16 @@ class Sessions:
             Session(order, expires_at_ms, command.ttl_ms, command.session_id, owner, command.labels)
         )
         return SessionOpened(command.session_id, command.ttl_ms, command.ttl_ms)
+
+    def check_room(self, command: OpenSession) -> Refused | None:
+        """Refuse a session for which there is no room, or for which a quota has none."""
+        state = self._state
+        return (
+            check_count(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
+            or budget.check_room(state)
+            or state.principals.check("sessions")
+            or state.principals.check("bytes", bytes_of_labels(command.labels))
+        )
 
     def keep_alive(self, command: KeepAlive) -> Result:
         """Start a session's ttl anew, perhaps with another length.

@@ -114,7 +114,7 @@ class Transactions:
 
     def put(self, command: PutCell) -> Result:
         """Write a cell, unless there is no room for it or its session is over."""
-        refused = check_put(command) or self._check_room((command,))
+        refused = check_put(command) or self.check_room((command,))
         if refused is not None:
             return refused
         self._cells.revision += 1
@@ -145,10 +145,9 @@ class Transactions:
         refused = check_transaction(command)
         if refused is not None:
             return refused
-        succeeded = all(self._is_true(compare) for compare in command.compares)
-        operations = command.then if succeeded else command.otherwise
-        puts = [operation for operation in operations if isinstance(operation, PutOperation)]
-        refused = self._check_room(puts)
+        succeeded, operations = self._branch(command)
+        puts = _puts_in(operations)
+        refused = self.check_room(puts)
         if refused is not None:
             return refused
         if puts or any(isinstance(part, DeleteOperation) and part.key in self._cells for part in operations):
@@ -185,6 +184,15 @@ class Transactions:
         self._state.namespaces.count_cell(cell, -1)
         self._effects.tell_cell(kind, cell)
 
+    def puts_of(self, command: TransactCells) -> list[PutOperation]:
+        """Return what a transaction would write now."""
+        return _puts_in(self._branch(command)[1])
+
+    def _branch(self, command: TransactCells) -> tuple[bool, tuple[CellOperation, ...]]:
+        """Return whether all compares of a transaction are true, and what it does then."""
+        succeeded = all(self._is_true(compare) for compare in command.compares)
+        return succeeded, command.then if succeeded else command.otherwise
+
     # -- compares -------------------------------------------------------------------------------------------
 
     def _is_true(self, compare: Compare) -> bool:
@@ -202,7 +210,7 @@ class Transactions:
 
     # -- operations -----------------------------------------------------------------------------------------
 
-    def _check_room(self, puts: Sequence[PutCell | PutOperation]) -> Refused | None:
+    def check_room(self, puts: Sequence[PutCell | PutOperation]) -> Refused | None:
         """Refuse writes for which there is no room, or whose session is over."""
         state, cells = self._state, self._cells
         new_count = growth_bytes = 0
@@ -282,6 +290,10 @@ class Transactions:
     def _read(self, key: bytes) -> CellRead:
         cell = self._cells.get(key)
         return CellRead(None if cell is None else cell_view(self._state, cell))
+
+
+def _puts_in(operations: Iterable[CellOperation]) -> list[PutOperation]:
+    return [operation for operation in operations if isinstance(operation, PutOperation)]
 
 
 def _overloaded(detail: str) -> Refused:

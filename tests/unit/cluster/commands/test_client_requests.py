@@ -17,6 +17,7 @@ from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, W
 from lockstate.machine import LockMachine
 from lockstate.words.commands import (
     Acquire,
+    Barrier,
     Batch,
     Cancel,
     CloseSession,
@@ -29,6 +30,7 @@ from lockstate.words.commands import (
     Numbered,
     OnBehalf,
     OpenSession,
+    PutCell,
     Release,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
@@ -59,18 +61,25 @@ class _Faces:
         self.is_open = True
         self.has_room = True
         self.owners: dict[SessionId, str] = {}
+        self.refusal: Refused | None = None
+        self.refused: list[Result] = []
+        self.machine = cast(
+            "LockMachine",
+            SimpleNamespace(
+                owner_of=lambda session_id: self.owners.get(session_id, ""),
+                effort_of=lambda _: 0,
+                no_room_for=lambda *_: self.refusal,
+                revision=7,
+            ),
+        )
         self.requests = ClientRequests(
             self.outbox,
             self.failures,
             self._flush,
             lambda: self.is_open,
             self._check_room,
-            machine=lambda: cast(
-                "LockMachine",
-                SimpleNamespace(
-                    owner_of=lambda session_id: self.owners.get(session_id, ""), effort_of=lambda _: 0
-                ),
-            ),
+            answered=self.refused.append,
+            machine=lambda: self.machine,
         )
         self.wait: asyncio.Future[Answer] = loop.create_future()
 
@@ -80,10 +89,10 @@ class _Faces:
     def _check_room(self, command: type[Command]) -> None:
         check_log_space(command, for_anything=self.has_room, for_what_frees=True)
 
-    def answer(self, seq: int, result: Result) -> None:
-        """Let a command have its outcome; of a queued one `wait` is the end."""
+    def answer(self, seq: int, result: Result, machine: LockMachine | None = None) -> None:
+        """Let a command have its outcome; of a queued one `wait` is the end, a read looks at `machine`."""
         wait = self.wait if isinstance(result, Queued) else None
-        self.outbox.complete(seq, Answer(result, seq, wait), LockMachine())
+        self.outbox.complete(seq, Answer(result, seq, wait), machine or LockMachine())
 
     async def begin(self, command: MayWait, timeout_s: float = LONG_S) -> "asyncio.Task[Answer]":
         """Return a request whose command is in the outbox."""
@@ -164,6 +173,40 @@ async def test_a_command_is_submitted_and_answered() -> None:
     assert faces.flushes == 1
     faces.answer(1, Done())
     assert await task == Answer(Done(), 1)
+
+
+FULL = Refused(Reason.QUOTA_EXCEEDED, "full")
+
+
+async def test_what_there_is_no_room_for_is_not_in_the_log() -> None:
+    """A read looks once more; all that are refused share it, and count as answered."""
+    faces = _Faces()
+    faces.refusal = FULL
+    tasks = [
+        asyncio.create_task(faces.requests.submit(PutCell(b"c", b"v"), LONG_S)),
+        asyncio.create_task(faces.requests.acquire(acquire(), LONG_S)),
+    ]
+    await asyncio.sleep(0)
+    assert faces.sent() == [Barrier()]
+    faces.answer(1, Done(), faces.machine)
+    assert await asyncio.gather(*tasks) == [Answer(FULL, 7)] * 2
+    assert faces.refused == [FULL] * 2
+
+
+async def test_what_there_is_room_for_by_now_is_put_into_the_log() -> None:
+    """What this node had applied was out of date: nobody is refused for that."""
+    faces = _Faces()
+    faces.refusal = FULL
+    task = asyncio.create_task(faces.requests.submit(RELEASE, LONG_S))
+    await asyncio.sleep(0)
+    assert faces.sent() == [Barrier()]
+    faces.refusal = None
+    faces.answer(1, Done(), faces.machine)
+    await settle()
+    assert faces.sent() == [RELEASE]
+    faces.answer(2, Done())
+    assert await task == Answer(Done(), 2)
+    assert not faces.refused
 
 
 async def test_a_read_is_answered_from_the_state_at_its_barrier() -> None:

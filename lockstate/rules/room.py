@@ -1,0 +1,91 @@
+"""What there is no room for: nodes ask here before they put into the log what would be refused there.
+
+A refusal changes nothing, but in the log it takes as much as its command, on every node. What is refused here
+the command would refuse as well at the same place in the log, unless it finds a reason before this one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, get_args
+
+from lockstate.rules.holds import Holds
+from lockstate.tables.principals import NOBODY
+from lockstate.tables.requests import key_of
+from lockstate.words.cell_operations import PutOperation
+from lockstate.words.claims import record_name
+from lockstate.words.commands import (
+    Acquire,
+    Acquisition,
+    Campaign,
+    Command,
+    OpenSession,
+    PutCell,
+    TransactCells,
+)
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import Refused
+
+_ACQUISITIONS: Final = frozenset(get_args(Acquisition))
+
+
+class Room:
+    """Looks at one state, and changes nothing."""
+
+    def __init__(
+        self,
+        holds: Holds,
+        check_session: Callable[[OpenSession], Refused | None],
+        check_puts: Callable[[Sequence[PutCell | PutOperation]], Refused | None],
+        puts_of: Callable[[TransactCells], Sequence[PutOperation]],
+    ) -> None:
+        """Sessions and writes of cells are looked at by these; `puts_of` a transaction are its writes now."""
+        self._holds = holds
+        self._check_session = check_session
+        self._check_puts = check_puts
+        self._puts_of = puts_of
+        self._state = holds.state
+
+    def refusal(self, command: Command, principal: str, key: tuple[str, str] | None) -> Refused | None:
+        """Return the refusal of a command that a principal asks for, if there is no room for it.
+
+        `key` is that of its request: one that has an outcome is given that.
+        """
+        state = self._state
+        if not (state.is_tight or state.principals.quotas or state.spaces):
+            return None
+        if key is not None and any(
+            key_of(one, key) in state.requests for one in self._askers(key, principal)
+        ):
+            return None
+        state.principals.asking = principal
+        try:
+            return self._refusal(command)
+        finally:
+            state.principals.asking = NOBODY
+
+    def _askers(self, key: tuple[str, str], principal: str) -> tuple[str, ...]:
+        """Return of whom a request may be that this principal repeats (see `LockMachine`)."""
+        return (principal, NOBODY) if principal else (NOBODY, *self._state.requests.askers_of(key))
+
+    def _refusal(self, command: Any) -> Refused | None:
+        match command:
+            case PutCell():
+                return self._check_puts((command,))
+            case TransactCells():
+                return self._check_puts(self._puts_of(command))
+            case OpenSession():
+                return self._check_session(command)
+        if command.__class__ not in _ACQUISITIONS or (command.session_id and not self._is_for_new(command)):
+            return None
+        return self._holds.check_room(None, 0, command)
+
+    def _is_for_new(self, command: Acquisition) -> bool:
+        """Whether a session that lives asks for a new hold: nobody has it, or it is not to be shared."""
+        state = self._state
+        if command.session_id not in state.sessions or state.principals.is_foreign(command.session_id):
+            return False
+        if command.__class__ not in (Acquire, Campaign):
+            return True
+        kind = HoldKind.ELECTION if isinstance(command, Campaign) else HoldKind.LOCK
+        several = command.locks if isinstance(command, Acquire) else ()
+        lock = state.locks.get(record_name(kind, several[0].name if several else command.name))
+        return lock is None or not lock.holders_count
