@@ -15,6 +15,7 @@ from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.expiry import Alarms
 from cluster.commands.forwarded import new_origin
 from cluster.commands.outbox import Outbox
+from cluster.commands.pace import Pace
 from cluster.commands.patience import Patience
 from cluster.commands.rules import decode_state
 from cluster.commands.timers import GuardedTimers
@@ -193,6 +194,7 @@ class Parts:
             divergence=self.divergence,
             clock=clock,
             batcher=self._batcher,
+            pace=Pace(),
             patience=Patience(loop, self._request_flush),
             alarms=Alarms(timers, clock, self._pass_time),
             abandoned=AbandonedWaits(

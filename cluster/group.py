@@ -5,6 +5,7 @@ complete what this node's clients wait for.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
@@ -15,6 +16,7 @@ from cluster.commands.clock import ClusterClock
 from cluster.commands.expiry import Alarms
 from cluster.commands.forwarded import Forwarded
 from cluster.commands.outbox import Answer, Outbox
+from cluster.commands.pace import Pace
 from cluster.commands.patience import Patience
 from cluster.commands.rules import decode_entry
 from cluster.commands.waiters import Waiters
@@ -50,6 +52,7 @@ class Group:
         divergence: Divergence,
         clock: ClusterClock,
         batcher: Batcher,
+        pace: Pace,
         patience: Patience,
         alarms: Alarms,
         abandoned: AbandonedWaits,
@@ -66,6 +69,7 @@ class Group:
         self._divergence = divergence
         self._clock = clock
         self._batcher = batcher
+        self._pace = pace
         self._patience = patience
         self._alarms = alarms
         self._abandoned = abandoned
@@ -135,9 +139,10 @@ class Group:
         while self.replica.engine.log_room is not LogSpace.NOTHING:
             while self.outbox.unsent:
                 self._batcher.add(self.outbox.origin, *self.outbox.take())
-            entry = self._batcher.next_entry(self._clock.now_ms())
+            entry = self._batcher.next_entry(self._clock.now_ms(), self._pace.load_max)
             if entry is None:
                 return
+            self._pace.proposed(self.replica.engine.journal.last_index + 1, self._batcher.entry_load)
             self._metrics.entries_proposed += 1
             self._patience.proposed()
             yield entry
@@ -150,8 +155,11 @@ class Group:
 
     def apply(self, index: int, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
-        machine = self.machine
+        machine, began_s = self.machine, time.perf_counter()
         outcome = machine.apply(decode_entry(entry, machine.state.rules))
+        took_s = time.perf_counter() - began_s
+        self._pace.applied(index, took_s)
+        self._metrics.apply_seconds.observe(took_s)
         self._divergence.applied(outcome.revision)
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
@@ -228,6 +236,7 @@ class Group:
             self._clock.start(max(self.machine.now_ms, newest_ms))
         self._was_leader = role.is_leader
         self._batcher.clear()
+        self._pace.clear()
         # A timer that is set went by another beginning of the clock.
         self._alarms.stop()
         if role.is_leader:

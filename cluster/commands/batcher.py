@@ -3,14 +3,14 @@
 from collections import deque
 from typing import Final
 
-from cluster.commands.encoded_command import EncodedCommand
+from cluster.commands.encoded_command import FREE, EncodedCommand
 from cluster.commands.forwarded import COMMAND_BYTES_MAX, node_of
 from lockstate.words import codec
 
 ENTRY_BYTES_MAX: Final = COMMAND_BYTES_MAX
 """Far below the size at which the library splits entries (H6), and small enough not to stall a heartbeat."""
 ENTRY_COMMANDS_MAX: Final = 4096
-"""Bounds the time that one apply takes."""
+"""Bounds the time that one apply takes, where `Pace` has not measured it."""
 ENTRY_LOAD_MAX: Final = 2500
 """Bounds it as well: there is room for one command with as many names as a request may have."""
 
@@ -27,6 +27,8 @@ class Batcher:
         self._tick_is_due = False
         self._advance_to = 0
         self._bytes_max = 0
+        self.entry_load = 0
+        """The load of the last entry, with what each of its commands has free."""
 
     @property
     def is_empty(self) -> bool:
@@ -65,23 +67,26 @@ class Batcher:
         """Drop what a node forwarded whose connection broke: it sends everything again on the next one."""
         self._queue = deque(batch for batch in self._queue if node_of(batch[0]) != node_id)
 
-    def next_entry(self, now_ms: int) -> bytes | None:
-        """Return the next entry, stamped with `now_ms`, or None when there is nothing to propose."""
+    def next_entry(self, now_ms: int, load_max: int | None = None) -> bytes | None:
+        """Return the next entry, stamped with `now_ms`, or None when there is nothing to propose.
+
+        Its commands have `load_max` together, with what each has free; a single one may have more.
+        """
         if self.is_empty:
             return None
         self._tick_is_due = False
         advance_to, self._advance_to = self._advance_to, 0
         bytes_max, self._bytes_max = self._bytes_max, 0
-        return codec.encode_entry(now_ms, self._next_batches(), advance_to=advance_to, bytes_max=bytes_max)
+        batches = self._next_batches(_Room(load_max))
+        return codec.encode_entry(now_ms, batches, advance_to=advance_to, bytes_max=bytes_max)
 
-    def _next_batches(self) -> list[tuple[str, list[int], list[bytes]]]:
+    def _next_batches(self, room: "_Room") -> list[tuple[str, list[int], list[bytes]]]:
         """Take out what fits an entry, in order of arrival.
 
         Where something does not fit, all behind it of the same origin waits for the next entry, in which it
         comes first; but not what others have sent.
         """
         batches = []
-        room = _Room()
         left: deque[Commands] = deque()
         blocked: set[str] = set()
         while self._queue and room.is_there:
@@ -97,14 +102,17 @@ class Batcher:
                 blocked.add(origin)
         self._queue.extendleft(reversed(left))
         self._has_impatient = bool(self._queue)
+        self.entry_load = room.taken_load
         return batches
 
 
 class _Room:
     """What still fits an entry. An empty one has room for any command, any other for what has no load."""
 
-    def __init__(self) -> None:
+    def __init__(self, load_max: int | None) -> None:
         self._bytes, self._count, self._load = ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, ENTRY_LOAD_MAX
+        self._load_max = load_max
+        self.taken_load = 0
         self._is_empty = True
 
     @property
@@ -116,9 +124,12 @@ class _Room:
         """Take as many of `commands`, in their order, as there is room for; return how many these are."""
         for taken, command in enumerate(commands):
             size_bytes, count, load = len(command.data), command.count, command.load
+            with_free = self.taken_load + load + FREE * count
             fits = size_bytes <= self._bytes and count <= self._count and load <= max(self._load, 0)
-            if not fits and not self._is_empty:
+            is_quick = self._load_max is None or with_free <= self._load_max
+            if not (fits and is_quick) and not self._is_empty:
                 return taken
+            self.taken_load = with_free
             self._bytes -= size_bytes
             self._count -= count
             self._load -= load

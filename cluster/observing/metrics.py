@@ -33,6 +33,9 @@ class NodeMetrics:
         self.commands_resent = 0
         self.leadership_changes = 0
         self.sync_seconds = Histogram("holdfast_sync_seconds", "Time to write and sync the journal once.")
+        self.apply_seconds = Histogram(
+            "holdfast_apply_seconds", "Time to apply one entry. A node does nothing else meanwhile."
+        )
         self.contention = Contention()
         self.cell_events: dict[CellEventKind, int] = dict.fromkeys(CellEventKind, 0)
 
@@ -81,6 +84,7 @@ class NodeMetrics:
         text = "Changes of leader, term or role seen."
         yield "holdfast_leadership_changes_total", text, "counter", {}, self.leadership_changes
         yield from self.sync_seconds.samples()
+        yield from self.apply_seconds.samples()
         yield from self.contention.samples()
         yield from self._gauges()
 

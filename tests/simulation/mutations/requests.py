@@ -48,18 +48,20 @@ def _go_on_writing(_store: SnapshotStore) -> None:
 _next_entry = Batcher.next_entry
 
 
-def _next_entry_without_rest(batcher: Batcher, now_ms: int) -> bytes | None:
+def _next_entry_without_rest(batcher: Batcher, now_ms: int, load_max: int | None) -> bytes | None:
     """Forget what of a batch does not fit into an entry."""
     count = len(batcher._queue)
-    entry = _next_entry(batcher, now_ms)
+    entry = _next_entry(batcher, now_ms, load_max)
     if batcher._queue and len(batcher._queue) == count:
         batcher._queue.popleft()
     return entry
 
 
-def _next_batches_past_what_does_not_fit(batcher: Batcher) -> list[tuple[str, list[int], list[bytes]]]:
+def _next_batches_past_what_does_not_fit(
+    batcher: Batcher, room: _Room
+) -> list[tuple[str, list[int], list[bytes]]]:
     """Put into an entry what fits, also of an origin of which something before it did not fit."""
-    room, left, batches = _Room(), deque[Commands](), []
+    left, batches = deque[Commands](), []
     for origin, seqs, commands in batcher._queue:
         taken = room.take(commands)
         batches.append((origin, seqs[:taken], [command.data for command in commands[:taken]]))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cluster.commands import batcher as batcher_module
 from cluster.commands.batcher import ENTRY_LOAD_MAX, Batcher
-from cluster.commands.encoded_command import EncodedCommand
+from cluster.commands.encoded_command import FREE, EncodedCommand
 from lockstate.words import codec
 from lockstate.words.commands import Barrier, KeepAlive, Tick
 from lockstate.words.ids import SessionId
@@ -204,3 +204,24 @@ def test_keepalives_alone_are_not_urgent(monkeypatch: pytest.MonkeyPatch) -> Non
         seen = [batcher.is_urgent]
         batcher.next_entry(0)
         assert [*seen, batcher.is_urgent] == [True, False]
+
+
+def test_an_entry_has_no_more_load_than_its_leader_can_apply_in_time() -> None:
+    """What each command has free is counted, too; a single command goes whatever it has; the rest waits."""
+    heavy = EncodedCommand(BARRIER.data, load=500)
+    batcher = Batcher()
+    batcher.add("a", [1, 2, 3], [BARRIER] * 3)
+    batcher.add("b", [1, 2], [heavy, BARRIER])
+    batcher.add("c", [1], [BARRIER])
+    taken = []
+    while not batcher.is_empty:
+        data = batcher.next_entry(0, 2 * FREE)
+        assert data is not None
+        origins = [(batch.origin, list(batch.seqs)) for batch in codec.decode_entry(data).batches]
+        taken.append((origins, batcher.entry_load))
+    assert taken == [
+        ([("a", [1, 2])], 2 * FREE),
+        ([("a", [3]), ("c", [1])], 2 * FREE),
+        ([("b", [1])], 500 + FREE),
+        ([("b", [2])], FREE),
+    ]
