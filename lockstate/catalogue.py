@@ -187,7 +187,7 @@ ROWS: Final = (
     ),
     Row(
         commands.ForceWaits, lambda rules: rules.waits.force,
-        right="force", on=On.NAME, request_scope=_name, frees=True,
+        right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_forced_waits,
     ),
     Row(
         commands.LiftDelay, lambda rules: rules.kinds.lift_delay,

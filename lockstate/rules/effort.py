@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from lockstate.reads.views import available, holders_of
+from lockstate.reads.views import available, holders_of, queue_of
 from lockstate.rules.deadlocks import is_waited_for
 from lockstate.tables.crowds import SEARCHED_MAX
 from lockstate.tables.owners import order_in
@@ -29,6 +29,7 @@ from lockstate.words.commands import (
     DeleteCells,
     ForceCloseSession,
     ForceRelease,
+    ForceWaits,
     KeepAlive,
     LiftDelay,
     Release,
@@ -152,6 +153,16 @@ def of_revoke(state: State, command: Revoke) -> int:
     """Return who is asked by a command that means all holders of a name, and who is looked at for that."""
     holders = 0 if command.token else len(holders_of(state, command.kind, command.name))
     return _MOVE * min(holders, limits.REVOKED_PER_COMMAND_MAX) + holders // _LOOKS
+
+
+def of_forced_waits(state: State, command: ForceWaits) -> int:
+    """Return which waits end, who may be let through then, and who is looked at for that."""
+    ticket = state.tickets_in_order.get(command.ticket) if command.ticket else None
+    waiting_count = len(queue_of(state, command.kind, command.name))
+    if command.ticket:
+        ended = 0 if ticket is None else weight_of(ticket) + _MOVE * _let_through_by(state, ticket)
+        return ended + waiting_count // _LOOKS
+    return 2 * _MOVE * waiting_count
 
 
 def of_lifting(state: State, command: LiftDelay) -> int:

@@ -8,6 +8,7 @@ from lockstate.words.commands import (
     CloseSession,
     Command,
     Entry,
+    ForceWaits,
     OpenSession,
     PutCell,
     Release,
@@ -94,6 +95,8 @@ def test_what_a_command_goes_through_is_counted() -> None:
     several = driver.granted(session_id=session_id, locks=wanted("x/y", "x/z"))
     releases = [Release(hold_id) for hold_id in (one.hold_id, several.hold_id, HoldId("h"))]
     closes = [CloseSession(session_id), CloseSession(SessionId("s2"))]
+    waiting = driver.machine.state.tickets[driver.queued("a/b/c").hold_id]
     commands: list[Command] = [*releases, *closes, Renew(one.hold_id)]
+    commands += [ForceWaits("a/b/c", "", ticket=number) for number in (waiting.order, waiting.order + 1)]
     efforts = [driver.machine.effort_of(command) for command in commands]
-    assert efforts == [3, 3, 0, 6, 0, 0]
+    assert efforts == [3, 3, 0, 6, 0, 0, 3, 0]
