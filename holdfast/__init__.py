@@ -47,7 +47,14 @@ if TYPE_CHECKING:
     )
     from holdfast.threads.sync_transaction import SyncTransaction, SyncTransactionContext
     from holdfast.transport.tls import Tls
-    from holdfast.values.answers import ClusterInfo, Event, Holdings, NodeInfo, Obstacle
+    from holdfast.values.answers import (
+        ClusterInfo,
+        Event,
+        Holdings,
+        NodeInfo,
+        Obstacle,
+        PrincipalEnded,
+    )
     from holdfast.values.cells import (
         Cell,
         CellCompare,
@@ -191,6 +198,7 @@ __all__ = [
     "Owner",
     "Page",
     "Pong",
+    "PrincipalEnded",
     "PrincipalInfo",
     "Quota",
     "QuotaExceeded",
@@ -373,6 +381,7 @@ _HOMES = {
     "NamespaceUsed": "wire.operators",
     "NodeInfo": "values.answers",
     "Obstacle": "values.answers",
+    "PrincipalEnded": "values.answers",
     "PrincipalInfo": "wire.operators",
     "Quota": "wire.operators",
     "Refusals": "wire.operators",

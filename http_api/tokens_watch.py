@@ -18,6 +18,7 @@ from cluster.observing.metrics import Sample, gauge
 from holdfast import token_lines
 from holdfast.token_lines import Line, LinesWrong
 from http_api.server.authentication import Authentication, KnownPrincipals
+from lockapi.shut_out import ShutOut
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the file."""
@@ -42,6 +43,7 @@ class TokensWatch(FileWatch):
         self._read_last = self._seen = signature(path)
         self._lines = read(path)
         self._authentication: Authentication | None = None
+        self._shut_out: ShutOut | None = None
         self._refused = ""
 
     @property
@@ -53,6 +55,8 @@ class TokensWatch(FileWatch):
         """Let `authentication` know the principals, now and from now on whenever they change."""
         self._authentication = authentication
         authentication.principals = KnownPrincipals(authentication.gateway, self._lines)
+        self._shut_out = ShutOut(authentication.gateway)
+        self._shut_out.follow(self._lines)
         self._tell(self._lines)
 
     def look(self, *, is_asked: bool = False) -> None:
@@ -61,9 +65,14 @@ class TokensWatch(FileWatch):
             self._take(self._read(), is_asked=is_asked)
 
     async def look_aside(self, *, is_asked: bool) -> None:
-        """Read the file in a thread: many lines take long, and the node has other things to do."""
+        """Read the file in a thread: many lines take long, and the node has other things to do.
+
+        Then end the waits of whoever is not let in any more.
+        """
         if self._is_due(is_asked=is_asked):
             self._take(await asyncio.to_thread(self._read), is_asked=is_asked)
+        assert self._shut_out is not None, "a watch begins when there is something to serve"
+        await self._shut_out.look(time.time())
 
     def _is_due(self, *, is_asked: bool) -> bool:
         found: Signature = signature(self._path)
@@ -97,7 +106,9 @@ class TokensWatch(FileWatch):
         if lines == self._lines and not is_asked:
             return
         assert self._authentication is not None
+        assert self._shut_out is not None
         self._lines, self._authentication.principals = lines, principals
+        self._shut_out.follow(lines)
         self._tell(lines)
 
     def _tell(self, lines: tuple[Line, ...]) -> None:

@@ -77,9 +77,9 @@ def _copied(kind: type[S], view: msgspec.Struct) -> S:
 def holder_of(view: HolderView) -> Holder:
     """Return a holder as a JSON object."""
     is_lock = view.kind is HoldKind.LOCK
-    more, value = _NO_MORE, ABSENT
+    more, value, principal = _NO_MORE, ABSENT, ABSENT
     if isinstance(view, HoldView):
-        more, value = _more(view), view.value or ABSENT
+        more, value, principal = _more(view), view.value or ABSENT, view.principal or ABSENT
     elif isinstance(view, RevokedView):
         more = ABSENT, ABSENT, ABSENT, revocation_of(view.revocation)
     return Holder(
@@ -94,6 +94,7 @@ def holder_of(view: HolderView) -> Holder:
         *more,
         value,
         view.expires_in_ms is None or ABSENT,
+        principal,
     )
 
 
@@ -144,6 +145,7 @@ def waiter_of(view: WaiterView) -> Waiter:
         view.is_conversion or ABSENT,
         view.session_name or ABSENT,
         _unusual(view.priority),
+        view.principal or ABSENT,
     )
 
 
@@ -158,12 +160,14 @@ def ticket_of(view: WaiterView) -> WaitRow:
 
 def leader_of(view: HoldView | None, value: str) -> Leader | None:
     """Return a leader with its value as a JSON object, None if nobody leads."""
-    return None if view is None else Leader(view.owner, value, view.token, *_more(view))
+    if view is None:
+        return None
+    return Leader(view.owner, value, view.token, *_more(view), view.principal or ABSENT)
 
 
 def new_leader(owner: str, value: str, token: int) -> Leader:
     """Return a leader of this moment as a JSON object."""
-    return Leader(owner, value, token, *_NO_MORE)
+    return Leader(owner, value, token, *_NO_MORE, principal=ABSENT)
 
 
 # -- one thing --------------------------------------------------------------------------------------------
@@ -213,6 +217,7 @@ def ticket_status_of(view: results.TicketView) -> TicketInfo:
         view.session_name or ABSENT,
         view.is_conversion or ABSENT,
         _unusual(view.priority),
+        view.principal or ABSENT,
         **FRESH,
     )
 
@@ -299,7 +304,9 @@ def fence_page_of(found: tuple[list[results.HighestToken], str | None]) -> Fence
 
 def session_page_of(found: tuple[list[results.SessionSummary], str | None]) -> SessionPageJson:
     """Return a page of sessions as a JSON object."""
-    return SessionPageJson(tuple([_copied(SessionRow, row) for row in found[0]]), found[1], **FRESH)
+    rows = [_copied(SessionRow, row) for row in found[0]]
+    shown = [row if row.principal else msgspec.structs.replace(row, principal=ABSENT) for row in rows]
+    return SessionPageJson(tuple(shown), found[1], **FRESH)
 
 
 def quota_page_of(found: tuple[list[results.PrincipalRow], str | None]) -> QuotaPageJson:

@@ -3,6 +3,8 @@
 import argparse
 from typing import Any, Final
 
+import msgspec
+
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import Columns, field, length_of, print_one, table
@@ -12,6 +14,8 @@ from holdfast.values.errors import Refused
 
 NOTHING: Final = "nothing-there"
 """The code of our own failure: there was nothing to end, lift or forget."""
+NOT_FINISHED: Final = "not-finished"
+"""The code of our own failure: what was ended was not all, for more has come."""
 
 
 def add_parser(commands: CommandParser) -> None:
@@ -36,6 +40,9 @@ def add_parser(commands: CommandParser) -> None:
     waits.add_argument("--ticket", metavar="N", type=int, help="only the wait that has this number")
     end = force.command("end-session", "end a session, with all its holds and waits", _end_session)
     end.add_argument("name", metavar="SESSION_NAME", help="its public name, such as s-17")
+    principal = force.command("principal", "end all sessions, holds and waits of a principal", _end_principal)
+    principal.add_argument("name", metavar="PRINCIPAL", help="as in the tokens file")
+    principal.add_argument("--waits-only", action="store_true", help="leave its sessions and holds")
     lift = force.command("lift-delay", "end the lock-delays of a name early", _lift_delay)
     lift.add_argument("name", metavar="NAME")
     lift.add_argument(
@@ -63,7 +70,7 @@ def add_parser(commands: CommandParser) -> None:
         )
     for parser in (release, revoke):
         parser.add_argument("--token", metavar="N", type=int, help="only the hold that has this token")
-    for parser in (release, waits, end, lift, forget, revoke):
+    for parser in (release, waits, end, principal, lift, forget, revoke):
         parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
         parser.add_output()
 
@@ -104,6 +111,19 @@ async def _end_session(client: Inspector, arguments: argparse.Namespace) -> int:
     answer = await client.told(override_operations.force_close_session(arguments.name, arguments.reason))
     text = f"ended {arguments.name}; released {', '.join(answer.get('names', ())) or 'nothing'}"
     print_one(answer, [text], arguments.output)
+    return 0
+
+
+async def _end_principal(client: Inspector, arguments: argparse.Namespace) -> int:
+    """End what a principal has, and print how much that was."""
+    name = arguments.name
+    ended = await client.admin.force_principal(name, reason=arguments.reason, waits_only=arguments.waits_only)
+    if not (ended.sessions or ended.holds or ended.waits):
+        raise Refused(NOTHING, f"principal {name!r} has nothing; nothing was ended")
+    text = f"ended {ended.sessions} sessions, {ended.holds} other holds and {ended.waits} waits"
+    print_one(msgspec.to_builtins(ended), [text], arguments.output)
+    if not ended.is_finished:
+        raise Refused(NOT_FINISHED, f"principal {name!r} makes more: take it out of the tokens files first")
     return 0
 
 

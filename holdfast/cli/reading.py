@@ -40,6 +40,9 @@ def add_parser(commands: CommandParser) -> None:
         "--label", metavar="NAME:VALUE", default="", help="only sessions with this label, and their holds"
     )
     listing.add_argument(
+        "--principal", metavar="NAME", default="", help="only this principal's (holds, sessions)"
+    )
+    listing.add_argument(
         "--longer-than",
         metavar="TIME",
         type=duration_ms,
@@ -52,6 +55,7 @@ def add_parser(commands: CommandParser) -> None:
     sessions = session.command("list", "list sessions, the oldest first", _sessions)
     sessions.add_argument("--owner", metavar="NAME", default="", help="only this owner's")
     sessions.add_argument("--label", metavar="NAME:VALUE", default="", help="only those with this label")
+    sessions.add_argument("--principal", metavar="NAME", default="", help="only this principal's")
     _add_paging(sessions)
     show = session.command("show", "show what one session holds and waits for", _session)
     show.add_argument("name", metavar="SESSION_NAME", help="its public name, such as s-17")
@@ -85,7 +89,7 @@ async def _get(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print what there is of a kind."""
-    query = {"prefix": arguments.prefix, "owner": arguments.owner, "label": arguments.label}
+    query = {"prefix": arguments.prefix, **_whose(arguments)}
     if arguments.longer_than:
         query["held_longer_than_ms"] = str(arguments.longer_than)
     return await _page(client, arguments.kind, query, arguments)
@@ -93,8 +97,11 @@ async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _sessions(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print sessions."""
-    query = {"owner": arguments.owner, "label": arguments.label}
-    return await _page(client, "sessions", query, arguments)
+    return await _page(client, "sessions", _whose(arguments), arguments)
+
+
+def _whose(arguments: argparse.Namespace) -> dict[str, str]:
+    return {name: getattr(arguments, name) for name in ("owner", "label", "principal")}
 
 
 async def _page(client: Inspector, kind: str, query: Mapping[str, str], arguments: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from holdfast.client import ending
 from holdfast.client.twins import ForThreads, waiting
 from holdfast.operations import (
     cluster_operations,
@@ -11,6 +12,7 @@ from holdfast.operations import (
 )
 from holdfast.operations.terms import DEFAULT_GRACE_S
 from holdfast.transport.transport import Transport
+from holdfast.values.answers import PrincipalEnded
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import Refused
 from holdfast.values.names import Name, to_name
@@ -86,6 +88,16 @@ class Admin:
             ended += answer.ended
             left = answer.left
         return tuple(ended)
+
+    async def force_principal(
+        self, principal: str, *, reason: str, waits_only: bool = False
+    ) -> PrincipalEnded:
+        """End all sessions, holds and waits of a principal, or with `waits_only` only its waits.
+
+        Each is ended by a call of its own, as far as you may read and force it. Shut the principal out first
+        (take it out of the tokens files): one that is let in may make more all the time.
+        """
+        return await ending.end_all(self._transport, principal, reason, waits_only=waits_only)
 
     async def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
         """End another client's session by its public name, and return the names that it held.
@@ -211,6 +223,7 @@ class SyncAdmin(ForThreads[Admin]):
     force_release = waiting(Admin.force_release)
     revoke = waiting(Admin.revoke)
     force_waits = waiting(Admin.force_waits)
+    force_principal = waiting(Admin.force_principal)
     force_close_session = waiting(Admin.force_close_session)
     lift_delay = waiting(Admin.lift_delay)
     forget_fence = waiting(Admin.forget_fence)

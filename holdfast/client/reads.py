@@ -153,13 +153,18 @@ class Reads(Suggesting):
         return Listing(self._transport, pages(wire.FENCES, "fences", FenceRow, query))
 
     def list_sessions(
-        self, *, owner: str = "", label: tuple[str, str] | None = None, is_stale: bool = False
+        self,
+        *,
+        owner: str = "",
+        label: tuple[str, str] | None = None,
+        principal: str = "",
+        is_stale: bool = False,
     ) -> Listing[SessionRow]:
-        """Return the sessions, the oldest first: all, or only those with an `owner` or a label.
+        """Return the sessions, the oldest first: all, or only those with an owner, a label or a principal.
 
         A label is a pair, such as `("host", "rack-3")`.
         """
-        query = {"owner": owner, "label": _label(label)} | _seen(is_stale)
+        query = {"owner": owner, "label": _label(label), "principal": principal} | _seen(is_stale)
         return Listing(self._transport, pages(wire.SESSIONS, "sessions", SessionRow, query))
 
     def list_holds(
@@ -168,16 +173,17 @@ class Reads(Suggesting):
         *,
         owner: str = "",
         label: tuple[str, str] | None = None,
+        principal: str = "",
         held_longer_than: Seconds = 0,
         no_deadline: bool | None = None,
         is_stale: bool = False,
     ) -> Listing[HoldRow]:
         """Return the holds of every kind, in order of kind and name.
 
-        Conditions select by owner, by a label of the session, by duration, or holds without a deadline (True)
-        or with one (False).
+        Conditions select by owner, by a label of the session, by the principal whose it is, by duration, or
+        holds without a deadline (True) or with one (False).
         """
-        query = _holds_query(prefix, owner, label, held_longer_than, no_deadline=no_deadline)
+        query = _holds_query(prefix, owner, label, principal, held_longer_than, no_deadline=no_deadline)
         return Listing(self._transport, pages(wire.HOLDS, "holds", HoldRow, query | _seen(is_stale)))
 
     def list_waits(
@@ -186,11 +192,12 @@ class Reads(Suggesting):
         *,
         owner: str = "",
         label: tuple[str, str] | None = None,
+        principal: str = "",
         waited_longer_than: Seconds = 0,
         is_stale: bool = False,
     ) -> Listing[WaitRow]:
         """Return the waits of every kind, in order of kind and name. See `list_holds`."""
-        query = _holds_query(prefix, owner, label, waited_longer_than, no_deadline=None)
+        query = _holds_query(prefix, owner, label, principal, waited_longer_than, no_deadline=None)
         return Listing(self._transport, pages(wire.HOLDS, "tickets", WaitRow, query | _seen(is_stale)))
 
     # -- what happened --------------------------------------------------------------------------------------
@@ -238,6 +245,7 @@ def _holds_query(
     prefix: str,
     owner: str,
     label: tuple[str, str] | None,
+    principal: str,
     longer_than: Seconds,
     *,
     no_deadline: bool | None,
@@ -246,6 +254,7 @@ def _holds_query(
         "prefix": prefix,
         "owner": owner,
         "label": _label(label),
+        "principal": principal,
         "held_longer_than_ms": _longer(longer_than),
         "no_deadline": "" if no_deadline is None else str(no_deadline).lower(),
     }

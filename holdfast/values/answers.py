@@ -62,6 +62,18 @@ class Holdings(ReadAnswer, frozen=True):
     tickets: tuple[WaitRow, ...] = ()
 
 
+class PrincipalEnded(msgspec.Struct, frozen=True):
+    """What was ended of a principal: how many sessions, holds without one, and waits.
+
+    `is_finished` says whether nothing was left; else the principal has made more all the time.
+    """
+
+    sessions: int
+    holds: int
+    waits: int
+    is_finished: bool
+
+
 class Event(msgspec.Struct, frozen=True):
     """An event of a watch, or a record of the audit.
 

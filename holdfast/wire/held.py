@@ -39,10 +39,14 @@ class Holder(msgspec.Struct, frozen=True):
     revocation: MayLack[Revocation] | None = None
     value: MayLack[str] = ""
     no_deadline: MayLack[bool] = False
+    principal: MayLack[str] = ""
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """A waiter. `position` counts from 1; a `conversion` of a hold goes before all others."""
+    """A waiter. `position` counts from 1; a `conversion` of a hold goes before all others.
+
+    `principal` is whose it is, where nodes know principals; the same in all of these.
+    """
 
     owner: str
     mode: MayLack[ModeSaid] = ""
@@ -55,6 +59,7 @@ class Waiter(msgspec.Struct, frozen=True):
     conversion: MayLack[bool] = False
     session_name: MayLack[str] = ""
     priority: MayLack[int] = PRIORITY_DEFAULT
+    principal: MayLack[str] = ""
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -67,6 +72,7 @@ class Leader(msgspec.Struct, frozen=True):
     session_name: MayLack[str] = ""
     labels: MayLack[dict[str, str]] = {}
     revocation: MayLack[Revocation] | None = None
+    principal: MayLack[str] = ""
 
 
 class CycleStepJson(msgspec.Struct, frozen=True):
@@ -154,6 +160,7 @@ class TicketInfo(ReadAnswer, frozen=True):
     session_name: MayLack[str] = ""
     conversion: MayLack[bool] = False
     priority: MayLack[int] = PRIORITY_DEFAULT
+    principal: MayLack[str] = ""
 
 
 class TokenCheck(ReadAnswer, frozen=True):

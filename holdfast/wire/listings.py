@@ -3,7 +3,7 @@
 import msgspec
 
 from holdfast.wire.held import Holder, HoldRow, Leader, LockInfo, WaitRow
-from holdfast.wire.shape import ReadAnswer
+from holdfast.wire.shape import MayLack, ReadAnswer
 from holdfast.wire.words import AlgorithmSaid
 
 
@@ -52,6 +52,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     expires_in_ms: int = 0
     holds_count: int = 0
     tickets_count: int = 0
+    principal: MayLack[str] = ""
 
 
 class LockPageJson(ReadAnswer, frozen=True):

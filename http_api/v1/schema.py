@@ -129,9 +129,10 @@ def page(call: Call) -> tuple[str, str, int]:
 def whose(call: Call) -> Whose:
     """Return which holds and waits are meant by a query. Raises ProblemError."""
     values = call.query_values
-    owner = values.get("owner", "")
+    owner, principal = values.get("owner", ""), values.get("principal", "")
     check(limits.check_text("owner", owner, limits.OWNER_BYTES_MAX))
-    return Whose(owner, _label(call), held_longer_than_ms(call), _flag(call, "no_deadline"))
+    check(limits.check_text("principal", principal, limits.PRINCIPAL_BYTES_MAX))
+    return Whose(owner, _label(call), held_longer_than_ms(call), _flag(call, "no_deadline"), principal)
 
 
 def _flag(call: Call, field: str) -> bool | None:

@@ -105,7 +105,7 @@ _SESSIONS: Final = (
     Route(
         method="GET", path=wire.SESSIONS, need=needs.READ_ALL, handler=sessions.list_sessions,
         gives=listings.SessionPageJson,
-        query=("owner", "label", "limit", "after", "consistency"), problems=_READ,
+        query=("owner", "label", "principal", "limit", "after", "consistency"), problems=_READ,
     ),
     Route(
         method="GET", path=wire.SESSION, need=needs.ACQUIRE, handler=sessions.get_session,
@@ -194,7 +194,9 @@ _LOCKS: Final = (
     ),
     Route(
         method="GET", path=wire.HOLDS, need=needs.READ, handler=holds.list_holds, gives=listings.HoldPageJson,
-        query=("owner", "label", "session_name", "held_longer_than_ms", "no_deadline", *_PAGE),
+        query=(
+            "owner", "label", "principal", "session_name", "held_longer_than_ms", "no_deadline", *_PAGE,
+        ),
         problems=("session-expired", *_READ),
     ),
     Route(

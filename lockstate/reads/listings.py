@@ -14,8 +14,9 @@ import msgspec
 from lockstate.reads.views import available, hold_view, hold_views, parts_of, position, waiter_view
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import order_in, own_id, session_name, shown_owner
+from lockstate.tables.principals import NOBODY
 from lockstate.tables.rate_algorithms import Limiter
-from lockstate.tables.records import Claimant, Hold, Session, Ticket
+from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import FIRST_OF_LOCKS, is_lock, record_name, shown_name
@@ -59,8 +60,9 @@ class Whose(NamedTuple):
     """For more than so many milliseconds held, or waited for."""
     is_endless: bool | None = None
     """Whether it is held without a deadline."""
+    principal: str = ""
 
-    def has(self, state: State, record: Claimant) -> bool:
+    def has(self, state: State, record: Hold | Ticket) -> bool:
         """Whether a hold or a ticket is meant."""
         if self.longer_than_ms and state.now_ms - record.since_ms <= self.longer_than_ms:
             return False
@@ -69,13 +71,22 @@ class Whose(NamedTuple):
             return False
         if self.owner and shown_owner(record.owner, own_id(record)) != self.owner:
             return False
+        if self.principal and state.principals.of(record) != self.principal:
+            return False
         if self.label is None:
             return True
         session = state.sessions.get(record.session_id)
-        return session is not None and self.is_of(session)
+        return session is not None and self._is_labelled(session)
 
-    def is_of(self, session: Session) -> bool:
-        """Whether a session has the label."""
+    def has_session(self, state: State, session: Session) -> bool:
+        """Whether a session is meant."""
+        if self.owner and session.owner != self.owner:
+            return False
+        if self.principal and state.principals.rows.get(session.session_id) != self.principal:
+            return False
+        return self._is_labelled(session)
+
+    def _is_labelled(self, session: Session) -> bool:
         return self.label is None or session.labels.get(self.label[0]) == self.label[1]
 
 
@@ -192,9 +203,7 @@ def sessions(state: State, whose: Whose, after: str, limit: int) -> Page[Session
     """Return a page of sessions, the oldest first. The place of one is its public name."""
 
     def row(session: Session) -> SessionSummary | None:
-        if (whose.owner and session.owner != whose.owner) or not whose.is_of(session):
-            return None
-        return session_row(state, session)
+        return session_row(state, session) if whose.has_session(state, session) else None
 
     found = state.sessions_in_order.after(order_in(after), inclusive=False)
     return _page(((session_name(session), session) for session in found), row, limit)
@@ -250,6 +259,7 @@ def session_row(state: State, session: Session) -> SessionSummary:
         max(0, session.expires_at_ms - state.now_ms),
         len(session.holds),
         len(session.tickets),
+        state.principals.rows.get(session.session_id, NOBODY),
     )
 
 
@@ -303,7 +313,30 @@ def _walk(
             yield kind, shown_name(name), lock.all_holders(), lock.queue()
 
 
-# -- one waiter ----------------------------------------------------------------------------------------------
+# -- waiters by their numbers --------------------------------------------------------------------------------
+
+
+class WaitOf(NamedTuple):
+    """A wait by its number, and one of the things that it is for."""
+
+    number: int
+    kind: HoldKind
+    name: str
+
+
+def waits_of(state: State, principal: str, after: int, limit: int) -> tuple[list[WaitOf], int | None]:
+    """Return waits of a principal in order, and the number to go on behind if there may be more."""
+    found: list[WaitOf] = []
+    number = after
+    for seen, one in enumerate(state.tickets_in_order.after(after, inclusive=False)):
+        if len(found) == limit or seen == limits.LIST_ROWS_MAX:
+            return found, number
+        number = one.order
+        if state.principals.of(one) == principal:
+            part = parts_of(one)[0]
+            found.append(WaitOf(number, part.kind, part.name))
+    return found, None
+
 
 _EVENTS_SEARCHED_MAX: Final = 1000
 _SAMPLES_MAX: Final = 16
@@ -330,6 +363,7 @@ def ticket(state: State, number: int) -> TicketView | None:
         session_name(session) if session is not None else "",
         found.is_conversion,
         found.details.priority,
+        state.principals.of(found),
     )
 
 

@@ -168,6 +168,7 @@ def hold_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOC
         session.labels if session is not None else NOTHING,
         revocation_of(state, hold) if state.pleas else None,
         told_value(hold) if hold.kind is not HoldKind.ELECTION else "",
+        state.principals.of(hold) if state.owners else "",
     )
 
 
@@ -487,4 +488,5 @@ def waiter_view(
         ticket.order,
         session_name(session) if (session := state.sessions.get(ticket.session_id)) is not None else "",
         ticket.details.priority,
+        state.principals.of(ticket) if state.owners else "",
     )

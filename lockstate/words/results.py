@@ -89,6 +89,8 @@ class HoldView(HolderView, frozen=True):
     revocation: RevocationView | None = None
     value: str = ""
     """What the hold of a lock or of permits carries, unless it is secret. A leader's is told with it."""
+    principal: str = ""
+    """Whose it is; empty if nobody's."""
 
 
 class RevokedView(HolderView, frozen=True):
@@ -100,7 +102,8 @@ class RevokedView(HolderView, frozen=True):
 class WaiterView(_Value, frozen=True):
     """A waiter as others may see it. `position` counts from 1; conversions stand ahead of all others.
 
-    `ticket` is its public number, which no other waiter ever had or will have.
+    `ticket` is its public number, which no other waiter ever had or will have. `principal` is whose it is,
+    empty if nobody's.
     """
 
     owner: OwnerName
@@ -115,6 +118,7 @@ class WaiterView(_Value, frozen=True):
     ticket: int = 0
     session_name: str = ""
     priority: int = PRIORITY_DEFAULT
+    principal: str = ""
 
 
 class CycleView(_Value, frozen=True):
@@ -218,6 +222,7 @@ class SessionSummary(_Value, frozen=True):
     expires_in_ms: int
     holds_count: int
     tickets_count: int
+    principal: str = ""
 
 
 class PrincipalRow(_Value, frozen=True):
@@ -268,6 +273,7 @@ class TicketView(_Value, frozen=True):
     session_name: str = ""
     is_conversion: bool = False
     priority: int = PRIORITY_DEFAULT
+    principal: str = ""
 
 
 class SessionOpened(_Value, frozen=True, tag=1):

@@ -113,3 +113,28 @@ async def test_a_node_that_joins_lets_nobody_reach_what_is_anothers(cluster: Loc
 
     await until(counts, "n4 counts")
     assert told <= {"lease-expired", "no-leader"}
+
+
+async def test_a_principal_that_is_shut_out_is_granted_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Its wait, on whatever node, ends soon after one node has read the file: nothing is granted for it."""
+    held = await ask(cluster, "n1", "bob", "POST", wire.LOCK_ACQUIRE, name="a", ttl_ms=TTL_MS)
+    fields = {"name": "a", "ttl_ms": TTL_MS, "wait_ms": 24 * 3_600_000}
+    waiting = asyncio.ensure_future(ask(cluster, "n2", "ann", "POST", wire.LOCK_ACQUIRE, **fields))
+
+    async def waits() -> bool:
+        return bool((await ask(cluster, "n1", "ops", "GET", f"{wire.HOLDS}?principal=ann")).body["tickets"])
+
+    await until(waits, "ann waits")
+    file = tmp_path / "tokens"
+    new = tmp_path / "tokens.new"
+    new.write_bytes(b"".join([line for line in file.read_bytes().splitlines(True) if line[:4] != b"ann "]))
+    new.chmod(0o600)
+    new.replace(file)
+    refused = await waiting
+    assert (refused.status, refused.code) == (410, "ticket-ended")
+    assert "principal 'ann' is not let in any more by n" in refused.body["detail"]
+    released = await ask(cluster, "n3", "bob", "POST", wire.LOCK_RELEASE, hold_id=held.body["hold_id"])
+    assert released.status == 200
+    assert (await ask(cluster, "n1", "ops", "GET", "/v1/locks/a")).body["state"] == "free"
+    events = (await ask(cluster, "n1", "ops", "GET", f"{wire.AUDIT}?name=a")).body["events"]
+    assert [one["principal"] for one in events if one["event"] == "wait-forced"] == ["ann"]

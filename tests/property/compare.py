@@ -227,7 +227,13 @@ def _check_listings(machine: LockMachine, state: ModelState) -> None:
 def _check_holdings(machine: LockMachine, state: ModelState) -> None:
     """Check what some hold and wait for, in pages of one name and of many."""
     limit = 1 + state.revision % 2 * 99
-    conditions = [Whose(), Whose(owner="ann"), Whose(label=("owner", "ann")), Whose(longer_than_ms=500)]
+    conditions = [
+        Whose(),
+        Whose(owner="ann"),
+        Whose(label=("owner", "ann")),
+        Whose(longer_than_ms=500),
+        Whose(principal="ann"),
+    ]
     for whose in conditions:
         holds: list[HoldView] = []
         tickets: list[WaiterView] = []
@@ -235,7 +241,7 @@ def _check_holdings(machine: LockMachine, state: ModelState) -> None:
         while after is not None:
             page = listings.holdings(machine.state, whose, "", after, limit)
             holds, tickets, after = [*holds, *page.holds], [*tickets, *page.tickets], page.next
-        wanted = model_views.holdings(state, whose.owner, whose.label, whose.longer_than_ms)
+        wanted = model_views.holdings(state, whose)
         _check_equal([plain(Holdings(tuple(holds), tuple(tickets)))], [plain(wanted)])
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from lockstate.reads.listings import Whose
 from lockstate.words.commands import Wanted
 from lockstate.words.ids import NO_OWNER, SessionId
 from lockstate.words.modes import Mode
@@ -81,6 +82,7 @@ def hold_view(state: ModelState, hold: Hold, lock: Part) -> HoldView:
         labels=session.labels if session is not None else {},
         revocation=revocation_of(state, hold),
         value=told(hold) if hold.kind is not HoldKind.ELECTION else "",
+        principal=hold.principal,
     )
 
 
@@ -103,6 +105,7 @@ def waiter_view(state: ModelState, ticket: Ticket, lock: Part, at: int) -> Waite
         ticket.converts is not None,
         session_name=name_of(state.session(ticket.session_id)),
         priority=ticket.priority,
+        principal=ticket.principal,
     )
 
 
@@ -207,16 +210,17 @@ def fence_view(state: ModelState, name: str, token: int, only: HoldKind | None =
     return FenceView(bool(kinds), max(tokens, default=0))
 
 
-def holdings(state: ModelState, owner: str, label: tuple[str, str] | None, longer_than_ms: int) -> Holdings:
+def holdings(state: ModelState, whose: Whose) -> Holdings:
     """Return all holds and waits that meet the conditions: elections, locks, semaphores, each by name."""
 
     def is_meant(thing: Hold | Ticket, since_ms: int) -> bool:
         session = state.session(thing.session_id)
         labels = session.labels if session is not None else {}
         return (
-            (not owner or thing.owner == owner)
-            and (label is None or labels.get(label[0]) == label[1])
-            and (not longer_than_ms or state.now_ms - since_ms > longer_than_ms)
+            (not whose.owner or thing.owner == whose.owner)
+            and (whose.label is None or labels.get(whose.label[0]) == whose.label[1])
+            and (not whose.longer_than_ms or state.now_ms - since_ms > whose.longer_than_ms)
+            and (not whose.principal or thing.principal == whose.principal)
         )
 
     kinds = (HoldKind.ELECTION, HoldKind.LOCK, HoldKind.SEMAPHORE)
@@ -254,6 +258,7 @@ def session_rows(state: ModelState) -> list[SessionSummary]:
             max(0, session.lease.expires_at_ms - state.now_ms),
             sum(hold.session_id == session.session_id for hold in state.holds),
             sum(ticket.session_id == session.session_id for ticket in state.tickets),
+            session.principal,
         )
         for session in state.sessions
     ]
@@ -276,6 +281,7 @@ def ticket_view(state: ModelState, ticket: Ticket) -> TicketView:
         name_of(state.session(ticket.session_id)),
         ticket.converts is not None,
         ticket.priority,
+        ticket.principal,
     )
 
 

@@ -228,13 +228,15 @@ RENEWED_EXTRA_FIELDS: Final = ("no_deadline",)
 """Of a renewal of what has no deadline."""
 HOLDER_READ_FIELDS: Final = ("since_ms", "session_name", "labels")
 """Of holders and leaders in reads; the last two if they hold in a session."""
+PRINCIPAL_FIELDS: Final = ("principal",)
+"""Of everything in reads that a principal has, where nodes know principals."""
 REVOKED_FIELDS: Final = ("revocation",)
 """Of holders and leaders that are to give up, and of a renewal of theirs."""
 REVOCATION_FIELDS: Final = ("reason", "ends_in_ms", "put_off", "ticket")
 """What was asked of them; `ticket` if it is for somebody who waits."""
 KEPT_EXTRA_FIELDS: Final = ("revoked",)
 """Of a keepalive of a session that is to give up some of what it holds."""
-TICKET_EXTRA_FIELDS: Final = ("session_name", "conversion", "priority")
+TICKET_EXTRA_FIELDS: Final = ("session_name", "conversion", "priority", *PRINCIPAL_FIELDS)
 SESSION_ROW_FIELDS: Final = (
     "session_name",
     "owner",
@@ -261,7 +263,7 @@ PERMITS_HOLDER_FIELDS: Final = ("owner", "token", "expires_in_ms", "note", "name
 PERMITS_WAITER_FIELDS: Final = ("owner", "position", "waited_ms", "name", "permits", "ticket")
 CANDIDATE_FIELDS: Final = ("owner", "position", "waited_ms", "name", "ticket")
 """Holders and waiters of locks, of semaphores, and who waits to lead. A session's have `kind` besides."""
-WAITER_EXTRA_FIELDS: Final = ("conversion", "session_name", "priority")
+WAITER_EXTRA_FIELDS: Final = ("conversion", "session_name", "priority", *PRINCIPAL_FIELDS)
 CELL_EXTRA_FIELDS: Final = ("key_base64", "value_base64", "owner", "expires_in_ms")
 """Of cells that are not text, that live with a session, and that end by themselves."""
 CELL_EVENT_FIELDS: Final = ("revision", "event", "kind", "name", "mod_revision", "version", "at_ms")

@@ -25,7 +25,9 @@ _SLICES_MAX: Final = 100
 """Reads that one call makes, each of a limited number of names: together a million names."""
 
 
-_CONDITIONS: Final = {"owner", "label", "held_longer_than_ms", "no_deadline", "prefix", "after", "limit"}
+_CONDITIONS: Final = {
+    "owner", "label", "principal", "held_longer_than_ms", "no_deadline", "prefix", "after", "limit",
+}  # fmt: skip
 """What may be said of the holds that are to be listed, unless it is those of one session."""
 
 _UNCONDITIONAL: Final = {"prefix", "after", "limit", "consistency"}

@@ -27,6 +27,7 @@ from lockstate.words.results import (
     SessionView,
     Transacted,
     WaiterView,
+    WaitsForced,
 )
 
 DEADLOCKS: Final = frozenset({Reason.DEADLOCK, Reason.CONVERSION_DEADLOCK})
@@ -82,6 +83,8 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
             return msgspec.structs.replace(value, revoked=revoked)
         case ForceReleased():
             return ForceReleased(plain(value.released))
+        case WaitsForced():
+            return WaitsForced(plain(value.waits), value.left)
         case NumberedDone():
             return NumberedDone(plain(value.results), plain(value.refused))
         case tuple() | list():

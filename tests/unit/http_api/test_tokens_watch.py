@@ -2,6 +2,7 @@
 
 # ruff: noqa: ASYNC240 - the node needs a loop, and nothing else runs on it
 
+import asyncio
 import logging
 import os
 import time
@@ -9,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import NoLeader
 from holdfast import token_lines
 from http_api import tokens_watch
 from http_api.server.authentication import Authentication
 from http_api.tokens_watch import TokensUnusable, TokensWatch
 from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockapi.rights import EVERYTHING, Principal
+from lockstate.words.commands import Acquire
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.modes import Mode
+from lockstate.words.results import EventKind, Granted
 from tests.support.local_node import LocalNode
 from tests.unit.http_api.serving import token_line, until
 
@@ -178,3 +186,115 @@ def test_ten_thousand_lines_are_read_soon() -> None:
     began_s = time.process_time()
     assert len(token_lines.parse(many)) == 10_000
     assert time.process_time() - began_s < 5
+
+
+# -- what those wait for that are shut out -------------------------------------------------------------------
+
+
+async def _look(watch: TokensWatch) -> None:
+    await watch.look_aside(is_asked=False)
+
+
+def _of(authentication: Authentication, name: str) -> Gateway:
+    return authentication.gateway.of(Principal(name, EVERYTHING))
+
+
+def _asking(name: str, hold_id: str, wait_ms: int = 60_000) -> Acquire:
+    return Acquire(name, Mode.EXCLUSIVE, HoldId(hold_id), AttemptId("a"), ttl_ms=60_000, wait_ms=wait_ms)
+
+
+async def test_waits_of_a_principal_that_was_removed_end(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the next look, with the reason; others wait on, holds stay, and so does who is let in again."""
+    path.write_bytes(token_line("old", OLD, "acquire") + token_line("new", NEW, "acquire"))
+    watch, authentication = watching(path)
+    node = authentication.gateway.node
+    assert isinstance(node, LocalNode)
+    old, new = _of(authentication, "old"), _of(authentication, "new")
+    await old.submit(_asking("a", "h1", 0), Granted, 5)
+    waits = [
+        asyncio.ensure_future(gateway.acquire(_asking("a", hold_id), Granted, 60))
+        for gateway, hold_id in ((old, "h2"), (new, "h3"), (old, "h4"))
+    ]
+    await until(lambda: len(node.machine.lock("a").queue) == len(waits))
+    await _look(watch)
+    assert not any(wait.done() for wait in waits)
+    path.write_bytes(token_line("new", NEW, "acquire"))
+    await _look(watch)
+    await _look(watch)
+    for ended in (waits[0], waits[2]):
+        with pytest.raises(ProblemError, match="principal 'old' is not let in any more by n1") as caught:
+            await ended
+        assert caught.value.code == "ticket-ended"
+    assert not waits[1].done()
+    assert list(node.machine.state.holds) == ["h1"]
+    assert "event=shut-out-waits-ended principal='old' count=2" in caplog.text
+    (told,) = node.machine.audit("a", limit=1)
+    assert (told.kind, told.principal, told.by) == (EventKind.WAIT_FORCED, "old", "")
+    path.write_bytes(token_line("new", NEW, "acquire") + token_line("old", OLD, "acquire"))
+    await _look(watch)
+    await _look(watch)
+    late = asyncio.ensure_future(old.acquire(_asking("a", "h5"), Granted, 60))
+    await until(lambda: len(node.machine.lock("a").queue) == 2)
+    await _look(watch)
+    assert not late.done()
+    for wait in (late, waits[1]):
+        wait.cancel()
+    await asyncio.gather(late, waits[1], return_exceptions=True)
+
+
+async def test_waits_of_a_principal_whose_time_is_over_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file need not change for that."""
+    until_s = round(time.time()) + 3600
+    path.write_bytes(token_line("old", OLD, f"acquire until={_date(until_s)}"))
+    watch, authentication = watching(path)
+    gateway = _of(authentication, "old")
+    await authentication.gateway.submit(_asking("a", "h1", 0), Granted, 5)
+    wait = asyncio.ensure_future(gateway.acquire(_asking("a", "h2"), Granted, 60))
+    node = authentication.gateway.node
+    await until(lambda: node.machine.lock("a").queue)
+    await _look(watch)
+    assert not wait.done()
+    monkeypatch.setattr(time, "time", lambda: until_s + 1.0)
+    await _look(watch)
+    with pytest.raises(ProblemError, match="not let in any more"):
+        await wait
+
+
+async def test_a_node_ends_no_waits_of_those_it_never_knew(path: Path) -> None:
+    """Another node may have a newer file, which lets them in."""
+    watch, authentication = watching(path)
+    await authentication.gateway.submit(_asking("a", "h1", 0), Granted, 5)
+    wait = asyncio.ensure_future(_of(authentication, "newer").acquire(_asking("a", "h2"), Granted, 60))
+    node = authentication.gateway.node
+    await until(lambda: node.machine.lock("a").queue)
+    await watch.look_aside(is_asked=True)
+    assert not wait.done()
+    wait.cancel()
+    await asyncio.gather(wait, return_exceptions=True)
+
+
+async def test_what_cannot_be_ended_now_ends_later(path: Path) -> None:
+    """While the cluster has no leader the look goes on; the next one tries it again."""
+    watch, authentication = watching(path)
+    node = authentication.gateway.node
+    assert isinstance(node, LocalNode)
+    await authentication.gateway.submit(_asking("a", "h1", 0), Granted, 5)
+    wait = asyncio.ensure_future(_of(authentication, "old").acquire(_asking("a", "h2"), Granted, 60))
+    await until(lambda: node.machine.lock("a").queue)
+    path.write_bytes(token_line("new", NEW, "read"))
+    node.failure = NoLeader("nobody leads")
+    await _look(watch)
+    await _look(watch)
+    assert not wait.done()
+    node.failure = None
+    await _look(watch)
+    with pytest.raises(ProblemError):
+        await wait
+
+
+def _date(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_s))

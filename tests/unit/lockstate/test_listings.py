@@ -7,8 +7,8 @@ from lockstate.reads import listings
 from lockstate.reads.listings import Whose
 from lockstate.words import limits
 from lockstate.words.claims import record_name
-from lockstate.words.commands import AdvanceFence, Algorithm, OpenSession, TakeRate
-from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.commands import Acquire, AdvanceFence, Algorithm, OnBehalf, OpenSession, TakeRate
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import HighestToken, Holdings, HoldKind, RateTaken, TicketView
 from tests.unit.lockstate.machine_driver import MachineDriver, wanted
@@ -284,3 +284,72 @@ def test_an_estimate_counts_those_that_hold_side_by_side() -> None:
     driver.granted("b", ttl_ms=60_000)
     both = driver.queued(locks=wanted("a", "b"))
     assert _ticket(driver, both.hold_id).estimate_ms == 500
+
+
+# -- of one principal ----------------------------------------------------------------------------------------
+
+
+def test_what_a_principal_has_is_found_and_shown() -> None:
+    """Sessions, holds in them and without one, and waits, each with its principal; nobody's has none."""
+    driver = MachineDriver()
+    open_session = OpenSession(SessionId("a1"), 1000, {})
+    driver.run(OnBehalf("ann", open_session))
+    for hold_id, name, session_id in (("h1", "x", "a1"), ("h2", "y", "")):
+        driver.run(OnBehalf("ann", _asking(name, hold_id, session_id)))
+    driver.run(OnBehalf("bob", _asking("x", "h3", "")))
+    driver.run(_asking("y", "h4", ""))
+    state = driver.machine.state
+    found = listings.holdings(state, Whose(principal="ann"), "", "", 100)
+    assert [(hold.name, hold.principal) for hold in found.holds] == [("x", "ann"), ("y", "ann")]
+    assert found.tickets == ()
+    found = listings.holdings(state, Whose(principal="bob"), "", "", 100)
+    assert [(wait.name, wait.principal) for wait in found.tickets] == [("x", "bob")]
+    rows, _ = listings.sessions(state, Whose(principal="ann"), "", 100)
+    assert [row.principal for row in rows] == ["ann"]
+    assert listings.sessions(state, Whose(principal="bob"), "", 100) == ([], None)
+    every = listings.holdings(state, Whose(), "", "", 100)
+    assert [wait.principal for wait in every.tickets] == ["bob", ""]
+    shown = [listings.ticket(state, wait.ticket) for wait in every.tickets]
+    assert [view.principal for view in shown if view is not None] == ["bob", ""]
+
+
+def test_the_waits_of_a_principal_come_in_pieces() -> None:
+    """Each piece says behind which number the next begins; it looks at a limited number of waits."""
+    driver = MachineDriver()
+    driver.run(_asking("x", "h0", ""))
+    for number in range(1, 5):
+        driver.run(OnBehalf("ann" if number != 2 else "bob", _asking("x", f"h{number}", "")))
+    state = driver.machine.state
+    numbers = [ticket.order for ticket in state.tickets.values()]
+    first, last = listings.waits_of(state, "ann", 0, 2)
+    assert [(wait.kind, wait.name) for wait in first] == [(HoldKind.LOCK, "x")] * 2
+    assert [wait.number for wait in first] == [numbers[0], numbers[2]]
+    assert last == numbers[2]
+    rest, last = listings.waits_of(state, "ann", last, 2)
+    assert ([wait.number for wait in rest], last) == ([numbers[3]], None)
+    assert listings.waits_of(state, "eve", 0, 2) == ([], None)
+
+
+def test_a_search_for_waits_ends_where_enough_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if none of it was meant: it goes on behind what was looked at."""
+    driver = MachineDriver()
+    monkeypatch.setattr(limits, "LIST_ROWS_MAX", 2)
+    driver.run(_asking("x", "h0", ""))
+    for number in range(1, 4):
+        driver.run(OnBehalf("bob" if number < 3 else "ann", _asking("x", f"h{number}", "")))
+    numbers = [ticket.order for ticket in driver.machine.state.tickets.values()]
+    assert listings.waits_of(driver.machine.state, "ann", 0, 5) == ([], numbers[1])
+    found, last = listings.waits_of(driver.machine.state, "ann", numbers[1], 5)
+    assert ([wait.number for wait in found], last) == ([numbers[2]], None)
+
+
+def _asking(name: str, hold_id: str, session_id: str) -> Acquire:
+    return Acquire(
+        name,
+        Mode.EXCLUSIVE,
+        HoldId(hold_id),
+        AttemptId("a"),
+        SessionId(session_id),
+        0 if session_id else 1000,
+        wait_ms=1000,
+    )

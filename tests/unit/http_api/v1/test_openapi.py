@@ -191,6 +191,7 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         *http_contract.WAITER_EXTRA_FIELDS,
     }
     of_reads = {*http_contract.HOLDER_READ_FIELDS, *http_contract.REVOKED_FIELDS}
+    of_reads |= {*http_contract.PRINCIPAL_FIELDS}
     holder = {*http_contract.HOLDER_FIELDS, *http_contract.PERMITS_HOLDER_FIELDS, *of_reads}
     holder |= {*http_contract.HOLDER_EXTRA_FIELDS}
     for kind, fields in (
@@ -199,7 +200,10 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         (held.Waiter, waiter),
         (held.WaitRow, {*waiter, "kind"}),
         (held.Leader, {*http_contract.LEADER_FIELDS, *of_reads}),
-        (listings.SessionRow, {*http_contract.SESSION_ROW_FIELDS}),
+        (
+            listings.SessionRow,
+            {*http_contract.SESSION_ROW_FIELDS, *http_contract.PRINCIPAL_FIELDS},
+        ),
         (listings.SemaphoreRow, {*http_contract.SEMAPHORE_ROW_FIELDS}),
         (listings.ElectionRow, {*http_contract.ELECTION_ROW_FIELDS}),
         (listings.RateLimitRow, {*http_contract.RATE_ROW_FIELDS}),

@@ -1,5 +1,6 @@
 """Over HTTP, too, what belongs to another principal never was: both lanes, the stream, and what is read."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -18,7 +19,7 @@ from lockapi.problems import ProblemError
 from lockapi.rights import EVERYTHING, Principal
 from lockstate.words.commands import OpenSession
 from lockstate.words.ids import SessionId
-from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line
+from tests.unit.http_api.serving import Got, Served, bearer, serving, token_line, until
 
 TOKENS = {name: f"token-of-{name}-".ljust(40, "x") for name in ("ann", "bob", "ops")}
 LINES = b"".join(
@@ -309,3 +310,44 @@ async def test_a_stream_of_a_session_of_nobody() -> None:
             released, granted = json.loads((await socket.receive()).data)[3]
             assert released[1] == "lease-expired"
             assert served.node.machine.state.principals.rows == {hold_id: "ann", granted[1]: "bob"}
+
+
+async def test_an_operator_finds_what_a_principal_has() -> None:
+    """Sessions, holds and waits say whose they are, and are found by it, if their names may be read."""
+    async with serving(tokens=LINES) as served:
+        session = await opened(served, "ann")
+        await acquired(served, "ann", "a", session_id=session)
+        await acquired(served, "ann", "b")
+        await acquired(served, "bob", "c")
+        waiting = asyncio.ensure_future(acquired(served, "bob", "a", wait_ms=60_000))
+        await until(lambda: served.node.machine.lock("a").queue)
+        (row,) = (await by(served, "ops", "GET", f"{wire.SESSIONS}?principal=ann")).body["sessions"]
+        assert row["principal"] == "ann"
+        assert (await by(served, "ops", "GET", f"{wire.SESSIONS}?principal=bob")).body["sessions"] == []
+        got = (await by(served, "ops", "GET", f"{wire.HOLDS}?principal=ann")).body
+        assert [(hold["name"], hold["principal"]) for hold in got["holds"]] == [("a", "ann"), ("b", "ann")]
+        assert got["tickets"] == []
+        got = (await by(served, "ops", "GET", f"{wire.HOLDS}?principal=bob")).body
+        assert [hold["name"] for hold in got["holds"]] == ["c"]
+        (wait,) = got["tickets"]
+        assert (wait["name"], wait["principal"]) == ("a", "bob")
+        lock = (await by(served, "ops", "GET", "/v1/locks/a")).body
+        assert [lock["holders"][0]["principal"], lock["queue"][0]["principal"]] == ["ann", "bob"]
+        ticket = (await by(served, "ops", "GET", f"/v1/tickets/{wait['ticket']}")).body
+        assert ticket["principal"] == "bob"
+        served.know(LINES + token_line("few", "f" * 40, "read@c"))
+        few = await served.call("GET", f"{wire.HOLDS}?principal=ann", None, headers=bearer("f" * 40))
+        assert (few.body["holds"], few.body["tickets"]) == ([], [])
+        waiting.cancel()
+
+
+async def test_without_principals_no_row_has_one() -> None:
+    """Where nodes know none, rows have no such field, and a search for one finds nothing."""
+    async with serving() as served:
+        session = await served.session()
+        await served.acquire("a", session_id=session)
+        (row,) = (await served.call("GET", wire.SESSIONS)).body["sessions"]
+        (hold,) = (await served.call("GET", wire.HOLDS)).body["holds"]
+        assert "principal" not in row
+        assert "principal" not in hold
+        assert (await served.call("GET", f"{wire.HOLDS}?principal=ann")).body["holds"] == []
