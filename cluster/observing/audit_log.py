@@ -1,41 +1,40 @@
 """The log lines of what the audit keeps: who got what, how it ended, who ended it by force.
 
 Every node applies every entry, so only the leader writes them. What people may have to look into is told at
-the level info, up to a number in each minute: what operators did, and expiries. All else is for who asks for
-debug. Owners, names and reasons come from clients, so they are quoted. No line has a session id or a hold
-id: they are secrets.
+the level info: what operators did, and expiries. What an operator did to others always has its line, and
+nobody can use up the lines for it by doing something harmless very often: all else at this level has a number
+of lines in each minute, for each principal. The rest is for who asks for debug. Owners, names and reasons
+come from clients, so they are quoted. No line has a session id or a hold id: they are secrets.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from lockstate.tables.owners import shown_owner
-from lockstate.words.results import Event, EventKind, HoldKind
+from lockstate.words.results import OF_OPERATORS, Event, EventKind, HoldKind
 
 logger = logging.getLogger(__name__)
 
 PERIOD_S: Final = 60.0
 """Seconds after which what had no line of its own is summed up in one."""
-_BY_OPERATORS: Final = (
-    EventKind.FORCED,
-    EventKind.REVOKED,
-    EventKind.SESSION_FORCED,
-    EventKind.WAIT_FORCED,
-    EventKind.DELAY_LIFTED,
-    EventKind.FENCE_FORGOTTEN,
-)
-"""What somebody did to others, and gave a reason for."""
 TOLD_MAX: Final = {
     EventKind.EXPIRED: 10,
     EventKind.SESSION_EXPIRED: 10,
-    **dict.fromkeys(_BY_OPERATORS, 100),
+    **dict.fromkeys(sorted(OF_OPERATORS), 100),
 }
-"""How many of a kind have lines of their own in a period, at info.
+"""How many of a kind have lines of their own in a period, at info, for one principal.
 
-Clients that let leases expire by habit would fill a disk, and many holds may end at once: a line for each
-would stop the leader for seconds."""
+Clients that let leases expire by habit would fill a disk."""
+PRINCIPALS_MAX: Final = 10
+"""For how many principals together there are so many lines of a kind."""
+OF_AN_ACT_MAX: Final = 16
+"""How many holders of one name, or holds of one session, have lines of their own if one act ends more.
+
+The others are counted in one line: a line for each would stop the leader for seconds."""
+OF_AN_ENTRY_MAX: Final = 1000
+"""How many lines one entry has, for the same reason; the others are counted in one, too."""
 
 _NEWS: Final = frozenset(TOLD_MAX)
 
@@ -65,6 +64,9 @@ class AuditLog:
         self._now_s = now_s
         self._ends_s = 0.0
         self._news: Counter[EventKind] = Counter()
+        """How many of a kind might have had lines of their own in this period."""
+        self._told: Counter[tuple[EventKind, str]] = Counter()
+        """How many had one: of a kind for a principal, and of a kind for all together."""
 
     def tell(self, events: Sequence[Event]) -> None:
         """Write the lines of one entry's events. Cheap when there are none to write: grants are many."""
@@ -82,37 +84,99 @@ class AuditLog:
 
     def _write(self, events: Sequence[Event]) -> None:
         self.look()
+        acts = _Acts(events)
         for event in events:
             if event.kind not in _NEWS:
-                logger.debug(_LINES[event.kind], _said(event))
-                continue
-            if not self._news:
-                self._ends_s = self._now_s() + PERIOD_S
-            self._news[event.kind] += 1
-            if self._news[event.kind] <= TOLD_MAX[event.kind]:
+                is_told = False
+            elif event.concerns_others:
+                is_told = acts.has_line(event)
+            else:
+                is_told = self._has_line(event)
+            if is_told:
                 logger.info(_LINES[event.kind], _said(event))
             elif logger.isEnabledFor(logging.DEBUG):
                 logger.debug(_LINES[event.kind], _said(event))
+        for line in acts.summary():
+            logger.info(line)
+
+    def _has_line(self, event: Event) -> bool:
+        """Whether something that is nobody's concern but its principal's has a line in this period."""
+        if not self._news:
+            self._ends_s = self._now_s() + PERIOD_S
+        kind, told_max = event.kind, TOLD_MAX[event.kind]
+        self._news[kind] += 1
+        mine, every = (kind, event.principal), (kind, _EVERYBODY)
+        if self._told[every] >= told_max * PRINCIPALS_MAX or self._told[mine] >= told_max:
+            return False
+        self._told[mine] += 1
+        self._told[every] += 1
+        return True
 
     def _sum_up(self) -> None:
-        more = {kind: max(self._news[kind] - told_max, 0) for kind, told_max in TOLD_MAX.items()}
+        more = {kind: self._news[kind] - self._told[kind, _EVERYBODY] for kind in TOLD_MAX}
         if any(more.values()):
             logger.info(
                 "event=ended-more expired=%d session_expired=%d forced=%d for_s=%d",
                 more[EventKind.EXPIRED],
                 more[EventKind.SESSION_EXPIRED],
-                sum([more[kind] for kind in _BY_OPERATORS]),
+                sum([more[kind] for kind in OF_OPERATORS]),
                 PERIOD_S,
             )
         self._news.clear()
+        self._told.clear()
+
+
+_EVERYBODY: Final = "*"
+"""In the place of a principal: of all together. Nobody can have this name."""
+
+
+class _Acts:
+    """What operators did to others in one entry: all of it is told, but not each of very many in one line.
+
+    The holds of a session that was ended are one act with it, and so are the holders of one name that were
+    ended for one reason.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._sessions = {event.session_id for event in events if event.kind is EventKind.SESSION_FORCED}
+        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._lines = self._more = 0
+
+    def has_line(self, event: Event) -> bool:
+        """Count an event; return whether it has a line of its own."""
+        field, text = "name", event.name
+        if event.kind is EventKind.FORCED and event.session_id in self._sessions:
+            field, text = "owner", shown_owner(event.owner, event.session_id)
+        act = event.kind.value, field, text, event.by, event.reason
+        self._counts[act] += 1
+        if self._counts[act] > OF_AN_ACT_MAX:
+            return False
+        if self._lines >= OF_AN_ENTRY_MAX:
+            self._more += 1
+            return False
+        self._lines += 1
+        return True
+
+    def summary(self) -> Iterable[str]:
+        """Yield the lines that count what had none."""
+        for (kind, field, text, by, reason), count in self._counts.items():
+            if count > OF_AN_ACT_MAX:
+                tail = f"{_by(by)} reason={reason!r}"
+                yield f"event=acts-more act={kind} {field}={text!r} count={count - OF_AN_ACT_MAX}{tail}"
+        if self._more:
+            yield f"event=acts-more count={self._more}"
+
+
+def _by(principal: str) -> str:
+    return f" by={principal!r}" if principal else ""
 
 
 def _said(event: Event) -> str:
     """Return what a line says of an event, its kind apart. A session has nothing but its owner."""
     owner = shown_owner(event.owner, event.session_id)
-    reason = f" reason={event.reason!r}" if event.kind in _BY_OPERATORS else ""
+    reason = f" reason={event.reason!r}" if event.kind in OF_OPERATORS else ""
     reason += f" principal={event.principal!r}" if event.principal else ""
-    reason += f" by={event.by!r}" if event.by else ""
+    reason += _by(event.by)
     match event.kind:
         case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED:
             return f"owner={owner!r} revision={event.revision}{reason}"

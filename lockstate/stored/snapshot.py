@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lockstate.stored import loading
-from lockstate.tables.audit import Base
+from lockstate.tables.audit import Base, KeptAct
 from lockstate.tables.cells import Cell
 from lockstate.tables.namespaces import Namespace
 from lockstate.tables.rates import RateRow
@@ -247,6 +247,12 @@ _TABLES: Final = (
         msgspec.msgpack.Decoder(list[Base]),
         lambda state, rows: state.audit.load_base(rows),
         is_first=True,
+    ),
+    _Table(
+        lambda state: state.audit.acts.all(),
+        None,
+        msgspec.msgpack.Decoder(list[KeptAct]),
+        lambda state, rows: state.audit.acts.load(rows),
     ),
     _Table(
         lambda state: state.namespaces.dump(),

@@ -7,19 +7,22 @@ A hash takes as long as half an acquire, so an entry links only some records (`L
 are linked by later entries, and until then have a number alone. If more happens, and a record is forgotten
 before it was linked, the chain begins anew behind it: its successor cannot tell of it any more. Which records
 that are follows from the log alone, so the hashes are the same on every node, and after every restart.
+
+What operators do to others is kept longer, with its links (`KeptActs`): there is little of it, and whoever
+can make many grants must not be able to push it out.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from lockstate.tables.audit_record import AuditEvent, shown
 from lockstate.words import limits
-from lockstate.words.results import Event
+from lockstate.words.results import OF_OPERATORS, Event, EventKind
 
 LINKS_MAX: Final = 8
 """Records that one entry links: of a few commands it links all, of hundreds of them a small part."""
@@ -52,6 +55,45 @@ class Base(msgspec.Struct, frozen=True, array_like=True):
     linked_count: int
 
 
+class KeptAct(NamedTuple):
+    """A record of what an operator did to others, which the audit has pushed out otherwise."""
+
+    event: Event
+    link: AuditLink
+
+
+class KeptActs:
+    """The newest of these, in groups by who did what.
+
+    If there are too many, the oldest of the largest group goes: whoever does one thing very often pushes out
+    nothing but that, neither what others did nor what it did otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, EventKind], deque[KeptAct]] = {}
+        self._count = 0
+
+    def keep(self, event: Event, link: AuditLink) -> None:
+        """Keep a record behind all others."""
+        self._groups.setdefault((event.by, event.kind), deque()).append(KeptAct(event, link))
+        self._count += 1
+        if self._count > limits.ACTS_COUNT_MAX:
+            largest = max(self._groups, key=lambda group: (len(self._groups[group]), group))
+            self._groups[largest].popleft()
+            self._count -= 1
+            if not self._groups[largest]:
+                del self._groups[largest]
+
+    def all(self) -> list[KeptAct]:
+        """Return all of them, the oldest first."""
+        return sorted(chain.from_iterable(self._groups.values()), key=lambda act: act.link.number)
+
+    def load(self, acts: Sequence[KeptAct]) -> None:
+        """Add a part of what `all` returned."""
+        for act in acts:
+            self.keep(*act)
+
+
 class Audit:
     """The newest events, the oldest first, and the hashes of those at the front that are linked."""
 
@@ -64,10 +106,14 @@ class Audit:
         """The hash of the newest record that was forgotten."""
         self._to_link = 0
         """While a snapshot is loaded: how many of its records had been linked."""
+        self.acts = KeptActs()
+        """What is kept of those before the oldest of the events."""
 
     def extend(self, events: Sequence[Event]) -> None:
         """Add what an entry made happen."""
         over = len(self.events) + len(events) - limits.AUDIT_COUNT_MAX
+        if over > 0:
+            self._keep_acts(over, events)
         self.events.extend(events)
         if over > 0:
             self._forget(over)
@@ -85,10 +131,15 @@ class Audit:
         if behind is None:
             places = range(len(self.events) - 1, -1, -1)
             found: Iterable[tuple[int, Event]] = zip(places, reversed(self.events), strict=True)
-        else:
-            first = min(max(behind - self._forgotten, 0), len(self.events))
-            found = zip(count(first), islice(self.events, first, None), strict=False)
-        return ((event, self._link(place)) for place, event in found if is_wanted(event))
+            yield from ((event, self._link(place)) for place, event in found if is_wanted(event))
+            yield from (act for act in reversed(self.acts.all()) if is_wanted(act.event))
+            return
+        if behind < self._forgotten:
+            acts = [act for act in self.acts.all() if act.link.number > behind]
+            yield from (act for act in acts if is_wanted(act.event))
+        first = min(max(behind - self._forgotten, 0), len(self.events))
+        found = zip(count(first), islice(self.events, first, None), strict=False)
+        yield from ((event, self._link(place)) for place, event in found if is_wanted(event))
 
     def base(self) -> list[Base]:
         """Return what a snapshot has to have."""
@@ -104,6 +155,12 @@ class Audit:
         """Add events of a snapshot, linked as they were."""
         self.events.extend(events)
         self._link_more(max(min(self._to_link, len(self.events)) - len(self._hashes), 0))
+
+    def _keep_acts(self, gone: int, more: Sequence[Event]) -> None:
+        """Keep what operators did of the oldest events, which are about to go as `more` come."""
+        for place, event in enumerate(islice(chain(self.events, more), gone)):
+            if event.kind in OF_OPERATORS and event.concerns_others:
+                self.acts.keep(event, self._link(place))
 
     def _forget(self, gone: int) -> None:
         """Follow the events, of which the oldest have gone."""

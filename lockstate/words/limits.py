@@ -87,6 +87,8 @@ CYCLE_SHOWN_MAX = 64
 """Steps of a deadlock that a refusal names."""
 AUDIT_COUNT_MAX = 10_000
 """Events in the audit: as many as a person could look through, and few enough for every snapshot."""
+ACTS_COUNT_MAX = 1_000
+"""Records of what operators did to others that are kept beside those: each may have a reason of 1 kB."""
 AUDIT_LIMIT_MAX = 1_000
 """Events in one answer about the audit."""
 RECORDS_COUNT_MAX = 4_000_000

@@ -675,6 +675,19 @@ class EventKind(enum.StrEnum):
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
 
+OF_OPERATORS: Final = frozenset(
+    {
+        EventKind.FORCED,
+        EventKind.SESSION_FORCED,
+        EventKind.WAIT_FORCED,
+        EventKind.REVOKED,
+        EventKind.DELAY_LIFTED,
+        EventKind.FENCE_FORGOTTEN,
+    }
+)
+"""What operators do, and give a reason for."""
+
+
 class Left(enum.StrEnum):
     """Why a wait ended without a grant of its own: the reason of the event `left`."""
 
@@ -729,6 +742,14 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ends_in_ms: int = 0
     principal: str = ""
     by: str = ""
+
+    @property
+    def concerns_others(self) -> bool:
+        """Whether an operator did it, and to something that is not known to be its own.
+
+        What ends with the grace of a revocation is nobody's deed: that was the revocation.
+        """
+        return self.kind in OF_OPERATORS and not (self.principal and self.by in ("", self.principal))
 
 
 class CellEventKind(enum.StrEnum):

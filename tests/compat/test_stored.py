@@ -63,7 +63,7 @@ def test_a_snapshot_is_what_it_was(release: str) -> None:
     machine = LockMachine(snapshot.decode(data))
     invariants.check(machine.state)
     tables = [bool(table) for table in msgspec.msgpack.decode(data)[-1]]
-    assert tables.count(False) <= 1, "it has all tables but one"
+    assert tables.count(False) <= 2, "it has all tables but two, of which one takes a full audit"
     assert snapshot.encode(machine.state) == data
     assert snapshot.digest(machine.state) in {step["digest"] for step in load_json(release, "history.json")}
 

@@ -5,16 +5,31 @@ import logging
 import pytest
 
 from cluster.observing import audit_log
-from cluster.observing.audit_log import PERIOD_S, TOLD_MAX, AuditLog
+from cluster.observing.audit_log import (
+    OF_AN_ACT_MAX,
+    OF_AN_ENTRY_MAX,
+    PERIOD_S,
+    PRINCIPALS_MAX,
+    TOLD_MAX,
+    AuditLog,
+)
 from lockstate.words.ids import OwnerName, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Event, EventKind, HoldKind
+from lockstate.words.results import OF_OPERATORS, Event, EventKind, HoldKind
 
 SECRET = "5ec4e75ec4e75ec4e75ec4e75ec4e75e"
 
 
 def event(
-    kind: EventKind, *, name: str = "a/b", owner: str = "ann", reason: str = "", of: HoldKind = HoldKind.LOCK
+    kind: EventKind,
+    *,
+    name: str = "a/b",
+    owner: str = "ann",
+    reason: str = "",
+    of: HoldKind = HoldKind.LOCK,
+    session_id: str = SECRET,
+    principal: str = "",
+    by: str = "",
 ) -> Event:
     """Return an event of the entry 9."""
     return Event(
@@ -25,12 +40,19 @@ def event(
         Mode.SHARED,
         OwnerName(owner),
         7,
-        SessionId(SECRET),
+        SessionId(session_id),
         40,
         reason,
         of,
         value="address",
+        principal=principal,
+        by=by,
     )
+
+
+def own(kind: EventKind, principal: str = "ann") -> Event:
+    """Return an event that is nobody's concern but one principal's."""
+    return event(kind, principal=principal, by=principal if kind in OF_OPERATORS else "")
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int, *events: Event) -> list[str]:
@@ -74,7 +96,7 @@ def test_ends_are_told_up_to_a_number_in_a_minute(kind: EventKind, caplog: pytes
     clock = Clock()
     audit = AuditLog(clock)
     for _ in range(TOLD_MAX[kind]):
-        audit.tell([event(kind), event(kind)])
+        audit.tell([own(kind), own(kind)])
     assert [line.split()[0] for line in caplog.messages] == [f"event={kind.value}"] * TOLD_MAX[kind]
     audit.look()
     clock.now_s += PERIOD_S
@@ -88,8 +110,70 @@ def test_ends_are_told_up_to_a_number_in_a_minute(kind: EventKind, caplog: pytes
         f"event=ended-more expired={counts[EventKind.EXPIRED]}"
         f" session_expired={counts[EventKind.SESSION_EXPIRED]} forced={forced} for_s=60"
     )
-    audit.tell([event(kind)])
+    audit.tell([own(kind)])
     assert len(caplog.messages) == 2
+
+
+def test_one_principal_does_not_use_up_the_lines_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Each has its own number of them, and all together have one, so that many fill no disk either."""
+    caplog.set_level(logging.INFO)
+    audit = AuditLog(lambda: 0.0)
+    most = TOLD_MAX[EventKind.EXPIRED]
+    audit.tell([own(EventKind.EXPIRED, "eve")] * 50)
+    audit.tell([own(EventKind.EXPIRED, "ann")])
+    assert len(caplog.messages) == most + 1
+    audit.tell([own(EventKind.EXPIRED, f"p{number}") for number in range(2 * most * PRINCIPALS_MAX)])
+    assert len(caplog.messages) == most * PRINCIPALS_MAX
+
+
+@pytest.mark.parametrize("kind", sorted(OF_OPERATORS))
+def test_what_is_done_to_others_is_never_left_out(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
+    """However often somebody did what is harmless before; only an act that ends very many is counted."""
+    caplog.set_level(logging.INFO)
+    audit = AuditLog(lambda: 0.0)
+    for _ in range(5):
+        audit.tell([own(kind, "eve")] * 100)
+    caplog.clear()
+    for _ in range(3 * TOLD_MAX[kind]):
+        audit.tell([event(kind, name="payroll", principal="ann", by="eve", reason="mischief")])
+    assert len(caplog.messages) == 3 * TOLD_MAX[kind]
+    assert all("by='eve'" in line for line in caplog.messages)
+
+
+def test_the_holders_of_one_name_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """The first ones have lines, and one line has how many more there were, by whom and why."""
+    crowd = [
+        event(EventKind.FORCED, owner=f"o{number}", session_id=f"s{number}", by="ops", reason="too many")
+        for number in range(1000)
+    ]
+    other = event(EventKind.FORCED, name="other", by="ops", reason="too many")
+    told = lines(caplog, logging.INFO, *crowd, other)
+    assert len(told) == OF_AN_ACT_MAX + 2
+    assert "name='other'" in told[-2]
+    assert told[-1] == (
+        f"INFO event=acts-more act=forced name='a/b' count={1000 - OF_AN_ACT_MAX} by='ops' reason='too many'"
+    )
+
+
+def test_the_holds_of_a_session_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """The end of the session has its own line, whatever it held, and so have holds of others."""
+    holds = [event(EventKind.FORCED, name=f"n{number}", reason="why") for number in range(1000)]
+    single = event(EventKind.FORCED, name="payroll", owner="bob", session_id="other", reason="why")
+    told = lines(caplog, logging.INFO, *holds, event(EventKind.SESSION_FORCED, reason="why"), single)
+    assert len(told) == OF_AN_ACT_MAX + 3
+    assert "event=session-forced owner='ann'" in told[-3]
+    assert "name='payroll'" in told[-2]
+    assert told[-1] == (
+        f"INFO event=acts-more act=forced owner='ann' count={1000 - OF_AN_ACT_MAX} reason='why'"
+    )
+
+
+def test_one_entry_has_a_limited_number_of_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """A leader that wrote a line for each of a hundred thousand would do nothing else for seconds."""
+    forced = [event(EventKind.FORCED, name=f"n{number}") for number in range(OF_AN_ENTRY_MAX + 5)]
+    told = lines(caplog, logging.INFO, *forced)
+    assert len(told) == OF_AN_ENTRY_MAX + 1
+    assert told[-1] == "INFO event=acts-more count=5"
 
 
 def test_few_ends_are_not_summed_up(caplog: pytest.LogCaptureFixture) -> None:
