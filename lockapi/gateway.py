@@ -29,9 +29,18 @@ from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
-from lockstate.words.commands import Acquire, AcquirePermits, AddLocks, Command, MayWait, Numbered
+from lockstate.words.commands import (
+    Acquire,
+    AcquirePermits,
+    AddLocks,
+    Command,
+    MayBeCancelled,
+    MayWait,
+    Numbered,
+    TakeRate,
+)
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import GrantedSeveral, Queued, Reason, Refused, Result, TicketView
+from lockstate.words.results import GrantedSeveral, Queued, RateTaken, Reason, Refused, Result, TicketView
 from lockstate.words.versions import RULES
 
 UPGRADE_RETRY_MS: Final = 5_000
@@ -162,15 +171,41 @@ class Gateway:
         outcome = self._outcome(known, applied, GrantedSeveral)
         if poll_ms is not None:
             poll_ms = max(0, poll_ms - int((time.monotonic() - began_s) * 1000))
+        waited_ms = await self._wait_for_moment(known, applied, outcome.result.at_ms, poll_ms)
+        return waited_ms if isinstance(waited_ms, Unsettled) else (outcome, waited_ms)
+
+    async def take_rate(
+        self, command: TakeRate, timeout_s: float, poll_ms: int | None = None
+    ) -> tuple[CommandOutcome[RateTaken], int] | Unsettled:
+        """Take from a rate limit, and wait for the moment that is reserved, or for `poll_ms`.
+
+        Return what became of it, and how many milliseconds the moment was waited for. What is left of it when
+        the task is cancelled is given back, after a grace if it has a `request_id`. Raises ProblemError,
+        ClusterError.
+        """
+        begun = self.begin(command, timeout_s)
+        try:
+            applied = await asyncio.shield(cast("asyncio.Future[Applied]", begun))
+        except asyncio.CancelledError:
+            self.abandon(command, begun)
+            raise
+        outcome = self._outcome(command, applied, RateTaken)
+        waited_ms = await self._wait_for_moment(command, applied, outcome.result.at_ms, poll_ms)
+        return waited_ms if isinstance(waited_ms, Unsettled) else (outcome, waited_ms)
+
+    async def _wait_for_moment(
+        self, command: MayBeCancelled, applied: Applied, at_ms: int, poll_ms: int | None
+    ) -> int | Unsettled:
+        """Wait until cluster time is `at_ms`, or for `poll_ms`; leave what is not waited for to its end."""
         waited_ms: int | Unsettled | None = None
         try:
-            waited_ms = await self.wait_until(outcome.result.at_ms, poll_ms)
+            waited_ms = await self.wait_until(at_ms, poll_ms)
         finally:
             if not isinstance(waited_ms, int):
                 begun: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
                 begun.set_result(applied)
-                self.abandon(known, begun)
-        return waited_ms if isinstance(waited_ms, Unsettled) else (outcome, waited_ms)
+                self.abandon(command, begun)
+        return waited_ms
 
     def begin(self, command: Command, timeout_s: float) -> Begun:
         """Have one command applied that does not wait in a queue; `outcome` says what became of it.

@@ -42,6 +42,7 @@ class Problem(msgspec.Struct, kw_only=True):
     hidden: int | msgspec.UnsetType = msgspec.UNSET
     available: int | msgspec.UnsetType = msgspec.UNSET
     limit: int | msgspec.UnsetType = msgspec.UNSET
+    window_ms: int | msgspec.UnsetType = msgspec.UNSET
     remaining: int | msgspec.UnsetType = msgspec.UNSET
     namespace: str | msgspec.UnsetType = msgspec.UNSET
     quota: str | msgspec.UnsetType = msgspec.UNSET

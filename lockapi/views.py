@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.wire.answers import RatePeekJson
 from holdfast.wire.held import (
@@ -47,6 +48,7 @@ from holdfast.wire.operators import (
     PrincipalInfo,
     Quota,
     QuotaPageJson,
+    RateSettings,
     Used,
 )
 from holdfast.wire.shape import ABSENT, FRESH, ReadAnswer
@@ -244,7 +246,8 @@ def quota_of(quota: commands.Quota | None) -> Quota | None:
 
 def settings_of(settings: commands.NamespaceSettings) -> NamespaceSettings:
     """Return the settings of a namespace as a JSON object."""
-    return _copied(NamespaceSettings, settings)
+    told = _copied(NamespaceSettings, settings)
+    return told if settings.rate is None else replace(told, rate=_copied(RateSettings, settings.rate))
 
 
 def event_of(event: Event) -> AuditEvent:

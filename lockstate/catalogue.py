@@ -200,7 +200,7 @@ ROWS: Final = (
     ),
     Row(
         commands.TakeRate, lambda rules: partial(rates.take, rules.state),
-        right="acquire", on=On.NAME, request_scope=_name,
+        right="acquire", on=On.NAME, request_scope=_name, new_in_each_attempt=("attempt_id",),
     ),
     Row(
         commands.AdvanceFence, lambda rules: partial(fences.advance, rules.state),

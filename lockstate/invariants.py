@@ -122,11 +122,15 @@ def principals_are_counted(state: State) -> None:
     holds = Counter(state.principals.of(hold) for hold in state.holds.values())
     waits = Counter(state.principals.of(ticket) for ticket in state.tickets.values())
     holds.update(state.principals.of(ticket) for ticket in state.tickets.values() if not ticket.changes)
+    waits.update(place.principal for place in state.rates.places.values())
     cells, fences = (Counter(table.values()) for table in (state.principals.cells, state.principals.fences))
+    rates = Counter(limiter.principal for limiter in state.rates.all())
     size_bytes = _bytes_of_principals(state)
-    known = {principal for principal in (*sessions, *holds, *waits, *cells, *fences) if principal}
+    known = {principal for principal in (*sessions, *holds, *waits, *cells, *fences, *rates) if principal}
     counted = {
-        who: Usage(sessions[who], holds[who], waits[who], cells[who], fences[who], size_bytes[who])
+        who: Usage(
+            sessions[who], holds[who], waits[who], cells[who], fences[who], rates[who], size_bytes[who]
+        )
         for who in known
     }
     assert state.principals.usage == counted, "what principals have is miscounted"
@@ -164,7 +168,22 @@ def namespaces_are_counted(state: State) -> None:
         records += [state.holds[one.changes] if one.changes else one for one in wanted]
         size_bytes = sum([_bytes_said(record) for record in records])
         size_bytes += sum([size_of(cell) for cell in cells])
-        counted = NamespaceUsage(len(has) + len(wanted), len(waits), len(cells), len(fences), size_bytes)
+        places, rates = (
+            [
+                one
+                for one in every
+                if one.order >= namespace.since_order and f"{one.name}/".startswith(f"{prefix}/")
+            ]
+            for every in (state.rates.places.values(), state.rates.all())
+        )
+        counted = NamespaceUsage(
+            len(has) + len(wanted),
+            len(waits) + len(places),
+            len(cells),
+            len(fences),
+            len(rates),
+            size_bytes,
+        )
         assert table.usage[prefix] == counted, f"{prefix}: {table.usage[prefix]} is counted, not {counted}"
 
 
@@ -333,7 +352,8 @@ def everything_timed_is_scheduled(state: State) -> None:
     timed += [hold for hold in state.holds.values() if hold.ttl_ms]
     timed += [*state.delays.values(), *state.permit_delays.values(), *state.pleas.values()]
     timed += [cell for cell in state.cells.all() if cell.ttl_ms]
-    assert len(state.deadlines) == len(timed) + len(state.rates), "deadlines and tables disagree"
+    timed += [*state.rates.all(), *state.rates.places.values()]
+    assert len(state.deadlines) == len(timed), "deadlines and tables disagree"
     first = min((record.expires_at_ms for record in timed), default=None)
     next_ms = state.deadlines.next_ms()
     assert first is None or (next_ms is not None and next_ms <= first), "an end was not scheduled"
@@ -360,6 +380,29 @@ def cells_are_in_order(state: State) -> None:
     )
     counted = sum([len(cell.key) + len(cell.value) for cell in cells])
     assert state.cells.content_bytes == counted, f"counted {state.cells.content_bytes} bytes of cells"
+
+
+def places_are_to_come(state: State) -> None:
+    """A rate limit with places has admitted what is due, its copy all; places are found by what they have."""
+    rates = state.rates
+    for limiter in rates.all():
+        key = (limiter.name, limiter.algorithm, limiter.window_ms)
+        places = [place for place in rates.places.values() if place.key == key]
+        moments_ms = [place.expires_at_ms for place in places]
+        assert moments_ms == sorted(moments_ms), f"{limiter.name}: places are out of order"
+        assert rates.places_count(key) == len(places), f"{limiter.name}: places are miscounted"
+        ahead, known = limiter.copy(), rates.get(key)
+        for place in places:
+            ahead.admit(place.expires_at_ms, place.limit, place.cost)
+        assert known is not None, f"{limiter.name}: it is not found"
+        assert known.told() == ahead.told(), f"{limiter.name}: its copy is wrong"
+        assert (known is limiter) == (not places), f"{limiter.name}: a copy without a place"
+    ids = {(one, place.order) for place in rates.places.values() for one in place.ids if one}
+    assert ids == {(one, place.order) for one, found in rates.by_id.items() for place in found}, (
+        "ids of places"
+    )
+    requests = {place.request for place in rates.places.values() if place.request is not None}
+    assert requests == rates.by_request.keys(), "requests of places"
 
 
 def streams_are_right(state: State) -> None:
@@ -426,6 +469,7 @@ SENTENCES = (
     idle_things_are_forgotten,
     everything_timed_is_scheduled,
     cells_are_in_order,
+    places_are_to_come,
     streams_are_right,
     pleas_are_of_holds,
     values_are_of_holds,

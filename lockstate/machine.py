@@ -10,7 +10,7 @@ import msgspec
 
 from lockstate.catalogue import FREES, acts_of, content_digest, effort_of, request_key
 from lockstate.reads import views
-from lockstate.rules import attempts
+from lockstate.rules import attempts, rates
 from lockstate.rules.holds import LEASE_EXPIRED
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables import budget, fingerprint
@@ -20,7 +20,7 @@ from lockstate.tables.names import GONE_MAX, YOUNG_MAX
 from lockstate.tables.owners import order_in
 from lockstate.tables.principals import NOBODY, lease_id_of
 from lockstate.tables.records import RequestKey, Ticket
-from lockstate.tables.requests import Remembered, key_of
+from lockstate.tables.requests import Remembered, key_of, rate_taken_later
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -28,6 +28,7 @@ from lockstate.words.commands import (
     Batch,
     Command,
     Entry,
+    MayBeCancelled,
     MayWait,
     OnBehalf,
     OpenSession,
@@ -75,8 +76,8 @@ from lockstate.words.versions import RULES
 
 _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""
-_MAY_WAIT: Final = frozenset(get_args(MayWait))
-"""The classes of `MayWait`."""
+_TOLD_KEYS: Final = frozenset(get_args(MayBeCancelled))
+"""The classes of commands that are told under which key their outcome is remembered."""
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
 
 
@@ -265,7 +266,7 @@ class LockMachine:
 
     def peek_rate(self, command: TakeRate) -> RateTaken | Refused:
         """Return what a rate limit would answer to `command` now, which takes nothing."""
-        return self.state.rates.peek(command, self.state.now_ms)
+        return rates.peek(self.state, command)
 
     def holdings_of(self, name: str) -> Holdings | None:
         """Return what the session of this public name holds and waits for, None if there is no such one."""
@@ -358,7 +359,7 @@ class LockMachine:
     def _apply(self, command: Command, key: RequestKey | None) -> Result:
         """Apply a command, and pass the key under which it is remembered on to those that may wait."""
         act = self._acts[command.__class__]
-        return act(command, key) if command.__class__ in _MAY_WAIT else act(command)
+        return act(command, key) if command.__class__ in _TOLD_KEYS else act(command)
 
     def _apply_once(self, command: Any, seq: int) -> Result:
         """Apply a command that carries a `request_id`, or answer with the outcome of what it repeats."""
@@ -448,12 +449,8 @@ class LockMachine:
             case PutOff() if isinstance(first, PutOffTo):
                 return PutOffTo(first.token, max(first.ends_in_ms - (self.state.now_ms - at_ms), 0))
             case TakeRate() if isinstance(first, RateTaken):
-                passed_ms = self.state.now_ms - at_ms
-                return msgspec.structs.replace(
-                    first,
-                    retry_after_ms=max(first.retry_after_ms - passed_ms, min(first.retry_after_ms, 1)),
-                    reset_in_ms=max(first.reset_in_ms - passed_ms, 0),
-                )
+                self.state.rates.join(key, command.attempt_id)
+                return rate_taken_later(first, self.state.now_ms - at_ms)
             case TransactCells() if isinstance(first, Transacted):
                 return self._rules.transactions.repeated(command, first)
             case OpenSession() if isinstance(first, SessionOpened):

@@ -24,11 +24,13 @@ from lockstate.words.commands import (
     CloseSession,
     Command,
     IfHeld,
+    MayBeCancelled,
     MayWait,
     Numbered,
+    TakeRate,
 )
 from lockstate.words.ids import NO_HOLD, AttemptId, HoldId
-from lockstate.words.results import Granted, Queued, Result
+from lockstate.words.results import Granted, Queued, RateTaken, Result
 
 T = TypeVar("T")
 
@@ -108,7 +110,7 @@ class ClientRequests:
 
     def abandon(self, command: Command, begun: "asyncio.Future[Answer]", principal: str = "") -> None:
         """Leave what was begun for a client that went away, as `acquire` does when it is cancelled."""
-        if isinstance(command, MayWait):
+        if isinstance(command, MayBeCancelled):
             self._leave_when_known(command, principal, begun)
 
     async def acquire(
@@ -248,7 +250,9 @@ class ClientRequests:
 
     # -- clients that went away -----------------------------------------------------------------------------
 
-    def _leave_when_known(self, command: MayWait, principal: str, begun: "asyncio.Future[Answer]") -> None:
+    def _leave_when_known(
+        self, command: MayBeCancelled, principal: str, begun: "asyncio.Future[Answer]"
+    ) -> None:
         """Leave a request whose client went before it was known whether it waits or holds."""
 
         def on_outcome(future: asyncio.Future[Answer]) -> None:
@@ -257,14 +261,14 @@ class ClientRequests:
 
         begun.add_done_callback(on_outcome)
 
-    def _leave(self, command: MayWait, principal: str, answer: Answer) -> None:
+    def _leave(self, command: MayBeCancelled, principal: str, answer: Answer) -> None:
         """Keep what a client may ask for again, undo what it cannot or would not: what need not wait."""
         if command.request_id and command.wait_ms and self._to_undo(command, answer):
             self._kept.keep(command, principal, answer)
         else:
             self._undo(command, answer)
 
-    def _to_undo(self, command: MayWait, answer: Answer) -> HoldId:
+    def _to_undo(self, command: MayBeCancelled, answer: Answer) -> HoldId:
         """Return what a client left behind, as `to_undo` does; also a grant that an earlier attempt got.
 
         It belongs to both (`lockstate.rules.attempts`), and stays until the last of them is taken back.
@@ -275,7 +279,7 @@ class ClientRequests:
             return result.hold_id
         return to_undo(command, result)
 
-    def _undo(self, command: MayWait, answer: Answer) -> None:
+    def _undo(self, command: MayBeCancelled, answer: Answer) -> None:
         """Cancel in the background."""
         if answer.wait is not None:
             answer.wait.cancel()
@@ -284,7 +288,7 @@ class ClientRequests:
             self._cancels.add(task)
             task.add_done_callback(self._cancels.discard)
 
-    async def _cancel(self, command: MayWait, answer: Answer) -> None:
+    async def _cancel(self, command: MayBeCancelled, answer: Answer) -> None:
         """Take back a wait, or a grant. It is tried until there is an outcome, or this node stops.
 
         A ticket whose client was told that its wait is over may get a lock that a session then keeps as long
@@ -318,16 +322,18 @@ def _cancel_of(hold_id: HoldId, attempt_id: AttemptId) -> EncodedCommand:
     return EncodedCommand(codec.encode_command(Cancel(hold_id, attempt_id)))
 
 
-def to_undo(command: MayWait, result: Result) -> HoldId:
+def to_undo(command: MayBeCancelled, result: Result) -> HoldId:
     """Return the id of the ticket or hold that a client left behind, empty if there is none.
 
     A hold that the session had before, or that an earlier attempt got, is not this one's to undo; only what
-    this one counted is. Nor is the hold that was changed.
+    this one counted is. Nor is the hold that was changed. A place of a rate limit is known by the attempt.
     """
     match result:
         case Queued():
             return result.hold_id
-        case Granted() if not isinstance(command, Change) and result.hold_id == command.hold_id:
+        case RateTaken() if isinstance(command, TakeRate):
+            return HoldId(command.attempt_id) if result.allowed else NO_HOLD
+        case Granted() if not isinstance(command, Change | TakeRate) and result.hold_id == command.hold_id:
             return result.hold_id
         case Granted() if result.depth and isinstance(command, Acquire) and command.if_held is IfHeld.COUNT:
             return result.hold_id

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from cluster.commands.outbox import Answer
 from lockstate.catalogue import content_digest, request_key
 from lockstate.tables.requests import key_of
-from lockstate.words.commands import MayWait
+from lockstate.words.commands import MayBeCancelled, MayWait
 
 KEEP_S: Final = 10.0
 """The grace, in seconds. A client that was cut off asks again within two or three; one that died holds up the
@@ -26,7 +26,7 @@ _Key = tuple[str, str]
 
 
 class _Kept(NamedTuple):
-    command: MayWait
+    command: MayBeCancelled
     answer: Answer
     timer: asyncio.TimerHandle
 
@@ -34,7 +34,7 @@ class _Kept(NamedTuple):
 class KeptWaits:
     """Waits and grants by request, the oldest first. `undo` takes back one attempt."""
 
-    def __init__(self, undo: Callable[[MayWait, Answer], None]) -> None:
+    def __init__(self, undo: Callable[[MayBeCancelled, Answer], None]) -> None:
         self._undo = undo
         self._kept: dict[_Key, _Kept] = {}
 
@@ -42,7 +42,7 @@ class KeptWaits:
         """Return how many are kept."""
         return len(self._kept)
 
-    def keep(self, command: MayWait, principal: str, answer: Answer) -> None:
+    def keep(self, command: MayBeCancelled, principal: str, answer: Answer) -> None:
         """Keep the place or the hold of a request for the grace. It must have a `request_id`."""
         key = _key(command, principal)
         assert key is not None, "nobody could ask for it again"
@@ -66,6 +66,7 @@ class KeptWaits:
             return None
         if content_digest(kept.command) != content_digest(command):
             return None
+        assert isinstance(kept.command, MayWait), "only these wait for a future"
         kept.timer.cancel()
         del self._kept[key]
         return kept.command, kept.answer
@@ -83,6 +84,6 @@ def _look_at(wait: "asyncio.Future[Answer]") -> None:
         wait.exception()
 
 
-def _key(command: MayWait, principal: str) -> _Key | None:
+def _key(command: MayBeCancelled, principal: str) -> _Key | None:
     key = request_key(command)
     return None if key is None else key_of(principal, key)

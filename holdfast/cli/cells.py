@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import (
+    ALGORITHMS,
     CommandParser,
     add_conflict_exit_code,
     count,
@@ -25,7 +26,6 @@ VALUE: Final = "value"
 """The format of `cell get` that a script wants: the bytes of the value, and nothing else."""
 MISSING: Final = "cell-not-found"
 """The code of a failure that nodes have, too: there is no such cell."""
-ALGORITHMS: Final = ("fixed-window", "sliding-window", "gcra")
 
 
 def add_parser(commands: CommandParser) -> None:
@@ -64,12 +64,18 @@ def add_parser(commands: CommandParser) -> None:
     for parser in (put, delete, listing, watch):
         parser.add_output()
 
-    take = commands.command("take", "take from a rate limit; exit 0 if it is allowed", _take)
+    take = commands.command(
+        "take",
+        "take from a rate limit; exit 0 if it is allowed",
+        _take,
+        description="Take from a rate limit; exit 0 if it is allowed. Without --limit and --per it is what"
+        " the namespace of the name sets.",
+    )
     take.add_argument("name", metavar="NAME")
-    take.add_argument("--limit", metavar="N", type=count, required=True, help="how much is allowed")
-    take.add_argument("--per", metavar="TIME", type=duration_ms, required=True, help="length of the window")
+    take.add_argument("--limit", metavar="N", type=count, help="how much is allowed")
+    take.add_argument("--per", metavar="TIME", type=duration_ms, help="length of the window")
     take.add_argument("--cost", metavar="N", type=count, default=1, help="how much to take (default: 1)")
-    take.add_argument("--algorithm", choices=ALGORITHMS, default=ALGORITHMS[0])
+    take.add_argument("--algorithm", choices=ALGORITHMS, help=f"how it counts (default: {ALGORITHMS[0]})")
     take.add_argument(
         "--wait", metavar="TIME", type=wait_s, default=0.0, help="how long to wait for it (default: 0s)"
     )
@@ -161,7 +167,10 @@ def _as_row(found: Cell) -> Row:
 async def _take(client: Inspector, arguments: argparse.Namespace) -> int:
     """Take from a rate limit, and print what is left."""
     limiter = client.rate_limiter(
-        arguments.name, limit=arguments.limit, per=arguments.per / 1000, algorithm=arguments.algorithm
+        arguments.name,
+        limit=arguments.limit,
+        per=None if arguments.per is None else arguments.per / 1000,
+        algorithm=arguments.algorithm,
     )
     try:
         taken = await limiter.take(arguments.cost, wait=arguments.wait)

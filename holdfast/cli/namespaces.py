@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.cli.inspector import Inspector
-from holdfast.cli.parsing import CommandParser, duration_ms
+from holdfast.cli.parsing import ALGORITHMS, CommandParser, duration_ms, limit_and_s
 from holdfast.cli.printing import Columns, Row, field, of, print_one, print_rows, table
 from holdfast.operations import namespace_operations
-from holdfast.wire.operators import NamespaceSettings
+from holdfast.values.durations import to_ms
+from holdfast.wire.operators import NamespaceSettings, RateSettings
 
 _TIMES: Final = (
     ("ttl_ms_min", "--ttl-min", "the shortest lease of a hold without a session"),
@@ -26,9 +27,10 @@ _FLAGS: Final = (
 _WORDS: Final = ("renew", "refuse")
 _COUNTS: Final = (
     ("holds", "holds at a time; each wait counts as one"),
-    ("waits", "waits at a time; each counts as a hold, too"),
+    ("waits", "waits at a time; each wait for a hold counts as one, too"),
     ("cells", "cells at a time"),
     ("fences", "fences at a time"),
+    ("rate_limits", "rate limits in use at a time"),
     ("bytes", "bytes of keys and values of cells, and of notes and values of holds"),
 )
 _YES_OR_NO: Final = {"yes": True, "no": False}
@@ -51,8 +53,12 @@ def add_parser(commands: CommandParser) -> None:
         ruled.add_argument(flag, dest=what, choices=tuple(_YES_OR_NO), help=text)
     text = "what an acquire without if_held does if its session holds the lock already"
     ruled.add_argument("--if-held", choices=_WORDS, help=text)
+    text = "what each rate limit is, such as 100/minute: clients may then leave it out"
+    ruled.add_argument("--rate", metavar="RATE", type=limit_and_s, help=text)
+    text = f"how rate limits count (default: {ALGORITHMS[0]})"
+    ruled.add_argument("--rate-algorithm", choices=ALGORITHMS, default=ALGORITHMS[0], help=text)
     for what, text in _COUNTS:
-        ruled.add_argument(f"--{what}", metavar="N", type=int, help=f"at most N {text}")
+        ruled.add_argument(f"--{what.replace('_', '-')}", metavar="N", type=int, help=f"at most N {text}")
     end = namespace.command("remove", "remove the rules of a prefix; holds and cells stay", _remove)
     for parser in (ruled, end):
         parser.add_argument("prefix", metavar="PREFIX")
@@ -71,6 +77,9 @@ async def _set(client: Inspector, arguments: argparse.Namespace) -> int:
     """Set rules, and print what they are from now on."""
     given = {what: getattr(arguments, what) for what in NamespaceSettings.__struct_fields__}
     given |= {what: _YES_OR_NO[given[what]] for what, _, _ in _FLAGS if given[what] is not None}
+    if arguments.rate is not None:
+        limit, per_s = arguments.rate
+        given["rate"] = RateSettings(limit, to_ms(per_s, "rate"), arguments.rate_algorithm)
     settings = NamespaceSettings(**given)
     answer = await client.told(namespace_operations.set_namespace(arguments.prefix, settings))
     print_one(answer, table(_RULED, [answer]), arguments.output)
@@ -104,6 +113,9 @@ def _rules(row: Row) -> str:
         for what, *_ in (*_TIMES, *_FLAGS, ("if_held",))
         if (value := _setting(row, what)) is not None
     ]
+    rate = _setting(row, "rate")
+    if isinstance(rate, dict):
+        words.append(f"rate={rate['limit']}/{rate['window_ms']}ms,{rate['algorithm']}")
     return " ".join(words) or "-"
 
 

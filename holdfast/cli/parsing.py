@@ -4,11 +4,13 @@ import argparse
 import difflib
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, get_args
 
 from holdfast.cli import exit_codes
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.printing import OUTPUTS, TABLE, say
+from holdfast.values.durations import parse_rate
+from holdfast.values.words import Algorithm
 
 Run: TypeAlias = Callable[[Inspector, argparse.Namespace], Awaitable[int]]
 """What carries out a command: returns the exit code, and raises LockError, ValueError or OSError."""
@@ -142,6 +144,18 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 # -- types of arguments --------------------------------------------------------------------------------------
+
+
+ALGORITHMS: Final = get_args(Algorithm)
+"""How a rate limit may count; the first one is the default."""
+
+
+def limit_and_s(text: str) -> tuple[int, float]:
+    """Read a rate such as 100/minute: the limit, and the seconds of the window."""
+    try:
+        return parse_rate(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("limit: ")) from None
 
 
 def duration_ms(text: str) -> int:

@@ -13,9 +13,10 @@ from holdfast.wire.operators import Quota
 _WHAT: Final = (
     ("sessions", "sessions at a time"),
     ("holds", "holds at a time; each wait counts as one"),
-    ("waits", "waits at a time; each counts as a hold, too"),
+    ("waits", "waits at a time; each wait for a hold counts as one, too"),
     ("cells", "cells at a time"),
     ("fences", "fences at a time"),
+    ("rate_limits", "rate limits in use at a time"),
     ("bytes", "bytes of cells, notes, values and labels at a time"),
 )
 
@@ -31,7 +32,7 @@ def add_parser(commands: CommandParser) -> None:
     shown = quota.command("list", "show what each principal has, and its quota", _list)
     bound = quota.command("set", "limit a principal, or with '*' every one without a quota of its own", _set)
     for what, text in _WHAT:
-        bound.add_argument(f"--{what}", metavar="N", type=int, help=f"at most N {text}")
+        bound.add_argument(f"--{what.replace('_', '-')}", metavar="N", type=int, help=f"at most N {text}")
     end = quota.command("remove", "remove the quota of a principal", _remove)
     for parser in (bound, end):
         parser.add_argument("principal", metavar="PRINCIPAL")

@@ -141,13 +141,14 @@ class Admin:
         waits: int | None = None,
         cells: int | None = None,
         fences: int | None = None,
+        rate_limits: int | None = None,
         bytes: int | None = None,  # noqa: A002 - the word of the API
     ) -> Quota | None:
         """Bound what a principal may have at a time, "*" for all without a quota of their own; return it.
 
         The quota is replaced as a whole: None means no bound.
         """
-        quota = Quota(sessions, holds, waits, cells, fences, bytes)
+        quota = Quota(sessions, holds, waits, cells, fences, rate_limits, bytes)
         return await self._transport.call(quota_operations.set_quota(principal, quota))
 
     async def remove_quota(self, principal: str) -> None:

@@ -274,23 +274,25 @@ class Client(OfOneProcess, Reads):
         self,
         /,
         name: Name,
-        limit: int | str,
+        limit: int | str | None = None,
         per: Seconds | None = None,
         *,
-        algorithm: Algorithm = "fixed-window",
+        algorithm: Algorithm | None = None,
         **unknown: Never,
     ) -> RateLimiter:
         """Return a rate limit: `limit` in each `per` seconds, shared by all clients.
 
-        A text such as `"100/minute"` gives both. `algorithm` is fixed-window, sliding-window or gcra. Raises
-        ValueError for a text that is not a rate, and TypeError unless the period is given exactly once.
+        A text such as `"100/minute"` gives both. Without them it is what the namespace of the name sets, and
+        calls raise Refused (`limit-mismatch`) where that sets nothing, or something else. `algorithm` is
+        fixed-window, which is the default, sliding-window or gcra. Raises ValueError for a text that is not a
+        rate, and TypeError if only one of the two is given.
         """
         refuse_unknown("rate_limiter", unknown, WORDS_OF_RATE)
-        if isinstance(limit, str) == (per is not None):
-            raise TypeError(f"rate_limiter: say limit={EXAMPLE_RATE!r}, or limit=100 and per=60")
+        if isinstance(limit, int) != (per is not None):
+            raise TypeError(f"rate_limiter: say limit={EXAMPLE_RATE!r}, or limit=100 and per=60, or neither")
         if isinstance(limit, str):
             limit, per = parse_rate(limit)
-        per_ms = to_ms(per or 0, "per")
+        per_ms = None if per is None else to_ms(per, "per")
         return RateLimiter(self._transport, to_name(name), limit=limit, per_ms=per_ms, algorithm=algorithm)
 
     def fence(self, name: Name) -> Fence:

@@ -14,13 +14,19 @@ from holdfast.wire.answers import Taken
 
 
 class RateLimiter(Suggesting):
-    """A limit that all clients share: `limit` in each `per` seconds.
+    """A limit that all clients share: `limit` in each `per` seconds, or what the cluster knows it to be.
 
     `async with limiter:` is `await limiter.take()` before a block; nothing is given back after it.
     """
 
     def __init__(
-        self, transport: Transport, name: str, *, limit: int, per_ms: int, algorithm: Algorithm
+        self,
+        transport: Transport,
+        name: str,
+        *,
+        limit: int | None,
+        per_ms: int | None,
+        algorithm: Algorithm | None,
     ) -> None:
         self._transport = transport
         self._name = name
@@ -39,8 +45,8 @@ class RateLimiter(Suggesting):
     async def take(self, cost: int = 1, *, wait: Seconds | None = None) -> Taken:
         """Wait for a place in order of arrival, up to `wait`; return when its time has come.
 
-        Raises RateLimited when it would take longer; 0 takes it now or not at all. A place is used up even if
-        the caller is cancelled.
+        Raises RateLimited when it would take longer; 0 takes it now or not at all. If the caller is cancelled
+        before, the cluster gives the place to others within ten seconds.
         """
         taken = await self._transport.call(
             primitive_operations.take(

@@ -33,23 +33,25 @@ class WantedPermits(msgspec.Struct, frozen=True):
 
 
 class WantedRate(msgspec.Struct, frozen=True):
-    """A place of one rate limit: `cost` of its `limit` in each `per` seconds."""
+    """A place of one rate limit: `cost` of its `limit` in each `per` seconds.
+
+    What is left out is what the namespace of the name sets.
+    """
 
     name: Name
-    limit: int
-    per: Seconds
-    algorithm: Algorithm = "fixed-window"
+    limit: int | None = None
+    per: Seconds | None = None
+    algorithm: Algorithm | None = None
     cost: int = 1
 
     def fields(self) -> dict[str, object]:
         """Return what a request says of it."""
-        return {
-            "name": to_name(self.name),
-            "limit": self.limit,
-            "window_ms": to_ms(self.per, "per"),
-            "algorithm": self.algorithm,
-            "cost": self.cost,
-        }
+        return (
+            {"name": to_name(self.name), "cost": self.cost}
+            | _given("limit", self.limit)
+            | _given("window_ms", None if self.per is None else to_ms(self.per, "per"))
+            | _given("algorithm", self.algorithm)
+        )
 
 
 def _given(field: str, value: object) -> dict[str, object]:

@@ -73,7 +73,7 @@ class Operation(msgspec.Struct, Generic[T], kw_only=True):
 
     @property
     def stands_in_queue(self) -> bool:
-        """Whether it may wait for a place in a queue, which has to be given back. A rate limit has none."""
+        """Whether it may wait in a queue, from which it has to be withdrawn. A rate limit has none."""
         return self.wait_ms > 0 and self.path != wire.RATE_TAKE
 
     def slice(self, poll_ms: int) -> bytes:

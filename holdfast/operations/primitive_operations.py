@@ -57,9 +57,15 @@ def get_semaphore(name: str, *, is_stale: bool) -> Operation[SemaphoreInfo]:
 
 
 def take(
-    name: str, *, limit: int, window_ms: int, algorithm: str, cost: int, wait_ms: int | None
+    name: str,
+    *,
+    limit: int | None,
+    window_ms: int | None,
+    algorithm: str | None,
+    cost: int,
+    wait_ms: int | None,
 ) -> Operation[Taken]:
-    """Take from a rate limit. What was taken is used up, also when nobody waits for it any longer."""
+    """Take from a rate limit. A place that nobody waits for any longer is given back by the nodes."""
     longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
     asked = {"name": name, "limit": limit, "window_ms": window_ms, "algorithm": algorithm, "cost": cost}
     return write(
@@ -80,7 +86,13 @@ def take(
 
 
 def peek(
-    name: str, *, limit: int, window_ms: int, algorithm: str, cost: int, is_stale: bool
+    name: str,
+    *,
+    limit: int | None,
+    window_ms: int | None,
+    algorithm: str | None,
+    cost: int,
+    is_stale: bool,
 ) -> Operation[Taken]:
     """Ask what `take` would answer. It is a read, though its path takes a POST."""
     path = wire.RATE_PEEK + (f"?consistency={wire.STALE}" if is_stale else "")

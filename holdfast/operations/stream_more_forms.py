@@ -15,11 +15,13 @@ from holdfast.wire.results import Result
 
 
 def take(
-    name: str, *, limit: int, window_ms: int, algorithm: str, cost: int, may_wait: bool
+    name: str, *, limit: int | None, window_ms: int | None, algorithm: str | None, cost: int, may_wait: bool
 ) -> NumberedForm[Taken]:
     """Take from a rate limit, if it has a place now. What `may_wait` for one does so over HTTP."""
     return NumberedForm(
-        command=commands.StreamTakeRate(name, limit, window_ms, cast("Algorithm", algorithm), cost),
+        command=commands.StreamTakeRate(
+            name, given(limit), given(window_ms), cast("Algorithm | None", algorithm), cost
+        ),
         read=lambda result, _: _taken(result, may_wait=may_wait),
         wanted=name,
         is_once=True,

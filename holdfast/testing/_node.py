@@ -23,7 +23,7 @@ from lockapi.node import Counters
 from lockstate.machine import LockMachine
 from lockstate.rules import attempts
 from lockstate.rules.on_behalf import on_behalf
-from lockstate.words.commands import Batch, Cancel, Command, Entry, MayWait
+from lockstate.words.commands import Batch, Cancel, Command, Entry, MayBeCancelled, MayWait
 from lockstate.words.results import Done, Queued
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class MemoryNode:
     def abandon(self, command: Command, begun: object, principal: str = "") -> None:
         """Release what was acquired for a client that went away, unless it may ask for it again."""
         assert isinstance(begun, asyncio.Future), "that is what `begin` returned"
-        if isinstance(command, MayWait):
+        if isinstance(command, MayBeCancelled):
             self._leave(command, principal, begun.result())
 
     async def acquire(
@@ -126,7 +126,7 @@ class MemoryNode:
             raise
         return msgspec.structs.replace(ended, revision=self.machine.revision, is_repeated=answer.is_repeated)
 
-    def _leave(self, command: MayWait, principal: str, answer: Answer) -> None:
+    def _leave(self, command: MayBeCancelled, principal: str, answer: Answer) -> None:
         """Keep what a client may ask for again, undo what it cannot."""
         undone = to_undo(command, answer.result)
         if undone and command.request_id and command.wait_ms:
@@ -134,7 +134,7 @@ class MemoryNode:
         else:
             self._undo(command, answer)
 
-    def _undo(self, command: MayWait, answer: Answer) -> None:
+    def _undo(self, command: MayBeCancelled, answer: Answer) -> None:
         if answer.wait is not None:
             answer.wait.cancel()
         undone = to_undo(command, answer.result)

@@ -139,7 +139,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "not-revoked": ProblemKind(409, "Nobody has asked for the hold back, or it was put off before"),
     "no-permits": ProblemKind(409, "The semaphore has too few permits left"),
     "rate-limited": ProblemKind(409, "A rate limit has no place in time"),
-    "limit-mismatch": ProblemKind(409, "The semaphore has another limit"),
+    "limit-mismatch": ProblemKind(409, "The semaphore or rate limit has another limit"),
     "quota-exceeded": ProblemKind(409, "There is as much as there may be"),
     "already-held": ProblemKind(409, "The session holds it already"),
     "stale-token": ProblemKind(409, "The resource has seen a higher token"),

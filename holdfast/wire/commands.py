@@ -143,12 +143,15 @@ class StreamProclaim(_CommandPart, frozen=True, tag=15):
 
 
 class StreamTakeRate(_CommandPart, frozen=True, tag=16):
-    """Take `cost` from a rate limit now. Only HTTP can wait for it."""
+    """Take `cost` from a rate limit now. Only HTTP can wait for it.
+
+    What its namespace sets may be left out: 0 and None stand for that.
+    """
 
     name: str
-    limit: int
-    window_ms: int
-    algorithm: Algorithm = "fixed-window"
+    limit: int = 0
+    window_ms: int = 0
+    algorithm: Algorithm | None = None
     cost: int = 1
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.wire.shape import ABSENT, MayLack, ReadAnswer, WriteAnswer
+from holdfast.wire.words import Algorithm
 
 
 class Quota(msgspec.Struct, frozen=True):
@@ -15,11 +16,15 @@ class Quota(msgspec.Struct, frozen=True):
     waits: int | None = None
     cells: int | None = None
     fences: int | None = None
+    rate_limits: int | None = None
     bytes: int | None = None
 
 
 class Used(msgspec.Struct, frozen=True):
-    """How much a principal has. `holds` counts its waits, too, and `waits` only these.
+    """How much a principal has. `holds` counts its waits for holds, too.
+
+    `waits` are for holds, for changes of holds, and for the places of rate limits; `rate_limits` are those
+    that it began and that are not whole.
 
     `bytes` counts its cells (keys and values), the notes and values of its holds and waits, and the labels of
     its sessions.
@@ -30,6 +35,7 @@ class Used(msgspec.Struct, frozen=True):
     waits: int
     cells: int
     fences: int
+    rate_limits: int
     bytes: int
 
 
@@ -56,14 +62,22 @@ class QuotaSetJson(WriteAnswer, kw_only=True):
     revision: int = ABSENT
 
 
+class RateSettings(msgspec.Struct, frozen=True):
+    """What a rate limit is: `limit` in each `window_ms`, counted by an algorithm."""
+
+    limit: int
+    window_ms: int
+    algorithm: Algorithm
+
+
 class NamespaceSettings(msgspec.Struct, frozen=True):
     """The rules of a namespace for the names at and below its prefix; None leaves a rule open.
 
     Leases that do not live with a session must be `ttl_ms_min` to `ttl_ms_max` long, lock-delays at least
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, instead of the settings of nodes. An
     acquire of a lock that its session holds already, or a campaign of a leader, renews it, or is refused as
-    `already-held` if `if_held` is "refuse", unless it has an `if_held` of its own. The others are bounds on
-    how much there may be.
+    `already-held` if `if_held` is "refuse", unless it has an `if_held` of its own. `rate` is what each rate
+    limit is, each by its name. The others are bounds on how much there may be.
     """
 
     ttl_ms_min: int | None = None
@@ -75,8 +89,10 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
     waits: int | None = None
     cells: int | None = None
     fences: int | None = None
+    rate_limits: int | None = None
     bytes: int | None = None
     if_held: Literal["renew", "refuse"] | None = None
+    rate: RateSettings | None = None
 
 
 class NamespaceUsed(msgspec.Struct, frozen=True):
@@ -86,6 +102,7 @@ class NamespaceUsed(msgspec.Struct, frozen=True):
     waits: int
     cells: int
     fences: int
+    rate_limits: int
     bytes: int
 
 

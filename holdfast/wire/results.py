@@ -137,6 +137,7 @@ class StreamRateTaken(_ResultPart, frozen=True, tag=14):
     retry_after_ms: int
     reset_in_ms: int
     at_ms: int = 0
+    window_ms: int = 0
 
 
 class StreamFenceAdvanced(_ResultPart, frozen=True, tag=15):

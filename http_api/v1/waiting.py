@@ -72,14 +72,13 @@ async def _acquire_several(gateway: Gateway, request: AcquireSeveralRequest, tim
 
 
 async def _take_rate(gateway: Gateway, request: TakeRateRequest, timeout_s: float) -> Content:
-    """Take from a rate limit. What was taken is used up: nothing of it is kept or given back."""
-    outcome = await gateway.submit(request.command(), results.RateTaken, timeout_s)
-    waited_ms = await gateway.wait_until(outcome.result.at_ms, _poll_ms(request))
-    if isinstance(waited_ms, Unsettled):
-        return _accepted(waited_ms)
+    found = await gateway.take_rate(request.command(), timeout_s, _poll_ms(request))
+    if isinstance(found, Unsettled):
+        return _accepted(found)
+    outcome, waited_ms = found
     answer = answers.rate_taken(outcome.result, waited_ms, outcome.revision)
     told = _told(answer, outcome)
-    return told._replace(lines=rate_lines(answer, request.limit, request.window_ms))
+    return told._replace(lines=rate_lines(answer, outcome.result.limit, outcome.result.window_ms))
 
 
 async def _withdraw(gateway: Gateway, request: WithdrawRequest, timeout_s: float) -> Content:

@@ -2,11 +2,31 @@
 
 from typing import Any
 
-from lockapi.requests.fields import UNSET, IfHeldUncounted, LockDelay, Maybe, Ttl, Write, check, invalid
+from lockapi.requests.fields import (
+    UNSET,
+    IfHeldUncounted,
+    LockDelay,
+    Maybe,
+    RateLimit,
+    Request,
+    Ttl,
+    Window,
+    Write,
+    check,
+    invalid,
+)
 from lockapi.requests.quotas import Amount
 from lockstate.rules import namespace_rules
 from lockstate.words import limits
-from lockstate.words.commands import NamespaceSettings, SetNamespace
+from lockstate.words.commands import Algorithm, NamespaceSettings, RateSettings, SetNamespace
+
+
+class RateSettingsRequest(Request, kw_only=True):
+    """What each rate limit of a namespace is, each by its name."""
+
+    limit: RateLimit
+    window_ms: Window
+    algorithm: Algorithm = Algorithm.FIXED_WINDOW
 
 
 class SetNamespaceRequest(Write, kw_only=True):
@@ -21,8 +41,10 @@ class SetNamespaceRequest(Write, kw_only=True):
     waits: Amount | Maybe = UNSET
     cells: Amount | Maybe = UNSET
     fences: Amount | Maybe = UNSET
+    rate_limits: Amount | Maybe = UNSET
     bytes: Amount | Maybe = UNSET
     if_held: IfHeldUncounted | Maybe = UNSET
+    rate: RateSettingsRequest | Maybe = UNSET
 
     def command(self, prefix: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""
@@ -34,6 +56,8 @@ class SetNamespaceRequest(Write, kw_only=True):
         if not said:
             every = ", ".join(NamespaceSettings.__struct_fields__)
             raise invalid(f"{every}: one of them is required; DELETE removes a namespace")
+        if self.rate is not UNSET:
+            said["rate"] = RateSettings(self.rate.limit, self.rate.window_ms, self.rate.algorithm)
         settings = NamespaceSettings(**said)
         check(limits.check_name(prefix))
         check(namespace_rules.check_settings(settings))

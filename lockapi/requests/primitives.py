@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from lockapi.requests.fields import (
     UNSET,
@@ -20,15 +21,14 @@ from lockapi.requests.fields import (
     Window,
     Write,
     check,
-    check_between,
     check_name,
     invalid,
 )
 from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquiringAs
-from lockstate.rules import checks, elections
+from lockstate.rules import checks, elections, rates
 from lockstate.words import commands, limits
-from lockstate.words.ids import NO_OWNER, OwnerName
+from lockstate.words.ids import NO_ATTEMPT, NO_OWNER, OwnerName
 from lockstate.words.results import HoldKind
 
 Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
@@ -88,28 +88,24 @@ class ResizeRequest(Write, kw_only=True):
 
 
 class TakeRateRequest(WaitingRequest, kw_only=True):
-    """Take `cost` from a rate limit, at once or within `wait_ms`."""
+    """Take `cost` from a rate limit, at once or within `wait_ms`.
+
+    What its namespace sets of `limit`, `window_ms` and `algorithm` may be left out.
+    """
 
     name: Name
-    limit: RateLimit
-    window_ms: Window
-    algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
+    limit: RateLimit | Maybe = UNSET
+    window_ms: Window | Maybe = UNSET
+    algorithm: commands.Algorithm | Maybe = UNSET
     cost: Permits = 1
 
     def command(self) -> commands.TakeRate:
         """Return the command."""
-        check(limits.check_name(self.name))
-        check_between("limit", self.limit, 1, limits.RATE_LIMIT_MAX)
-        check_between("window_ms", self.window_ms, limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)
-        check_between("cost", self.cost, 1, self.limit)
-        return commands.TakeRate(
-            self.name,
-            self.limit,
-            self.window_ms,
-            self.algorithm,
-            self.cost,
-            self.checked_wait_ms(),
-            self.checked_id(),
+        return replace(
+            taking(wanted_rate(self)),
+            wait_ms=self.checked_wait_ms(),
+            request_id=self.checked_id(),
+            attempt_id=new_hold_ids()[1] if self.wait_ms else NO_ATTEMPT,
         )
 
 
@@ -117,20 +113,54 @@ class PeekRateRequest(Request, kw_only=True):
     """Ask what a rate limit would answer, without taking anything from it."""
 
     name: Name
-    limit: RateLimit
-    window_ms: Window
-    algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
+    limit: RateLimit | Maybe = UNSET
+    window_ms: Window | Maybe = UNSET
+    algorithm: commands.Algorithm | Maybe = UNSET
     cost: Permits = 1
 
     def command(self) -> commands.TakeRate:
         """Return the command that would take it."""
-        return TakeRateRequest(
-            name=self.name,
-            limit=self.limit,
-            window_ms=self.window_ms,
-            algorithm=self.algorithm,
-            cost=self.cost,
-        ).command()
+        return taking(wanted_rate(self))
+
+
+class WantedRateJson(Request, kw_only=True):
+    """A place of one rate limit, asked for together with other things."""
+
+    name: Name
+    limit: RateLimit | Maybe = UNSET
+    window_ms: Window | Maybe = UNSET
+    algorithm: commands.Algorithm | Maybe = UNSET
+    cost: Permits = 1
+
+
+def taking(wanted: commands.WantedRate) -> commands.TakeRate:
+    """Return the command that takes just this. Raises ProblemError."""
+    check(rates.check_wanted(wanted))
+    return commands.TakeRate(wanted.name, wanted.limit, wanted.window_ms, wanted.algorithm, wanted.cost)
+
+
+def wanted_rate(
+    asked: TakeRateRequest | PeekRateRequest | WantedRateJson, where: str = ""
+) -> commands.WantedRate:
+    """Return what is asked of a rate limit. The command says 0 for what is left out. Raises ProblemError.
+
+    `where` stands before the field that is wrong.
+    """
+    limit, window_ms = asked.limit, asked.window_ms
+    check(
+        rates.check_rate(
+            1 if limit is UNSET else limit,
+            limits.RATE_WINDOW_MS_MIN if window_ms is UNSET else window_ms,
+            where,
+        )
+    )
+    return commands.WantedRate(
+        asked.name,
+        0 if limit is UNSET else limit,
+        0 if window_ms is UNSET else window_ms,
+        None if asked.algorithm is UNSET else asked.algorithm,
+        asked.cost,
+    )
 
 
 class CheckFenceRequest(Request, kw_only=True):

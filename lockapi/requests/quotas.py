@@ -20,6 +20,7 @@ class SetQuotaRequest(Write, kw_only=True):
     waits: Amount | Maybe = UNSET
     cells: Amount | Maybe = UNSET
     fences: Amount | Maybe = UNSET
+    rate_limits: Amount | Maybe = UNSET
     bytes: Amount | Maybe = UNSET
 
     def command(self, principal: str) -> SetQuota:

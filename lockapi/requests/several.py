@@ -9,16 +9,14 @@ from lockapi.requests.fields import (
     Maybe,
     Name,
     PermitsLimit,
-    RateLimit,
     Request,
-    Window,
     check,
     check_name,
     invalid,
 )
 from lockapi.requests.ids import new_hold_ids
 from lockapi.requests.locks import AcquiringRequest, WantedLock
-from lockapi.requests.primitives import Permits
+from lockapi.requests.primitives import Permits, WantedRateJson, wanted_rate
 from lockstate.rules.several import check_permits, check_rates, check_things
 from lockstate.words import commands, limits
 from lockstate.words.modes import Mode
@@ -31,16 +29,6 @@ class WantedPermitsJson(Request, kw_only=True):
     name: Name
     limit: PermitsLimit | Maybe = UNSET
     permits: Permits = 1
-
-
-class WantedRateJson(Request, kw_only=True):
-    """A place of one rate limit."""
-
-    name: Name
-    limit: RateLimit
-    window_ms: Window
-    algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
-    cost: Permits = 1
 
 
 class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
@@ -66,10 +54,7 @@ class AcquireSeveralRequest(AcquiringRequest, kw_only=True):
                 check_name(f"{field}[{index}].name", one.name)
         permits = tuple([_permits_of(index, one) for index, one in enumerate(self.permits)])
         rates = tuple(
-            [
-                commands.WantedRate(one.name, one.limit, one.window_ms, one.algorithm, one.cost)
-                for one in self.rate_limits
-            ]
+            [wanted_rate(one, f"rate_limits[{index}].") for index, one in enumerate(self.rate_limits)]
         )
         _check_in("permits", check_permits(permits))
         _check_in("rate_limits", check_rates(rates))

@@ -281,7 +281,8 @@ def _proclaim(asked: said.StreamProclaim, _: SessionId, _ids: Iterator[str]) -> 
 
 
 def _take_rate(asked: said.StreamTakeRate, _: SessionId, _ids: Iterator[str]) -> TakeRate:
-    return TakeRate(asked.name, asked.limit, asked.window_ms, Algorithm(asked.algorithm), asked.cost)
+    algorithm = None if asked.algorithm is None else Algorithm(asked.algorithm)
+    return TakeRate(asked.name, asked.limit, asked.window_ms, algorithm, asked.cost)
 
 
 def _advance_fence(asked: said.StreamAdvanceFence, _: SessionId, _ids: Iterator[str]) -> AdvanceFence:

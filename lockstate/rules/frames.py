@@ -10,6 +10,7 @@ from lockstate.words import limits
 from lockstate.words.commands import (
     Acquire,
     EndWait,
+    MayBeCancelled,
     MayWait,
     Numbered,
     Release,
@@ -34,8 +35,8 @@ from lockstate.words.results import (
 _DONE: Final = Done()
 _GONE: Final = FrameRefused(StreamFault.GONE)
 _MALFORMED: Final = FrameRefused(StreamFault.MALFORMED)
-_WAITING: Final = frozenset(get_args(MayWait))
-"""The classes of commands that may wait. They are told the key under which their outcome is remembered."""
+_TOLD_KEYS: Final = frozenset(get_args(MayBeCancelled))
+"""The classes of commands that are told the key under which their outcome is remembered."""
 _WINDOW_FULL: Final = Refused(
     Reason.OVERLOADED, "too many outcomes of this stream are not acknowledged", (), 0, budget.RETRY_MS
 )
@@ -138,7 +139,7 @@ class Frames:
                 result = self._apply_owned(command, (session_id, number))
             elif kind is Release:  # half of what streams ask for: it need not be looked up
                 result = release(command)
-            elif kind in _WAITING:
+            elif kind in _TOLD_KEYS:
                 result = acts[kind](command, (session_id, number))
             elif isinstance(command, EndWait):
                 result = self._end_wait(stream, command)

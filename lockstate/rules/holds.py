@@ -63,6 +63,7 @@ from lockstate.reads import views
 from lockstate.rules import deadlocks
 from lockstate.rules.effects import Effects
 from lockstate.rules.namespace_rules import delay_of, if_held_of, names_asked
+from lockstate.rules.rates import Taken, take_together
 from lockstate.rules.values import texts_of
 from lockstate.tables import budget
 from lockstate.tables.blockers import shown_conflicts, shown_covering
@@ -70,6 +71,7 @@ from lockstate.tables.claim_table import Freed
 from lockstate.tables.owners import wish_of
 from lockstate.tables.queues import can_go, candidates, is_free
 from lockstate.tables.rare import PLAIN, changed
+from lockstate.tables.rates import Taker
 from lockstate.tables.records import (
     NOTHING,
     Hold,
@@ -106,7 +108,6 @@ from lockstate.words.results import (
     Left,
     PermitsHeld,
     Queued,
-    RateUsed,
     Reason,
     Refused,
     Released,
@@ -592,28 +593,26 @@ class Holds:
         Return what it does not keep any more: its places in the queues, or all that it stood in the way of.
         """
         state = self.state
-        taken = self.take_rates(ticket.details.rates, ticket.expires_at_ms - state.now_ms)
+        taken = self.take_rates(ticket, ticket.details.rates, ticket.expires_at_ms - state.now_ms)
         if isinstance(taken, Refused):
-            return self.end_wait(ticket, Left.RATE_LIMITED, taken)
+            is_other = taken.reason is Reason.LIMIT_MISMATCH
+            return self.end_wait(ticket, Left.LIMIT_MISMATCH if is_other else Left.RATE_LIMITED, taken)
         state.remove_ticket(ticket, claims)
         waited_ms = state.now_ms - ticket.since_ms
         hold = hold_of(ticket, state.now_ms)
         self.effects.settle(ticket, self.begin_several(hold, claims, taken, waited_ms, ticket.order))
         return [permits_of(name) for name, _ in permits_in(ticket)]
 
-    def take_rates(
-        self, rates: tuple[WantedRate, ...], wait_ms: int
-    ) -> tuple[int, tuple[RateUsed, ...]] | Refused:
-        """Take from rate limits, all or none, within what is left of a wait."""
-        state = self.state
-        no_room = budget.check_room(state) if state.is_tight else None
-        return state.rates.take_together(rates, state.now_ms, max(wait_ms, 0), no_room)
+    def take_rates(self, by: Hold | Ticket, wanted: tuple[WantedRate, ...], wait_ms: int) -> Taken | Refused:
+        """Take from rate limits for a hold, all or none, within what is left of its wait."""
+        taker = Taker((by.hold_id,), principal=self.state.principals.of(by))
+        return take_together(self.state, wanted, max(wait_ms, 0), taker)
 
     def begin_several(
         self,
         hold: Hold,
         claims: Claims,
-        taken: tuple[int, tuple[RateUsed, ...]],
+        taken: Taken,
         waited_ms: int,
         ticket: int = 0,
     ) -> Granted:

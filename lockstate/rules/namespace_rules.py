@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, get_args
 
 from lockstate.rules.checks import invalid
+from lockstate.rules.rates import check_rate
 from lockstate.tables.namespaces import Counted, Namespace
 from lockstate.tables.records import Hold
 from lockstate.tables.state import State
@@ -64,12 +65,13 @@ def check_settings(settings: NamespaceSettings) -> Refused | None:
         refused = limits.check_range("lock_delay_ms_min", delay_ms, limits.LOCK_DELAY_MS_MAX)
         if refused is not None:
             return refused
-    for what in get_args(Counted):
-        number: int | None = getattr(settings, what)
-        refused = None if number is None else limits.check_range(what, number, limits.QUOTA_MAX)
-        if refused is not None:
-            return refused
-    return None
+    numbers = [(what, getattr(settings, what)) for what in get_args(Counted)]
+    checks = [
+        limits.check_range(what, number, limits.QUOTA_MAX) for what, number in numbers if number is not None
+    ]
+    if settings.rate is not None:
+        checks.append(check_rate(settings.rate.limit, settings.rate.window_ms, "rate."))
+    return next(filter(None, checks), None)
 
 
 # -- what may be asked for -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from lockstate.tables.deadlines import Timed
 from lockstate.tables.owners import order_in, public_name, session_name
 from lockstate.tables.principals import bytes_of_labels
 from lockstate.tables.rate_algorithms import Limiter
+from lockstate.tables.rates import Place
 from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
@@ -224,6 +225,8 @@ class Sessions:
                     self._transactions.remove((record,), CellEventKind.EXPIRED)
                 case Plea():
                     self._end_plea(record)
+                case Place():
+                    state.rates.arrive(record)
                 case _:
                     assert isinstance(record, Limiter), "only these end by themselves"
                     state.rates.end(record)

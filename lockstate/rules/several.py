@@ -6,7 +6,8 @@ what it asked for beside locks, and its `rare` says what that is.
 
 Who waits for several kinds holds nothing. It stands in all its queues, of locks and of semaphores, and goes
 when it is its turn in each of them and everything is free at once. Until then nobody overtakes it in any. Its
-places of rate limits are taken with the grant and not before: they cannot be given back.
+places of rate limits are taken with the grant and not before. Those whose moment is to come are given back
+if the hold ends before it.
 
 A hold of several kinds is never shared: it is not what a session has already that asks for the same again.
 Nor can it be converted, which would give its permits another token.
@@ -17,11 +18,11 @@ from collections.abc import Sequence
 from lockstate.rules.checks import check_attempt, check_lease, check_limit, check_locks, invalid
 from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
 from lockstate.rules.namespace_rules import check_allowed
+from lockstate.rules.rates import check_wanted, refuse_wanted
 from lockstate.rules.semaphores import refuse_limit
 from lockstate.rules.values import asked_of_hold
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.rare import Rare
-from lockstate.tables.rates import check_wanted
 from lockstate.tables.records import (
     Hold,
     HoldOrTicket,
@@ -62,8 +63,10 @@ class Several:
                 return SESSION_EXPIRED
             owner = owner or session.owner
         claims = _claims(command)
-        refused = self._check_limits(command.permits) or holds.check_room(
-            session, (len(claims) or 1) + len(command.permits), command
+        refused = (
+            self._check_limits(command.permits)
+            or refuse_wanted(state, command.rates)
+            or holds.check_room(session, (len(claims) or 1) + len(command.permits), command)
         )
         if refused is not None:
             return refused
@@ -94,7 +97,7 @@ class Several:
 
     def _begin(self, hold: Hold, command: AcquireSeveral, claims: Claims) -> Result:
         """Grant it if the rate limits have places in time."""
-        taken = self._holds.take_rates(command.rates, command.wait_ms)
+        taken = self._holds.take_rates(hold, command.rates, command.wait_ms)
         if isinstance(taken, Refused):
             return taken
         return self._holds.begin_several(hold, claims, taken, 0)

@@ -10,7 +10,7 @@ from lockstate.tables.records import NOTHING, Ticket
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
 from lockstate.words.commands import AbandonWaits, Cancel, ForceWaits
-from lockstate.words.ids import HoldId
+from lockstate.words.ids import NO_HOLD, HoldId
 from lockstate.words.results import (
     Cancelled,
     EventKind,
@@ -33,7 +33,8 @@ class Waits:
     def cancel(self, command: Cancel) -> Result:
         """Undo an attempt that its client does not know to have succeeded, unless others may be told of it.
 
-        If it has been granted meanwhile, the hold ends, or one of the acquires that it counts.
+        If it has been granted meanwhile, the hold ends, or one of the acquires that it counts. The place of a
+        rate limit is given back if its moment is still to come.
         """
         state, holds = self._state, self._holds
         ticket = state.tickets.get(command.hold_id)
@@ -49,8 +50,13 @@ class Waits:
                 holds.uncount(hold)
             else:
                 freed = holds.end(hold, EventKind.RELEASED)
-        else:
+        elif ticket is not None or hold is not None:
             return Cancelled(undone=False)
+        else:
+            place = state.rates.leave(command.attempt_id, state.now_ms)
+            if place is not None:
+                state.requests.forget(place.request, NO_HOLD)
+            return Cancelled(undone=place is not None)
         holds.serve(freed)
         return Cancelled(undone=True)
 

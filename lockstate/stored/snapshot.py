@@ -21,7 +21,7 @@ from lockstate.stored import loading
 from lockstate.tables.audit import Base, KeptAct
 from lockstate.tables.cells import Cell
 from lockstate.tables.namespaces import Namespace
-from lockstate.tables.rates import RateRow
+from lockstate.tables.rates import Place, RateRow
 from lockstate.tables.records import Delay, Hold, Kept, Plea, RequestKey, Session, Ticket
 from lockstate.tables.requests import Remembered
 from lockstate.tables.state import Origin, State
@@ -167,6 +167,12 @@ _TABLES: Final = (
         None,
         msgspec.msgpack.Decoder(list[RateRow]),
         lambda state, rows: state.rates.load(rows),
+    ),
+    _Table(
+        lambda state: list(state.rates.places.values()),
+        None,
+        msgspec.msgpack.Decoder(list[Place]),
+        lambda state, rows: state.rates.load_places(rows),
     ),
     _Table(
         lambda state: sorted(state.fences.items()),

@@ -41,6 +41,7 @@ _QUOTA: Final = 250
 _NAMESPACE: Final = 900
 _FENCE_IN_NAMESPACE: Final = 140
 _RATE_LIMIT: Final = 650
+_PLACE: Final = 900
 _CELL: Final = 320
 _RATE_ROW: Final = 20
 """Bytes that a record of each table takes in memory beside its texts, with its places in all tables: as
@@ -92,6 +93,7 @@ def _with_records(state: State, sums: int) -> int:
         + _NAMESPACE * len(state.spaces)
         + _FENCE_IN_NAMESPACE * len(state.namespaces.fences)
         + _RATE_LIMIT * len(state.rates)
+        + _PLACE * len(state.rates.places)
         + _CELL * len(state.cells)
         - (_TEXT_FACTOR - 1) * state.cells.content_bytes
         + _RATE_ROW * state.rates.rows_count

@@ -4,10 +4,10 @@ It is derived, so it is not stored: a snapshot that is loaded gives the fingerpr
 of. What it has of a record is in `marks`; the sums are kept where the records are kept.
 
 In it, completely: sessions, holds, tickets, pleas, streams, delays, semaphores, fences, cells, fixed windows
-and leaky buckets, origins, remembered requests, to whom everything belongs and the quotas, the namespaces,
-all deadlines, the counters, cluster time, and the active rules. Of the log of a sliding window its end, its
-length and its total. Not in it: the audit, which decides nothing, and of which each event tells of a change
-that is in it; and what is derived from all this, as the fingerprint is.
+and leaky buckets, places of rate limits, origins, remembered requests, to whom everything belongs and the
+quotas, the namespaces, all deadlines, the counters, cluster time, and the active rules. Of the log of a
+sliding window its end, its length and its total. Not in it: the audit, which decides nothing, and of which
+each event tells of a change that is in it; and what is derived from all this, as the fingerprint is.
 """
 
 from typing import Final

@@ -13,6 +13,7 @@ this sense. A fence has no such number, so one that is made in a namespace gets 
 A lock of scope subtree lies in the namespaces of its own name, not in those below it.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
@@ -30,7 +31,7 @@ from lockstate.words.results import Reason, Refused, RefusedInNamespace
 RETRY_MS: Final = 1000
 """Milliseconds after which to ask again for what a quota has refused."""
 
-Counted: TypeAlias = Literal["holds", "waits", "cells", "fences", "bytes"]
+Counted: TypeAlias = Literal["holds", "waits", "cells", "fences", "rate_limits", "bytes"]
 """What namespaces have quotas of."""
 
 
@@ -47,15 +48,16 @@ class Namespace(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class NamespaceUsage(msgspec.Struct, gc=False):
     """How much there is in a namespace of what it counts.
 
-    `holds` are those with what is waited for, `waits` only the latter, with waits for changes of a hold. A
-    hold counts once, however many names of the namespace it has. `bytes` are those of the keys and values of
-    cells, and of the notes and values of holds and of what waits to be one.
+    `holds` are those with what is waited for, `waits` only the latter, with waits for changes of a hold and
+    for the places of rate limits. A hold counts once, however many names it has there. `bytes` are those of
+    the keys and values of cells, and of the notes and values of holds and of what waits to be one.
     """
 
     holds: int = 0
     waits: int = 0
     cells: int = 0
     fences: int = 0
+    rate_limits: int = 0
     bytes: int = 0
 
 
@@ -173,19 +175,21 @@ class Namespaces:
         """Count a fence that comes, which was made with this creation number."""
         self.fences[resource] = order
         self._ledger.settled_sum += _mark_of_fence(resource, order)
-        self._count_fence(resource, order, 1)
+        self.count("fences", resource, order, 1)
 
     def drop_fence(self, resource: str) -> None:
         """Count a fence that goes, if it was made in a namespace."""
         order = self.fences.pop(resource, None)
         if order is not None:
             self._ledger.settled_sum -= _mark_of_fence(resource, order)
-            self._count_fence(resource, order, -1)
+            self.count("fences", resource, order, -1)
 
-    def _count_fence(self, resource: str, order: int, by: int) -> None:
-        for namespace in self.over((resource,)):
+    def count(self, what: Counted, name: str, order: int, by: int) -> None:
+        """Count that there is one more (1) or less (-1) of what has this name and creation number."""
+        for namespace in self.over((name,)):
             if order >= namespace.since_order:
-                self.usage[namespace.prefix].fences += by
+                usage = self.usage[namespace.prefix]
+                setattr(usage, what, getattr(usage, what) + by)
 
     def _counting(self, hold: Hold) -> list[Namespace]:
         """Return the namespaces in which a hold counts."""
@@ -197,6 +201,12 @@ class Namespaces:
     def check(self, what: Counted, names: Iterable[str]) -> Refused | None:
         """Refuse one more of these with such names, if a namespace that covers one of them has no room."""
         return next(filter(None, [self._check(each, what) for each in self.over(names)]), None)
+
+    def check_each(self, what: Counted, names: Iterable[str]) -> Refused | None:
+        """Refuse one more of these for each name, if a namespace has no room for all that it covers."""
+        counts = Counter([one.prefix for name in names for one in self.over((name,))])
+        checks = [self._check(self.rows[prefix], what, count) for prefix, count in counts.items()]
+        return next(filter(None, checks), None)
 
     def check_added(self, hold: Hold, names: Iterable[str]) -> Refused | None:
         """Refuse more names to a hold, if a namespace in which it does not count yet has no room for it."""

@@ -29,12 +29,15 @@ RETRY_MS: Final = 1000
 """Milliseconds after which to ask again for what a quota has refused."""
 
 
-Counted: TypeAlias = Literal["sessions", "holds", "waits", "cells", "fences", "bytes"]
+Counted: TypeAlias = Literal["sessions", "holds", "waits", "cells", "fences", "rate_limits", "bytes"]
 """What there are quotas of."""
 
 
 class Usage(msgspec.Struct, gc=False):
-    """How much one principal has: `holds` with what it waits for, of which are `waits`.
+    """How much one principal has: `holds` with those it waits for.
+
+    `waits` are for holds, for changes of holds, and for the places of rate limits whose moments are to come.
+    `rate_limits` are those that it began and that are not whole.
 
     `bytes` are those of what it has put there to be read: the keys and values of its cells, the notes and
     values of its holds and of what it waits for, and the labels of its sessions. A wait for a change of a
@@ -46,6 +49,7 @@ class Usage(msgspec.Struct, gc=False):
     waits: int = 0
     cells: int = 0
     fences: int = 0
+    rate_limits: int = 0
     bytes: int = 0
 
 
@@ -187,15 +191,20 @@ class Principals:
         """Let a fence count for a principal."""
         self.fences[resource] = principal
         self._ledger.settled_sum += _mark_of_fence(resource, principal)
-        self._usage_of(principal).fences += 1
+        self.count(principal, "fences", 1)
 
     def drop_fence(self, resource: str) -> None:
         """Let a fence that is gone count for nobody."""
         principal = self.fences.pop(resource, None)
         if principal is not None:
             self._ledger.settled_sum -= _mark_of_fence(resource, principal)
-            usage = self.usage[principal]
-            usage.fences -= 1
+            self.count(principal, "fences", -1)
+
+    def count(self, principal: str, what: Counted, by: int) -> None:
+        """Count that a principal has so many more of something; nobody has nothing."""
+        if principal:
+            usage = self._usage_of(principal)
+            setattr(usage, what, getattr(usage, what) + by)
             self._forget_if_nothing(principal, usage)
 
     def _usage_of(self, principal: str) -> Usage:

@@ -32,17 +32,28 @@ class Limiter(Timed, kw_only=True, eq=False, gc=False, array_like=True):
     - `earliest_ms(now_ms, limit, cost)`: the first moment from `now_ms` on at which `cost` fits behind all
       that was admitted. It stays the same until it has come, unless something else is admitted.
     - `remaining(now_ms, limit)`: the largest cost that would be admitted at `now_ms` without a wait.
-    - `admit(at_ms, limit, cost)`: count `cost` at `at_ms`, which `earliest_ms` returned, and return when the
-      limiter will be whole.
+    - `admit(at_ms, limit, cost)`: count `cost` at `at_ms`, which `earliest_ms` returned.
+    - `whole_ms()`: when it will be whole; in the past if nothing was ever admitted.
+    - `copy()`: another one that has admitted the same.
+    - `taken(now_ms)`: moments up to `now_ms`, each with a cost: a limiter of another kind or window that
+      admits these goes on with this one's count. What is not known exactly is told later than it was.
     - `told()`: what a fingerprint of the state has of it, but for its deadline (see `marks`).
 
-    A whole limiter that has not been dropped yet answers like a new one.
+    A whole limiter that has not been dropped yet answers like a new one. It counts for the `principal` that
+    began it; `last_principal` is the one that took from it last.
     """
 
     algorithm: ClassVar[Algorithm]
 
     name: str
     window_ms: int
+    principal: str = ""
+    last_principal: str = ""
+
+    @property
+    def rows_count(self) -> int:
+        """How many rows it has: none, unless it keeps a log."""
+        return 0
 
 
 class FixedWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True, tag=1):
@@ -62,7 +73,7 @@ class FixedWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True, ta
 
     def told(self) -> tuple[str | int, ...]:
         """Return all of it."""
-        return (1, self.name, self.window_ms, self.order, self.window, self.used)
+        return (1, *_common(self), self.window, self.used)
 
     def earliest_ms(self, now_ms: int, limit: int, cost: int) -> int:
         """Return `now_ms`, the start of the last window if that is still to come, or that of the next one."""
@@ -79,13 +90,24 @@ class FixedWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True, ta
             return limit
         return max(0, limit - self.used) if ahead == 0 else 0
 
-    def admit(self, at_ms: int, limit: int, cost: int) -> int:  # noqa: ARG002 - only other algorithms need it
-        """Count `cost` in the window of `at_ms`; the limiter is whole when that is over."""
+    def admit(self, at_ms: int, limit: int, cost: int) -> None:  # noqa: ARG002 - only other algorithms need it
+        """Count `cost` in the window of `at_ms`."""
         window = at_ms // self.window_ms
         if window > self.window:
             self.window, self.used = window, 0
         self.used += cost
-        return (window + 1) * self.window_ms
+
+    def whole_ms(self) -> int:
+        """Return when the last window in use is over."""
+        return (self.window + 1) * self.window_ms if self.used else 0
+
+    def copy(self) -> "FixedWindow":
+        """Return another one that has admitted the same."""
+        return msgspec.structs.replace(self)
+
+    def taken(self, now_ms: int) -> list[tuple[int, int]]:
+        """Return what was used of the present window."""
+        return [(now_ms, self.used)] if self.whole_ms() > now_ms else []
 
 
 class SlidingWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True):
@@ -117,16 +139,7 @@ class SlidingWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True):
         sums, dead = self.sums, self.dead
         total = sums[-1] - sums[dead]
         rows_count = len(sums) - 1 - dead
-        return (
-            2,
-            self.name,
-            self.window_ms,
-            self.order,
-            self.last_ms,
-            rows_count,
-            self.moments_ms[-1],
-            total,
-        )
+        return (2, *_common(self), self.last_ms, rows_count, self.moments_ms[-1], total)
 
     @property
     def rows_count(self) -> int:
@@ -153,8 +166,8 @@ class SlidingWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True):
             return 0
         return max(0, limit - self.sums[-1] + self.sums[self._dead_at(now_ms)])
 
-    def admit(self, at_ms: int, limit: int, cost: int) -> int:
-        """Log `cost`, drop what no later place can see; the limiter is whole when the last row has left."""
+    def admit(self, at_ms: int, limit: int, cost: int) -> None:
+        """Log `cost`, and drop what no later place can see."""
         moments_ms, sums = self.moments_ms, self.sums
         self.last_ms = at_ms
         self.dead = dead = self._dead_at(at_ms)
@@ -171,7 +184,20 @@ class SlidingWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True):
         if 2 * dead > len(sums):
             del moments_ms[:dead], sums[:dead]
             self.dead = 0
-        return moments_ms[-1] + self.window_ms
+
+    def whole_ms(self) -> int:
+        """Return when the last row has left the window."""
+        return self.moments_ms[-1] + self.window_ms
+
+    def copy(self) -> "SlidingWindow":
+        """Return another one that has admitted the same."""
+        return msgspec.structs.replace(self, moments_ms=self.moments_ms[:], sums=self.sums[:])
+
+    def taken(self, now_ms: int) -> list[tuple[int, int]]:
+        """Return the rows that count, those that stand for the end of a step as if that were now."""
+        sums = self.sums
+        places = range(self._dead_at(now_ms) + 1, len(sums))
+        return [(min(self.moments_ms[place], now_ms), sums[place] - sums[place - 1]) for place in places]
 
     def row(self) -> "SlidingRow":
         """Return what is stored."""
@@ -183,6 +209,8 @@ class SlidingWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True):
             expires_at_ms=self.expires_at_ms,
             name=self.name,
             window_ms=self.window_ms,
+            principal=self.principal,
+            last_principal=self.last_principal,
             last_ms=self.last_ms,
             steps_ms=list(steps_ms),
             costs=list(costs),
@@ -194,6 +222,8 @@ class SlidingRow(Timed, kw_only=True, eq=False, gc=False, array_like=True, tag=2
 
     name: str
     window_ms: int
+    principal: str
+    last_principal: str
     last_ms: int
     steps_ms: list[int]
     costs: list[int]
@@ -208,6 +238,8 @@ class SlidingRow(Timed, kw_only=True, eq=False, gc=False, array_like=True, tag=2
             expires_at_ms=self.expires_at_ms,
             name=self.name,
             window_ms=self.window_ms,
+            principal=self.principal,
+            last_principal=self.last_principal,
             last_ms=self.last_ms,
             moments_ms=moments_ms,
             sums=sums,
@@ -238,7 +270,7 @@ class Gcra(Limiter, kw_only=True, eq=False, gc=False, array_like=True, tag=3):
 
     def told(self) -> tuple[str | int, ...]:
         """Return all of it."""
-        return (3, self.name, self.window_ms, self.order, self.last_ms, self.limit, self.level)
+        return (3, *_common(self), self.last_ms, self.limit, self.level)
 
     def earliest_ms(self, now_ms: int, limit: int, cost: int) -> int:
         """Return when the bucket has leaked enough."""
@@ -252,8 +284,29 @@ class Gcra(Limiter, kw_only=True, eq=False, gc=False, array_like=True, tag=3):
         level = max(0, self.level - self.limit * (now_ms - self.last_ms))
         return max(0, limit - -(-level // self.window_ms))
 
-    def admit(self, at_ms: int, limit: int, cost: int) -> int:
-        """Fill `cost` into the bucket; the limiter is whole when it has all leaked out."""
+    def admit(self, at_ms: int, limit: int, cost: int) -> None:
+        """Fill `cost` into the bucket."""
         level = max(0, self.level - self.limit * (at_ms - self.last_ms)) + cost * self.window_ms
         self.last_ms, self.limit, self.level = at_ms, limit, level
-        return at_ms + -(-level // limit)
+
+    def whole_ms(self) -> int:
+        """Return when all has leaked out."""
+        return self.last_ms + -(-self.level // self.limit)
+
+    def copy(self) -> "Gcra":
+        """Return another one that has admitted the same."""
+        return msgspec.structs.replace(self)
+
+    def taken(self, now_ms: int) -> list[tuple[int, int]]:
+        """Return what has not leaked out, in whole units."""
+        level = max(0, self.level - self.limit * (now_ms - self.last_ms))
+        return [(now_ms, -(-level // self.window_ms))] if level else []
+
+
+AnyLimiter = FixedWindow | SlidingWindow | Gcra
+"""A limiter of any kind."""
+
+
+def _common(limiter: AnyLimiter) -> tuple[str | int, ...]:
+    """Return what a fingerprint has of limiters of all kinds."""
+    return (limiter.name, limiter.window_ms, limiter.order, limiter.principal, limiter.last_principal)

@@ -1,20 +1,37 @@
-"""The table of rate limits. How each of them counts is in `rate_algorithms`.
+"""The table of rate limits. How each of them counts is in `rate_algorithms`, who may take in `rules/rates`.
 
 A rate limit is identified by its name, algorithm and window; the limit itself comes with every request. It
 exists from the first admission until it is whole again.
+
+A *place* is what was taken for a moment that is still to come. Until then it can be given back. So a limiter
+has only what was taken for moments that have come, and beside it, while it has places, there is a copy that
+has these as well: it says where the next place is. When a place is given back, the copy is made anew without
+it. The other places keep their moments, which their clients have been told.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
+from itertools import takewhile
 from operator import attrgetter
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-from lockstate.tables.deadlines import Deadlines
+import msgspec
+
+from lockstate.tables import marks
+from lockstate.tables.deadlines import Deadlines, Timed
 from lockstate.tables.ledger import Ledger, mark_of_limiter
-from lockstate.tables.rate_algorithms import FixedWindow, Gcra, Limiter, SlidingRow, SlidingWindow
+from lockstate.tables.rate_algorithms import (
+    AnyLimiter,
+    FixedWindow,
+    Gcra,
+    Limiter,
+    SlidingRow,
+    SlidingWindow,
+)
 from lockstate.tables.record_index import RecordIndex
+from lockstate.tables.records import RequestKey
 from lockstate.words import limits
-from lockstate.words.commands import Algorithm, TakeRate, WantedRate
-from lockstate.words.results import RateTaken, RateUsed, Reason, Refused
+from lockstate.words.commands import Algorithm
+from lockstate.words.ids import NO_ATTEMPT, AttemptId
 
 RateRow = FixedWindow | SlidingRow | Gcra
 """A rate limit as it is stored."""
@@ -22,228 +39,353 @@ RateRow = FixedWindow | SlidingRow | Gcra
 RateKey = tuple[str, Algorithm, int]
 """Name, algorithm and window in milliseconds."""
 
-_KINDS: Final[dict[Algorithm, type[FixedWindow | SlidingWindow | Gcra]]] = {
+_KINDS: Final[dict[Algorithm, type[AnyLimiter]]] = {
     kind.algorithm: kind for kind in (FixedWindow, SlidingWindow, Gcra)
 }
 
 
-def _check_between(field: str, value: int, smallest: int, largest: int) -> Refused | None:
-    if smallest <= value <= largest:
-        return None
-    return Refused(Reason.INVALID_REQUEST, f"{field}: {value}; must be {smallest} to {largest}")
+Counted = Literal["rate_limits", "waits"]
+"""What limits and places count as in quotas."""
 
 
-def _check(command: TakeRate) -> Refused | None:
-    """Return what is wrong with the command itself, or None. A cost above the limit would never fit.
+class Taker(NamedTuple):
+    """Who takes from a rate limit."""
 
-    One condition lets nearly all of them pass.
-    """
-    if (
-        1 <= command.cost <= command.limit <= limits.RATE_LIMIT_MAX
-        and limits.RATE_WINDOW_MS_MIN <= command.window_ms <= limits.RATE_WINDOW_MS_MAX
-        and 0 <= command.wait_ms <= limits.WAIT_MS_MAX
-    ):
-        return limits.check_name(command.name)
-    return (
-        limits.check_name(command.name)
-        or _check_between("limit", command.limit, 1, limits.RATE_LIMIT_MAX)
-        or _check_between("cost", command.cost, 1, command.limit)
-        or _check_between(
-            "window_ms", command.window_ms, limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX
-        )
-        or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
-    )
+    ids: tuple[str, ...] = ()
+    """What a place is known by: the attempts of its client, or the hold that was granted with it."""
+    request: RequestKey | None = None
+    principal: str = ""
 
 
-def check_wanted(rate: WantedRate) -> Refused | None:
-    """Return why no place of this rate limit can be asked for, or None."""
-    return _check(TakeRate(rate.name, rate.limit, rate.window_ms, rate.algorithm, rate.cost))
+class Place(Timed, kw_only=True, eq=False, gc=False, array_like=True):
+    """What was taken from a rate limit for a moment that is still to come, `expires_at_ms`."""
+
+    name: str
+    algorithm: Algorithm
+    window_ms: int
+    cost: int
+    limit: int
+    ids: tuple[str, ...]
+    request: RequestKey | None
+    principal: str
+
+    @property
+    def key(self) -> RateKey:
+        """The rate limit that it is of."""
+        return (self.name, self.algorithm, self.window_ms)
 
 
-def _overloaded(count: int, what: str) -> Refused:
-    return Refused(
-        Reason.OVERLOADED, f"the cluster has {count} {what}; no more are allowed", retry_after_ms=1000
-    )
+class _Reserved(msgspec.Struct, gc=False):
+    """The places of one rate limit in order, and the limiter as it will be with all of them."""
+
+    ahead: AnyLimiter
+    places: dict[int, Place]
 
 
 class RateLimits:
-    """All rate limits that are not whole, in order of creation."""
+    """All rate limits that are not whole, in order of creation, and their places."""
 
     def __init__(
-        self, deadlines: Deadlines, take_order: Callable[[], int], ledger: Ledger | None = None
+        self,
+        deadlines: Deadlines,
+        take_order: Callable[[], int],
+        ledger: Ledger,
+        count: Callable[[Counted, str, str, int, int], None],
     ) -> None:
+        """`count` is told of each limit and place that comes or goes.
+
+        That is: what it counts as, for whom, its name and creation number, and 1 or -1.
+        """
         self._deadlines = deadlines
         self._take_order = take_order
-        self._limiters: dict[RateKey, FixedWindow | SlidingWindow | Gcra] = {}
-        self._rows_count = 0
-        self._ledger = Ledger() if ledger is None else ledger
+        self._ledger = ledger
+        self._count_in_quotas = count
+        self._limiters: dict[RateKey, AnyLimiter] = {}
+        self._reserved: dict[RateKey, _Reserved] = {}
+        """What is reserved, of those that have places."""
+        self.by_id: dict[str, tuple[Place, ...]] = {}
+        self.by_request: dict[RequestKey, Place] = {}
+        """Places by their ids and by their requests."""
+        self.places: dict[int, Place] = {}
+        """All places, by order of creation."""
+        self.rows_count = 0
+        """How many rows all logs of sliding windows have, with those of copies."""
         self.in_order: RecordIndex[Limiter] = RecordIndex(attrgetter("name", "algorithm", "window_ms"))
 
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._limiters)
 
-    def take(self, command: TakeRate, now_ms: int, no_room: Refused | None = None) -> RateTaken | Refused:
-        """Admit the request at the first moment at which it fits, if that is within its `wait_ms`.
+    def all(self) -> Collection[AnyLimiter]:
+        """Return all limiters, without their places, in order of creation."""
+        return self._limiters.values()
 
-        If it is admitted, the client may go on when cluster time is `at_ms`; what it takes is counted there,
-        and nobody gets an earlier place any more. If it is not admitted, nothing changes and `at_ms` is 0.
-        `no_room` is the answer to a request for a rate limit that is not there yet, if there is no room.
+    def get(self, key: RateKey) -> AnyLimiter | None:
+        """Return the limiter of a rate limit with all its places, to be asked; None if it is whole."""
+        reserved = self._reserved.get(key) if self._reserved else None
+        return self._limiters.get(key) if reserved is None else reserved.ahead
 
-        `remaining`: the largest cost that would be admitted now without a wait, with the same limit.
-        `retry_after_ms`: 0 if admitted. Otherwise the time after which the same request, with its `wait_ms`,
-        will be admitted if nothing else is admitted meanwhile; not a millisecond earlier.
-        `reset_in_ms`: the time until the limit is whole and all reservations are used, if nothing else is
-        admitted.
-        """
-        refused = _check(command)
-        if refused is not None:
-            return refused
-        limit, algorithm = command.limit, command.algorithm
-        key = (command.name, algorithm, command.window_ms)
+    def whole_ms(self, key: RateKey) -> int:
+        """Return when a rate limit that is there will be whole."""
+        return self._limiters[key].expires_at_ms
+
+    def places_count(self, key: RateKey) -> int:
+        """Return how many places a rate limit has."""
+        reserved = self._reserved.get(key)
+        return 0 if reserved is None else len(reserved.places)
+
+    # -- taking ---------------------------------------------------------------------------------------------
+
+    def admit(self, key: RateKey, at_ms: int, now_ms: int, limit: int, cost: int, by: Taker) -> None:  # noqa: PLR0917 - what is admitted
+        """Count `cost` at `at_ms`, the first moment at which it fits: as a place if that is to come."""
         limiter = self._limiters.get(key)
-        at_ms = now_ms
-        if limiter is not None:
-            at_ms = limiter.earliest_ms(now_ms, limit, command.cost)
-            retry_after_ms = at_ms - now_ms - command.wait_ms
-            if retry_after_ms > 0:
-                reset_in_ms = limiter.expires_at_ms - now_ms
-                return RateTaken(
-                    False, limit, limiter.remaining(now_ms, limit), retry_after_ms, reset_in_ms, 0
-                )
-        elif len(self._limiters) >= limits.RATE_LIMITERS_COUNT_MAX:
-            return _overloaded(len(self._limiters), "rate limits in use")
-        elif no_room is not None:
-            return no_room
-        if algorithm is Algorithm.SLIDING_WINDOW and self._rows_count >= limits.RATE_ROWS_COUNT_MAX:
-            return _overloaded(self._rows_count, "rows in the logs of sliding windows")
         if limiter is None:
-            limiter = self._add(key, now_ms)
+            limiter = self._add(key, now_ms, by.principal)
         elif limiter not in self._ledger.noted:
             self._ledger.change(limiter)
-        whole_ms = self._admit(limiter, at_ms, limit, command.cost)
-        return RateTaken(True, limit, limiter.remaining(now_ms, limit), 0, whole_ms - now_ms, at_ms)
+        limiter.last_principal = by.principal
+        # What comes behind a place is one as well: a limiter counts in the order of asking.
+        if at_ms > now_ms or key in self._reserved:
+            place = Place(
+                order=self._take_order(),
+                expires_at_ms=at_ms,
+                name=limiter.name,
+                algorithm=limiter.algorithm,
+                window_ms=limiter.window_ms,
+                cost=cost,
+                limit=limit,
+                ids=by.ids,
+                request=None if by.request in self.by_request else by.request,
+                principal=by.principal,
+            )
+            self._enter(place)
+            limiter = self._reserved[key].ahead
+            limiter.last_principal = by.principal
+        else:
+            self._count(limiter, at_ms, limit, cost)
+        self._deadlines.move(self._limiters[key], limiter.whole_ms())
 
-    def take_together(
-        self, wanted: Sequence[WantedRate], now_ms: int, wait_ms: int, no_room: Refused | None
-    ) -> tuple[int, tuple[RateUsed, ...]] | Refused:
-        """Admit all of `wanted` at the first moment at which each fits, if that is within `wait_ms`, or none.
-
-        Return the moment, and what each answers. It is one moment for all: a place that is counted earlier
-        than it is used would let the limit be exceeded. `no_room` is as for `take`.
-        """
-        known = [self._limiters.get((one.name, one.algorithm, one.window_ms)) for one in wanted]
-        pairs = list(zip(wanted, known, strict=True))
-        at_ms, last = now_ms, None
-        for one, limiter in pairs:
-            if limiter is not None and limiter.earliest_ms(now_ms, one.limit, one.cost) > at_ms:
-                at_ms, last = limiter.earliest_ms(now_ms, one.limit, one.cost), (one, limiter)
-        if last is not None and at_ms - now_ms > wait_ms:
-            one, limiter = last
-            remaining = limiter.remaining(now_ms, one.limit)
-            detail = f"the rate limit {one.name!r} has no free place in time"
-            facts = {"limit": one.limit, "remaining": remaining}
-            return Refused(Reason.RATE_LIMITED, detail, (), 0, at_ms - now_ms - wait_ms, (), facts)
-        refused = self._no_room_for(pairs) or (no_room if None in known else None)
-        if refused is not None:
-            return refused
-        used: list[RateUsed] = []
-        for one, found in pairs:
-            limiter = found or self._add((one.name, one.algorithm, one.window_ms), now_ms)
-            self._ledger.change(limiter)
-            whole_ms = self._admit(limiter, at_ms, one.limit, one.cost)
-            used.append(RateUsed(one.name, limiter.remaining(now_ms, one.limit), whole_ms - now_ms))
-        return at_ms, tuple(used)
-
-    def _no_room_for(
-        self, pairs: Iterable[tuple[WantedRate, FixedWindow | SlidingWindow | Gcra | None]]
-    ) -> Refused | None:
-        """Refuse rate limits for which there is no room in the tables."""
-        new_count = sum([limiter is None for _, limiter in pairs])
-        if new_count and len(self._limiters) + new_count > limits.RATE_LIMITERS_COUNT_MAX:
-            return _overloaded(len(self._limiters), "rate limits in use")
-        is_sliding = any(one.algorithm is Algorithm.SLIDING_WINDOW for one, _ in pairs)
-        if is_sliding and self._rows_count >= limits.RATE_ROWS_COUNT_MAX:
-            return _overloaded(self._rows_count, "rows in the logs of sliding windows")
-        return None
-
-    def peek(self, command: TakeRate, now_ms: int) -> RateTaken | Refused:
-        """Return what `take` would answer at `now_ms`, but for want of room; nothing changes.
-
-        An allowed answer has what there is before the request takes its cost.
-        """
-        refused = _check(command)
-        if refused is not None:
-            return refused
-        limit, key = command.limit, (command.name, command.algorithm, command.window_ms)
-        limiter = self._limiters.get(key)
-        if limiter is None:
-            return RateTaken(True, limit, limit, 0, 0, now_ms)
-        at_ms = limiter.earliest_ms(now_ms, limit, command.cost)
-        retry_after_ms = max(at_ms - now_ms - command.wait_ms, 0)
-        reset_in_ms = max(limiter.expires_at_ms - now_ms, 0)
-        remaining = limiter.remaining(now_ms, limit)
-        return RateTaken(
-            not retry_after_ms, limit, remaining, retry_after_ms, reset_in_ms, 0 if retry_after_ms else at_ms
-        )
-
-    def _add(self, key: RateKey, now_ms: int) -> FixedWindow | SlidingWindow | Gcra:
+    def _add(self, key: RateKey, now_ms: int, principal: str) -> AnyLimiter:
         name, algorithm, window_ms = key
         limiter = _KINDS[algorithm](
-            order=self._take_order(), expires_at_ms=now_ms, name=name, window_ms=window_ms
+            order=self._take_order(),
+            expires_at_ms=now_ms,
+            name=name,
+            window_ms=window_ms,
+            principal=principal,
         )
-        self._limiters[key] = limiter
+        self._enter_limiter(limiter)
+        return limiter
+
+    def _enter_limiter(self, limiter: AnyLimiter) -> None:
+        self._put_in(limiter)
+        self._count_limiter(limiter, 1)
+
+    def _put_in(self, limiter: AnyLimiter) -> None:
+        self._limiters[limiter.name, limiter.algorithm, limiter.window_ms] = limiter
         self.in_order.add(limiter)
         self._deadlines.add(limiter)
         self._ledger.noted[limiter] = 0
+        self.rows_count += limiter.rows_count
+
+    def _take_out(self, limiter: Limiter) -> None:
+        del self._limiters[limiter.name, limiter.algorithm, limiter.window_ms]
+        self.in_order.remove(limiter)
+        self._deadlines.remove(limiter)
+        self._ledger.remove(limiter)
+        self.rows_count -= limiter.rows_count
+
+    def _count_limiter(self, limiter: Limiter, by: int) -> None:
+        self._count_in_quotas("rate_limits", limiter.principal, limiter.name, limiter.order, by)
+
+    def _count(self, limiter: AnyLimiter, at_ms: int, limit: int, cost: int) -> None:
+        before = limiter.rows_count
+        limiter.admit(at_ms, limit, cost)
+        self.rows_count += limiter.rows_count - before
+
+    # -- places ---------------------------------------------------------------------------------------------
+
+    def _enter(self, place: Place) -> None:
+        """Add the last place of a rate limit."""
+        reserved = self._reserved.get(place.key)
+        if reserved is None:
+            ahead = self._limiters[place.key].copy()
+            self.rows_count += ahead.rows_count
+            reserved = self._reserved[place.key] = _Reserved(ahead, {})
+        self._count(reserved.ahead, place.expires_at_ms, place.limit, place.cost)
+        reserved.places[place.order] = self.places[place.order] = place
+        self._index(place)
+        if place.request is not None:
+            self.by_request[place.request] = place
+        self._deadlines.add(place)
+        self._ledger.noted[place] = 0
+        self._count_place(place, 1)
+
+    def _index(self, place: Place) -> None:
+        for one in filter(None, place.ids):
+            self.by_id[one] = (*self.by_id.get(one, ()), place)
+
+    def _unindex(self, place: Place) -> None:
+        for one in filter(None, place.ids):
+            left = tuple([other for other in self.by_id[one] if other is not place])
+            if left:
+                self.by_id[one] = left
+            else:
+                del self.by_id[one]
+
+    def _count_place(self, place: Place, by: int) -> None:
+        self._count_in_quotas("waits", place.principal, place.name, place.order, by)
+
+    def arrive(self, place: Place) -> None:
+        """Count a place whose moment has come, and which cannot be given back any more."""
+        limiter = self._limiters[place.key]
+        self._ledger.change(limiter)
+        self._count(limiter, place.expires_at_ms, place.limit, place.cost)
+        self._leave(place)
+
+    def _leave(self, place: Place) -> None:
+        """Take out a place; with the last one of a rate limit goes the copy."""
+        self._unindex(place)
+        if place.request is not None:
+            del self.by_request[place.request]
+        self._deadlines.remove(place)
+        self._ledger.remove(place)
+        self._count_place(place, -1)
+        del self.places[place.order]
+        reserved = self._reserved[place.key]
+        del reserved.places[place.order]
+        if not reserved.places:
+            self.rows_count -= reserved.ahead.rows_count
+            del self._reserved[place.key]
+
+    def give_back(self, one: str, now_ms: int) -> None:
+        """Give back the places that are known by an id, as if they had never been asked for."""
+        for place in self.by_id.get(one, ()):
+            if place.expires_at_ms > now_ms:
+                self._give_back(place, now_ms)
+
+    def _give_back(self, place: Place, now_ms: int) -> None:
+        key = place.key
+        self._leave(place)
+        limiter = self._limiters[key]
+        reserved = self._reserved.get(key)
+        if reserved is not None:
+            self.rows_count -= reserved.ahead.rows_count
+            limiter = reserved.ahead = limiter.copy()
+            for other in reserved.places.values():
+                limiter.admit(other.expires_at_ms, other.limit, other.cost)
+            self.rows_count += limiter.rows_count
+        self._deadlines.move(self._limiters[key], max(limiter.whole_ms(), now_ms))
+
+    def join(self, request: RequestKey | None, attempt_id: AttemptId) -> None:
+        """Let another attempt at a request have its place, if that is still to come and can be given back."""
+        place = None if request is None else self.by_request.get(request)
+        if place is None or not place.ids or attempt_id in place.ids:
+            return
+        ids = (*place.ids, attempt_id)
+        if len(ids) > limits.ATTEMPTS_COUNT_MAX:
+            # Whoever is dropped may have been told of it, so it is never given back.
+            ids = (NO_ATTEMPT, *ids[2:])
+        self._rename(place, ids)
+
+    def leave(self, attempt_id: AttemptId, now_ms: int) -> Place | None:
+        """Take back an attempt; return the place that was given back if that was the only one at it."""
+        place = min(self.by_id.get(attempt_id, ()), key=attrgetter("order"), default=None)
+        if place is None or place.expires_at_ms <= now_ms:
+            return None
+        if len(place.ids) > 1:
+            self._rename(place, tuple([one for one in place.ids if one != attempt_id]))
+            return None
+        self._give_back(place, now_ms)
+        return place
+
+    def _rename(self, place: Place, ids: tuple[str, ...]) -> None:
+        """Let a place be known by other ids."""
+        self._ledger.change(place)
+        self._unindex(place)
+        place.ids = ids
+        self._index(place)
+
+    # -- other settings -------------------------------------------------------------------------------------
+
+    def other(self, key: RateKey) -> AnyLimiter | None:
+        """Return the rate limit of the same name that goes on with its count as another one of this key.
+
+        None if this one is there, or none of its name is. Of several it is the one that is whole last.
+        """
+        if key in self._limiters:
+            return None
+        of_name = takewhile(
+            lambda limiter: limiter.name == key[0], self.in_order.after((key[0], "", 0), inclusive=True)
+        )
+        last = max(of_name, key=attrgetter("expires_at_ms", "order"), default=None)
+        return None if last is None else self._limiters[last.name, last.algorithm, last.window_ms]
+
+    def turned(self, source: AnyLimiter, key: RateKey, limit: int, now_ms: int) -> AnyLimiter:
+        """Return a limiter of another kind or window that has admitted what counts of one, but its places."""
+        name, algorithm, window_ms = key
+        limiter = _KINDS[algorithm](
+            order=source.order,
+            expires_at_ms=source.expires_at_ms,
+            name=name,
+            window_ms=window_ms,
+            principal=source.principal,
+            last_principal=source.last_principal,
+        )
+        for at_ms, cost in source.taken(now_ms):
+            limiter.admit(at_ms, limit, cost)
         return limiter
 
-    def _admit(self, limiter: FixedWindow | SlidingWindow | Gcra, at_ms: int, limit: int, cost: int) -> int:
-        """Count `cost`, and return when the limiter will be whole."""
-        if isinstance(limiter, SlidingWindow):
-            self._rows_count -= limiter.rows_count
-            whole_ms = limiter.admit(at_ms, limit, cost)
-            self._rows_count += limiter.rows_count
-        else:
-            whole_ms = limiter.admit(at_ms, limit, cost)
-        self._deadlines.move(limiter, whole_ms)
-        return whole_ms
+    def places_of(self, limiter: Limiter) -> Collection[Place]:
+        """Return the places of a rate limit, in order."""
+        reserved = self._reserved.get((limiter.name, limiter.algorithm, limiter.window_ms))
+        return () if reserved is None else reserved.places.values()
+
+    def turn(self, source: AnyLimiter, key: RateKey, limit: int, now_ms: int) -> None:
+        """Let a rate limit go on with its count, its places and its creation number under another key."""
+        limiter = self.turned(source, key, limit, now_ms)
+        reserved = self._reserved.pop((source.name, source.algorithm, source.window_ms), None)
+        self._take_out(source)
+        self._put_in(limiter)
+        ahead = limiter
+        if reserved is not None:
+            self.rows_count -= reserved.ahead.rows_count
+            ahead = reserved.ahead = limiter.copy()
+            self._reserved[key] = reserved
+            for place in reserved.places.values():
+                self._ledger.change(place)
+                place.algorithm, place.window_ms, place.limit = limiter.algorithm, limiter.window_ms, limit
+                ahead.admit(place.expires_at_ms, limit, place.cost)
+            self.rows_count += ahead.rows_count
+        self._deadlines.move(limiter, max(ahead.whole_ms(), now_ms))
+
+    # -- how they end ---------------------------------------------------------------------------------------
 
     def end(self, limiter: Limiter) -> None:
         """Forget a rate limit that is whole, and its deadline."""
-        self._deadlines.remove(limiter)
-        gone = self._limiters.pop((limiter.name, limiter.algorithm, limiter.window_ms))
-        self.in_order.remove(gone)
-        self._ledger.remove(gone)
-        if isinstance(gone, SlidingWindow):
-            self._rows_count -= gone.rows_count
-
-    @property
-    def rows_count(self) -> int:
-        """Return how many rows the logs of all sliding windows have."""
-        return self._rows_count
+        self._take_out(limiter)
+        self._count_limiter(limiter, -1)
 
     def recomputed_sum(self) -> int:
-        """Return the sum of the marks of all of them, but for their deadlines (see `marks`)."""
-        return sum([mark_of_limiter(limiter) for limiter in self._limiters.values()])
+        """Return the sum of the marks of all of this, but for deadlines (see `marks`)."""
+        places = sum([marks.of_record(place) for place in self.places.values()])
+        return places + sum([mark_of_limiter(limiter) for limiter in self.all()])
+
+    # -- snapshots ------------------------------------------------------------------------------------------
 
     def dump(self) -> list[RateRow]:
         """Return what must be stored, in order of creation; equal states give equal rows.
 
         Encode the rows before the next change: most of them are the limiters themselves.
         """
-        return [
-            limiter.row() if isinstance(limiter, SlidingWindow) else limiter
-            for limiter in self._limiters.values()
-        ]
+        return [limiter.row() if isinstance(limiter, SlidingWindow) else limiter for limiter in self.all()]
 
     def load(self, rows: Iterable[RateRow]) -> None:
         """Add stored rate limits, in order of creation. The rows belong to the table from now on."""
         for row in rows:
-            limiter = row.limiter() if isinstance(row, SlidingRow) else row
-            self._limiters[limiter.name, limiter.algorithm, limiter.window_ms] = limiter
-            self.in_order.add(limiter)
-            self._deadlines.add(limiter)
-            self._ledger.noted[limiter] = 0
-            if isinstance(limiter, SlidingWindow):
-                self._rows_count += limiter.rows_count
+            self._enter_limiter(row.limiter() if isinstance(row, SlidingRow) else row)
+
+    def load_places(self, places: Iterable[Place]) -> None:
+        """Add stored places, in order of creation. Raises KeyError for one of what is not there."""
+        for place in places:
+            self._enter(place)

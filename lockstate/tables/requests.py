@@ -11,7 +11,7 @@ from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import RequestKey
 from lockstate.words import limits
 from lockstate.words.ids import NO_HOLD, HoldId
-from lockstate.words.results import CellRead, Granted, Queued, Refused, Result, Transacted
+from lockstate.words.results import CellRead, Granted, Queued, RateTaken, Refused, Result, Transacted
 
 _mark_of = marks.of_content
 
@@ -50,6 +50,15 @@ def brief(result: Result) -> Result:
     if isinstance(result, Refused) and (result.holders or result.cycle):
         return msgspec.structs.replace(result, holders=(), cycle=())
     return result
+
+
+def rate_taken_later(taken: RateTaken, passed_ms: int) -> RateTaken:
+    """Return what a rate limit answered, as it is `passed_ms` later. No wait becomes one of 0."""
+    return msgspec.structs.replace(
+        taken,
+        retry_after_ms=max(taken.retry_after_ms - passed_ms, min(taken.retry_after_ms, 1)),
+        reset_in_ms=max(taken.reset_in_ms - passed_ms, 0),
+    )
 
 
 def _mark(key: RequestKey, remembered: Remembered) -> int:
@@ -151,7 +160,10 @@ class RequestMemory:
             if oldest.at_ms + limits.REQUEST_AGE_MS >= now_ms:
                 return
             self._ledger.settled_sum -= _mark(key, oldest)
-            if isinstance(oldest.result, Queued):
+            waits = isinstance(oldest.result, Queued)
+            if isinstance(oldest.result, RateTaken) and oldest.result.at_ms > now_ms:
+                waits, oldest.result = True, rate_taken_later(oldest.result, now_ms - oldest.at_ms)
+            if waits:
                 oldest.at_ms = now_ms
                 self._ledger.settled_sum += _mark(key, oldest)
                 self._requests.move_to_end(key)

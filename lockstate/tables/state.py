@@ -17,7 +17,7 @@ from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import Party, Wish, party_of, wish_of
 from lockstate.tables.principals import Principals
 from lockstate.tables.rare import Rare
-from lockstate.tables.rates import RateLimits
+from lockstate.tables.rates import Counted, RateLimits
 from lockstate.tables.record_index import RecordIndex
 from lockstate.tables.records import (
     NOTHING,
@@ -115,7 +115,7 @@ class State:
         """What holds for the names below certain prefixes."""
         self.spaces = self.namespaces.rows
         """The same table once more: every command asks whether there is anything in it."""
-        self.rates = RateLimits(self.deadlines, self.take_order, self.ledger)
+        self.rates = RateLimits(self.deadlines, self.take_order, self.ledger, self.count_rate)
         self.cells = CellTable(self.deadlines, self.ledger)
         self.requests = RequestMemory(self.ledger)
         self.streams = Streams(self.ledger)
@@ -143,6 +143,11 @@ class State:
         order = self.next_order
         self.next_order += 1
         return order
+
+    def count_rate(self, what: Counted, principal: str, name: str, order: int, by: int) -> None:
+        """Count that a rate limit, or a place of one, comes (1) or goes (-1)."""
+        self.principals.count(principal, what, by)
+        self.namespaces.count(what, name, order, by)
 
     def make_up(self) -> None:
         """Make up the sums of marks, so that nothing is noted any more (see `ledger`)."""
@@ -210,6 +215,8 @@ class State:
     def _remove_permits(self, record: Hold | Ticket) -> Freed:
         """Take the permits back, or the ticket out of the queues for them; return what became free.
 
+        What a hold of several kinds has reserved of rate limits is given back, too.
+
         A semaphore stays, even if it is idle, until its queue has been served.
         """
         if record.kind is _SEMAPHORE and isinstance(record, Hold):  # the same as below, without the calls
@@ -223,6 +230,8 @@ class State:
                 self._leave_semaphore(name, count, record)
         if record.kind is _LOCK and (session := self.sessions.get(record.session_id)) is not None:
             session.claims_count -= len(permits)
+        if isinstance(record, Hold):
+            self.rates.give_back(record.hold_id, self.now_ms)
         return [permits_of(name) for name, _ in permits]
 
     def _join_semaphore(self, name: str, permits: int, hold: Hold) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from lockstate.words.cell_operations import CellOperation, Compare
-from lockstate.words.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import NO_ATTEMPT, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 
@@ -68,17 +68,25 @@ class WantedRate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A place of one rate limit, asked for together with other things. The fields are those of `TakeRate`."""
 
     name: str
+    limit: int = 0
+    window_ms: int = 0
+    algorithm: Algorithm | None = None
+    cost: int = 1
+
+
+class RateSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a rate limit is: `limit` in each `window_ms`, counted in one way."""
+
     limit: int
     window_ms: int
     algorithm: Algorithm = Algorithm.FIXED_WINDOW
-    cost: int = 1
 
 
 class Quota(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How much one principal may have at a time; None stands for as much as there is room for.
 
     `holds` counts what it holds and what it waits for, `waits` only the latter, with waits for changes.
-    `cells` and `fences` are those that it made, and what `bytes` are is said in
+    `cells`, `fences` and `rate_limits` are those that it made, and what `bytes` are is said in
     lockstate/tables/principals.py.
     """
 
@@ -87,6 +95,7 @@ class Quota(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waits: int | None = None
     cells: int | None = None
     fences: int | None = None
+    rate_limits: int | None = None
     bytes: int | None = None
 
 
@@ -96,7 +105,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
     A lease of a hold's own is to be `ttl_ms_min` to `ttl_ms_max` long, and a lock-delay at least
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
     `if_held` is what an acquire of a lock or a campaign means that does not say it itself: to renew, or to
-    refuse. The others are quotas (lockstate/tables/namespaces.py).
+    refuse. `rate` is what each rate limit of the namespace is, each by its name. The others are quotas
+    (lockstate/tables/namespaces.py).
     """
 
     ttl_ms_min: int | None = None
@@ -108,8 +118,10 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waits: int | None = None
     cells: int | None = None
     fences: int | None = None
+    rate_limits: int | None = None
     bytes: int | None = None
     if_held: IfHeld | None = None
+    rate: RateSettings | None = None
 
 
 class OpenSession(_Command, frozen=True, tag=1):
@@ -190,8 +202,9 @@ class Acquire(_Command, frozen=True, tag=4):
 class Cancel(_Unremembered, frozen=True, tag=5):
     """Undo an attempt whose client went away: end its wait, or release what it got.
 
-    `hold_id` is the id under which the attempt waits: the `ticket_id` of a change, else the hold's id. A
-    change that was granted is not undone: its client still has its hold, and can give back what it got.
+    `hold_id` is the id under which the attempt waits: the `ticket_id` of a change, else the hold's id; a take
+    from a rate limit waits under its `attempt_id`. A change that was granted is not undone: its client still
+    has its hold, and can give back what it got.
 
     Has no effect when a later attempt of the same request took over.
     """
@@ -313,15 +326,23 @@ class Proclaim(_Command, frozen=True, tag=15):
 
 
 class TakeRate(_Command, frozen=True, tag=16):
-    """Take `cost` from a rate limit of `limit` per `window_ms`, now or within the next `wait_ms`."""
+    """Take `cost` from a rate limit of `limit` per `window_ms`, now or within the next `wait_ms`.
+
+    What its namespace sets may be left out: 0 and None stand for that. An algorithm that nobody says is that
+    of fixed windows.
+
+    `attempt_id` is as for an acquire: a place whose moment is to come is given back when its last attempt is
+    cancelled. One without an attempt id stays.
+    """
 
     name: str
-    limit: int
-    window_ms: int
-    algorithm: Algorithm = Algorithm.FIXED_WINDOW
+    limit: int = 0
+    window_ms: int = 0
+    algorithm: Algorithm | None = None
     cost: int = 1
     wait_ms: int = 0
     request_id: str = ""
+    attempt_id: AttemptId = NO_ATTEMPT
 
 
 class AdvanceFence(_Command, frozen=True, tag=17):
@@ -613,6 +634,9 @@ Change = Convert | AddLocks
 
 MayWait = Acquisition | Change
 """The commands whose answer may be that they wait: for a hold, or for a change of one."""
+
+MayBeCancelled = MayWait | TakeRate
+"""The commands of which a client that goes away may leave something behind that it will not use."""
 
 
 class Undecodable(msgspec.Struct, frozen=True):

@@ -174,6 +174,9 @@ RATE_WINDOW_MS_MAX = 31 * 24 * 3600 * 1000
 window."""
 RATE_LIMITERS_COUNT_MAX = 1_000_000
 """Rate limits that are not whole: one for each user of a large service, some 500 bytes each."""
+RATE_PLACES_MAX = 1000
+"""Places of one rate limit whose moments are to come: giving one back counts all others anew, in half a
+millisecond."""
 RATE_ROWS_MAX = 1000
 """Rows in the log of one sliding window. Up to this limit the window is exact, above it counts in this many
 steps."""

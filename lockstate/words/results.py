@@ -235,6 +235,7 @@ class PrincipalRow(_Value, frozen=True):
     waits: int
     cells: int
     fences: int
+    rate_limits: int
     bytes: int
 
 
@@ -248,6 +249,7 @@ class NamespaceSummary(_Value, frozen=True):
     waits: int
     cells: int
     fences: int
+    rate_limits: int
     bytes: int
 
 
@@ -500,7 +502,7 @@ class RateTaken(_Value, frozen=True, tag=14):
     """The answer of a rate limit. If allowed, the client may go on once cluster time is `at_ms`.
 
     `retry_after_ms` is 0 when allowed, and when no waiting helps (the cost is above the limit).
-    `reset_in_ms` is the time until the limit is whole again.
+    `reset_in_ms` is the time until the limit is whole again. It is `limit` in each `window_ms`.
     """
 
     allowed: bool
@@ -509,6 +511,7 @@ class RateTaken(_Value, frozen=True, tag=14):
     retry_after_ms: int
     reset_in_ms: int
     at_ms: int
+    window_ms: int = 0
 
 
 class FenceAdvanced(_Value, frozen=True, tag=15):

@@ -51,13 +51,16 @@ WINDOW_MS: Final = 600_000
 S: Final = 20.0
 
 _END: Final[dict[str, Any]] = {"session_id": SessionId("end"), "attempt_id": AttemptId("at")}
+DAY_MS: Final = 86_400_000
 FIRST: Final[list[Command]] = [
-    OpenSession(SessionId("end"), 86_400_000),
+    OpenSession(SessionId("end"), DAY_MS),
     SetNamespace("end", NamespaceSettings(holds=9)),
     Acquire("end/a", Mode.EXCLUSIVE, hold_id=HoldId("end-1"), **_END),
     Revoke("end/a", "for the next one", 3_600_000),
     AcquirePermits("end/q", 2, 1, hold_id=HoldId("end-2"), **_END),
     AdvanceFence("end/f", 1),
+    TakeRate("end/r", 1, DAY_MS, Algorithm.GCRA),
+    TakeRate("end/r", 1, DAY_MS, Algorithm.GCRA, wait_ms=DAY_MS, attempt_id=AttemptId("end-3")),
 ]
 """Something for the tables that seldom have a row."""
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 TOKENS = {name: f"token-of-{name}-".ljust(40, "x") for name in ("ann", "bob", "ops")}
 RIGHTS = {"ann": "read,acquire", "bob": "read,acquire", "ops": "read,acquire,force,admin,metrics"}
 TTL_MS = 600_000
-USED = dict.fromkeys(("sessions", "holds", "waits", "cells", "fences", "bytes"), 0)
+USED = dict.fromkeys(("sessions", "holds", "waits", "cells", "fences", "rate_limits", "bytes"), 0)
 
 
 class KnownCluster(LocalCluster):

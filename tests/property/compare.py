@@ -137,6 +137,7 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
     assert machine.next_token == state.next_token
     assert sorted(machine.waiting_origins()) == sorted(model_attempts.origins(state) - {""})
     _check_counts(machine, state)
+    _check_rates(machine, state)
     ends = due(state)
     assert machine.next_deadline_ms() == (ends[0][0] if ends else None)
     for name in random_commands.NAMES:
@@ -164,6 +165,18 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
     _check_principals(machine, state)
     _check_namespaces(machine, state)
     _check_audit(machine, state)
+
+
+def _check_rates(machine: LockMachine, state: ModelState) -> None:
+    """Check the rate limits that are not whole, and their places."""
+    rates = machine.state.rates
+    found = [
+        (one.name, one.algorithm, one.window_ms, one.expires_at_ms, one.principal) for one in rates.all()
+    ]
+    assert sorted(found) == sorted([(*rate.key, rate.whole_ms, rate.principal) for rate in state.rates])
+    places = [(one.name, one.expires_at_ms, sorted(one.ids), one.principal) for one in rates.places.values()]
+    known = [(rate.key[0], one.at_ms, sorted(one.ids), one.principal) for rate, one in state.places()]
+    assert sorted(places) == sorted(known), (places, known)
 
 
 def _check_counts(machine: LockMachine, state: ModelState) -> None:

@@ -26,6 +26,7 @@ from lockstate.words.commands import (
     OpenSession,
     Release,
     ResumeStream,
+    TakeRate,
 )
 from lockstate.words.ids import NO_SESSION, HoldId
 from lockstate.words.results import Outcome, Queued, Result
@@ -97,7 +98,8 @@ class MachineWithModel:
 
     def rush(self, rng: Random) -> None:
         """Two clients want the same rate, one after the other."""
-        commands = random_commands.rush(rng, self._new_hold_id("h"), self._new_hold_id("h"))
+        ask = rng.choice([random_commands.rush, random_commands.insist])
+        commands = ask(rng, self._new_hold_id("h"), self._new_hold_id("h"))
         self._apply([(rng.choice(random_commands.ORIGINS), commands)])
 
     def convert(self, rng: Random) -> None:
@@ -151,6 +153,8 @@ class MachineWithModel:
         elif isinstance(request, Change):
             ticket_id = self._new_hold_id("t") if rng.randrange(8) else request.ticket_id
             request = msgspec.structs.replace(request, ticket_id=ticket_id, attempt_id=attempt_id)
+        elif isinstance(request, TakeRate):
+            request = msgspec.structs.replace(request, attempt_id=attempt_id)
         elif isinstance(request, OpenSession):
             request = msgspec.structs.replace(request, session_id=rng.choice(random_commands.SESSION_IDS))
         self._apply([(rng.choice(random_commands.ORIGINS), [request])])

@@ -2,8 +2,8 @@
 
 Lists are searched from end to end, nothing is indexed and nothing is cached. What this model says is the
 specification of `lockstate.machine`; where the two disagree, one of them has a bug. It uses the types of
-`lockstate` and nothing of its machine. Default owners are not hashed here; `compare` allows for it. Rate
-limits have a model of their own.
+`lockstate` and nothing of its machine. Default owners are not hashed here; `compare` allows for it. How
+a rate limit counts is in `model_rates`.
 """
 
 import msgspec
@@ -50,7 +50,7 @@ from lockstate.words.commands import (
     TransactCells,
     Undecodable,
 )
-from lockstate.words.ids import NO_ATTEMPT, HoldId, OwnerName, SessionId
+from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.words.results import (
     Cancelled,
     Done,
@@ -98,11 +98,13 @@ from tests.property.model_requests import (
     earlier_key,
     forget,
     forget_old,
+    key_of,
     remember,
     repeat,
     request_key,
 )
 from tests.property.model_streams import number, resume
+from tests.property.model_takes import leave, take
 from tests.property.model_values import by_id
 from tests.property.model_views import holder_view, renewed
 from tests.support.vocabulary import VOCABULARY
@@ -114,7 +116,7 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     state.now_ms = max(state.now_ms, entry.now_ms)
     state.events, state.settled, state.cell_events = [], [], []
     state.numbers_again = state.numbers_waiting_again = 0
-    state.passed = state.foreign = 0
+    state.passed = state.foreign = state.given_back = 0
     pass_time(state)
     answers = []
     for batch in entry.batches:
@@ -198,7 +200,7 @@ def run_new(state: ModelState, command: Command | Undecodable) -> Result:
 def refuse_used(state: ModelState, command: Command | Undecodable) -> Refused | None:
     """Refuse a command whose new id is in use already."""
     ids = () if isinstance(command, Undecodable) else VOCABULARY[type(command)].ids_of_attempt
-    if not ids:
+    if not ids or isinstance(command, TakeRate):
         return None
     new_id = getattr(command, ids[0])
     known = state.session(SessionId(new_id)) or state.hold(HoldId(new_id)) or state.ticket(HoldId(new_id))
@@ -265,8 +267,10 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return set_namespace(state, command)
         case Tick() | Barrier() | Undecodable():
             return Done()
-        case TakeRate() | Numbered() | OnBehalf():
-            raise NotImplementedError("rate limits have a model of their own")
+        case TakeRate():
+            return take(state, command, key_of(state, command))
+        case Numbered() | OnBehalf():
+            raise AssertionError("what is in them is decided")
     serve(state)
     return result
 
@@ -288,7 +292,12 @@ def cancel(state: ModelState, command: Cancel) -> Result:
     """End the wait of an attempt, or the hold it got; not while another attempt may be told of it."""
     ticket, hold = state.ticket(command.hold_id), state.hold(command.hold_id)
     attempt = ticket or hold
-    if attempt is None or not is_last(attempt, command.attempt_id):
+    if attempt is None:
+        place = leave(state, command.attempt_id)
+        if place is not None:
+            forget(state, place.request, NO_HOLD)
+        return Cancelled(undone=place is not None)
+    if not is_last(attempt, command.attempt_id):
         return Cancelled(undone=False)
     forget(state, attempt.request, command.hold_id)
     if ticket is not None:

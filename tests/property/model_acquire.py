@@ -29,6 +29,7 @@ from tests.property.model_principals import principal_of_new, refuse_more, refus
 from tests.property.model_records import Hold, ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
 from tests.property.model_requests import key_of
+from tests.property.model_takes import refuse_wanted
 from tests.property.model_values import mark
 from tests.property.model_views import granted
 
@@ -72,6 +73,9 @@ def acquire_several(state: ModelState, command: AcquireSeveral) -> Result:
             return Refused(Reason.LIMIT_MISMATCH, "")
         if limit < wanted.permits:
             return Refused(Reason.LIMIT_MISMATCH, "", facts={"limit": limit})
+    refused = refuse_wanted(state, command.rates)
+    if refused is not None:
+        return refused
     for wanted in command.permits:
         state.limits.setdefault(wanted.name, wanted.limit)
     ticket = _ticket(state, command, HoldKind.LOCK, list(command.locks))

@@ -38,6 +38,7 @@ from tests.property.model_records import (
     Hold,
     Lease,
     ModelState,
+    Place,
     Plea,
     Rate,
     Session,
@@ -45,7 +46,7 @@ from tests.property.model_records import (
 )
 from tests.property.model_refusals import refuse_now
 from tests.property.model_requests import conclude
-from tests.property.model_several import take_rates
+from tests.property.model_takes import give_back, take_together
 from tests.property.model_values import take, told
 from tests.property.model_views import granted
 
@@ -162,7 +163,8 @@ def grant(state: ModelState, ticket: Ticket) -> Granted | Refused:
         return convert(state, ticket.converts, ticket.to_mode, ticket.number)
     if ticket.adds is not None:
         return add(state, ticket.adds, ticket)
-    taken = take_rates(state, ticket.rates, max(0, ticket.deadline_ms - state.now_ms))
+    wait_ms = max(0, ticket.deadline_ms - state.now_ms)
+    taken = take_together(state, ticket.rates, wait_ms, ticket.ticket_id, ticket.principal)
     if isinstance(taken, Refused):
         return taken
     at_ms, used = taken
@@ -231,7 +233,8 @@ def serve(state: ModelState) -> None:
             break
         result = grant(state, ticket)
         if isinstance(result, Refused):
-            end_wait(state, ticket, Left.RATE_LIMITED, result)
+            is_other = result.reason is Reason.LIMIT_MISMATCH
+            end_wait(state, ticket, Left.LIMIT_MISMATCH if is_other else Left.RATE_LIMITED, result)
             continue
         state.tickets.remove(ticket)
         settle(state, ticket, result)
@@ -314,6 +317,8 @@ def end_hold(state: ModelState, hold: Hold, kind: EventKind, reason: str = "", d
     changes = [t for t in state.tickets if t.changes is hold]
     state.holds.remove(hold)
     state.pleas = [plea for plea in state.pleas if plea.hold is not hold]
+    if hold.is_of_kinds:
+        give_back(state, hold.hold_id)
     for ticket in changes:
         end_wait(state, ticket, Left.LEASE_EXPIRED, Refused(Reason.LEASE_EXPIRED, ""))
     if kind is EventKind.RELEASED and hold.kind is HoldKind.ELECTION:
@@ -370,21 +375,24 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
     return tuple(name for hold in holds for name in names(hold))
 
 
-def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea | Rate]]:
+def due(
+    state: ModelState,
+) -> list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea | Rate | Place]]:
     """Return (deadline, creation, thing) of everything that has a deadline, the first first."""
     leases: list[tuple[Lease, Session | Hold | Cell]] = [(s.lease, s) for s in state.sessions]
     leases += [(c.lease, c) for c in state.cells if c.lease]
     leases += [(h.lease, h) for h in state.holds if not h.session_id and h.lease]
-    every: list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea | Rate]] = []
+    every: list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea | Rate | Place]] = []
     every += [(lease.expires_at_ms, lease.created, thing) for lease, thing in leases]
     every += [(t.deadline_ms, t.created, t) for t in state.tickets]
     every += [(d.until_ms, d.created, d) for d in state.delays]
     every += [(p.until_ms, p.created, p) for p in state.pleas]
     every += [(r.whole_ms, r.created, r) for r in state.rates]
+    every += [(p.at_ms, p.created, p) for _, p in state.places()]
     return sorted(every, key=lambda item: item[:2])
 
 
-def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Plea | Rate) -> None:
+def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Plea | Rate | Place) -> None:
     """End what is due."""
     match thing:
         case Session():
@@ -401,4 +409,7 @@ def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Pl
             end_hold(state, thing.hold, EventKind.FORCED, thing.reason)
         case Rate():
             state.rates.remove(thing)
+        case Place():
+            for rate in state.rates:
+                rate.places = [place for place in rate.places if place is not thing]
     serve(state)

@@ -31,6 +31,7 @@ from lockstate.words.commands import (
     ResizeSemaphore,
     Revoke,
     SetNamespace,
+    TakeRate,
     TransactCells,
     Uncommon,
     Undecodable,
@@ -43,6 +44,7 @@ from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
 from tests.property.model_namespaces import refuse_bad_namespace
 from tests.property.model_several import refuse_bad_several
+from tests.property.model_takes import refuse_bad_rate
 from tests.property.model_values import refuse_bad_value
 
 BAD = Refused(Reason.INVALID_REQUEST, "")
@@ -108,6 +110,11 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             return [limits.check_text("value", command.value, limits.VALUE_BYTES_MAX)]
         case ResizeSemaphore():
             return [limits.check_name(command.name), _check_limit(command.limit)]
+        case TakeRate():
+            return [
+                *refuse_bad_rate(command),
+                limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX),
+            ]
         case AdvanceFence():
             return [limits.check_name(command.name), BAD if command.token < 0 else None]
         case PutCell() | DeleteCells() | TransactCells():

@@ -70,6 +70,7 @@ def set_namespace(state: ModelState, command: SetNamespace) -> Result:
         list(state.tickets),
         list(state.cells),
         list(state.fences_made.values()),
+        [*state.rates, *[place for _, place in state.places()]],
     )
     return NamespaceSet()
 
@@ -84,9 +85,21 @@ def refuse_bad_namespace(command: SetNamespace) -> list[Refused | None]:
     found += [None if limits.TTL_MS_MIN <= ttl_ms <= limits.TTL_MS_MAX else BAD for ttl_ms in ttls_ms]
     found.append(BAD if ttls_ms != sorted(ttls_ms) else None)
     found.append(None if 0 <= (settings.lock_delay_ms_min or 0) <= limits.LOCK_DELAY_MS_MAX else BAD)
-    for number in (settings.holds, settings.waits, settings.cells, settings.fences, settings.bytes):
+    for number in (
+        settings.holds,
+        settings.waits,
+        settings.cells,
+        settings.fences,
+        settings.rate_limits,
+        settings.bytes,
+    ):
         found.append(None if 0 <= (number or 0) <= limits.QUOTA_MAX else BAD)
     found.append(BAD if settings.if_held is IfHeld.COUNT else None)
+    if (rate := settings.rate) is not None:
+        found.append(None if 1 <= rate.limit <= limits.RATE_LIMIT_MAX else BAD)
+        found.append(
+            None if limits.RATE_WINDOW_MS_MIN <= rate.window_ms <= limits.RATE_WINDOW_MS_MAX else BAD
+        )
     return found
 
 
@@ -116,11 +129,16 @@ def used_in(state: ModelState, prefix: str) -> dict[str, int]:
     things: list[Hold | Ticket] = [*has, *[one if one.adds is None else one.adds for one in wanted]]
     texts = [text for thing in things for text in (thing.note, thing.value)]
     made = {name: one for name, one in state.fences_made.items() if lies_in(prefix, name)}
+    rates = [rate for rate in state.rates if lies_in(prefix, rate.key[0])]
+    places = [
+        place for rate in rates for place in rate.places if not _is_among(place, namespace.rates_before)
+    ]
     return {
         "holds": len(has) + len(wanted),
-        "waits": len(waits),
+        "waits": len(waits) + len(places),
         "cells": len(inside),
         "fences": sum(not _is_among(one, namespace.fences_before) for one in made.values()),
+        "rate_limits": sum(not _is_among(rate, namespace.rates_before) for rate in rates),
         "bytes": len("".join(texts).encode()) + sum(len(cell.key) + len(cell.value) for cell in inside),
     }
 
@@ -143,6 +161,12 @@ def rows(state: ModelState) -> list[NamespaceSummary]:
 def refuse_more_in(state: ModelState, what: str, of: Iterable[str]) -> Refused | None:
     """Return the refusal of one more thing with these names."""
     return _first(_refuse(state, prefix, what, 1) for prefix in over(state, of))
+
+
+def refuse_each_in(state: ModelState, what: str, of: Iterable[str]) -> Refused | None:
+    """Return the refusal of one more thing for each of these names."""
+    covering = [prefix for name in of for prefix in over(state, [name])]
+    return _first(_refuse(state, prefix, what, covering.count(prefix)) for prefix in covering)
 
 
 def refuse_hold_in(state: ModelState, new: Ticket | Hold, of: list[str]) -> Refused | None:

@@ -65,9 +65,10 @@ def used_by(state: ModelState, principal: str) -> dict[str, int]:
     return {
         "sessions": len(sessions),
         "holds": len(holds),
-        "waits": len(waits),
+        "waits": len(waits) + sum(place.principal == principal for _, place in state.places()),
         "cells": len(cells),
         "fences": list(state.fences_of.values()).count(principal),
+        "rate_limits": sum(rate.principal == principal for rate in state.rates),
         "bytes": size_bytes,
     }
 

@@ -82,4 +82,5 @@ class RateModel:
             0 if allowed else at_ms - now_ms - wait_ms,
             self.whole_ms(now_ms) - now_ms,
             at_ms if allowed else 0,
+            self.window_ms,
         )

@@ -1,5 +1,6 @@
 """What the model keeps in its lists: plain records, changed in place."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
-from tests.property.model_rates import RateModel
+from tests.property.model_rates import Admission, RateModel
 
 Key: TypeAlias = tuple[str, str | int]
 """Scope and request id of a remembered request."""
@@ -185,6 +186,23 @@ class Rate:
     taken: RateModel
     whole_ms: int
     created: int
+    principal: str = ""
+    """Who began it."""
+    last_principal: str = ""
+    places: list["Place"] = field(default_factory=list)
+    """What of it was taken for moments to come."""
+
+
+@dataclass
+class Place:
+    """What was taken from a rate limit for a moment to come, and who may be told of it."""
+
+    at_ms: int
+    created: int
+    ids: list[str]
+    request: Key | None
+    principal: str
+    admission: Admission | None = None
 
 
 @dataclass
@@ -233,6 +251,7 @@ class ModelNamespace:
     waits_before: list[Ticket]
     cells_before: list[Cell]
     fences_before: list[object]
+    rates_before: list["Rate | Place"]
 
 
 @dataclass
@@ -252,7 +271,8 @@ class ModelState:
     pleas: list[Plea] = field(default_factory=list)
     """In the order in which they were asked."""
     rates: list[Rate] = field(default_factory=list)
-    """What was taken together with other things."""
+    rate_model: Callable[[Algorithm, int], RateModel] = RateModel
+    """Makes what a rate limit is looked at as."""
     limits: dict[str, int] = field(default_factory=dict)
     """The limit of each semaphore that exists."""
     fences: dict[str, int] = field(default_factory=dict)
@@ -288,6 +308,8 @@ class ModelState:
     """Of the entry being applied."""
     settled: list[Settled] = field(default_factory=list)
     """Of the entry being applied."""
+    given_back: int = 0
+    """Of the entry being applied: how many places of rate limits were given back."""
     passed: int = 0
     """Of the entry being applied: how many requests were granted past those who wait."""
     foreign: int = 0
@@ -296,6 +318,10 @@ class ModelState:
     """For every refusal for a deadlock in the entry: why it was one."""
     history: list[Event] = field(default_factory=list)
     """The events of the audit, oldest first."""
+
+    def places(self) -> list[tuple[Rate, Place]]:
+        """Return all places of rate limits, each with its rate limit."""
+        return [(rate, place) for rate in self.rates for place in rate.places]
 
     def next_created(self) -> int:
         """Return the creation number of something new."""

@@ -8,6 +8,7 @@ from lockstate.words.commands import (
     MayWait,
     Renew,
     RenewByValue,
+    TakeRate,
     TransactCells,
     Undecodable,
 )
@@ -24,6 +25,7 @@ from lockstate.words.results import (
     SessionOpened,
     Transacted,
 )
+from tests.property import model_takes
 from tests.property.model_attempts import join
 from tests.property.model_cells import read_again
 from tests.property.model_locks import names, position
@@ -99,8 +101,24 @@ def forget(state: ModelState, key: Key | None, answers_to: str) -> None:
 def forget_old(state: ModelState) -> None:
     """Forget outcomes that are older than they must be."""
     for key, request in list(state.requests.items()):
-        if request.result is not None and state.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS:
+        result = request.result
+        if result is None or state.now_ms <= request.outcome_ms + limits.REQUEST_AGE_MS:
+            continue
+        if isinstance(result, RateTaken) and result.at_ms > state.now_ms:
+            request.result, request.outcome_ms = _later(state, request, result), state.now_ms
+        else:
             del state.requests[key]
+
+
+def _later(state: ModelState, request: Request, taken: RateTaken) -> RateTaken:
+    """Return what a rate limit has answered, as it is now: what was to be waited for may be over.
+
+    0 would mean that no waiting helps.
+    """
+    ago_ms = state.now_ms - request.outcome_ms
+    again_ms = max(1, taken.retry_after_ms - ago_ms) if taken.retry_after_ms else 0
+    whole_ms = max(0, taken.reset_in_ms - ago_ms)
+    return msgspec.structs.replace(taken, retry_after_ms=again_ms, reset_in_ms=whole_ms)
 
 
 def repeat(state: ModelState, command: Command | Undecodable, remembered: Request, key: Key) -> Result:
@@ -151,9 +169,7 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
             assert isinstance(command, TransactCells)
             return read_again(state, command, result)
         case RateTaken():
-            # What was to be waited for may be over; 0 would mean that no waiting helps.
-            ago_ms = state.now_ms - remembered.outcome_ms
-            again_ms = max(1, result.retry_after_ms - ago_ms) if result.retry_after_ms else 0
-            whole_ms = max(0, result.reset_in_ms - ago_ms)
-            return msgspec.structs.replace(result, retry_after_ms=again_ms, reset_in_ms=whole_ms)
+            assert isinstance(command, TakeRate)
+            model_takes.join(state, key, command.attempt_id)
+            return _later(state, remembered, result)
     return result

@@ -8,6 +8,8 @@ from itertools import pairwise
 from random import Random
 from typing import Final
 
+from msgspec.structs import replace
+
 from lockstate.words import limits
 from lockstate.words.cell_operations import (
     CellCompare,
@@ -51,6 +53,7 @@ from lockstate.words.commands import (
     PutCell,
     PutOff,
     Quota,
+    RateSettings,
     Release,
     ReleaseByValue,
     Renew,
@@ -59,13 +62,23 @@ from lockstate.words.commands import (
     Revoke,
     SetNamespace,
     SetQuota,
+    TakeRate,
     TransactCells,
     Uncommon,
     Wanted,
     WantedPermits,
     WantedRate,
 )
-from lockstate.words.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import (
+    NO_ATTEMPT,
+    NO_HOLD,
+    NO_OWNER,
+    NO_SESSION,
+    AttemptId,
+    HoldId,
+    OwnerName,
+    SessionId,
+)
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 from tests.property.model_locks import names, parts
@@ -198,6 +211,37 @@ def several(rng: Random, hold_id: HoldId) -> Command:
     if rates:
         fields["wait_ms"] = rng.choice([0, 50, 100, 3000])
     return AcquireSeveral(**fields, permits=wanted, rates=rates)
+
+
+def take_rate(rng: Random) -> TakeRate:
+    """Take from a rate limit from which others take as well, mostly with a wait for a place."""
+    name, algorithm = rng.choice(RATES)
+    is_said = rng.randrange(3)
+    return TakeRate(
+        name,
+        rng.choice([2, 2, 3]) if is_said else 0,
+        rng.choice(RATE_WINDOWS_MS) if is_said else 0,
+        algorithm if is_said > 1 else None,
+        rng.choice([1, 1, 2]),
+        rng.choice(WAITS_MS),
+        rng.choice(REQUEST_IDS),
+        rng.choice([NO_ATTEMPT, *ATTEMPT_IDS, AttemptId(f"t{rng.randrange(1000)}")]),
+    )
+
+
+def insist(rng: Random, first_id: HoldId, second_id: HoldId) -> list[Command]:
+    """Take what is left of a rate limit, and ask twice for the same place behind it, as over two nodes."""
+    name, algorithm = rng.choice(RATES)
+    rest = TakeRate(name, 2, RATE_WINDOWS_MS[-1], algorithm, 2)
+    asked = replace(rest, cost=1, wait_ms=3000, request_id="r1", attempt_id=AttemptId(first_id))
+    return [rest, asked, replace(asked, attempt_id=AttemptId(second_id))]
+
+
+def cancelled_place(rng: Random, state: ModelState) -> Command:
+    """Take back an attempt at a place of a rate limit, if there is one."""
+    ids = [one for _, place in state.places() for one in place.ids]
+    attempt_id = AttemptId(rng.choice(ids)) if ids else rng.choice(ATTEMPT_IDS)
+    return Cancel(HoldId(attempt_id), attempt_id)
 
 
 def rush(rng: Random, first_id: HoldId, second_id: HoldId) -> list[Command]:
@@ -447,17 +491,18 @@ def frame(rng: Random, state: ModelState, new_id: Callable[[str], HoldId]) -> Nu
 
 
 _QUOTAS: Final = (
-    *[None] * 10,
+    *[None] * 6,
     Quota(holds=4),
     Quota(2, 5, 2),
     Quota(waits=1),
     Quota(cells=0, fences=0),
     Quota(cells=1, fences=0, bytes=8),
     Quota(bytes=2),
+    Quota(rate_limits=1),
 )
 """Mostly none, or little would ever be held."""
 
-NAMESPACES: Final = ("a", "a/b", "c", "e", "pool")
+NAMESPACES: Final = ("a", "a/b", "c", "e", "pool", "mail")
 _SETTINGS: Final = (
     *[None] * 16,
     NamespaceSettings(holds=1),
@@ -466,6 +511,10 @@ _SETTINGS: Final = (
     NamespaceSettings(no_deadline=True, priority=False, cells=0, fences=0),
     NamespaceSettings(ttl_ms_min=100, lock_delay_ms_min=50, priority=True, fences=1),
     NamespaceSettings(bytes=12, if_held=IfHeld.REFUSE),
+    NamespaceSettings(rate_limits=0),
+    NamespaceSettings(rate=RateSettings(3, 300)),
+    NamespaceSettings(rate=RateSettings(2, 1000, Algorithm.GCRA)),
+    NamespaceSettings(rate=RateSettings(2, 300, Algorithm.SLIDING_WINDOW)),
 )
 """Mostly none, as of quotas."""
 
@@ -510,6 +559,10 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: DeleteCells(r.choice(KEYS), r.randrange(3) == 0, r.choice(REQUEST_IDS)),
     transaction,
     transaction,
+    lambda r, _: take_rate(r),
+    lambda r, _: take_rate(r),
+    lambda r, _: take_rate(r),
+    cancelled_place,
     lambda r, _: AdvanceFence(r.choice(RESOURCES), r.randint(0, 5), r.choice(REQUEST_IDS)),
     *[lambda r, _: SetQuota(r.choice(["ann", "bob", "*"]), r.choice(_QUOTAS), r.choice(REQUEST_IDS))] * 2,
     *[namespace] * 2,

@@ -85,6 +85,9 @@ SITUATIONS: Final[dict[str, int]] = {
     "several kinds find no rate": 8,
     "a wait for several kinds ends for a rate": 10,
     "a deadlock over several kinds": 15,
+    "a place of a rate limit is to come": 60,
+    "a place is given back": 3,
+    "a place is waited for twice": 3,
     "something of another principal is asked for": 12,
     "a quota is used up": 5,
     "a quota of cells or fences is used up": 2,
@@ -253,6 +256,9 @@ _LOOKS: Final[dict[str, _Look]] = {
     "a deadlock over several kinds": lambda _, results: any(
         len({step.kind for step in cycle}) > 1 for cycle in _cycles(results)
     ),
+    "a place of a rate limit is to come": lambda w, _: w.places(),
+    "a place is given back": lambda w, _: w.given_back,
+    "a place is waited for twice": lambda w, _: any(len(place.ids) > 1 for _, place in w.places()),
     "a fence is forgotten": lambda w, _: any(e.kind is EventKind.FENCE_FORGOTTEN for e in w.events),
     "a secret is held": lambda w, _: any(hold.is_secret for hold in w.holds),
     "something has no deadline": lambda w, _: any(hold.lease is None for hold in w.holds),

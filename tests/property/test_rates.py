@@ -12,12 +12,16 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from lockstate.tables.deadlines import Deadlines
+from lockstate.rules import rates
+from lockstate.stored import snapshot
 from lockstate.tables.rate_algorithms import Limiter, SlidingWindow
-from lockstate.tables.rates import RateLimits, RateRow
+from lockstate.tables.rates import Place, RateRow
+from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.words.ids import AttemptId
 from lockstate.words.results import RateTaken
 from tests.property.model_rates import Admission, RateModel
 
@@ -28,43 +32,60 @@ WINDOWS_MS = (10, 11, 12, 17, 25, 30)
 class Table:
     """The real thing, with one rate limit in it."""
 
-    def __init__(self, model: RateModel, rows: bytes = b"\x90") -> None:
+    def __init__(self, model: RateModel, rows: bytes = b"\x92\x90\x90") -> None:
         self.model = model
-        self.deadlines = Deadlines()
-        self.rates = RateLimits(self.deadlines, lambda: 7)
-        self.rates.load(msgspec.msgpack.decode(rows, type=list[RateRow]))
+        self.state = State()
+        self.state.next_order = 1_000
+        self.rates, self.deadlines = self.state.rates, self.state.deadlines
+        stored, places = msgspec.msgpack.decode(rows, type=tuple[list[RateRow], list[Place]])
+        self.rates.load(stored)
+        self.rates.load_places(places)
 
     def rows(self) -> bytes:
-        """What a snapshot would have."""
-        return msgspec.msgpack.encode(self.rates.dump())
+        """What a snapshot would have, but for the order of creation."""
+        places = [replace(place, order=at) for at, place in enumerate(self.rates.places.values(), 1)]
+        rows = [replace(row, order=0) for row in self.rates.dump()]
+        return msgspec.msgpack.encode((rows, places))
 
     def restored(self) -> "Table":
         """A table made of a snapshot of this one."""
         return Table(self.model, self.rows())
 
     def drop(self, now_ms: int) -> None:
-        """Forget what is whole."""
+        """Count the places that have come, and forget what is whole."""
         while (record := self.deadlines.due(now_ms)) is not None:
-            assert isinstance(record, Limiter)
-            self.rates.end(record)
+            if isinstance(record, Place):
+                self.rates.arrive(record)
+            else:
+                assert isinstance(record, Limiter)
+                self.rates.end(record)
 
-    def take(self, now_ms: int, limit: int, cost: int, wait_ms: int) -> RateTaken:
-        """What the answer is."""
-        model = self.model
-        command = TakeRate("a", limit, model.window_ms, model.algorithm, cost, wait_ms)
-        taken = self.rates.take(command, now_ms)
+    def give_back(self, now_ms: int, number: int) -> None:
+        """Give back a place whose moment is to come."""
+        self.rates.give_back(str(number), now_ms)
+
+    def take(self, now_ms: int, limit: int, cost: int, wait_ms: int, number: int = 0) -> RateTaken:
+        """What the answer is; `number` is that of the request."""
+        model, attempt_id = self.model, AttemptId(str(number))
+        command = TakeRate("a", limit, model.window_ms, model.algorithm, cost, wait_ms, attempt_id=attempt_id)
+        self.state.now_ms = now_ms
+        taken = rates.take(self.state, command)
         assert isinstance(taken, RateTaken)
         return taken
 
 
 class Step(NamedTuple):
-    """Time passes, then somebody asks; `is_restart` replaces the table by its snapshot in between."""
+    """Time passes, then somebody asks; `is_restart` replaces the table by its snapshot in between.
+
+    Then somebody who waits for a place may give it back: `back` says which one of them, 0 none.
+    """
 
     pass_ms: int
     limit: int
     cost: int
     wait_ms: int
     is_restart: bool
+    back: int = 0
 
 
 @st.composite
@@ -77,6 +98,7 @@ def steps(draw: st.DrawFn, limits_drawn: st.SearchStrategy[int]) -> Step:
         draw(st.integers(1, min(2, limit)) | st.integers(1, limit)),
         draw(st.sampled_from([0, 0, 5]) | st.integers(0, 100)),
         draw(st.booleans()),
+        draw(st.sampled_from([0, 0, 1, 2, 5])),
     )
 
 
@@ -124,26 +146,39 @@ def test_every_answer_is_that_of_the_model(
     algorithm: Algorithm, window_ms: int, now_ms: int, program: list[Step]
 ) -> None:
     """Whatever is asked, the answer is exact: with restarts, and whether what is whole was dropped or not."""
-    model = RateModel(algorithm, window_ms)
+    model, key = RateModel(algorithm, window_ms), ("a", algorithm, window_ms)
     kept, dropped, restarted = Table(model), Table(model), Table(model)
-    for step in program:
+    admitted: dict[int, Admission] = {}
+    given_back = False
+    for number, step in enumerate(program):
         now_ms += step.pass_ms
         if step.is_restart:
             restarted = restarted.restored()
         for table in (dropped, restarted):
             table.drop(now_ms)
         is_whole = not model.admissions or model.whole_ms(0) < now_ms
-        assert len(dropped.rates) == len(dropped.deadlines) == (not is_whole)
+        assert len(dropped.rates) == (not is_whole) or given_back
         before = dropped.rows()
         request = (now_ms, step.limit, step.cost, step.wait_ms)
         expected = model.take(*request)
         for table in (kept, dropped, restarted):
-            assert table.take(*request) == expected
+            assert table.take(*request, number) == expected
         assert dropped.rows() == restarted.rows()
-        assert kept.deadlines.next_ms() == dropped.deadlines.next_ms()
-        if not expected.allowed:
+        assert kept.rates.whole_ms(key) == dropped.rates.whole_ms(key)
+        if expected.allowed:
+            admitted[number] = model.admissions[-1]
+        else:
             assert dropped.rows() == before
             check_retry(dropped, step, now_ms, expected)
+        waiting = [one for one, place in admitted.items() if place.at_ms > now_ms]
+        given_back = bool(step.back and waiting)
+        if given_back:
+            back = waiting[step.back % len(waiting)]
+            place = admitted.pop(back)
+            model.admissions = [one for one in model.admissions if one is not place]
+            for table in (kept, dropped, restarted):
+                table.give_back(now_ms, back)
+            assert dropped.rows() == restarted.rows()
     check_promises(model)
 
 
@@ -154,7 +189,7 @@ def test_a_coarse_log_is_short_and_never_early(window_ms: int, now_ms: int, prog
     step_ms = -(-window_ms // rows_max)
     model, late = RateModel(SLIDING, window_ms), RateModel(SLIDING, window_ms + step_ms - 1)
     late.admissions = model.admissions
-    table = Table(model)
+    table, key = Table(model), ("a", SLIDING, window_ms)
     with patch.object(limits, "RATE_ROWS_MAX", rows_max):
         for step in program:
             now_ms += step.pass_ms
@@ -166,15 +201,18 @@ def test_a_coarse_log_is_short_and_never_early(window_ms: int, now_ms: int, prog
                 model.admissions.append(Admission(at_ms, step.cost, step.limit))
             else:
                 check_retry(table, step, now_ms, taken)
-            (log,) = table.rates._limiters.values()
+            log = table.rates.get(key)
             assert isinstance(log, SlidingWindow)
             is_constant = all(other.limit == step.limit for other in program)
-            assert log.rows_count == table.rates._rows_count <= (1 if is_constant else 2) * rows_max + 1
+            assert log.rows_count <= (1 if is_constant else 2) * rows_max + 1
+            (base,) = table.rates.all()
+            copied_count = 0 if log is base else log.rows_count
+            assert table.rates.rows_count == base.rows_count + copied_count
             assert len(log.sums) <= 2 * log.rows_count + 3
-            assert log.earliest_ms(now_ms, 1, 1) == log.expires_at_ms == table.deadlines.next_ms()
+            assert log.earliest_ms(now_ms, 1, 1) == table.rates.whole_ms(key)
             restored = table.restored()
             assert restored.rows() == table.rows()
-            assert restored.rates._rows_count == table.rates._rows_count
+            assert restored.rates.rows_count == table.rates.rows_count
     check_promises(model)
 
 
@@ -184,14 +222,13 @@ def test_limits_are_stored_in_order_of_creation(
     algorithm: Algorithm, names: list[str], restored_count: int
 ) -> None:
     """Tables that were made by the same requests have the same rows, restored or not."""
-    orders = iter(range(100))
-    whole = RateLimits(Deadlines(), orders.__next__)
+    whole = State()
     for name in names[:restored_count]:
-        whole.take(TakeRate(name, 5, 1000, algorithm), 0)
-    part = RateLimits(Deadlines(), iter(range(restored_count, 100)).__next__)
-    part.load(msgspec.msgpack.decode(msgspec.msgpack.encode(whole.dump()), type=list[RateRow]))
-    for table in (whole, part):
+        rates.take(whole, TakeRate(name, 5, 1000, algorithm))
+    part = snapshot.decode(snapshot.encode(whole))
+    for state in (whole, part):
+        state.now_ms = 400
         for name in names:
-            table.take(TakeRate(name, 5, 1000, algorithm), 400)
-    assert [row.name for row in whole.dump()] == names
-    assert msgspec.msgpack.encode(whole.dump()) == msgspec.msgpack.encode(part.dump())
+            rates.take(state, TakeRate(name, 5, 1000, algorithm))
+    assert [row.name for row in whole.rates.dump()] == names
+    assert snapshot.encode(whole) == snapshot.encode(part)

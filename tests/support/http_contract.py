@@ -76,11 +76,13 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.CELL}": ("if_version", "if_mod_revision", "request_id"),
     f"DELETE {wire.CELLS}": ("request_id",),
     f"POST {wire.CELLS_TRANSACT}": ("compare", "then", "else", "request_id"),
-    f"PUT {wire.QUOTA}": ("sessions", "holds", "waits", "cells", "fences", "bytes", "request_id"),
+    f"PUT {wire.QUOTA}": (
+        "sessions", "holds", "waits", "cells", "fences", "rate_limits", "bytes", "request_id",
+    ),
     f"DELETE {wire.QUOTA}": ("request_id",),
     f"PUT {wire.NAMESPACE}": (
         "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
-        "holds", "waits", "cells", "fences", "bytes", "if_held", "request_id",
+        "holds", "waits", "cells", "fences", "rate_limits", "bytes", "if_held", "rate", "request_id",
     ),
     f"DELETE {wire.NAMESPACE}": ("request_id",),
     f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer", "request_id"),
@@ -268,13 +270,13 @@ CELL_EXTRA_FIELDS: Final = ("key_base64", "value_base64", "owner", "expires_in_m
 """Of cells that are not text, that live with a session, and that end by themselves."""
 CELL_EVENT_FIELDS: Final = ("revision", "event", "kind", "name", "mod_revision", "version", "at_ms")
 QUOTA_ROW_FIELDS: Final = ("principal", "quota", "used")
-QUOTA_FIELDS: Final = ("sessions", "holds", "waits", "cells", "fences", "bytes")
+QUOTA_FIELDS: Final = ("sessions", "holds", "waits", "cells", "fences", "rate_limits", "bytes")
 """Of a quota, and of what is used."""
 NAMESPACE_ROW_FIELDS: Final = ("prefix", "settings", "used")
-NAMESPACE_USED_FIELDS: Final = ("holds", "waits", "cells", "fences", "bytes")
+NAMESPACE_USED_FIELDS: Final = ("holds", "waits", "cells", "fences", "rate_limits", "bytes")
 NAMESPACE_FIELDS: Final = (
     "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
-    *NAMESPACE_USED_FIELDS, "if_held",
+    *NAMESPACE_USED_FIELDS, "if_held", "rate",
 )  # fmt: skip
 LEADER_FIELDS: Final = ("owner", "value", "token")
 CYCLE_FIELDS: Final = ("owner", "name", "kind")
@@ -297,6 +299,6 @@ REPEATED_FIELDS: Final = ("repeated",)
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
 PROBLEM_EXTRA_FIELDS: Final = (
     "retry_after_ms", "holders", "queue_length", "position", "waited_ms", "cycle", "hidden",
-    "available", "limit", "remaining", "highest_token", "version", "namespace", "quota", "used",
+    "available", "limit", "window_ms", "remaining", "highest_token", "version", "namespace", "quota", "used",
     "mod_revision", "oldest", "ended", "repeated", "revision", "lag_ms",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     Command,
-    MayWait,
+    MayBeCancelled,
     OnBehalf,
     OpenSession,
     Uncommon,
@@ -41,7 +41,7 @@ def test_fields_that_the_table_names_exist(word: Word) -> None:
 def test_what_may_wait_says_for_how_long_and_can_be_cancelled(word: Word) -> None:
     """A command may wait if it has a time to wait and an attempt that a client can take back."""
     fields = type(word.example).__struct_fields__
-    assert isinstance(word.example, MayWait) == ("wait_ms" in fields and "attempt_id" in fields)
+    assert isinstance(word.example, MayBeCancelled) == ("wait_ms" in fields and "attempt_id" in fields)
 
 
 @WORDS

@@ -166,7 +166,9 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     ResizeSemaphore: Word(13, ResizeSemaphore("q", 5, "r"), ("name",)),
     Campaign: Word(14, Campaign("e", _SESSION, "here", _HOLD, _ATTEMPT, _ANN, 5, "r"), _PARTY, _HOLD_IDS),
     Proclaim: Word(15, Proclaim(_HOLD, "there", "r"), ("hold_id",)),
-    TakeRate: Word(16, TakeRate("mail", 5, 1000, Algorithm.GCRA, 2, 5, "r"), ("name",)),
+    TakeRate: Word(
+        16, TakeRate("mail", 5, 1000, Algorithm.GCRA, 2, 5, "r", _ATTEMPT), ("name",), ("attempt_id",)
+    ),
     AdvanceFence: Word(17, AdvanceFence("disk", 7, "r"), ("name",)),
     AbandonWaits: Word(18, AbandonWaits("n1")),
     PutCell: Word(40, PutCell(b"c", b"v", _SESSION, 0, "r"), ("key",)),
@@ -196,7 +198,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     ),
     AddLocks: Word(82, AddLocks(_HOLD, _SEVERAL, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
     OnBehalf: Word(83, OnBehalf("ann", OpenSession(_SESSION, 50, {"owner": "ann"}, "r"))),
-    SetQuota: Word(84, SetQuota("ann", Quota(1, 2, 3, 4, 5, 6), "r"), ("principal",)),
+    SetQuota: Word(84, SetQuota("ann", Quota(1, 2, 3, 4, 5, 6, 7), "r"), ("principal",)),
     SetNamespace: Word(
         85, SetNamespace("a/b", NamespaceSettings(50, 60, 7, False, True, 1, 2, 3, 4), "r"), ("prefix",)
     ),

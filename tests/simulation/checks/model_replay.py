@@ -21,7 +21,6 @@ from lockstate.words.commands import (
     Entry,
     Numbered,
     OnBehalf,
-    TakeRate,
     Undecodable,
 )
 from lockstate.words.ids import HoldId, SessionId
@@ -36,8 +35,6 @@ from lockstate.words.results import (
     Left,
     LockView,
     NumberedDone,
-    Reason,
-    Refused,
     Result,
     SemaphoreView,
     SessionView,
@@ -48,7 +45,6 @@ from tests.property.model import pass_time, run
 from tests.property.model_attempts import came_through, is_left_by
 from tests.property.model_cells import cell_view, in_order
 from tests.property.model_changes import end_wait, serve
-from tests.property.model_checks import refuse_bad_request_id
 from tests.property.model_records import (
     UNKNOWN_NUMBER,
     Deadlock,
@@ -59,8 +55,8 @@ from tests.property.model_records import (
     Request,
     Ticket,
 )
-from tests.property.model_requests import earlier_key, forget, remember, repeat, request_key
-from tests.simulation.checks.expected_rates import ExpectedRates
+from tests.property.model_requests import earlier_key, forget, request_key
+from tests.simulation.checks.expected_rates import QuickRate
 from tests.support.vocabulary import plain_command
 
 PURGE_MS = 60_000
@@ -139,6 +135,8 @@ class _RecordingState(ModelState):
             any(session.lease.expires_at_ms < now_ms for session in self.sessions)
             or any(hold.lease.expires_at_ms < now_ms for hold in self.holds if hold.lease)
             or any(ticket.deadline_ms < now_ms for ticket in self.tickets)
+            or any(rate.whole_ms < now_ms for rate in self.rates)
+            or any(place.at_ms < now_ms for _, place in self.places())
             or any(delay.until_ms < now_ms for delay in self.delays)
             or any(plea.until_ms < now_ms for plea in self.pleas)
             or any(cell.lease.expires_at_ms < now_ms for cell in self.cells if cell.lease)
@@ -152,7 +150,7 @@ class Expected:
         self.state = state = _RecordingState()
         # An audit does not go back for ever.
         state.history = deque(maxlen=limits.AUDIT_COUNT_MAX)  # type: ignore[assignment]
-        self.rates = ExpectedRates()
+        state.rate_model = QuickRate
         self._purge_at_ms = 0
 
     @property
@@ -254,10 +252,6 @@ class Expected:
             if request is not None and request.result is not None and self._is_old(request):
                 del state.requests[cast("Key", key)]
         match plain:
-            case TakeRate():
-                result = self._take_rate(plain)
-                state.principal = ""
-                return result
             case AbandonWaits():
                 return self._abandon(plain)
         return run(state, command)
@@ -292,18 +286,6 @@ class Expected:
         return WaitsAbandoned(
             len(ended), sum(came_through(ticket, command.origin) for ticket in state.tickets)
         )
-
-    def _take_rate(self, command: TakeRate) -> Result:
-        """Take from a rate limit, which the model leaves to a model of its own."""
-        state = self.state
-        key = request_key(state, command)
-        key = key if key in state.requests else earlier_key(state, command) or key
-        if key is not None and key in state.requests:
-            return repeat(state, command, state.requests[key], key)
-        result = refuse_bad_request_id(command) or self.rates.take(command, state.now_ms)
-        if key is not None and not (isinstance(result, Refused) and result.reason is Reason.INVALID_REQUEST):
-            remember(state, key, command, result)
-        return result
 
     def learn_names(self, machine: LockMachine) -> None:
         """Learn the public names of sessions and tickets, which operators use and the rules leave open.

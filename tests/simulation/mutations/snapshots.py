@@ -79,7 +79,7 @@ def _forget_fences(state: State) -> None:
 
 
 def _forget_rates(state: State) -> None:
-    state.rates = RateLimits(Deadlines(), state.take_order)
+    state.rates = RateLimits(Deadlines(), state.take_order, state.ledger, state.count_rate)
 
 
 SNAPSHOTS: Final = (

@@ -217,9 +217,9 @@ def _one_more(limiter: FixedWindow, now_ms: int, limit: int, cost: int) -> int:
 _fixed_earliest_ms = FixedWindow.earliest_ms
 
 
-def _leak_twice(limiter: Gcra, at_ms: int, limit: int, cost: int) -> int:
+def _leak_twice(limiter: Gcra, at_ms: int, limit: int, cost: int) -> None:
     """Let the bucket leak twice as fast."""
-    return _gcra_admit(limiter, at_ms, 2 * limit, cost)
+    _gcra_admit(limiter, at_ms, 2 * limit, cost)
 
 
 VOCABULARY: Final = (

@@ -289,13 +289,13 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.lift_delay("a", reason="r", kind="semaphore")
     await admin.forget_fence("disk", reason="r")
     await _try(admin.force_close_session("s-99999", reason="r"))
-    await admin.set_quota("p", sessions=1, holds=1, waits=1, cells=1, fences=1, bytes=1)
+    await admin.set_quota("p", sessions=1, holds=1, waits=1, cells=1, fences=1, rate_limits=1, bytes=1)
     await admin.quotas(is_stale=True)
     await admin.quota("p", is_stale=True)
     await admin.remove_quota("p")
     settings = {"ttl_ms_min": 1000, "ttl_ms_max": 9000, "lock_delay_ms_min": 1, "if_held": "renew"}
-    counts = dict.fromkeys(("holds", "waits", "cells", "fences", "bytes"), 9)
-    flags = {"no_deadline": True, "priority": True}
+    counts = dict.fromkeys(("holds", "waits", "cells", "fences", "rate_limits", "bytes"), 9)
+    flags = {"no_deadline": True, "priority": True, "rate": holdfast.RateSettings(9, 9000, "gcra")}
     await admin.set_namespace("jobs", holdfast.NamespaceSettings(**settings, **counts, **flags))  # type: ignore[arg-type]
     await admin.namespaces("j", is_stale=True)
     await admin.namespace("jobs", is_stale=True)

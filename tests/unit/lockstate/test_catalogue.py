@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from lockstate.catalogue import ROWS, Row
-from lockstate.words.commands import Command, MayWait, NumberedCommand
+from lockstate.words.commands import Command, MayBeCancelled, MayWait, NumberedCommand
 
 EACH = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.command.__name__)
 
@@ -21,6 +21,7 @@ def test_every_command_has_one_row() -> None:
 def test_a_row_says_of_a_command_what_its_class_says(row: Row) -> None:
     """What may wait is in the union for mypy; what is remembered has an id; attempts differ in its fields."""
     fields = row.command.__struct_fields__
-    assert row.may_wait == (row.command in get_args(MayWait)) == ("attempt_id" in row.new_in_each_attempt)
+    assert row.may_wait == (row.command in get_args(MayWait))
+    assert (row.command in get_args(MayBeCancelled)) == ("attempt_id" in row.new_in_each_attempt)
     assert (row.request_scope is not None) == ("request_id" in fields)
     assert set(row.new_in_each_attempt) <= set(fields)

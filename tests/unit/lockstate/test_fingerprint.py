@@ -8,11 +8,10 @@ import pytest
 
 from lockstate import invariants
 from lockstate.machine import LockMachine
+from lockstate.rules import rates
 from lockstate.stored import snapshot
 from lockstate.tables import fingerprint, marks
 from lockstate.tables.deadlines import Deadlines, Timed
-from lockstate.tables.ledger import Ledger
-from lockstate.tables.rates import RateLimits
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import Acquire, AdvanceFence, Algorithm, Batch, Entry, OpenSession, TakeRate
@@ -56,7 +55,7 @@ def _records(state: State) -> Iterator[tuple[str, Any]]:
         "origins": state.origins,
     }
     yield from ((name, next(iter(table.values()))) for name, table in tables.items())
-    yield from ((type(limiter).__name__, limiter) for limiter in state.rates._limiters.values())
+    yield from ((type(limiter).__name__, limiter) for limiter in state.rates.all())
 
 
 def _another(value: Any) -> Any:
@@ -227,15 +226,13 @@ def test_a_log_of_a_sliding_window_shows_what_is_in_it() -> None:
     """Windows that admitted other amounts, or at other times, differ; a stored and loaded one does not."""
 
     def told(*taken: tuple[int, int]) -> int:
-        orders = iter(range(1, 9))
-        ledger, its_ledger = Ledger(), Ledger()
-        rates = RateLimits(Deadlines(), orders.__next__, ledger)
+        state, loaded = State(), State()
         for at_ms, cost in taken:
-            rates.take(TakeRate("mail", 5, 1_000, Algorithm.SLIDING_WINDOW, cost), at_ms)
-        loaded = RateLimits(Deadlines(), orders.__next__, its_ledger)
-        loaded.load(rates.dump())
-        assert its_ledger.sum == ledger.sum == rates.recomputed_sum()
-        return ledger.sum
+            state.now_ms = at_ms
+            rates.take(state, TakeRate("mail", 5, 1_000, Algorithm.SLIDING_WINDOW, cost))
+        loaded.rates.load(state.rates.dump())
+        assert loaded.ledger.sum == state.ledger.sum == state.rates.recomputed_sum()
+        return state.ledger.sum
 
     histories = [
         ((10, 1), (20, 2)),

@@ -221,14 +221,14 @@ def test_a_peek_takes_nothing() -> None:
     driver = MachineDriver()
     command = TakeRate("mail", 3, 1000, Algorithm.SLIDING_WINDOW, 2)
     before = driver.machine.fingerprint
-    assert driver.machine.peek_rate(command) == RateTaken(True, 3, 3, 0, 0, 0)
+    assert driver.machine.peek_rate(command) == RateTaken(True, 3, 3, 0, 0, 0, 1000)
     assert driver.machine.fingerprint == before
     driver.run(command, at_ms=100)
     for _ in range(2):
-        assert driver.machine.peek_rate(command) == RateTaken(False, 3, 1, 1000, 1000, 0)
+        assert driver.machine.peek_rate(command) == RateTaken(False, 3, 1, 1000, 1000, 0, 1000)
     later = msgspec.structs.replace(command, wait_ms=1000)
-    assert driver.machine.peek_rate(later) == RateTaken(True, 3, 1, 0, 1000, 1100)
-    assert driver.run(later) == RateTaken(True, 3, 0, 0, 2000, 1100)
+    assert driver.machine.peek_rate(later) == RateTaken(True, 3, 1, 0, 1000, 1100, 1000)
+    assert driver.run(later) == RateTaken(True, 3, 0, 0, 2000, 1100, 1000)
     assert not isinstance(driver.machine.peek_rate(TakeRate("", 3, 1000)), RateTaken)
 
 

@@ -364,7 +364,7 @@ def test_pages_of_namespaces() -> None:
         space(driver, prefix, waits=3)
     driver.granted("a/c/1")
     state = driver.machine.state
-    first = NamespaceSummary("a", NamespaceSettings(waits=3), 1, 0, 0, 0, 0)
+    first = NamespaceSummary("a", NamespaceSettings(waits=3), 1, 0, 0, 0, 0, 0)
     assert listings.namespaces(state, "", "", 1) == ([first], "a")
     rows, following = listings.namespaces(state, "a", "a", 9)
     assert ([row.name for row in rows], following) == (["a/c", "ab"], None)

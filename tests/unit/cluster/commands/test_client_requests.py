@@ -32,10 +32,11 @@ from lockstate.words.commands import (
     OpenSession,
     PutCell,
     Release,
+    TakeRate,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Cancelled, Done, Granted, Queued, Reason, Refused, Result
+from lockstate.words.results import Cancelled, Done, Granted, Queued, RateTaken, Reason, Refused, Result
 
 LONG_S = 3_600.0
 """A timeout, in seconds, that no test waits for."""
@@ -375,6 +376,26 @@ async def test_who_does_not_ask_again_loses_place_and_grant(
         while not faces.outbox.unsent:  # noqa: ASYNC110 - a timer has no event to await
             await asyncio.sleep(0.001)
     assert faces.sent() == [UNDO]
+
+
+@pytest.mark.parametrize(("request_id", "grace_s"), [("", LONG_S), ("r", SHORT_S)])
+async def test_a_place_of_a_rate_limit_is_left_as_a_wait_is(
+    request_id: str, grace_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once if nobody can ask for it again, else after the grace; of what was refused there is nothing."""
+    monkeypatch.setattr(kept_waits, "KEEP_S", grace_s)
+    faces, attempt_id = _Faces(), AttemptId("t1")
+    take = TakeRate("mail", 1, 1000, wait_ms=5000, request_id=request_id, attempt_id=attempt_id)
+    for seq, allowed in ((1, False), (2, True)):
+        begun = faces.requests.begin(take, LONG_S)
+        faces.requests.abandon(take, begun)
+        assert faces.sent() == [take]
+        faces.answer(seq, RateTaken(allowed, 1, 0, 0, 2000, 1000 * allowed))
+        await settle()
+    async with asyncio.timeout(10):
+        while not faces.outbox.unsent:  # noqa: ASYNC110 - a timer has no event to await
+            await asyncio.sleep(0.001)
+    assert faces.sent() == [Cancel(HoldId("t1"), attempt_id)]
 
 
 async def test_what_need_not_wait_is_undone_at_once() -> None:

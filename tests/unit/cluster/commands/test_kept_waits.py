@@ -10,7 +10,7 @@ from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.outbox import Answer
 from cluster.errors import WaitCutOff
 from holdfast import wire
-from lockstate.words.commands import Acquire, MayWait
+from lockstate.words.commands import Acquire, MayBeCancelled
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Granted, Queued
@@ -23,7 +23,7 @@ class _Kept:
         self.undone: list[str] = []
         self.waits = KeptWaits(self._undo)
 
-    def _undo(self, command: MayWait, answer: Answer) -> None:
+    def _undo(self, command: MayBeCancelled, answer: Answer) -> None:
         assert isinstance(command, Acquire)
         assert answer.revision == 1
         self.undone.append(command.attempt_id)

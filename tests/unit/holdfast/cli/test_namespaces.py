@@ -14,7 +14,7 @@ from tests.unit.http_api.serving import serving, token_line
 TENANT, WORKER = "hft_tenant".ljust(47, "t"), "hft_worker".ljust(47, "w")
 LINES = token_line("tenant", TENANT, "admin@jobs") + token_line("worker", WORKER, "acquire")
 OPEN: dict[str, int | bool | None] = dict.fromkeys(holdfast.NamespaceSettings.__struct_fields__)
-NOTHING = {"holds": 0, "waits": 0, "cells": 0, "fences": 0, "bytes": 0}
+NOTHING = {"holds": 0, "waits": 0, "cells": 0, "fences": 0, "rate_limits": 0, "bytes": 0}
 
 
 async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> None:
@@ -43,6 +43,25 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
             await worker.release(lease.hold_id)
         assert await tenant.admin.namespaces("jobs") == ()
         assert await tenant.admin.namespace("jobs/night") is None
+
+
+async def test_a_rate_limit_is_what_its_namespace_sets(new_client: NewClient) -> None:
+    """The client says nothing of it, also among several kinds and on a stream; something else is refused."""
+    async with serving() as served, new_client(url_of(served)) as client:
+        with pytest.raises(holdfast.Refused, match="no namespace sets the rate of 'mail/ann'"):
+            await client.rate_limiter("mail/ann").take()
+        rate = holdfast.RateSettings(3, 60_000, "gcra")
+        settings = await client.admin.set_namespace("mail", holdfast.NamespaceSettings(rate=rate))
+        assert settings is not None
+        assert settings.rate == rate
+        limiter = client.rate_limiter("mail/ann")
+        assert (await limiter.take()).remaining == 2
+        assert (await limiter.peek()).remaining == 2
+        async with client.together("a", rate_limits=[holdfast.WantedRate("mail/ann")], ttl=60):
+            assert (await limiter.take(wait=0)).remaining == 0
+        with pytest.raises(holdfast.Refused) as refused:
+            await client.rate_limiter("mail/ann", "4/minute").take()
+        assert (refused.value.code, refused.value.problem["limit"]) == ("limit-mismatch", 3)
 
 
 async def test_all_pages_of_namespaces(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,10 +96,19 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         }
         assert json.loads(said) == expected | {"revision": 1}
         titles, row = await line("list", "jobs")
-        assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "BYTES", "RULES"]
+        assert titles.split() == [
+            "PREFIX",
+            "HOLDS",
+            "WAITS",
+            "CELLS",
+            "FENCES",
+            "RATE_LIMITS",
+            "BYTES",
+            "RULES",
+        ]
         assert row.split() == [
             "jobs",
-            *["0", "of", "5", "0", "0", "0", "0"],
+            *["0", "of", "5", "0", "0", "0", "0", "0"],
             "ttl_ms_max=60000",
             "no_deadline=no",
         ]
@@ -98,9 +126,23 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         }
         assert (await line("list"))[1].split()[-1] == "priority=yes"
         titles, row = await line("set", "jobs", "--bytes", "0", "--if-held", "refuse")
-        assert titles.split() == ["PREFIX", "HOLDS", "WAITS", "CELLS", "FENCES", "BYTES", "RULES"]
-        assert row.split() == ["jobs", "-", "-", "-", "-", "0", "if_held=refuse"]
+        assert titles.split() == [
+            "PREFIX",
+            "HOLDS",
+            "WAITS",
+            "CELLS",
+            "FENCES",
+            "RATE_LIMITS",
+            "BYTES",
+            "RULES",
+        ]
+        assert row.split() == ["jobs", "-", "-", "-", "-", "-", "0", "if_held=refuse"]
         assert (await line("list"))[1].split()[-4:] == ["0", "of", "0", "if_held=refuse"]
+        row = (await line("set", "jobs", "--rate", "100/minute", "--rate-algorithm", "gcra"))[1]
+        assert row.split()[-1] == "rate=100/60000ms,gcra"
+        with pytest.raises(SystemExit, match="2"):
+            await line("set", "jobs", "--rate", "many")
+        assert "'many' is not a rate; write it like 100/minute" in capsys.readouterr().err
         await line("set", "jobs", "--waits", "1")
         assert (await line("list"))[1].split()[-1] == "-"
         assert await line("remove", "jobs") == ["jobs has no rules of its own"]

@@ -70,10 +70,10 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         assert json.loads(said) == expected | {"revision": 1}
         titles, row = await line("list")
         assert titles.split() == ["PRINCIPAL", *[what.upper() for what in UNBOUNDED]]
-        assert row.split() == ["ci", "0", "0", "of", "5", "0", "of", "0", "0", "0", "0"]
+        assert row.split() == ["ci", "0", "0", "of", "5", "0", "of", "0", "0", "0", "0", "0"]
         (shown,) = await line("list", "-o", "jsonl")
         assert json.loads(shown) == expected | {"used": dict.fromkeys(UNBOUNDED, 0)}
         _, row = await line("set", "ci", "--cells", "1", "--fences", "2", "--bytes", "3", "--sessions", "4")
-        assert row.split() == ["ci", "4", "-", "-", "1", "2", "3"]
+        assert row.split() == ["ci", "4", "-", "-", "1", "2", "-", "3"]
         assert await line("remove", "ci") == ["ci has no quota of its own"]
         assert await line("list", "-o", "jsonl") == []

@@ -56,7 +56,7 @@ async def test_a_namespace_from_end_to_end() -> None:
         )  # fmt: skip
         assert "quota" not in short.body
         (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
-        assert row["used"] == {"holds": 1, "waits": 0, "cells": 0, "fences": 0, "bytes": 0}
+        assert row["used"] == {"holds": 1, "waits": 0, "cells": 0, "fences": 0, "rate_limits": 0, "bytes": 0}
         assert row["settings"]["holds"] == 1
         gone = await served.call("DELETE", path)
         assert (gone.status, gone.body["settings"]) == (200, None)
@@ -101,7 +101,7 @@ async def test_bytes_in_a_namespace() -> None:
         assert (await served.call("PUT", "/v1/cells/jobs", {"value": "12"})).status == 409
         assert (await served.call("PUT", "/v1/cells/jobs", {"value": ""})).status == 200
         (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
-        assert row["used"] == {"holds": 1, "waits": 0, "cells": 1, "fences": 0, "bytes": 9}
+        assert row["used"] == {"holds": 1, "waits": 0, "cells": 1, "fences": 0, "rate_limits": 0, "bytes": 9}
 
 
 async def test_who_may_set_which() -> None:

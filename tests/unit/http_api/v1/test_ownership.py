@@ -205,7 +205,7 @@ async def test_a_quota_from_end_to_end() -> None:
     """It is set, told, reached, told with numbers, and taken away."""
     async with serving(tokens=LINES) as served:
         got = await by(served, "ops", "PUT", "/v1/quotas/ann", holds=1, sessions=2)
-        unbounded = dict.fromkeys(("waits", "cells", "fences", "bytes"))
+        unbounded = dict.fromkeys(("waits", "cells", "fences", "rate_limits", "bytes"))
         assert got.body["quota"] == {"sessions": 2, "holds": 1} | unbounded
         await acquired(served, "ann", "a")
         refused = await acquired(served, "ann", "b")
@@ -217,7 +217,15 @@ async def test_a_quota_from_end_to_end() -> None:
         assert int(refused.headers["Retry-After"]) >= 1
         (row,) = (await by(served, "ops", "GET", wire.QUOTAS)).body["quotas"]
         assert row["principal"] == "ann"
-        assert row["used"] == {"sessions": 0, "holds": 1, "waits": 0, "cells": 0, "fences": 0, "bytes": 0}
+        assert row["used"] == {
+            "sessions": 0,
+            "holds": 1,
+            "waits": 0,
+            "cells": 0,
+            "fences": 0,
+            "rate_limits": 0,
+            "bytes": 0,
+        }
         assert (await by(served, "ops", "DELETE", "/v1/quotas/ann")).body["quota"] is None
         assert (await acquired(served, "ann", "b")).status == 200
 

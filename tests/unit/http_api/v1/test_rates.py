@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cluster.commands import kept_waits
 from holdfast import wire
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
@@ -95,9 +96,72 @@ async def test_a_node_that_stops_does_not_let_anybody_go_early() -> None:
         assert "request_id" in got.body["detail"]
 
 
+async def _waits(served: Served, **fields: Any) -> "asyncio.Task[Got]":
+    """Let a client wait for a place."""
+    places = served.node.machine.state.rates.places
+    waiting = asyncio.create_task(_take(served, limit=1, wait_ms=60_000, **fields))
+    await until(lambda: places)
+    return waiting
+
+
+async def test_a_client_that_goes_away_gives_its_place_back() -> None:
+    """At once, if it has no `request_id`: nobody could ask for the same again."""
+    async with serving() as served:
+        places = served.node.machine.state.rates.places
+        await _take(served, limit=1)
+        for _ in range(3):
+            waiting = await _waits(served)
+            waiting.cancel()
+            await until(lambda: not places)
+        assert (await _take(served, limit=1)).body["retry_after_ms"] <= 60_000
+
+
+async def test_a_place_with_a_request_id_is_kept_for_a_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for again it goes on; if nobody does, it is given back, and a later request begins anew."""
+    named = {"request_id": "request-number-01"}
+    async with serving() as served:
+        places = served.node.machine.state.rates.places
+        await _take(served, limit=1)
+        (await _waits(served, **named)).cancel()
+        await until(lambda: len(served.node._kept))
+        (place,) = places.values()
+        again = await _waits(served, **named)
+        await until(lambda: len(place.ids) == 2)
+        assert len(places) == 1
+        monkeypatch.setattr(kept_waits, "KEEP_S", 0.01)
+        again.cancel()
+        await until(lambda: not places)
+        polled = await _take(served, limit=1, wait_ms=60_000, poll_ms=1, **named)
+        assert polled.status == 202
+        assert len(places) == 1
+        await until(lambda: not places)
+
+
 async def test_the_same_request_id_takes_once() -> None:
     """A repeated take gets the first outcome and costs nothing."""
     async with serving() as served:
         for _ in range(3):
             assert (await _take(served, request_id="request-number-01")).body["remaining"] == 1
         assert (await _take(served)).body["remaining"] == 0
+
+
+async def test_what_a_namespace_sets_may_be_left_out() -> None:
+    """The header fields tell it; something else is refused, and so is nothing where nothing is set."""
+    async with serving() as served:
+        rate = {"limit": 3, "window_ms": 60_000, "algorithm": "gcra"}
+        got = await served.call("PUT", "/v1/namespaces/mail", {"rate": rate})
+        assert got.body["settings"]["rate"] == rate
+        got = await served.post(wire.RATE_TAKE, name="mail/ann", cost=2)
+        assert (got.body["remaining"], got.headers[wire.HEADER_RATE_POLICY]) == (1, '"default";q=3;w=60')
+        assert (await served.post(wire.RATE_PEEK, name="mail/ann")).body["remaining"] == 1
+        got = await served.post(wire.RATE_TAKE, name="mail/ann", limit=4)
+        check_problem(got, 409, "limit-mismatch")
+        told = {field: got.body[field] for field in ("namespace", "limit", "window_ms")}
+        assert told == {"namespace": "mail", "limit": 3, "window_ms": 60_000}
+        check_problem(await served.post(wire.RATE_TAKE, name="post"), 409, "limit-mismatch")
+        await served.call("PUT", "/v1/namespaces/mail", {"rate": {**rate, "window_ms": 120_000}})
+        assert (await served.post(wire.RATE_TAKE, name="mail/ann", cost=2)).body["allowed"] is False
+        several = {"locks": [{"name": "a"}], "rate_limits": [{"name": "mail/ann"}], "ttl_ms": 1000}
+        assert (await served.post(wire.ACQUIRE, **several)).status == 200
+        got = await served.call("PUT", "/v1/namespaces/mail", {"rate": {**rate, "limit": 0}})
+        check_problem(got, 400, "invalid-request")

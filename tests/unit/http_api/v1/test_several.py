@@ -129,7 +129,7 @@ async def test_a_client_that_leaves_before_the_moment_gives_it_back() -> None:
         ({"rate_limits": [MAIL | {"cost": 2}]}, "rate_limits"),
         ({"rate_limits": [MAIL, MAIL]}, "rate_limits"),
         ({"rate_limits": [MAIL | {"name": "/"}]}, "rate_limits[0].name"),
-        ({"rate_limits": [MAIL | {"window_ms": 1}]}, "rate_limits"),
+        ({"rate_limits": [MAIL | {"window_ms": 1}]}, "rate_limits[0].window_ms"),
         ({"wait_ms": -1}, "wait_ms"),
         ({"session_id": "s"}, "session_id and ttl_ms"),
     ],
