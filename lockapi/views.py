@@ -296,7 +296,15 @@ def election_page_of(found: tuple[list[results.ElectionSummary], str | None]) ->
 
 def rate_page_of(found: tuple[list[results.RateRowView], str | None]) -> RatePageJson:
     """Return a page of rate limits as a JSON object."""
-    return RatePageJson(tuple([_copied(RateLimitRow, row) for row in found[0]]), found[1], **FRESH)
+    return RatePageJson(tuple([_rate_of(row) for row in found[0]]), found[1], **FRESH)
+
+
+def _rate_of(row: results.RateRowView) -> RateLimitRow:
+    return replace(
+        _copied(RateLimitRow, row),
+        principal=row.principal or ABSENT,
+        last_principal=row.last_principal or ABSENT,
+    )
 
 
 def fence_page_of(found: tuple[list[results.HighestToken], str | None]) -> FencePageJson:

@@ -49,6 +49,9 @@ LISTED: Final[Mapping[str, Columns]] = {
         "ALGORITHM": field("algorithm"),
         "WINDOW": length_of("window_ms"),
         "WHOLE IN": length_of("reset_in_ms"),
+        "WAITING": field("waiting"),
+        "PRINCIPAL": field("principal"),
+        "LAST": field("last_principal"),
     },
     "fences": {"NAME": field("name"), "TOKEN": field("highest_token")},
     "cells": {

@@ -27,12 +27,19 @@ class ElectionRow(msgspec.Struct, frozen=True):
 
 
 class RateLimitRow(msgspec.Struct, frozen=True):
-    """A rate limit of which something was taken: it is whole again in `reset_in_ms`."""
+    """A rate limit of which something was taken: it is whole again in `reset_in_ms`.
+
+    `waiting` requests have places whose moments are to come. Where nodes know principals, it counts for
+    `principal`, the first to take from it, and `last_principal` was the last.
+    """
 
     name: str
     algorithm: AlgorithmSaid
     window_ms: int
     reset_in_ms: int
+    waiting: int
+    principal: MayLack[str] = ""
+    last_principal: MayLack[str] = ""
 
 
 class FenceRow(msgspec.Struct, frozen=True):

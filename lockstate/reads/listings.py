@@ -170,7 +170,9 @@ def rate_limits(state: State, prefix: str, after: str, limit: int) -> Page[RateR
 
     def row(limiter: Limiter) -> RateRowView:
         left_ms = max(limiter.expires_at_ms - state.now_ms, 0)
-        return RateRowView(limiter.name, limiter.algorithm, limiter.window_ms, left_ms)
+        key = (limiter.name, limiter.algorithm, limiter.window_ms)
+        waiting = state.rates.places_count(key)
+        return RateRowView(*key, left_ms, waiting, limiter.principal, limiter.last_principal)
 
     return _page(((_place_of_rate(limiter), limiter) for limiter in below), row, limit)
 

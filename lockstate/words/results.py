@@ -178,12 +178,18 @@ class ElectionSummary(_Value, frozen=True):
 
 
 class RateRowView(_Value, frozen=True):
-    """A rate limit in a listing; it is whole again in `reset_in_ms`."""
+    """A rate limit in a listing; it is whole again in `reset_in_ms`.
+
+    So many of its places are to come (`waiting`). It counts for `principal`, and `last_principal` took last.
+    """
 
     name: str
     algorithm: Algorithm
     window_ms: int
     reset_in_ms: int
+    waiting: int = 0
+    principal: str = ""
+    last_principal: str = ""
 
 
 class HighestToken(_Value, frozen=True):

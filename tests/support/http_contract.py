@@ -257,7 +257,9 @@ SEMAPHORE_ROW_FIELDS: Final = (
     "queue_length",
 )
 ELECTION_ROW_FIELDS: Final = ("name", "leader", "queue_length")
-RATE_ROW_FIELDS: Final = ("name", "algorithm", "window_ms", "reset_in_ms")
+RATE_ROW_FIELDS: Final = ("name", "algorithm", "window_ms", "reset_in_ms", "waiting")
+RATE_EXTRA_FIELDS: Final = ("principal", "last_principal")
+"""Of a rate limit, where nodes know principals."""
 FENCE_ROW_FIELDS: Final = ("name", "highest_token")
 """Of the things in listings."""
 WAITER_FIELDS: Final = ("owner", "mode", "position", "waited_ms", "name", "scope", "ticket")

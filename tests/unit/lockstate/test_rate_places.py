@@ -3,6 +3,7 @@
 import pytest
 
 from lockstate.machine import LockMachine
+from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.stored.snapshot import SnapshotError
 from lockstate.words import limits
@@ -212,6 +213,14 @@ def test_a_limit_counts_for_who_began_it_until_it_is_whole(driver: Driver) -> No
     driver.pass_to(2 * MINUTE_MS + 1)
     assert driver.machine.state.principals.usage == {}
     assert expect(RateTaken, driver.take(who="ann", name="post")).allowed
+
+
+def test_a_listing_tells_who_has_taken(driver: Driver) -> None:
+    """The first, for which it counts, and the last; and how many wait."""
+    driver.take(who="ann")
+    driver.take(who="bob")
+    ((row,), _) = listings.rate_limits(driver.machine.state, "", "", 9)
+    assert (row.principal, row.last_principal, row.waiting) == ("ann", "bob", 1)
 
 
 def test_a_place_counts_as_a_wait_until_its_moment(driver: Driver) -> None:

@@ -206,7 +206,7 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         ),
         (listings.SemaphoreRow, {*http_contract.SEMAPHORE_ROW_FIELDS}),
         (listings.ElectionRow, {*http_contract.ELECTION_ROW_FIELDS}),
-        (listings.RateLimitRow, {*http_contract.RATE_ROW_FIELDS}),
+        (listings.RateLimitRow, {*http_contract.RATE_ROW_FIELDS, *http_contract.RATE_EXTRA_FIELDS}),
         (listings.FenceRow, {*http_contract.FENCE_ROW_FIELDS}),
         (operators.PrincipalInfo, {*http_contract.QUOTA_ROW_FIELDS, *shape.ReadAnswer.__struct_fields__}),
         (operators.Quota, {*http_contract.QUOTA_FIELDS}),
