@@ -15,6 +15,7 @@ from lockstate.words.commands import (
     Command,
     Entry,
     ForceRelease,
+    ForceWaits,
     IfHeld,
     OnBehalf,
     OpenSession,
@@ -404,6 +405,7 @@ ALL_REASONS = {
     Reason.NO_PERMITS: lambda driver: driver.permits("q", 1),
     Reason.LIMIT_MISMATCH: lambda driver: driver.permits("q", 2),
     Reason.STALE_TOKEN: lambda driver: driver.run(AdvanceFence("disk", 4)),
+    Reason.TICKET_ENDED: lambda driver: driver.run(ForceWaits("a", "x", ticket=99)),
     Reason.NOT_REVOKED: lambda driver: driver.run(PutOff(HoldId("h1"))),
     Reason.WRONG_KIND: lambda driver: driver.run(Release(HoldId("h1"), kind=HoldKind.SEMAPHORE)),
     Reason.RATE_LIMITED: lambda driver: driver.run(
