@@ -68,7 +68,9 @@ class Rates:
         """Learn the limits of what a committed entry admits, before any client is told."""
         for answer in step.answers:
             command, result = answer.command, answer.result
-            if isinstance(command, TakeRate) and isinstance(result, RateTaken) and result.allowed:
+            if not (isinstance(command, TakeRate) and _is_said(command) and isinstance(result, RateTaken)):
+                continue
+            if result.allowed:
                 limits = self._limits.setdefault(key_of(command), deque(maxlen=LIMITS_KEPT))
                 if not limits or limits[-1][0] <= result.at_ms:  # a repetition is told the old moment
                     limits.append((result.at_ms, command.limit))
@@ -76,7 +78,9 @@ class Rates:
     def replied(self, call: Call, result: Result, now_us: int) -> None:
         """Check a request that was admitted against all others."""
         command = call.command
-        if not isinstance(command, TakeRate) or not isinstance(result, RateTaken) or not result.allowed:
+        if not (isinstance(command, TakeRate) and _is_said(command) and isinstance(result, RateTaken)):
+            return
+        if not result.allowed:
             return
         asked_us = call.called_us
         if command.request_id:
@@ -160,6 +164,11 @@ class Rates:
         admitted = [(item.at_ms, item.limit) for item in self._admitted[key]]
         admitted.extend(self._limits.get(key, ()))
         return max(limit for at_ms, limit in admitted if from_ms <= at_ms <= until_ms)
+
+
+def _is_said(command: TakeRate) -> bool:
+    """Whether a request says all of what its rate limit is: else a namespace does, which is not looked at."""
+    return bool(command.limit and command.window_ms and command.algorithm)
 
 
 def _is_together(command: TakeRate, begin_ms: int, at_ms: int) -> bool:

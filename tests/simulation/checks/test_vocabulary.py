@@ -173,7 +173,7 @@ def test_repeated_requests_count_once() -> None:
     """An answer that is told again for the same request takes nothing from the limit."""
     rates = Rates(Report(), 0.002)
     for number in range(5):
-        call = called(TakeRate("r", 1, 1000, request_id="r1"), number)
+        call = called(TakeRate("r", 1, 1000, Algorithm.FIXED_WINDOW, request_id="r1"), number)
         rates.called(call)
         rates.replied(call, RateTaken(True, 1, 0, 0, 0, 100), 100_000 + number)
     assert rates.checked_count == 1
