@@ -159,7 +159,7 @@ class KeptAlive(OfOneProcess, Leased, Suggesting):
         try:
             # The exchange repeats on its own; the outer timeout also ends an attempt under way in time.
             async with self.clock.timeout(remaining_s):
-                await self._extend_despite_bounds(began_s + remaining_s)
+                await self._restart_despite_bounds(began_s + remaining_s)
             outcome = "renewed"
         except (LockError, TimeoutError) as error:
             outcome = "over" if isinstance(error, LeaseExpired | SessionExpired) else outcome
@@ -168,7 +168,7 @@ class KeptAlive(OfOneProcess, Leased, Suggesting):
             if (reporter := self._transport.reporter) is not None:
                 reporter.renewed(self.kind, self.clock.now_s() - began_s, outcome)
 
-    async def _extend_despite_bounds(self, until_s: float) -> None:
+    async def _restart_despite_bounds(self, until_s: float) -> None:
         """Start the lease anew. When all nodes have had enough requests of ours, ask again while it lasts.
 
         They may say that they take the next one only after that, and take one before.

@@ -366,5 +366,6 @@ def test_pages_of_namespaces() -> None:
     state = driver.machine.state
     first = NamespaceSummary("a", NamespaceSettings(waits=3), 1, 0, 0, 0, 0, 0)
     assert listings.namespaces(state, "", "", 1) == ([first], "a")
+    assert (listings.namespace(state, "a"), listings.namespace(state, "nowhere")) == (first, None)
     rows, following = listings.namespaces(state, "a", "a", 9)
     assert ([row.name for row in rows], following) == (["a/c", "ab"], None)
