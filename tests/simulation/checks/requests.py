@@ -9,6 +9,8 @@ from typing import Any, Final, get_args
 from lockstate.words.commands import (
     Command,
     MayWait,
+    Renew,
+    RenewByValue,
 )
 from lockstate.words.results import (
     DelaysLifted,
@@ -19,6 +21,7 @@ from lockstate.words.results import (
     Proclaimed,
     PutOffTo,
     RateTaken,
+    Reason,
     Refused,
     Released,
     Renewed,
@@ -83,6 +86,9 @@ class Requests:
         if key not in self._first or call.called_us <= self._told_us.get(key, now_us):
             return
         asked_us, content, first = self._first[key]
+        is_over = isinstance(result, Refused) and result.reason is Reason.LEASE_EXPIRED
+        if is_over and isinstance(call.command, Renew | RenewByValue):
+            return  # what it renewed may have ended since: the model knows
         is_remembered = now_us - asked_us <= self._age_us and content == request_content(call.command)
         if is_remembered and first is not None:
             self._report.fail(

@@ -44,6 +44,12 @@ def granted(hold: str, token: int, name: str = "x") -> Granted:
 SAME: list[tuple[Command, Command, Result, Result]] = [
     (acquire("h1", request_id="r"), acquire("h2", request_id="r"), granted("h1", 1), granted("h1", 1)),
     (Renew(HoldId("h1"), 0, "r"), Renew(HoldId("h1"), 0, "r"), Renewed(1, 500), Renewed(1, 0)),
+    (
+        Renew(HoldId("h1"), 0, "r"),
+        Renew(HoldId("h1"), 0, "r"),
+        Renewed(1, 500),
+        Refused(Reason.LEASE_EXPIRED, ""),
+    ),
     (Release(HoldId("h1"), "r"), Release(HoldId("h1"), "r"), Released(), Released()),
     (
         OpenSession(SessionId("s1"), 100, {}, "r"),
@@ -64,6 +70,7 @@ SAME: list[tuple[Command, Command, Result, Result]] = [
 OTHER: list[Result] = [
     granted("h2", 2),
     Renewed(2, 500),
+    Refused(Reason.SESSION_EXPIRED, ""),
     Refused(Reason.LEASE_EXPIRED, ""),
     SessionOpened(SessionId("s2"), 100, 100),
     SessionClosed(()),
