@@ -57,7 +57,7 @@ _BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     Scope: st.sampled_from(Scope),
     HoldKind: st.sampled_from(HoldKind),
     HoldKind | None: st.none() | st.sampled_from(HoldKind),
-    Algorithm: st.sampled_from(Algorithm),
+    Algorithm | None: st.none() | st.sampled_from(Algorithm),
     IfHeld | None: st.none() | st.sampled_from(IfHeld),
     dict[str, str]: st.dictionaries(texts, texts, max_size=3),
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
