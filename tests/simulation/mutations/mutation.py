@@ -5,7 +5,9 @@ product, which has no switch for it.
 """
 
 import contextlib
+import inspect
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, Final
 from unittest import mock
 
@@ -87,7 +89,23 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
 def replaced(target: object, name: str, new: object) -> Apply:
     """Return what puts `new` in the place of an attribute that is there, for a while."""
     assert hasattr(target, name), f"{target} has no {name}: the mutation is out of date"
+    old = getattr(target, name)
+    if isinstance(old, FunctionType) and isinstance(new, FunctionType):
+        assert _takes(new, old), f"{target}.{name} takes other arguments: the mutation is out of date"
     return lambda: mock.patch.object(target, name, new)
+
+
+def _takes(new: FunctionType, old: FunctionType) -> bool:
+    """Whether a function can be called as another one is, with all arguments or only with the needed ones."""
+    wanted = inspect.signature(old).parameters.values()
+    for given in (wanted, [one for one in wanted if one.default is one.empty]):
+        places = [None for one in given if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        words = {one.name: None for one in given if one.kind is one.KEYWORD_ONLY}
+        try:
+            inspect.signature(new).bind(*places, **words)
+        except TypeError:
+            return False
+    return True
 
 
 def together(*all_of: Apply) -> Apply:

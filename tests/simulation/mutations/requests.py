@@ -48,7 +48,7 @@ def _go_on_writing(_store: SnapshotStore) -> None:
 _next_entry = Batcher.next_entry
 
 
-def _next_entry_without_rest(batcher: Batcher, now_ms: int, load_max: int | None) -> bytes | None:
+def _next_entry_without_rest(batcher: Batcher, now_ms: int, load_max: int | None = None) -> bytes | None:
     """Forget what of a batch does not fit into an entry."""
     count = len(batcher._queue)
     entry = _next_entry(batcher, now_ms, load_max)

@@ -47,11 +47,11 @@ _let_several_through = Holds._let_several_through
 
 
 def _take_none(
-    holds: Holds, rates: tuple[WantedRate, ...], wait_ms: int
+    holds: Holds, by: Hold | Ticket, wanted: tuple[WantedRate, ...], wait_ms: int
 ) -> tuple[int, tuple[RateUsed, ...]] | Refused:
     """Grant without a place of any rate limit."""
-    del wait_ms
-    return holds.state.now_ms, tuple([RateUsed(one.name, one.limit, 0) for one in rates])
+    del by, wait_ms
+    return holds.state.now_ms, tuple([RateUsed(one.name, one.limit, 0) for one in wanted])
 
 
 def _keep_permits(state: State, record: Hold | Ticket) -> Freed:

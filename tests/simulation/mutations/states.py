@@ -144,12 +144,12 @@ def _keep_nothing(_state: State, *_what: object) -> None:
     """Let the next one in although a delay was asked for."""
 
 
-def _end_alone(sessions: Sessions, session: Session, kind: EventKind) -> tuple[str, ...]:
+def _end_alone(sessions: Sessions, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
     """End a session, and serve nobody of those who waited for its holds."""
     holds = sessions._holds
     vars(holds)["serve"] = _serve_nobody
     try:
-        return _end(sessions, session, kind)
+        return _end(sessions, session, kind, reason)
     finally:
         del vars(holds)["serve"]
 

@@ -17,7 +17,7 @@ import lockstate
 from tests.simulation.mutations import command, swarm
 from tests.simulation.mutations.catalogue import MUTATIONS, SURVIVORS
 from tests.simulation.mutations.hunt import Hunt, hunt
-from tests.simulation.mutations.mutation import Mutation, Surroundings
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.world.files import SimFiles
 from tests.simulation.world.inode import Inode
 
@@ -98,6 +98,25 @@ def test_names_are_unique() -> None:
     """No two mutations have the same name, and there are more than fifteen."""
     names = [mutation.name for mutation in (*MUTATIONS, *SURVIVORS)]
     assert len(set(names)) == len(names) > 15
+
+
+def test_a_mutation_takes_what_the_original_takes() -> None:
+    """Else it would fail in the product's place, and be found for that."""
+
+    class Product:
+        def act(self, one: int, two: int = 0, *, is_three: bool) -> int:
+            return one + two + is_three
+
+    def act_alike(_product: Product, *rest: int, is_three: bool) -> int:
+        return sum(rest) - is_three
+
+    def act_on_one(_product: Product, one: int, *, is_three: bool) -> int:
+        return one - is_three
+
+    with replaced(Product, "act", act_alike)():
+        assert Product().act(1, 2, is_three=True) == 2
+    with pytest.raises(AssertionError, match="takes other arguments: the mutation is out of date"):
+        replaced(Product, "act", act_on_one)
 
 
 def test_every_mutation_is_documented() -> None:

@@ -41,6 +41,9 @@ from tests.simulation.mutations.states import beside
 
 _TREE: Final = ("n0", "n0/n1", "n0/n2", "n0/n1/n3")
 _VARIED: Final = Surroundings(minutes=1, client_settings={"vocabulary_share": 0.8, "names": _TREE})
+_PARTS: Final = Surroundings(
+    minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15, "names": _TREE}
+)
 _RATES: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
 
 
@@ -90,13 +93,13 @@ def _resize_and_take(semaphores: Semaphores, command: ResizeSemaphore) -> Result
     return result
 
 
-def _convert_with_old_token(
-    holds: Holds, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims
+def _convert_with_old_token(  # noqa: PLR0917 - all that the original takes
+    holds: Holds, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims, ticket: int = 0
 ) -> Freed:
     """Let an exclusive hold have the token of the shared one that it was."""
     freed = holds.state.reclaim(hold, claims, hold.token)
     hold.mode, hold.locks = mode, locks
-    holds.effects.tell(EventKind.CONVERTED, hold, holds.state.now_ms - hold.since_ms)
+    holds.effects.tell(EventKind.CONVERTED, hold, holds.state.now_ms - hold.since_ms, ticket=ticket)
     return freed
 
 
@@ -112,7 +115,7 @@ def _add_with_old_token(
     holds.effects.tell(EventKind.GRANTED, hold, waited_ms, locks=more, ticket=ticket)
 
 
-def _release_all(locks: Locks, hold: Hold, _names: tuple[str, ...]) -> Result:
+def _release_all(locks: Locks, hold: Hold, _names: tuple[str, ...], _depth: int) -> Result:
     """End the whole hold."""
     locks._holds.serve(locks._holds.end(hold, EventKind.RELEASED))
     return Released()
@@ -331,7 +334,7 @@ VOCABULARY: Final = (
         sentence="Giving back one of several locks gives back all of them.",
         found_by=("model-state", "model-events", "reply"),
         apply=replaced(Locks, "_release_part", _release_all),
-        surroundings=_VARIED,
+        surroundings=_PARTS,
     ),
     Mutation(
         name="semaphore-overtaken",
