@@ -24,6 +24,7 @@ from tests.simulation.mutations.several import SEVERAL
 from tests.simulation.mutations.snapshots import SNAPSHOTS
 from tests.simulation.mutations.states import STATES
 from tests.simulation.mutations.streams import STREAMS
+from tests.simulation.mutations.subtrees import SUBTREES
 from tests.simulation.mutations.survivors import SURVIVORS
 from tests.simulation.mutations.vocabulary import VOCABULARY
 
@@ -51,5 +52,6 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *PRINCIPALS,
     *PRIORITIES,
     *SEVERAL,
+    *SUBTREES,
     *CELLS,
 )

@@ -8,11 +8,17 @@ import msgspec
 from lockstate.rules.transactions import Transactions
 from lockstate.tables.cells import Cell, CellTable
 from lockstate.words.cell_operations import Compare, HoldCompare
-from lockstate.words.commands import PutCell, TransactCells
-from lockstate.words.results import Result
+from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.ids import SessionId
+from lockstate.words.results import CellEventKind, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _CELLS: Final = Surroundings(minutes=1, client_settings={"cells_share": 0.7})
+
+_HELD: Final = Surroundings(
+    minutes=2, client_settings={"cells_share": 0.5, "vocabulary_share": 0.9, "think_s": 0.15}
+)
+"""Sessions end often."""
 
 _is_true, _put, _transact = Transactions._is_true, Transactions.put, Transactions.transact
 _give_lease = CellTable._give_lease
@@ -49,6 +55,18 @@ def _put_at_the_same_revision(transactions: Transactions, command: PutCell) -> R
     return _put(transactions, command)
 
 
+def _end_no_cell(_transactions: Transactions, _session_id: SessionId, _kind: CellEventKind) -> None:
+    """Let the cells of a session be when it ends."""
+
+
+def _delete_all_below(transactions: Transactions, command: DeleteCells) -> Result:
+    """Take a key for a prefix."""
+    return _delete(transactions, msgspec.structs.replace(command, is_prefix=True))
+
+
+_delete = Transactions.delete
+
+
 CELLS: Final = (
     Mutation(
         name="cell-compare-ignored",
@@ -83,6 +101,20 @@ CELLS: Final = (
         sentence="Two changes of cells have one revision.",
         found_by=("cells-rise", "reply", "model-state", "model-events"),
         apply=replaced(Transactions, "put", _put_at_the_same_revision),
+        surroundings=_CELLS,
+    ),
+    Mutation(
+        name="cell-outlives-session",
+        sentence="The cells of a session stay when it ends.",
+        found_by=("reply", "model-state", "model-events", "read-view"),
+        apply=replaced(Transactions, "end_session", _end_no_cell),
+        surroundings=_HELD,
+    ),
+    Mutation(
+        name="cell-takes-others-along",
+        sentence="Whoever deletes one cell deletes all whose keys begin with its key.",
+        found_by=("reply", "model-state", "model-events", "read-view"),
+        apply=replaced(Transactions, "delete", _delete_all_below),
         surroundings=_CELLS,
     ),
 )

@@ -1,9 +1,12 @@
 """Defects of concurrent reads and writes, and of conversions between modes that are not ordered."""
 
-from typing import Final
+from typing import Any, Final
 
 import lockstate.rules.conversions
 import lockstate.rules.holds
+from lockstate.rules.holds import Holds
+from lockstate.tables.claim_table import Freed
+from lockstate.tables.records import Hold
 from lockstate.words.modes import DRAWING, Mode
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.mutations.states import beside
@@ -27,6 +30,21 @@ def _is_weaker(old: Mode, new: Mode) -> bool:
 _BECOMES_EXCLUSIVE: Final = frozenset((old, new) for old, new in DRAWING if new is Mode.EXCLUSIVE)
 
 
+def _convert_and_renew(holds: Holds, hold: Hold, *rest: Any) -> Freed:
+    """Let the lease of a hold begin anew with its new mode."""
+    if not hold.is_endless:
+        holds.state.extend(holds.state.lease_of(hold))
+    return _convert(holds, hold, *rest)
+
+
+def _convert_and_serve_nobody(holds: Holds, hold: Hold, *rest: Any) -> Freed:
+    """Leave those that the new mode lets in to the next end of something."""
+    _convert(holds, hold, *rest)
+    return []
+
+
+_convert = Holds.convert
+
 MODES: Final = (
     Mutation(
         name="concurrent-write-beside-shared",
@@ -47,6 +65,20 @@ MODES: Final = (
         sentence="Only a conversion to exclusive draws a token, not one to concurrent-write.",
         found_by=("token-drawn", "model-state", "model-events", "reply"),
         apply=replaced(lockstate.rules.holds, "DRAWING", _BECOMES_EXCLUSIVE),
+        surroundings=_CONVERTING,
+    ),
+    Mutation(
+        name="conversion-renews",
+        sentence="A hold that gets another mode lives longer than its client was told.",
+        found_by=("reply", "model-state", "model-events", "read-view", "lease-late"),
+        apply=replaced(Holds, "convert", _convert_and_renew),
+        surroundings=_CONVERTING,
+    ),
+    Mutation(
+        name="conversion-lets-nobody-in",
+        sentence="Nobody is let in when a hold gets a mode that stands beside what is waited for.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Holds, "convert", _convert_and_serve_nobody),
         surroundings=_CONVERTING,
     ),
 )

@@ -2,12 +2,16 @@
 
 from typing import Final
 
+import msgspec
+
 import lockstate.rules.fences
+from lockstate.reads.views import holders_of
 from lockstate.rules.effects import Effects
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.sessions import Sessions
-from lockstate.tables.records import Session
-from lockstate.words.commands import ForceCloseSession, ForgetFence, KeepAlive, LiftDelay
+from lockstate.tables.records import Hold, Session
+from lockstate.tables.state import State
+from lockstate.words.commands import ForceCloseSession, ForceRelease, ForgetFence, KeepAlive, LiftDelay
 from lockstate.words.results import DelaysLifted, EventKind, FenceForgotten, Result, SessionForced
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
@@ -58,6 +62,32 @@ def _ttl_kept(sessions: Sessions, command: KeepAlive) -> Result:
 
 _keep_alive = Sessions.keep_alive
 
+
+def _force_all(kinds: Kinds, command: ForceRelease) -> Result:
+    """End every hold of a name, also those that came behind the one that is meant."""
+    return _force_release(kinds, msgspec.structs.replace(command, token=0))
+
+
+def _force_the_first(kinds: Kinds, command: ForceRelease) -> Result:
+    """End one hold of a name, however many there are."""
+    of_name = holders_of(kinds._state, command.kind, command.name)
+    token = command.token or next((hold.token for hold in of_name), 0)
+    return _force_release(kinds, msgspec.structs.replace(command, token=token))
+
+
+def _force_without_delay(kinds: Kinds, command: ForceRelease) -> Result:
+    """Let the next one in at once, whatever delay the operator asks for."""
+    return _force_release(kinds, msgspec.structs.replace(command, lock_delay_ms=0))
+
+
+_force_release = Kinds.force_release
+
+
+def _extend_by_the_newest(state: State, lease: Hold | Session) -> None:
+    """Let a shorter ttl count at once."""
+    state.deadlines.move(lease, state.now_ms + lease.ttl_ms)
+
+
 OVERRIDES: Final = (
     Mutation(
         name="forced-session-leaves-no-delays",
@@ -92,6 +122,34 @@ OVERRIDES: Final = (
         sentence="A keepalive with another ttl leaves the old one.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Sessions, "keep_alive", _ttl_kept),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="force-of-one-ends-all",
+        sentence="A force of one hold ends all that are held under the name.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Kinds, "force_release", _force_all),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="force-of-all-ends-one",
+        sentence="A force of all that is held under a name ends the first hold only.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Kinds, "force_release", _force_the_first),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="force-leaves-no-delay",
+        sentence="A force leaves no delay but the one of the hold.",
+        found_by=("reply", "model-state", "model-events", "delay-kept"),
+        apply=replaced(Kinds, "force_release", _force_without_delay),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="shorter-ttl-counts-at-once",
+        sentence="A shorter ttl takes back time that was promised.",
+        found_by=("reply", "model-state", "model-events", "lease-early", "exclusion"),
+        apply=replaced(State, "extend", _extend_by_the_newest),
         surroundings=_OPERATED,
     ),
 )

@@ -8,11 +8,15 @@ from lockstate.tables import queues
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.records import Hold, Semaphore, Ticket, permits_in
 from lockstate.tables.state import State
-from lockstate.words.commands import WantedRate
+from lockstate.words.commands import Wanted, WantedRate
 from lockstate.words.results import RateUsed, Refused
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
+_NARROW: Final = Surroundings(
+    minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15, "names": ("n0", "n1")}
+)
+"""Few names: somebody waits for each of them."""
 
 
 def _overtaking(semaphore: Semaphore) -> Iterator[Ticket]:
@@ -63,6 +67,16 @@ def _keep_permits(state: State, record: Hold | Ticket) -> Freed:
 _remove_permits = State._remove_permits
 
 
+def _give_up_for_nobody(
+    holds: Holds, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]
+) -> Freed:
+    """Take a part of several locks back, and let nobody have it that waits for it."""
+    _give_up(holds, hold, gone, kept)
+    return []
+
+
+_give_up = Holds.give_up
+
 SEVERAL: Final = (
     Mutation(
         name="semaphore-overtaken-behind-several",
@@ -105,5 +119,12 @@ SEVERAL: Final = (
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Holds, "take_rates", _take_none),
         surroundings=_ASKED,
+    ),
+    Mutation(
+        name="part-given-back-frees-nobody",
+        sentence="Waiters do not get the one of several locks that is given back.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Holds, "give_up", _give_up_for_nobody),
+        surroundings=_NARROW,
     ),
 )

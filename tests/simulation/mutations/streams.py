@@ -9,9 +9,9 @@ from cluster.commands.waiters import Waiters
 from lockstate.rules.frames import Frames
 from lockstate.tables.records import Kept, Stream
 from lockstate.tables.streams import Streams
-from lockstate.words.commands import Numbered
-from lockstate.words.ids import SessionId
-from lockstate.words.results import Result
+from lockstate.words.commands import EndWait, Numbered
+from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.results import Queued, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _apply = Frames.apply
@@ -67,6 +67,44 @@ _LAGGING: Final = Surroundings(
 )
 """Nodes fall behind, and take over snapshots, while streams wait."""
 
+
+def _apply_behind_a_gap(frames: Frames, frame: Numbered) -> Result:
+    """Apply what comes, whatever is missing before it."""
+    stream = frames._state.streams.get(frame.session_id)
+    if stream is not None and frame.epoch == stream.epoch and frame.first > stream.last + 1:
+        stream.last = frame.first - 1
+    return _apply(frames, frame)
+
+
+def _keep_all(_streams: Streams, _stream: Stream, _ranges: tuple[tuple[int, int], ...]) -> None:
+    """Keep what the client says that it has."""
+
+
+def _forget_and_count(streams: Streams, stream: Stream, ranges: tuple[tuple[int, int], ...]) -> None:
+    """Forget outcomes, and count their bytes for ever."""
+    size_bytes = stream.kept_bytes
+    _acknowledge(streams, stream, ranges)
+    stream.kept_bytes = size_bytes
+
+
+_acknowledge = Streams.acknowledge
+
+
+def _end_the_newest_wait(frames: Frames, stream: Stream, command: EndWait) -> Result:
+    """End the wait that was numbered last."""
+    waiting = [number for number, kept in stream.kept.items() if isinstance(kept.result, Queued)]
+    number = max(waiting) if command.number in waiting else command.number
+    return _end_wait(frames, stream, EndWait(number))
+
+
+_end_wait = Frames._end_wait
+
+
+def _nobody_waits(_streams: Streams, _session_id: SessionId) -> tuple[HoldId, ...]:
+    """Find no waits that a stream has numbered."""
+    return ()
+
+
 STREAMS: Final = (
     Mutation(
         name="replaced-connection-heard",
@@ -102,5 +140,40 @@ STREAMS: Final = (
         found_by=("wait-told",),
         apply=replaced(Waiters, "reconcile", _nothing),
         surroundings=_LAGGING,
+    ),
+    Mutation(
+        name="numbers-left-out",
+        sentence="What comes behind a number that is missing is applied.",
+        found_by=("reply", "model-state", "model-events", "stream-last", "stream-once", "stream-order"),
+        apply=replaced(Frames, "apply", _apply_behind_a_gap),
+        surroundings=_STREAMS,
+    ),
+    Mutation(
+        name="acknowledged-outcomes-kept",
+        sentence="Outcomes that a client has acknowledged are kept.",
+        found_by=("reply", "model-state", "model-events", "streams-counted"),
+        apply=replaced(Streams, "acknowledge", _keep_all),
+        surroundings=_STREAMS,
+    ),
+    Mutation(
+        name="bytes-of-outcomes-not-given-back",
+        sentence="The bytes of acknowledged outcomes count for ever.",
+        found_by=("reply", "model-state", "model-events", "streams-counted"),
+        apply=replaced(Streams, "acknowledge", _forget_and_count),
+        surroundings=_STREAMS,
+    ),
+    Mutation(
+        name="another-wait-ended",
+        sentence="The end of one wait of a stream ends the one that it numbered last.",
+        found_by=("reply", "model-state", "model-events", "stream-wait"),
+        apply=replaced(Frames, "_end_wait", _end_the_newest_wait),
+        surroundings=_STREAMS,
+    ),
+    Mutation(
+        name="waits-outlive-their-stream",
+        sentence="Waits that a stream has numbered go on when its session ends.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Streams, "waiting", _nobody_waits),
+        surroundings=_STREAMS,
     ),
 )
