@@ -53,9 +53,11 @@ async def test_all_workloads_on_a_healthy_cluster(cluster: LocalCluster, tmp_pat
     assert not [item for item in history.operations if item.outcome == "unknown"]
     served = Counter(item.workload for item in history.operations if item.outcome == "ok")
     assert all(served[name] >= 10 for name in WORKLOADS), served
-    assert {"watch-event", "take", "advance", "queue", "session-keepalive", "sem-renew"} <= {
-        item.kind for item in history.operations
-    }
+    kinds = {"watch-event", "take", "advance", "queue", "session-keepalive", "sem-renew"}
+    kinds |= {"get", "convert", "add", "give-back", "force", "show"}
+    assert kinds <= {item.kind for item in history.operations if item.outcome == "ok"}
+    numbers = [number for item in history.operations for number in item.result.get("numbers", ())]
+    assert numbers == list(range(1, len(numbers) + 1)), "the audit was read too late to be judged"
     assert any(
         holder.name.startswith(history.final_holds[0].prefix) for holder in history.final_holds[0].holders
     )

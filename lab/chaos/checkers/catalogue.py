@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from lab.chaos.checkers import (
+    audit,
     endings,
     intervals,
     late,
@@ -39,6 +40,7 @@ CHECKERS: dict[str, Checker] = {
     "rates": rates.rate_windows,
     "sessions": sessions.sessions,
     "lost-update": registers.fenced_register,
+    "audit": audit.audited,
     "linearizability": linearizability.linearizable,
 }
 

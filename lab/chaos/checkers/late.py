@@ -5,14 +5,13 @@ makes everything later by as much; while nothing is broken there is no excuse. A
 others only until what it may have been granted is over.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from lab.chaos.checkers.holds import ACQUIRES, DRIFT, FOREVER_NS, RENEWALS, ROUNDING_NS, holds
+from lab.chaos.checkers.latest import Latest
 from lab.chaos.checkers.violation import Violation
 from lab.chaos.gaps import ClusterClock
 from lab.chaos.history import History, Operation
@@ -37,27 +36,13 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     """Until when others may meet it: some time longer, unless its end was acknowledged."""
 
 
-class _Latest:
-    """The latest of some moments, among those whose key is below another."""
-
-    def __init__(self, moments: Iterable[tuple[int, int]]) -> None:
-        """Each is a key and the moment."""
-        pairs = sorted(moments)
-        self._keys = [key for key, _ in pairs]
-        self._latest_ns = [0, *accumulate((at_ns for _, at_ns in pairs), max)]
-
-    def below(self, key: int) -> int:
-        """Return the latest moment, 0 if there is none."""
-        return self._latest_ns[bisect_left(self._keys, key)]
-
-
 class _Name:
     """What clients may have met under one name."""
 
     def __init__(self, lives: list[Life]) -> None:
-        self.by_asked = _Latest((life.asked_ns, life.seen_until_ns) for life in lives)
-        self.ends_by_token = _Latest((life.token, life.end_ns) for life in lives if life.token)
-        self.lost_by_asked = _Latest((life.asked_ns, life.end_ns) for life in lives if not life.token)
+        self.by_asked = Latest((life.asked_ns, life.seen_until_ns) for life in lives)
+        self.ends_by_token = Latest((life.token, life.end_ns) for life in lives if life.token)
+        self.lost_by_asked = Latest((life.asked_ns, life.end_ns) for life in lives if not life.token)
 
 
 def late(history: History) -> list[Violation]:

@@ -13,6 +13,7 @@ from lab.chaos.workloads.cells import Cells
 from lab.chaos.workloads.fencing import FencingTokens
 from lab.chaos.workloads.leases import Ledger, LeftToExpire, QueueOrder
 from lab.chaos.workloads.locks import Mutex, SharedExclusive
+from lab.chaos.workloads.mixed import Mixed
 from lab.chaos.workloads.permits import Permits
 from lab.chaos.workloads.rates import RateWindows
 from lab.chaos.workloads.reads import Reads
@@ -51,7 +52,17 @@ _TEETH: Final = (
     Tooth(
         name="sound-node",
         sentence="Nothing is wrong.",
-        workloads=(LeftToExpire, Mutex, SharedExclusive, FencingTokens, QueueOrder, Repeats, Reads, Ledger),
+        workloads=(
+            LeftToExpire,
+            Mutex,
+            SharedExclusive,
+            FencingTokens,
+            QueueOrder,
+            Repeats,
+            Reads,
+            Ledger,
+            Mixed,
+        ),
         schedule=KILLED,
         mutation=NONE,
         is_sound=True,
@@ -113,6 +124,12 @@ _TEETH: Final = (
     _defect("fence-accepts-stale", FencingTokens),
     _defect("fixed-window-admits-one-more", RateWindows),
     _defect("cell-compare-ignored", Cells),
+    _defect("subtree-ignores-descendants", Mixed),
+    _defect("several-without-permits", Mixed),
+    _defect("conversion-keeps-token", Mixed),
+    _defect("partial-release-ends-all", Mixed),
+    _defect("two-leaders", Mixed),
+    _defect("force-of-all-ends-one", Mixed),
     _defect(
         "ack-before-sync",
         Ledger,

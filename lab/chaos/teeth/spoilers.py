@@ -4,36 +4,19 @@ A row needs no defect that a node could have, so it also shows what a real node 
 one is a function that changes the lines of a history in place, at a place that it finds.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 
-from lab.chaos.history import AnyLine, FinalHolds, History, Holder, NodeState, Operation
-
-Lines = list[AnyLine]
+from lab.chaos.history import FinalHolds, History, Holder, NodeState, Operation
+from lab.chaos.teeth.audit_spoilers import AUDIT_SPOILERS
+from lab.chaos.teeth.spoiler import Lines, Spoiler, every
 
 SHORT_MS: Final = 1_000
 """A lease that is over in the end of any run."""
 LONG_NS: Final = 60_000_000_000
 """Longer than anything lasts that is not kept for the whole run."""
-
-
-class Spoiler(NamedTuple):
-    """One way to spoil a history. `spoil` raises StopIteration when the history has no place for it."""
-
-    name: str
-    sentence: str
-    checker: str
-    spoil: Callable[[Lines], None]
-
-
-def _all(lines: Lines, *kinds: str, outcome: str = "ok", **fields: Any) -> Iterator[Operation]:
-    """Yield the operations of these kinds in order of their calls, `fields` being what they have."""
-    found = [line for line in lines if isinstance(line, Operation) and line.kind in kinds]
-    for operation in sorted(found, key=lambda item: item.call_ns):
-        if operation.outcome == outcome and all(getattr(operation, key) == fields[key] for key in fields):
-            yield operation
 
 
 def _copy(lines: Lines, operation: Operation, **changes: Any) -> Operation:
@@ -57,15 +40,15 @@ def _later(lines: Lines, operation: Operation, **changes: Any) -> Operation:
 
 def _released(lines: Lines, *, before: Operation) -> Iterator[Operation]:
     """Yield the grants of a lock whose release was acknowledged before it was asked for something else."""
-    for release in _all(lines, "release", name=before.name):
+    for release in every(lines, "release", name=before.name):
         if release.return_ns < before.call_ns:
-            for grant in _all(lines, "acquire", name=before.name):
+            for grant in every(lines, "acquire", name=before.name):
                 if grant.result["hold"] == release.arguments["hold"]:
                     yield grant
 
 
 def _granted_twice(lines: Lines) -> None:
-    grant = next(_all(lines, "acquire"))
+    grant = next(every(lines, "acquire"))
     _copy(lines, grant, client="somebody-else", result={"hold": "another"})
 
 
@@ -76,45 +59,45 @@ def _nodes_differ(lines: Lines) -> None:
 
 def _stale_read(lines: Lines) -> None:
     look, grant = next(
-        (look, grant) for look in _all(lines, "look") for grant in _released(lines, before=look)
+        (look, grant) for look in every(lines, "look") for grant in _released(lines, before=look)
     )
     _copy(lines, grant, outcome="unknown", lost=1, arguments={"owner": "lost"})
     look.result["holders"] = [{"token": grant.result["token"], "owner": grant.arguments["owner"]}]
 
 
 def _refused_for_ever(lines: Lines) -> None:
-    refusal = next(_all(lines, "acquire", outcome="refused", code="lock-held"))
+    refusal = next(every(lines, "acquire", outcome="refused", code="lock-held"))
     _later(lines, refusal, result={"holders": []})
 
 
 def _lost_for_ever(lines: Lines) -> None:
-    refusal = next(_all(lines, "acquire", outcome="refused", code="lock-held"))
+    refusal = next(every(lines, "acquire", outcome="refused", code="lock-held"))
     _copy(lines, refusal, outcome="unknown", code="timeout", lost=1, arguments={"owner": "lost"})
     _refused_for_ever(lines)
 
 
 def _served_late(lines: Lines) -> None:
-    grant = next(item for item in _all(lines, "acquire", bound="") if item.arguments.get("wait_ms"))
+    grant = next(item for item in every(lines, "acquire", bound="") if item.arguments.get("wait_ms"))
     grant.return_ns += LONG_NS
 
 
 def _held_in_the_end(lines: Lines) -> None:
     listing = next(line for line in lines if isinstance(line, FinalHolds))
-    grant = next(item for item in _all(lines, "acquire") if item.arguments.get("ttl_ms", LONG_NS) < SHORT_MS)
+    grant = next(item for item in every(lines, "acquire") if item.arguments.get("ttl_ms", LONG_NS) < SHORT_MS)
     token, owner = grant.result["token"], grant.arguments["owner"]
     listing.holders.append(Holder(name=grant.name, owner=owner, token=token))
 
 
 def _renewed_late(lines: Lines) -> None:
-    _later(lines, next(_all(lines, "renew")))
+    _later(lines, next(every(lines, "renew")))
 
 
 def _kept_alive_late(lines: Lines) -> None:
-    _later(lines, next(_all(lines, "session-keepalive")))
+    _later(lines, next(every(lines, "session-keepalive")))
 
 
 def _told_twice(lines: Lines) -> None:
-    event = next(_all(lines, "watch-event"))
+    event = next(every(lines, "watch-event"))
     _copy(lines, event, result={"index": event.result["index"] + 1})
 
 
@@ -122,7 +105,7 @@ def _ends_and_grants(lines: Lines) -> Iterator[tuple[Operation, Operation]]:
     """Yield each release of which a watcher heard, as of its grant before, and the next grant of the name."""
     granted: set[tuple[str, int]] = set()
     ended: dict[tuple[str, str], Operation] = {}
-    for event in _all(lines, "watch-event"):
+    for event in every(lines, "watch-event"):
         place, hold = (event.client, event.result["name"]), (event.client, event.result["token"])
         if event.result["event"] == "released" and hold in granted:
             ended[place] = event
@@ -147,13 +130,13 @@ def _grant_told_first(lines: Lines) -> None:
 
 
 def _limited_for_nothing(lines: Lines) -> None:
-    _later(lines, next(item for item in _all(lines, "take") if not item.result["allowed"]))
+    _later(lines, next(item for item in every(lines, "take") if not item.result["allowed"]))
 
 
 def _queues(lines: Lines) -> Iterator[tuple[Operation, dict[str, Any]]]:
     """Yield reads of a queue, each with a waiter that it shows and that the next read shows, too."""
     before: dict[str, set[str]] = {}
-    for read in _all(lines, "queue"):
+    for read in every(lines, "queue"):
         for item in read.result["queue"]:
             if item["owner"] in before.get(read.name, ()):
                 yield read, item
@@ -171,19 +154,19 @@ def _waiter_made_up(lines: Lines) -> None:
 
 
 def _cell_read_stale(lines: Lines) -> None:
-    writes = _all(lines, "cell-write")
+    writes = every(lines, "cell-write")
     old, new = next(
         (old, new)
         for old in writes
-        for new in _all(lines, "cell-write", name=old.name)
+        for new in every(lines, "cell-write", name=old.name)
         if old.return_ns < new.call_ns
     )
-    read = next(item for item in _all(lines, "cell-read", name=old.name) if new.return_ns < item.call_ns)
+    read = next(item for item in every(lines, "cell-read", name=old.name) if new.return_ns < item.call_ns)
     read.result["value"] = old.arguments["value"]
 
 
 def _cell_lost_update(lines: Lines) -> None:
-    exchange = next(item for item in _all(lines, "cell-write") if "expected" in item.arguments)
+    exchange = next(item for item in every(lines, "cell-write") if "expected" in item.arguments)
     _copy(lines, exchange, client="somebody-else", arguments={"value": "another"})
 
 
@@ -213,4 +196,5 @@ SPOILERS: Final = (
     Spoiler("other-end-told", "a watcher hears that a released hold expired", "watch", _other_end_told),
     Spoiler("grant-told-first", "a grant is told before the end that made room", "watch", _grant_told_first),
     Spoiler("kept-alive-late", "and so is a session", "late", _kept_alive_late),
+    *AUDIT_SPOILERS,
 )

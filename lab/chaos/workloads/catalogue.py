@@ -5,6 +5,7 @@ from lab.chaos.workloads.cells import Cells
 from lab.chaos.workloads.fencing import FencingTokens, GuardedRegister
 from lab.chaos.workloads.leases import Ledger, LeftToExpire, QueueOrder
 from lab.chaos.workloads.locks import Mutex, Reentrant, SharedExclusive, StreamMutex
+from lab.chaos.workloads.mixed import Mixed
 from lab.chaos.workloads.permits import Permits
 from lab.chaos.workloads.rates import RateWindows
 from lab.chaos.workloads.reach import Reach
@@ -32,6 +33,7 @@ WORKLOADS: dict[str, type[Workload]] = {
         Watching,
         Reads,
         Cells,
+        Mixed,
         Reach,
     )
 }

@@ -6,7 +6,9 @@ import pytest
 
 from lab.chaos.checkers.catalogue import check_all
 from lab.chaos.history import History
-from lab.chaos.teeth.spoilers import SPOILERS, Spoiler
+from lab.chaos.teeth.spoiler import Spoiler
+from lab.chaos.teeth.spoilers import SPOILERS
+from tests.unit.lab.chaos.audit_histories import add_audit
 from tests.unit.lab.chaos.histories import MS, Script
 
 
@@ -39,6 +41,7 @@ def clean() -> Script:
     ):
         result = {"index": index, "revision": revision, "event": event, "name": "a", "token": token}
         script.add("watch-event", "", 400 + index, 400 + index, result=result, segment=0)
+    add_audit(script)
     script.listing(9_000, 9_100)
     script.node("n1", 7, "d")
     script.node("n2", 7, "d")
