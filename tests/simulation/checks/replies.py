@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from lockstate.catalogue import request_key
 from lockstate.words.codec import encode_command
 from lockstate.words.commands import AbandonWaits, Barrier, Cancel, Command, OnBehalf, Tick, Undecodable
-from lockstate.words.results import Granted, Queued, Refused, Result
+from lockstate.words.results import Granted, Queued, Reason, Refused, Result
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_records import Deadlock
 from tests.simulation.checks.comparable import DEADLOCKS, plain
@@ -117,10 +117,10 @@ class Replies:
         key = _key(call.node_id, call.command)
         asked = self._asked[key]
         fitting = [effect for effect in asked.effects if self._says(effect, call, result, revision)]
-        if not fitting and self._is_end_of_earlier(call, result, revision):
-            asked.sent_us.remove(call.called_us)
-            asked.open -= 1
-            self._drop_if_settled(key, asked)
+        if not fitting and (
+            self._is_end_of_earlier(call, result, revision) or _has_no_room(call, result, revision)
+        ):
+            self._had_no_effect(call, key, asked)
             return
         if not fitting:
             self._report.fail(
@@ -193,21 +193,37 @@ class Replies:
         """Check that what is said to have had no effect has none, now and later."""
         key = _key(call.node_id, call.command)
         asked = self._asked[key]
-        asked.open -= 1
         if outcome == NOT_APPLIED:
-            asked.sent_us.remove(call.called_us)
-            if len(asked.effects) > len(asked.sent_us):
-                self._report.fail(
-                    "not-applied",
-                    f"{call.client} was told that its command had no effect; it had one",
-                    command=call.command,
-                    effects=asked.effects,
-                )
+            self._had_no_effect(call, key, asked)
+            return
+        asked.open -= 1
+        self._drop_if_settled(key, asked)
+
+    def _had_no_effect(self, call: Call, key: Key, asked: _Asked) -> None:
+        """Note that what was sent has no effect of its own, now and later."""
+        asked.open -= 1
+        asked.sent_us.remove(call.called_us)
+        if len(asked.effects) > len(asked.sent_us):
+            self._report.fail(
+                "not-applied",
+                f"{call.client} was told that its command had no effect; it had one",
+                command=call.command,
+                effects=asked.effects,
+            )
         self._drop_if_settled(key, asked)
 
     def _drop_if_settled(self, key: Key, asked: _Asked) -> None:
         if asked.is_settled:
             del self._asked[key]
+
+
+def _has_no_room(call: Call, result: Result, revision: int) -> bool:
+    """Whether this refuses for want of room at a place behind the call, without its command in the log."""
+    return (
+        isinstance(result, Refused)
+        and result.reason in (Reason.QUOTA_EXCEEDED, Reason.OVERLOADED)
+        and revision >= call.known_revision
+    )
 
 
 def _asked_of(command: Command) -> Command:

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 from lockstate.words.commands import (
     Command,
     MayWait,
+    NumberedCommand,
     Renew,
     RenewByValue,
 )
@@ -86,9 +87,8 @@ class Requests:
         if key not in self._first or call.called_us <= self._told_us.get(key, now_us):
             return
         asked_us, content, first = self._first[key]
-        is_over = isinstance(result, Refused) and result.reason is Reason.LEASE_EXPIRED
-        if is_over and isinstance(call.command, Renew | RenewByValue):
-            return  # what it renewed may have ended since: the model knows
+        if is_over(call.command, result):
+            return
         is_remembered = now_us - asked_us <= self._age_us and content == request_content(call.command)
         if is_remembered and first is not None:
             self._report.fail(
@@ -122,6 +122,12 @@ class Requests:
 def _key(command: Command) -> _Key | None:
     scope = request_scope(command)
     return None if scope is None else (type(command).__name__, scope, command.request_id)
+
+
+def is_over(command: Command | NumberedCommand, result: Result) -> bool:
+    """Whether a repeated renewal is told that what it renewed has ended since; the model knows that."""
+    is_told_so = isinstance(result, Refused) and result.reason is Reason.LEASE_EXPIRED
+    return is_told_so and isinstance(command, Renew | RenewByValue)
 
 
 def essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901, PLR0912 - one case for each
