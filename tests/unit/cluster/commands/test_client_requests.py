@@ -331,7 +331,7 @@ async def test_of_what_the_session_had_only_a_count_is_undone(if_held: IfHeld, u
 
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_a_request_with_an_id_keeps_its_place(*, is_known: bool) -> None:
-    """Its connection ends, before or after it was queued: asked again it goes on, and nothing is sent."""
+    """Its connection ends, before or after it was queued: asked again it goes on behind a barrier."""
     faces, command = _Faces(), acquire(request_id="r")
     task = await faces.begin(command)
     if is_known:
@@ -344,9 +344,32 @@ async def test_a_request_with_an_id_keeps_its_place(*, is_known: bool) -> None:
     again = msgspec.structs.replace(command, attempt_id=AttemptId("another"))
     asked_again = asyncio.create_task(faces.requests.acquire(again, LONG_S))
     await settle()
+    assert faces.sent() == [Barrier()]
+    faces.answer(2, Done())
+    await settle()
     assert faces.sent() == []
     faces.wait.set_result(Answer(granted(), 2))
     assert await asked_again == Answer(granted(), 2, is_repeated=True)
+
+
+async def test_a_grant_before_the_repetition_is_answered_with_what_is_left() -> None:
+    """Its entry is older than the repetition, from which the client counts: the state machine is asked."""
+    faces, command = _Faces(), acquire(request_id="r")
+    task = await faces.begin(command)
+    faces.answer(1, QUEUED)
+    await settle()
+    await leave(task)
+    again = msgspec.structs.replace(command, attempt_id=AttemptId("another"))
+    asked_again = asyncio.create_task(faces.requests.acquire(again, LONG_S))
+    await settle()
+    assert faces.sent() == [Barrier()]
+    faces.wait.set_result(Answer(granted(), 2))
+    faces.answer(2, Done())
+    await settle()
+    assert faces.sent() == [again]
+    left = msgspec.structs.replace(granted(), expires_in_ms=1)
+    faces.answer(3, left)
+    assert (await asked_again).result == left
 
 
 async def test_who_asks_again_and_leaves_is_undone_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,11 +438,15 @@ async def test_a_slice_ends_where_the_request_stands() -> None:
     assert faces.sent() == [command]
     faces.answer(1, QUEUED)
     assert (await slices[0]).result == QUEUED
-    assert (await faces.requests.acquire(command, LONG_S, "", 0.0)).result == QUEUED
-    slices.append(asyncio.create_task(faces.requests.acquire(command, LONG_S, "", LONG_S)))
-    await settle()
+    for seq, poll_s in ((2, 0.0), (3, LONG_S)):
+        slices.append(asyncio.create_task(faces.requests.acquire(command, LONG_S, "", poll_s)))
+        await settle()
+        assert faces.sent() == [Barrier()]
+        faces.answer(seq, Done())
+        await settle()
+    assert (await slices[1]).result == QUEUED
     faces.wait.set_result(Answer(granted(), 2))
-    assert (await slices[1]).result == granted()
+    assert (await slices[2]).result == granted()
     assert faces.sent() == []
 
 
