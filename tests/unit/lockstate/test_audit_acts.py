@@ -100,6 +100,16 @@ def test_who_does_one_thing_often_pushes_out_only_that(driver: MachineDriver) ->
     ]
 
 
+def test_of_many_who_do_one_thing_each_some_go(driver: MachineDriver) -> None:
+    """No more are kept than fit, and nothing of who has none left."""
+    for number in range(6):
+        _act(driver, f"n{number}", by=f"ops{number}")
+    _flood(driver)
+    acts = driver.machine.state.audit.acts
+    assert [event.name for event, _ in acts.all()] == ["n0", "n1", "n2", "n3"]
+    assert len(acts._groups) == limits.ACTS_COUNT_MAX
+
+
 def test_a_reader_that_came_too_late_gets_what_is_left(driver: MachineDriver) -> None:
     """In the order of the numbers; the check of the chain says what is missing, and nothing else."""
     _act(driver, "a")

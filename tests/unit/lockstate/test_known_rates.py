@@ -145,7 +145,10 @@ def test_places_keep_their_moments(driver: Driver, new: Algorithm) -> None:
     waits = [TakeRate("mail", wait_ms=5 * MINUTE_MS, attempt_id=AttemptId(one)) for one in "ab"]
     moments = [expect(RateTaken, driver.run(one)).at_ms for one in waits]
     driver.set(1, MINUTE_MS // 2, new)
+    seen = driver.machine.peek_rate(TakeRate("mail", wait_ms=5 * MINUTE_MS))
     third = expect(RateTaken, driver.take(wait_ms=5 * MINUTE_MS, attempt_id=AttemptId("c")))
+    assert isinstance(seen, RateTaken)
+    assert seen.at_ms == third.at_ms
     assert third.at_ms == moments[-1] + MINUTE_MS // 2
     driver.restart()
     for one in "cb":

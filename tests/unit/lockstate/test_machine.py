@@ -98,5 +98,6 @@ def test_what_a_command_goes_through_is_counted() -> None:
     waiting = driver.machine.state.tickets[driver.queued("a/b/c").hold_id]
     commands: list[Command] = [*releases, *closes, Renew(one.hold_id)]
     commands += [ForceWaits("a/b/c", "", ticket=number) for number in (waiting.order, waiting.order + 1)]
+    commands.append(Release(driver.granted("d/e").hold_id))
     efforts = [driver.machine.effort_of(command) for command in commands]
-    assert efforts == [3, 3, 0, 6, 0, 0, 3, 0]
+    assert efforts == [3, 3, 0, 6, 0, 0, 3, 0, 2]

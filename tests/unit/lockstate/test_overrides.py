@@ -12,6 +12,7 @@ from lockstate.words.commands import (
     Command,
     ForceCloseSession,
     ForceRelease,
+    ForceWaits,
     ForgetFence,
     KeepAlive,
     LiftDelay,
@@ -127,7 +128,12 @@ def test_without_room_what_freed_something_is_remembered(
     driver.granted("b", lock_delay_ms=1000)
     driver.force("b")
     monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 0)
-    nothings = LiftDelay("a", "x", request_id="r"), ForgetFence("b", "x", "r"), ForceRelease("c", "x", 0, "r")
+    nothings = (
+        LiftDelay("a", "x", request_id="r"),
+        ForgetFence("b", "x", "r"),
+        ForceRelease("c", "x", 0, "r"),
+        ForceWaits("d", "x", request_id="r"),
+    )
     for nothing in nothings:
         assert not isinstance(driver.run(nothing), Refused)
     assert len(driver.machine.state.requests) == 0
