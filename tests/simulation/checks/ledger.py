@@ -137,6 +137,9 @@ class Ledger:
         for result in step.told():
             for one in result.held if isinstance(result, GrantedSeveral) else ():
                 self._limit(one.name, one.limit)
+        for _, ended in step.wait_ends:
+            if isinstance(ended, Granted) and ended.permits:
+                self._limit(ended.name, ended.limit)
         for answer in step.single_answers():
             match answer.command, answer.result:
                 case AcquirePermits(hold_id=asked) as command, Granted(hold_id=got) as granted:
