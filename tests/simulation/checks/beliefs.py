@@ -80,6 +80,9 @@ class Beliefs:
         for result in step.told():
             for one in result.held if isinstance(result, GrantedSeveral) else ():
                 self._set_limit(one.name, one.limit, now_us)
+        for _, ended in step.wait_ends:
+            if isinstance(ended, Granted) and ended.permits:
+                self._set_limit(ended.name, ended.limit, now_us)
         for answer in step.single_answers():
             match answer.command, answer.result:
                 case AcquirePermits() as command, Granted() as granted if granted.hold_id == command.hold_id:
