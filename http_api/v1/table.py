@@ -272,12 +272,12 @@ _RATES_AND_FENCES: Final = (
     Route(
         method="POST", path=wire.RATE_TAKE, need=needs.ACQUIRE, handler=rates.take_rate,
         takes=TakeRateRequest, gives=answers.RateTakenJson,
-        problems=("name-too-long", *_WORLD),
+        problems=("name-too-long", "limit-mismatch", "queue-full", "quota-exceeded", *_WORLD),
     ),
     Route(
         method="POST", path=wire.RATE_PEEK, need=needs.READ, handler=rates.peek_rate,
         takes=PeekRateRequest, gives=answers.RatePeekJson, query=("consistency",),
-        problems=("name-too-long", *_READ),
+        problems=("name-too-long", "limit-mismatch", *_READ),
     ),
     Route(
         method="GET", path=wire.RATES, need=needs.READ, handler=rates.list_rate_limits,
