@@ -45,6 +45,7 @@ NEVER_GOOD: Final = NOT_POSSIBLE | {
     f"POST {wire.SEMAPHORE_RESIZE}",
     f"POST {wire.LOCK_ADD}",
     f"GET {wire.CELL}",
+    f"GET {wire.NAMESPACE}",
 }
 """Operations that may have no good answer: chance does not make what they need, or there is only one node."""
 UNFIT: Final = (not_a_server_error, positive_data_acceptance)
@@ -81,6 +82,8 @@ class Ids:
             if isinstance(fields, dict) and "request_id" in fields:
                 fields["request_id"] = f"request-{next(self._numbers):08}"  # of plain letters few are left
         path, body = case.operation.path, case.body
+        if isinstance(body, dict) and path in (wire.RATE_TAKE, wire.RATE_PEEK):  # no namespace sets them
+            body |= {"limit": 5, "window_ms": 60_000, "cost": 1}
         if isinstance(body, dict) and ("hold_id" in body or path.endswith(BY_HOLD)):
             body["hold_id"] = self.hold(path)
             for other in {"name", "names", "value"} & body.keys() if path.endswith(BY_HOLD) else ():
