@@ -125,12 +125,8 @@ class ClientRequests:
         Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
         """
         self.check_open()
-        if self._kept.has(command, principal):
-            # A grant that is in the log by now is older than this attempt, from which its client counts the
-            # lease. Behind a barrier the wait is over then, and the command is answered with what is left.
-            await self.read(lambda _: None, timeout_s)
         kept = self._kept.take(command, principal)
-        if kept is not None:
+        if kept is not None and await self._goes_on(*kept, timeout_s, principal):
             command, answer = kept
             answer = msgspec.structs.replace(answer, is_repeated=True)
             return await self._wait(command, answer, timeout_s, principal, poll_s)
@@ -144,6 +140,21 @@ class ClientRequests:
             self._leave_when_known(command, principal, pending.future)
             raise
         return await self._wait(command, answer, timeout_s, principal, poll_s)
+
+    async def _goes_on(self, command: MayWait, answer: Answer, timeout_s: float, principal: str) -> bool:
+        """Look behind a barrier whether a kept wait still goes on. If not, it is kept again.
+
+        A grant that is in the log by now is older than the attempt from which the client now counts its
+        lease. The state machine answers that attempt with what is left.
+        """
+        goes_on = False
+        try:
+            await self.read(lambda _: None, timeout_s)
+            goes_on = answer.wait is not None and not answer.wait.done()
+        finally:
+            if not goes_on:
+                self._leave(command, principal, answer)
+        return goes_on
 
     async def _wait(
         self, command: MayWait, answer: Answer, timeout_s: float, principal: str, poll_s: float | None

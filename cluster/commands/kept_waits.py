@@ -55,10 +55,6 @@ class KeptWaits:
         if len(self._kept) > KEPT_COUNT_MAX:
             self._end(next(iter(self._kept)))
 
-    def has(self, command: MayWait, principal: str) -> bool:
-        """Return whether an earlier attempt at this request left a wait here."""
-        return _key(command, principal) in self._kept
-
     def take(self, command: MayWait, principal: str) -> tuple[MayWait, Answer] | None:
         """Return the attempt that waits for the same, for its client to go on with; None if there is none.
 

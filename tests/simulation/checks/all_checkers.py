@@ -120,7 +120,9 @@ class Checkers:
         self.logs = Logs(report, self.committed)
         self.durability = Durability(report, node_ids)
         self.states = States(report, digest_every)
-        self.replies = Replies(report, lambda node_id, revision: (node_id, revision) in self._restored)
+        self.replies = Replies(
+            report, self.expected, lambda node_id, revision: (node_id, revision) in self._restored
+        )
         self.reads = Reads(report, self.expected)
         self.requests = Requests(report, rate_allowance)
         self.tokens = Tokens(report)

@@ -5,6 +5,7 @@ and tells what happened in it: ends of waits, beginnings and ends of leases. Not
 but the public names that it gives to sessions.
 """
 
+import copy
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from lockstate.words.results import (
     Left,
     LockView,
     NumberedDone,
+    Refused,
     Result,
     SemaphoreView,
     SessionView,
@@ -286,6 +288,12 @@ class Expected:
         return WaitsAbandoned(
             len(ended), sum(came_through(ticket, command.origin) for ticket in state.tickets)
         )
+
+    def refusal_now(self, command: Command) -> Refused | None:
+        """Return how a command would be refused at this revision, None if it would not. Nothing changes."""
+        without_history: dict[int, object] = {id(self.state.history): deque()}
+        result = run(copy.deepcopy(self.state, without_history), command)
+        return result if isinstance(result, Refused) else None
 
     def learn_names(self, machine: LockMachine) -> None:
         """Learn the public names of sessions and tickets, which operators use and the rules leave open.

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lockstate.catalogue import request_key
+from lockstate.rules.on_behalf import on_behalf
 from lockstate.words.codec import encode_command
 from lockstate.words.commands import AbandonWaits, Barrier, Cancel, Command, OnBehalf, Tick, Undecodable
 from lockstate.words.results import Granted, Queued, Reason, Refused, Result
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_records import Deadlock
 from tests.simulation.checks.comparable import DEADLOCKS, plain
-from tests.simulation.checks.model_replay import Answer, Step
+from tests.simulation.checks.model_replay import Answer, Expected, Step
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import NOT_APPLIED, Call, FailureOutcome
 
@@ -22,6 +23,9 @@ Key = tuple[str, bytes]
 """Node and encoded command."""
 Place = tuple[str, tuple[str, str] | None]
 """Node and request."""
+
+NO_ROOM = (Reason.QUOTA_EXCEEDED, Reason.OVERLOADED)
+"""Why a node refuses without a command in the log."""
 
 _OF_NODES = (AbandonWaits, Cancel, Tick, Barrier)
 """Commands that nodes make by themselves."""
@@ -55,8 +59,10 @@ class _Asked:
 class Replies:
     """Calls without a settled outcome, and the effects that the committed entries had of them."""
 
-    def __init__(self, report: Report, has_restored: Callable[[str, int], bool]) -> None:
+    def __init__(self, report: Report, expected: Expected, has_restored: Callable[[str, int], bool]) -> None:
+        """`expected` is the model after the newest entry. `has_restored` tells of a node and a revision."""
         self._report = report
+        self._expected = expected
         self._has_restored = has_restored
         self._asked: dict[Key, _Asked] = {}
         self._waiting: dict[str, list[_Effect]] = {}
@@ -118,7 +124,7 @@ class Replies:
         asked = self._asked[key]
         fitting = [effect for effect in asked.effects if self._says(effect, call, result, revision)]
         if not fitting and (
-            self._is_end_of_earlier(call, result, revision) or _has_no_room(call, result, revision)
+            self._is_end_of_earlier(call, result, revision) or self._has_no_room(call, result, revision)
         ):
             self._had_no_effect(call, key, asked)
             return
@@ -150,6 +156,22 @@ class Replies:
             return False
         told, at = self._ends.get((call.node_id, request_key(_asked_of(call.command))), (None, 0))
         return told is not None and at == revision and plain(told) == plain(result)
+
+    def _has_no_room(self, call: Call, result: Result, revision: int) -> bool:
+        """Whether this refuses for want of room, behind the call, what the model refuses there, too.
+
+        The model knows the newest revision only; of an older one the refusal is taken as it is.
+        """
+        if not isinstance(result, Refused) or result.reason not in NO_ROOM:
+            return False
+        if not call.known_revision <= revision <= self._expected.revision:
+            return False
+        if revision < self._expected.revision:
+            return True
+        refused = self._expected.refusal_now(on_behalf(call.principal, call.command))
+        if refused is None:
+            return False
+        return refused.reason != result.reason or plain(refused) == plain(result)
 
     def _check_cycle(self, call: Call, effect: _Effect, result: Result) -> None:
         """Check that a refusal for a deadlock names a real one; a repetition names none."""
@@ -215,15 +237,6 @@ class Replies:
     def _drop_if_settled(self, key: Key, asked: _Asked) -> None:
         if asked.is_settled:
             del self._asked[key]
-
-
-def _has_no_room(call: Call, result: Result, revision: int) -> bool:
-    """Whether this refuses for want of room at a place behind the call, without its command in the log."""
-    return (
-        isinstance(result, Refused)
-        and result.reason in (Reason.QUOTA_EXCEEDED, Reason.OVERLOADED)
-        and revision >= call.known_revision
-    )
 
 
 def _asked_of(command: Command) -> Command:

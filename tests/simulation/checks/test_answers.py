@@ -6,9 +6,11 @@ from lockstate.words.commands import (
     CloseSession,
     ForceRelease,
     KeepAlive,
+    NamespaceSettings,
     OpenSession,
     Release,
     Renew,
+    SetNamespace,
     Tick,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
@@ -73,6 +75,28 @@ def test_an_answer_without_an_entry() -> None:
     number = cluster.call(acquire("h1"))
     with objects("reply"):
         cluster.reply(number, granted("h1", 1), cluster.commit(Tick()))
+
+
+def test_a_refusal_for_want_of_room_without_an_entry() -> None:
+    """It passes where the model refuses, too, or refused before; where there is room it is found."""
+    cluster = ScriptedCluster()
+    free = cluster.call(acquire("h0", name="y"))
+    wanted = acquire("h1", name="x/a")
+    early = cluster.call(wanted)
+    cluster.ask(SetNamespace("x", NamespaceSettings(holds=0)))
+    number = cluster.call(wanted)
+    refused = cluster.machine.no_room_for(wanted, "")
+    assert refused is not None
+    revision = cluster.machine.revision
+    cluster.reply(number, refused, revision)
+    cluster.reply(early, refused, revision)
+    with objects("reply"):
+        cluster.reply(free, refused, revision)
+    for later in (-1, 1):
+        cluster = ScriptedCluster()
+        cluster.ask(SetNamespace("x", NamespaceSettings(holds=0)))
+        with objects("reply"):
+            cluster.reply(cluster.call(wanted), refused, cluster.machine.revision + later)
 
 
 def test_a_wait_that_has_not_ended() -> None:

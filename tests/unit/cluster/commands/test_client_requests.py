@@ -372,6 +372,53 @@ async def test_a_grant_before_the_repetition_is_answered_with_what_is_left() -> 
     assert (await asked_again).result == left
 
 
+@pytest.mark.parametrize("is_cut_off", [True, False])
+async def test_a_repetition_that_hears_nothing_keeps_the_place(*, is_cut_off: bool) -> None:
+    """Its client goes, or nobody leads, before the barrier: the next repetition goes on with the wait."""
+    faces, command = _Faces(), acquire(request_id="r")
+    task = await faces.begin(command)
+    faces.answer(1, QUEUED)
+    await settle()
+    await leave(task)
+    asked_again = asyncio.create_task(faces.requests.acquire(command, LONG_S))
+    await settle()
+    assert faces.sent() == [Barrier()]
+    if is_cut_off:
+        await leave(asked_again)
+    else:
+        faces.outbox.fail(2, NoLeader("none"))
+        with pytest.raises(NoLeader):
+            await asked_again
+    await settle()
+    assert (faces.sent(), faces.wait.done(), len(faces.requests._kept)) == ([], False, 1)
+    asked_again = asyncio.create_task(faces.requests.acquire(command, LONG_S))
+    await settle()
+    assert faces.sent() == [Barrier()]
+    faces.answer(3, Done())
+    await settle()
+    faces.wait.set_result(Answer(granted(), 4))
+    assert await asked_again == Answer(granted(), 4, is_repeated=True)
+
+
+async def test_the_grace_does_not_end_a_wait_while_its_repetition_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a leader the barrier takes longer than the grace has left."""
+    monkeypatch.setattr(kept_waits, "KEEP_S", SHORT_S)
+    faces, command = _Faces(), acquire(request_id="r")
+    task = await faces.begin(command)
+    faces.answer(1, QUEUED)
+    await settle()
+    await leave(task)
+    asked_again = asyncio.create_task(faces.requests.acquire(command, LONG_S))
+    await asyncio.wait([asked_again], timeout=5 * SHORT_S)
+    assert faces.sent() == [Barrier()]
+    faces.answer(2, Done())
+    await settle()
+    faces.wait.set_result(Answer(granted(), 3))
+    assert (await asked_again).result == granted()
+
+
 async def test_who_asks_again_and_leaves_is_undone_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """The grant of an earlier attempt is that of this one, too, and ends with the last of them."""
     monkeypatch.setattr(kept_waits, "KEEP_S", SHORT_S)
