@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from cluster import config_secrets
+from cluster import config_secrets, unix_path
 from cluster.config_secrets import SECRET_BYTES_MIN, Secrets, SecretsUnreadable
 from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
 
@@ -86,12 +86,13 @@ class NodeConfig:
     entry the node is a cluster of its own. Later the member list in the log counts instead, and `peers`, if
     given at all, must not contradict it. A node that is to `join` a running cluster finds the members there.
     `peer` is where this node listens for the others (unless `is_peer_given` its own address in the log comes
-    first), `http` where for clients, and `advertise_http` the URL under which clients reach it.
+    first), `http` where for clients (None: only at `http_unix`), and `advertise_http` the URL under which
+    clients reach it.
     """
 
     node_id: str
     data_dir: Path
-    http: Address
+    http: Address | None
     peer: Address
     peers: Mapping[str, Address]
     secret: bytes = field(repr=False)
@@ -106,6 +107,8 @@ class NodeConfig:
     connections_per_address: int = 0
     requests_per_second: int = 0
     """Requests that this node takes of one principal, or of one address; 0 for any number."""
+    http_unix: Path | None = None
+    """The Unix socket at which this node listens for clients."""
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
     allow_no_deadline: tuple[str, ...] = ()
@@ -204,6 +207,15 @@ class NodeConfig:
             raise WrongValueError(missing, "", "a certificate and its key are given together")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise WrongValueError("tls_client_ca", str(self.tls_client_ca), "needs tls_cert and tls_key")
+        if self.tls_cert is not None and self.http is None:
+            raise WrongValueError(
+                "tls_cert", str(self.tls_cert), "needs a HOST:PORT in http: that speaks TLS"
+            )
+        if self.http_unix is not None and self.tls_client_ca is not None and self.tokens is None:
+            allowed = (
+                "needs tokens, since tls_client_ca is given: nobody shows a certificate at a Unix socket"
+            )
+            raise WrongValueError("http", unix_path.url_of(self.http_unix), allowed)
         if self.tls_revoked is not None and self.tls_client_ca is None:
             raise WrongValueError("tls_revoked", str(self.tls_revoked), "needs tls_client_ca")
         missing_files = [setting for setting in _PEER_FILES if getattr(self, setting) is None]
@@ -232,8 +244,9 @@ class NodeConfig:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Return the names by which clients may call this node: those that its configuration has."""
-        own = (self.http.host, self.peer.host, urllib.parse.urlsplit(self.advertise_http).hostname or "")
-        return (*self.allow_hosts, *own, *(address.host for address in self.peers.values()))
+        own = [address.host for address in (self.http, self.peer) if address is not None]
+        advertised = urllib.parse.urlsplit(self.advertise_http).hostname or ""
+        return (*self.allow_hosts, *own, advertised, *(address.host for address in self.peers.values()))
 
     @property
     def founders(self) -> "Mapping[str, Address]":
@@ -249,7 +262,7 @@ class NodeConfig:
             found.append(f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number")
         if self.peer_cert is not None and self.peer_tls == "off":
             found.append("peer_tls: off: peer_cert, peer_key and peer_ca are not used")
-        if self.tls_cert is not None and urllib.parse.urlsplit(self.advertise_http).scheme != "https":
+        if self.tls_cert is not None and urllib.parse.urlsplit(self.advertise_http).scheme == "http":
             found.append(
                 f"advertise_http: {self.advertise_http}: this node speaks only TLS: should it be https://?"
             )
@@ -307,7 +320,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
     node_id = text("node_id", "n1")
     peers = _parse_peers(text("peers", ""))
     peer = _parse_address("peer", text("peer", str(peers.get(node_id, "127.0.0.1:7800"))))
-    http = _parse_address("http", text("http", "127.0.0.1:7700"))
+    http, http_unix = _parse_http(text("http", "127.0.0.1:7700"))
     join = _parse_switch("join", text("join", "false"))
     data_dir = text("data_dir", "holdfast-data")
     if not data_dir:
@@ -323,6 +336,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         node_id=node_id,
         data_dir=Path(data_dir),
         http=http,
+        http_unix=http_unix,
         peer=peer,
         is_peer_given="peer" in given or node_id in peers,
         peers=peers,
@@ -340,10 +354,27 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         allow_priority=_parse_prefixes("allow_priority", text("allow_priority", "")),
         advertise_http=text(
             "advertise_http",
-            _reachable_url("https" if "tls_cert" in given else "http", http, peers.get(node_id)),
+            _reachable_url(http, http_unix, peers.get(node_id), has_tls="tls_cert" in given),
         ).rstrip("/"),
         **rest,
     )
+
+
+def _parse_http(text: str) -> tuple[Address | None, Path | None]:
+    """Read where clients come: a HOST:PORT, a Unix socket, or one of each with a comma between them."""
+    parts = [part.strip() for part in text.split(",")]
+    paths = [_parse_unix("http", part) for part in parts if unix_path.is_unix(part)]
+    addresses = [_parse_address("http", part) for part in parts if not unix_path.is_unix(part)]
+    if len(addresses) > 1 or len(paths) > 1:
+        raise WrongValueError("http", text, "must be one HOST:PORT, one unix:/PATH, or one of each")
+    return next(iter(addresses), None), next(iter(paths), None)
+
+
+def _parse_unix(setting: str, text: str) -> Path:
+    try:
+        return unix_path.parse(text)
+    except ValueError as exc:
+        raise WrongValueError(setting, text, str(exc)) from None
 
 
 def _parse_address(setting: str, text: str) -> Address:
@@ -421,16 +452,22 @@ def _parse_file(setting: str, text: str) -> Path:
     return Path(text)
 
 
-def _reachable_url(scheme: str, http: Address, own: Address | None) -> str:
+def _reachable_url(http: Address | None, unix: Path | None, own: Address | None, *, has_tls: bool) -> str:
     """Return the URL of `http`; when that listens everywhere, with our host among the peers."""
+    if http is None:
+        assert unix is not None, "a node listens somewhere"
+        return unix_path.url_of(unix)
     host = http.host
     if host in _WILDCARDS:
         host = own.host if own is not None and own.host not in _WILDCARDS else "127.0.0.1"
-    return f"{scheme}://{Address(host, http.port)}"
+    return f"{'https' if has_tls else 'http'}://{Address(host, http.port)}"
 
 
 def _check_url(url: str) -> None:
     """Refuse what clients could not put a path behind."""
+    if unix_path.is_unix(url):
+        _parse_unix("advertise_http", url)
+        return
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port or 0  # raises ValueError when it is not a port
@@ -438,4 +475,6 @@ def _check_url(url: str) -> None:
         parts, port = None, 0
     is_base = parts and not (parts.path or parts.query or parts.fragment or parts.username)
     if not (parts and is_base and parts.scheme in ("http", "https") and parts.hostname and port >= 0):
-        raise WrongValueError("advertise_http", url, "must be http://HOST:PORT or https://HOST:PORT")
+        raise WrongValueError(
+            "advertise_http", url, "must be http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+        )

@@ -30,14 +30,17 @@ NUMBERS: Final = frozenset(
 SWITCHES: Final = frozenset({"join", "insecure_http", "insecure_peers"})
 """The settings that are true or false. All others are strings."""
 
-LISTS: Final = frozenset({"allow_no_deadline", "allow_priority"})
+LISTS: Final = frozenset({"http", "allow_no_deadline", "allow_priority"})
 """The settings whose flag may be given several times; otherwise commas separate the parts."""
 
 # Every setting with its placeholder and help: flag --node-id, variable HOLDFAST_NODE_ID, key node_id.
 _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "node_id": ("ID", "name of this node, unique and never reused (default: n1)"),
     "data_dir": ("DIR", "directory for the files of this node alone (default: ./holdfast-data)"),
-    "http": ("HOST:PORT", "listen here for clients (default: 127.0.0.1:7700)"),
+    "http": (
+        "HOST:PORT | unix:/PATH",
+        "listen here for clients, at an address, a Unix socket or one of each (default: 127.0.0.1:7700)",
+    ),
     "peer": ("HOST:PORT", "listen here for other nodes (default: own entry of --peers, or 127.0.0.1:7800)"),
     "peers": ("ID=HOST:PORT,...", "all nodes of the cluster, including this one (default: a single node)"),
     "join": ("", "join a running cluster, to which this node is being added; see `holdfast cluster add`"),

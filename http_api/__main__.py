@@ -1,7 +1,6 @@
 """Run a node: the one place that knows all parts, from configuration to signals."""
 
 import asyncio
-import contextlib
 import dataclasses
 import gc
 import logging
@@ -11,7 +10,6 @@ import signal
 import socket
 import sys
 import traceback
-import urllib.parse
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +18,7 @@ import uvloop
 from aiohttp import web
 
 from cluster import exposure
-from cluster.config import Address, NodeConfig, load
+from cluster.config import NodeConfig, load
 from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError
 from cluster.file_watch import FileWatch
 from cluster.node import Node
@@ -28,7 +26,7 @@ from cluster.observing import memory
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
 from cluster.tls.files import TlsUnusable
-from http_api import signals
+from http_api import listeners, signals
 from http_api.app import build_server
 from http_api.insecure_log import InsecureLog
 from http_api.ready_log import ReadyLog
@@ -83,11 +81,10 @@ async def _run(config: NodeConfig) -> int:
     caught = signals.Signals(asyncio.get_running_loop())
     tls, tokens = _tls_of(config), _tokens_of(config)
     # Bound first: an address in use is found before the data directory is touched.
-    with contextlib.closing(_bind(config.http)) as listener:
-        config = _with_port(config, listener)
-        http = Address(*listener.getsockname()[:2])
+    with listeners.bound(config) as doors:
+        config = doors.told(config)
         http_warning = exposure.check_clients(
-            [http],
+            doors.addresses,
             has_tls=tls is not None,
             has_principals=tokens is not None or config.tls_client_ca is not None,
             is_allowed=config.insecure_http,
@@ -113,17 +110,16 @@ async def _run(config: NodeConfig) -> int:
         )
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
-        site = web.SockSite(runner, listener, backlog=_backlog())
-        await site.start()
+        await doors.serve(server, runner, _backlog())
         watches = [watch for watch in (tls, tokens) if watch is not None]
         for watch in watches:
             watch.start()
         calm_collector()
         freed = FreedMemory()
         freed.begin()
-        _tell_readiness(node, config, http, [http_warning, node.peer_warning])
+        _tell_readiness(node, config, doors.urls, [http_warning, node.peer_warning])
         failure = await _until_stopped(node, caught.stop_asked)
-        await site.stop()
+        await doors.stop()
         if failure is None:
             # While this node still answers, so that its clients do not notice the change of leader.
             await node.hand_over()
@@ -239,39 +235,9 @@ def calm_collector() -> None:
     gc.set_threshold(50_000, 50, 50)
 
 
-def _bind(address: Address) -> socket.socket:
-    """Return a bound socket that does not listen yet. Raises StartupError."""
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as exc:
-        raise StartupError(f"http: {address}: {exc.strerror}") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(where)
-    except OSError as exc:
-        listener.close()
-        raise StartupError(f"http: {address}: cannot listen: {exc.strerror}") from None
-    return listener
-
-
-def _with_port(config: NodeConfig, listener: socket.socket) -> NodeConfig:
-    """Return `config` with the port that the system chose, when it was asked to."""
-    if config.http.port:
-        return config
-    port = listener.getsockname()[1]
-    advertised = urllib.parse.urlsplit(config.advertise_http)
-    url = config.advertise_http
-    if advertised.port == 0:
-        url = f"{advertised.scheme}://{Address(advertised.hostname or config.http.host, port)}"
-    return dataclasses.replace(config, http=Address(config.http.host, port), advertise_http=url)
-
-
-def _tell_readiness(node: Node, config: NodeConfig, http: Address, warnings: Sequence[str]) -> None:
+def _tell_readiness(node: Node, config: NodeConfig, urls: str, warnings: Sequence[str]) -> None:
     """Log where this node listens, and from now on whether it is ready, and what it is warned of."""
-    ready_log = ReadyLog(node, config, http)
+    ready_log = ReadyLog(node, config, urls)
     ready_log.listening()
     insecure_log = InsecureLog(asyncio.get_running_loop().time, warnings)
 

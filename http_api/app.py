@@ -3,14 +3,12 @@
 from itertools import chain
 from typing import Final
 
-from aiohttp import web
-
 from cluster.peers.strangers import origin_of
 from http_api.server.access_log import AccessLog
 from http_api.server.authentication import Authentication
 from http_api.server.callers import Callers
 from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
-from http_api.server.connections import make_server
+from http_api.server.connections import HttpServer, make_server
 from http_api.server.fast_lane import FastLane
 from http_api.server.metrics import RequestCounts
 from http_api.server.middleware import Front
@@ -35,7 +33,7 @@ def build_server(
     tls: TlsDoor | None = None,
     authentication: Authentication | None = None,
     rates: RequestRates | None = None,
-) -> web.Server:
+) -> HttpServer:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
 
     Without `fast_lane` all calls take the way through aiohttp; the answers are the same.

@@ -3,7 +3,7 @@
 import logging
 from typing import Protocol
 
-from cluster.config import Address, NodeConfig
+from cluster.config import NodeConfig
 
 logger = logging.getLogger("http_api")
 
@@ -23,14 +23,12 @@ class Readiness(Protocol):
 class ReadyLog:
     """Logs where the node listens, and each change of its readiness."""
 
-    def __init__(self, node: Readiness, config: NodeConfig, http: Address) -> None:
-        """Tell of `node`, which listens for clients at `http`."""
+    def __init__(self, node: Readiness, config: NodeConfig, urls: str) -> None:
+        """Tell of `node`, which listens for clients at `urls`."""
         self._node = node
         self._node_id = config.node_id
-        scheme = "http" if config.tls_cert is None else "https"
         self._where = (
-            f"node_id={config.node_id} http={scheme}://{http} peer={config.peer}"
-            f" advertise_http={config.advertise_http}"
+            f"node_id={config.node_id} http={urls} peer={config.peer} advertise_http={config.advertise_http}"
         )
         self._is_ready = False
 

@@ -53,7 +53,8 @@ def build_parser() -> CommandParser:
     parser.add_argument(
         "--nodes",
         metavar="URL,URL,...",
-        help="any nodes of the cluster (default: $HOLDFAST_NODES, else ports 7700 to 7702 of this machine)",
+        help="any nodes of the cluster, unix:/PATH for a Unix socket"
+        " (default: $HOLDFAST_NODES, else ports 7700 to 7702 of this machine)",
     )
     parser.add_argument(
         "--timeout",

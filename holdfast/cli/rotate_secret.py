@@ -22,14 +22,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import aiohttp
-
 from holdfast import wire
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.printing import TABLE, print_lines, print_next
 from holdfast.operations import exchange
-from holdfast.transport import tls
-from holdfast.transport.access import Access
+from holdfast.operations.exchange import Attempt
+from holdfast.operations.sending import NoAnswer, Sending
+from holdfast.transport.transport import Transport
 from holdfast.values.clock import now_s
 from holdfast.values.errors import InvalidRequest, LockError, Unavailable, refusal
 
@@ -186,11 +185,8 @@ async def _missing(client: Inspector, step: str) -> str:
         nodes = (await client.cluster()).nodes
     except LockError as error:
         return f"no node answers ({error})"
-    given, access = tls.from_environment(os.environ), client._transport.access  # noqa: SLF001 - one package
-    connector = aiohttp.TCPConnector(ssl=True if given is None else tls.make_context(given))
-    timeout = aiohttp.ClientTimeout(total=ASK_S)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        said = await asyncio.gather(*(_ask(session, node.http, access) for node in nodes))
+    transport = client._transport  # noqa: SLF001 - one package
+    said = await asyncio.gather(*(_ask(transport, node.http) for node in nodes))
     silent = [node.id for node, values in zip(nodes, said, strict=True) if values is None]
     if silent:
         return f"{', '.join(silent)} does not answer: start it, or remove it from the cluster"
@@ -211,22 +207,23 @@ async def _missing(client: Inspector, step: str) -> str:
     return ""
 
 
-async def _ask(
-    session: aiohttp.ClientSession, url: str, access: Access | None
-) -> dict[tuple[str, str], float] | None:
+async def _ask(transport: Transport, url: str) -> dict[tuple[str, str], float] | None:
     """Return what a node says of its secrets, None if it does not answer. Raises AccessDenied."""
     if not url:
         return None
+    if transport.access is not None:
+        transport.access.check(url)
+    attempt = Attempt(node=0, method="GET", path=wire.METRICS, body=b"", headers={}, give_up_s=ASK_S)
     try:
-        headers = {} if access is None else access.headers_for(url)
-        async with session.get(url + wire.METRICS, headers=headers) as response:
-            text = await response.text()
-            if response.status in (_UNAUTHENTICATED, _FORBIDDEN):
-                code, detail, _, document = exchange.judge(response.status, text.encode())
-                raise refusal(code, f"{url}: {detail}", document)
-    except (aiohttp.ClientError, TimeoutError):
+        status, body = await transport.connections.send(url, attempt, Sending())
+    except NoAnswer:
         return None
-    return {(name, label): float(value) for name, label, value in _METRIC.findall(text)}
+    if status in (_UNAUTHENTICATED, _FORBIDDEN):
+        code, detail, _, document = exchange.judge(status, body)
+        raise refusal(code, f"{url}: {detail}", document)
+    return {
+        (name, label): float(value) for name, label, value in _METRIC.findall(body.decode("utf-8", "replace"))
+    }
 
 
 def _wrong(detail: str) -> InvalidRequest:

@@ -16,7 +16,7 @@ from holdfast.client.rates_and_fences import Fence, RateLimiter
 from holdfast.client.reads import Reads
 from holdfast.client.several import Together, WantedPermits, WantedRate
 from holdfast.client.transaction import TransactionContext
-from holdfast.operations import exchange, hold_operations, primitive_operations
+from holdfast.operations import hold_operations, node_urls, primitive_operations
 from holdfast.operations.terms import (
     DEFAULT_SESSION_TTL_S,
     DEFAULT_TIMEOUT_S,
@@ -58,8 +58,9 @@ class Client(OfOneProcess, Reads):
     def __init__(self, nodes: str | Iterable[str] | None = None, **options: Unpack[ClientOptions]) -> None:
         """Prepare for these nodes; nothing is sent yet. `owner` is shown to others as the holder.
 
-        Nodes are URLs or HOST:PORT: a list, or one string with commas between them. The default is what the
-        environment variable HOLDFAST_NODES says, and else ports 7700 to 7702 of this machine.
+        Nodes are URLs or HOST:PORT, or `unix:/PATH` for the Unix socket of a node on this machine: a list, or
+        one string with commas between them. The default is what the environment variable HOLDFAST_NODES says,
+        and else ports 7700 to 7702 of this machine.
         `tls` is for nodes that speak TLS; the default is what the variables HOLDFAST_CA, HOLDFAST_CERT and
         HOLDFAST_KEY say. With either, HOST:PORT is short for https://. `metrics` hears how this client
         fares.
@@ -73,8 +74,8 @@ class Client(OfOneProcess, Reads):
         refuse_unknown(type(self).__name__, options, ClientOptions.__annotations__)
         tls = options.get("tls")
         given = tls or from_environment(os.environ)
-        urls = exchange.node_urls(nodes, os.environ, has_tls=given is not None)
-        if tls is not None and (plain := exchange.only_plain(urls)):
+        urls = node_urls.node_urls(nodes, os.environ, has_tls=given is not None)
+        if tls is not None and (plain := node_urls.only_plain(urls)):
             raise ValueError(f"{plain!r} is not the URL of a node that speaks TLS; write it like https://")
         trust = None if given is None else Trust(given)
         access = _access.of(
@@ -103,8 +104,8 @@ class Client(OfOneProcess, Reads):
     def from_url(cls, url: str, **options: Unpack[ClientOptions]) -> Self:
         """Return a client for the nodes of one URL: `holdfast://HOST:PORT,HOST:PORT`.
 
-        `holdfasts://` is for nodes that use TLS. Everything else is a keyword argument, including the token,
-        because URLs end up in logs.
+        `holdfasts://` is for nodes that use TLS, `unix:/PATH` for the Unix socket of one. Everything else is
+        a keyword argument, including the token, because URLs end up in logs.
         """
         return cls(urls_of(url), **options)
 

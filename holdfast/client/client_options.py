@@ -4,6 +4,7 @@ import os
 from typing import Final, TypedDict
 from urllib.parse import urlsplit
 
+from holdfast.operations.node_urls import is_unix
 from holdfast.transport.tls import Tls
 from holdfast.values.durations import Seconds
 from holdfast.values.metrics import Metrics
@@ -26,6 +27,8 @@ class ClientOptions(TypedDict, total=False):
 
 def urls_of(url: str) -> list[str]:
     """Return the URLs of the nodes that one URL names. Raises ValueError."""
+    if is_unix(url):
+        return [url]
     parts = urlsplit(url)
     scheme = _SCHEMES.get(parts.scheme)
     if scheme is None or not parts.netloc:

@@ -8,10 +8,9 @@ then, or raise what the caller is told.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -43,14 +42,6 @@ BORNE = 0.6
 CUT_S_MIN = 0.5
 """Seconds after which a waiting request that ends was ended by something on the way that lost patience; one
 that ends earlier has failed like any other."""
-
-NODES_VARIABLE = "HOLDFAST_NODES"
-"""The environment variable that names the nodes, separated by commas."""
-DEFAULT_PORT = 7700
-"""The port that a node listens on for clients unless it is told another one."""
-EXAMPLE_NODE = f"http://127.0.0.1:{DEFAULT_PORT}"
-DEFAULT_NODES = ",".join(f"127.0.0.1:{DEFAULT_PORT + i}" for i in range(3))
-"""One node on this machine with its default port, or three as `scripts/cluster up` starts them."""
 
 _REPEATABLE = frozenset({421, 429, 502, 503, 504})
 """Statuses after which another node, or the same one later, may do better."""
@@ -330,49 +321,6 @@ def judge(status: int, body: bytes) -> tuple[str, str, bool, dict[str, object]]:
 def _is_refusal(status: int) -> bool:
     """Whether no node will answer otherwise."""
     return status not in _REPEATABLE and status < _INTERNAL
-
-
-def node_urls(
-    nodes: str | Iterable[str] | None, environment: Mapping[str, str], *, has_tls: bool = False
-) -> tuple[str, ...]:
-    """Return the URLs of nodes, without a slash at the end.
-
-    They are given as a list or as one string with commas; None means what HOLDFAST_NODES says, and without it
-    the nodes on this machine. HOST:PORT and HOST are short for a URL: of https if the client `has_tls`.
-    Raises ValueError.
-    """
-    if nodes is None:
-        nodes = environment.get(NODES_VARIABLE) or DEFAULT_NODES
-    if isinstance(nodes, str):
-        nodes = [node for node in nodes.split(",") if node.strip()]
-    urls = tuple(_node_url(node.strip(), "https" if has_tls else "http") for node in nodes)
-    if not urls:
-        raise ValueError(f"nodes: name at least one, such as {EXAMPLE_NODE}")
-    return urls
-
-
-def only_plain(urls: Iterable[str]) -> str:
-    """Return the first URL without TLS of a host that has none with it; empty if there is none.
-
-    A node that is to go over to TLS has both until it has done so.
-    """
-    parts = {url: urlsplit(url) for url in urls}
-    hosts = {each.hostname for each in parts.values() if each.scheme == "https"}
-    return next((url for url, each in parts.items() if each.hostname not in hosts), "")
-
-
-def _node_url(node: str, scheme: str) -> str:
-    """Return the URL of one node. Raises ValueError."""
-    is_short = "://" not in node
-    url = (f"{scheme}://{node}" if is_short else node).rstrip("/")
-    try:
-        parts = urlsplit(url)
-        is_whole = url.split() == [url] and parts.hostname
-        if parts.scheme in ("http", "https") and is_whole and parts.port != 0:
-            return url if parts.port or not is_short else f"{url}:{DEFAULT_PORT}"
-    except ValueError:
-        """The port is not a number; below."""
-    raise ValueError(f"{node!r} is not the URL of a node; write it like {EXAMPLE_NODE}")
 
 
 def _decode(body: bytes) -> tuple[_ProblemFacts, dict[str, object]]:

@@ -240,7 +240,7 @@ class StreamLink:
         headers = {wire.HEADER_TIMEOUT_MS: str(self._timeout_ms)}
         try:
             async with asyncio.timeout(self._share_s):
-                socket = await self._user.connections.socket(url + wire.STREAM, headers, MSGPACK)
+                socket = await self._user.connections.socket(url, wire.STREAM, headers, MSGPACK)
         except TimeoutError as error:
             raise NoAnswer(f"{url}: no stream in time") from error
         try:

@@ -30,8 +30,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 class Sockets(Protocol):
     """What opens the connection of a stream: the connections of a transport."""
 
-    async def socket(self, url: str, headers: dict[str, str], protocol: str) -> "ClientWebSocketResponse":
-        """Connect a WebSocket. Raises NoAnswer, and NoStream when something else answers there."""
+    async def socket(
+        self, url: str, path: str, headers: dict[str, str], protocol: str
+    ) -> "ClientWebSocketResponse":
+        """Connect a WebSocket to a node. Raises NoAnswer, and NoStream when something else answers there."""
         ...
 
 

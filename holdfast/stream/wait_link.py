@@ -196,7 +196,7 @@ class WaitLink:
         headers = {wire.HEADER_TIMEOUT_MS: str(int(self._share_s * 1000))}
         try:
             async with asyncio.timeout(self._share_s):
-                socket = await self._user.connections.socket(url + wire.STREAM, headers, MSGPACK)
+                socket = await self._user.connections.socket(url, wire.STREAM, headers, MSGPACK)
         except TimeoutError as error:
             raise NoAnswer(f"{url}: no stream in time") from error
         try:

@@ -51,7 +51,7 @@ class MemoryConnections(Connections):
         return await super().send(url, structs.replace(attempt, give_up_s=_NEVER_S), sending)
 
     def stream(
-        self, url: str, headers: dict[str, str], silence_s: float
+        self, url: str, path: str, headers: dict[str, str], silence_s: float
     ) -> AsyncGenerator[tuple[int, bytes]]:
         """Ask for a stream, which may be silent for as long as the clock stands still. Raises NoAnswer."""
-        return super().stream(url, headers, max(silence_s, _NEVER_S))
+        return super().stream(url, path, headers, max(silence_s, _NEVER_S))

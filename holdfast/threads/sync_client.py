@@ -56,8 +56,8 @@ class SyncClient(OfOneProcess, SyncReads[Client]):
     def from_url(cls, url: str, **options: Unpack[ClientOptions]) -> Self:
         """Return a client for the nodes of one URL: `holdfast://HOST:PORT,HOST:PORT`.
 
-        `holdfasts://` is for nodes that speak TLS. All else is said as a keyword, the token, too: a URL ends
-        up in logs.
+        `holdfasts://` is for nodes that speak TLS, `unix:/PATH` for the Unix socket of one. All else is said
+        as a keyword, the token, too: a URL ends up in logs.
         """
         return cls(urls_of(url), **options)
 

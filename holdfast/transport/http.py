@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import aiohttp
 from aiohttp.abc import ResolveResult
@@ -20,6 +20,7 @@ from yarl import URL
 from holdfast import wire
 from holdfast._version import __version__
 from holdfast.operations.exchange import Attempt
+from holdfast.operations.node_urls import request_url, socket_path
 from holdfast.operations.sending import NoAnswer, NoStream, NoTrust, Sending
 from holdfast.transport.access import Access
 from holdfast.transport.tls import Trust, verdict_of
@@ -36,6 +37,13 @@ CLOSE_S_MAX = 1.0
 """Seconds that a node has to say goodbye on a WebSocket."""
 
 
+class _Pool(NamedTuple):
+    """A session, and what closes it."""
+
+    opened: AsyncGenerator[aiohttp.ClientSession]
+    http: aiohttp.ClientSession
+
+
 class Connections:
     """Sends attempts over the HTTP session of the running loop, which it makes when it is missing.
 
@@ -50,7 +58,7 @@ class Connections:
         trust: Trust | None = None,
         access: Access | None = None,
     ) -> None:
-        """Connect over TCP, unless `new_connector` makes another pool for each loop.
+        """Connect to where URLs lead, unless `new_connector` makes another pool for each loop.
 
         `trust` judges the nodes whose URLs are https://; `access` says who calls.
         """
@@ -58,13 +66,13 @@ class Connections:
         self._trust = trust
         self._new_connector = new_connector or Connector
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._http: aiohttp.ClientSession | None = None
-        self._opened: AsyncGenerator[aiohttp.ClientSession] | None = None
+        self._pools: dict[str, _Pool] = {}
+        """By the path of the Unix socket that it leads to; "" for the one that connects over TCP."""
         _all.add(self)
 
     async def send(self, url: str, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         """Make one attempt at a node; return status and body of the answer. Raises NoAnswer."""
-        http = await self.session()
+        http = await self.session(url)
         try:
             async with (
                 asyncio.timeout(attempt.give_up_s),
@@ -86,17 +94,21 @@ class Connections:
         return response.status, body
 
     async def stream(
-        self, url: str, headers: dict[str, str], silence_s: float
+        self, url: str, path: str, headers: dict[str, str], silence_s: float
     ) -> AsyncGenerator[tuple[int, bytes]]:
-        """Ask for a stream; yield its status, with what came of the body, again and again.
+        """Ask a node for a stream; yield its status, with what came of the body, again and again.
 
         Raises NoAnswer when it breaks, also when nothing comes for `silence_s`; returns at its end.
         """
-        http = await self.session()
+        http = await self.session(url)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX, sock_read=silence_s)
         try:
             async with http.get(
-                url, headers=self._headers(headers), timeout=timeout, allow_redirects=False, ssl=self._ssl()
+                request_url(url, path),
+                headers=self._headers(headers),
+                timeout=timeout,
+                allow_redirects=False,
+                ssl=self._ssl(),
             ) as response:
                 if _is_of_tls_port(response.status) and TLS_REQUIRED.encode() in await response.read():
                     raise _tls_required(url)
@@ -107,13 +119,13 @@ class Connections:
             raise _no_answer(url, error, "the stream fell silent") from error
 
     async def socket(
-        self, url: str, headers: dict[str, str], protocol: str
+        self, url: str, path: str, headers: dict[str, str], protocol: str
     ) -> aiohttp.ClientWebSocketResponse:
-        """Connect a WebSocket. Raises NoAnswer, and NoStream when something else answers there."""
-        http = await self.session()
+        """Connect a WebSocket to a node. Raises NoAnswer, and NoStream when something else answers there."""
+        http = await self.session(url)
         try:
             return await http.ws_connect(
-                url,
+                request_url(url, path),
                 protocols=(protocol,),
                 headers=self._headers(headers),
                 ssl=self._ssl(),
@@ -135,29 +147,33 @@ class Connections:
         """Return what connections to https:// nodes are made with."""
         return True if self._trust is None else self._trust.context()
 
-    async def session(self) -> aiohttp.ClientSession:
-        """Return the session of the running loop."""
+    async def session(self, url: str = "") -> aiohttp.ClientSession:
+        """Return the session of the running loop that leads to a node of this URL."""
         loop = asyncio.get_running_loop()
-        if self._http is None or self._loop is not loop or self._http.closed:
-            self._loop = loop
-            # Letting go of the generator of another loop makes that loop close it.
-            self._opened = _open(self._new_connector())
-            self._http = await anext(self._opened)
-        return self._http
+        if self._loop is not loop:
+            # Letting go of the generators of another loop makes that loop close them.
+            self._loop, self._pools = loop, {}
+        path = socket_path(url)
+        pool = self._pools.get(path)
+        if pool is None or pool.http.closed:
+            opened = _open(_SocketConnector(path) if path else self._new_connector())
+            pool = self._pools[path] = _Pool(opened, await anext(opened))
+        return pool.http
 
     async def close(self) -> None:
         """Close the connections of the running loop; those of another one end with it."""
-        opened, self._opened, self._http = self._opened, None, None
-        if opened is not None and self._loop is asyncio.get_running_loop():
-            await opened.aclose()
+        pools, self._pools = self._pools, {}
+        if self._loop is asyncio.get_running_loop():
+            for pool in pools.values():
+                await pool.opened.aclose()
 
     def forget(self) -> None:
         """Leave all connections to the parent, in a process that was just forked."""
-        if self._http is not None and self._http.connector is not None:
-            self._http.detach()
-        if self._opened is not None:
-            _of_parents.append(self._opened)
-        self._http = self._opened = None
+        for pool in self._pools.values():
+            if pool.http.connector is not None:
+                pool.http.detach()
+            _of_parents.append(pool.opened)
+        self._pools = {}
 
 
 def _no_answer(url: str, error: Exception, otherwise: str) -> NoAnswer:
@@ -193,10 +209,10 @@ def _tls_required(url: str) -> NoTrust:
 
 def _as_written(url: str, path: str) -> URL:
     """Return the URL of a path of which nothing is decoded: an encoded letter tells names from actions."""
-    return URL(str(URL(url)).rstrip("/") + path, encoded=True)
+    return URL(str(URL(request_url(url, ""))).rstrip("/") + path, encoded=True)
 
 
-async def _open(connector: "Connector") -> AsyncGenerator[aiohttp.ClientSession]:
+async def _open(connector: aiohttp.BaseConnector) -> AsyncGenerator[aiohttp.ClientSession]:
     """Open a session. It is closed with the generator, which a loop does at its end if nobody did before."""
     tracing = aiohttp.TraceConfig()
     tracing.on_request_headers_sent.append(_note_sent)
@@ -238,20 +254,34 @@ async def _refuse_redirect(
     raise NoStream(f"{parameters.url}: answered with a redirection")
 
 
-class Connector(aiohttp.TCPConnector):
+class _OfItsProcess(aiohttp.BaseConnector):
     """A pool that a forked child does not close when it collects its copy.
 
     Closing would take the parent's sockets out of the epoll set that parent and child share.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         # No limit on connections: a waiting acquire occupies one, and must not keep a renewal waiting.
-        super().__init__(limit=0, resolver=_Resolver())
+        super().__init__(*arguments, limit=0, **options)
         self._pid = os.getpid()
 
     def __del__(self, _warnings: Any = warnings) -> None:
         if self._pid == os.getpid():
             super().__del__(_warnings)
+
+
+class Connector(_OfItsProcess, aiohttp.TCPConnector):
+    """A pool of connections over TCP."""
+
+    def __init__(self) -> None:
+        super().__init__(resolver=_Resolver())
+
+
+class _SocketConnector(_OfItsProcess, aiohttp.UnixConnector):
+    """A pool of connections over one Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
 
 
 class _Resolver(aiohttp.ThreadedResolver):

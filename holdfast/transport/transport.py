@@ -380,7 +380,7 @@ class Transport(OfOneProcess):
     ) -> AsyncGenerator[tuple[int, bytes]]:
         """Ask a node for a stream; yield its status with each piece of its body. Raises NoAnswer."""
         self.refuse_closed()
-        return self.connections.stream(self.nodes[node] + path, headers, silence_s)
+        return self.connections.stream(self.nodes[node], path, headers, silence_s)
 
 
 async def _give_up(kept: Sequence[Releasable]) -> None:

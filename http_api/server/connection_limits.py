@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 
 from cluster.observing.metrics import Sample, gauge
 from http_api.server.log_budget import LogBudget
+from http_api.server.peer_address import UNIX
 from http_api.server.quiet import Quiet
 
 SPARE_COUNT_MAX: Final = 50
@@ -346,6 +347,6 @@ def _is_local(address: str) -> bool:
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return not address
+        return address in ("", UNIX)
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
     return (mapped or parsed).is_loopback

@@ -22,6 +22,7 @@ from http_api.server.connection_limits import ConnectionPlaces, Place
 from http_api.server.fast_lane import FastLane, LaneCall
 from http_api.server.masked_frames import MaskedFrames
 from http_api.server.middleware import Front, problem_reply
+from http_api.server.peer_address import address_of
 from http_api.server.refusals import CallRefused
 from http_api.server.tls_gate import TlsDoor, TlsGate
 
@@ -56,11 +57,10 @@ class _Protocol(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; for a probe only, if the journal could run out of descriptors with one more."""
-        server = cast("_Server", self._manager)
+        server = cast("HttpServer", self._manager)
         super().connection_made(transport)
         if self.place_taken is None:
-            peer = transport.get_extra_info("peername")
-            self.place = server.room.come(self, str(peer[0]) if peer else "")
+            self.place = server.room.come(self, address_of(transport))
         else:
             self.place = self.place_taken
             self.place.connection = self
@@ -196,7 +196,7 @@ class _Protocol(RequestHandler):
         return problem_reply(request, CallRefused("invalid-request", detail, ends_connection=True))
 
 
-class _Server(web.Server):
+class HttpServer(web.Server):
     """A server of such connections, as many as `room` has place for."""
 
     room: ConnectionPlaces
@@ -210,15 +210,16 @@ class _Server(web.Server):
             self.watch()
             # aiohttp hands it to the loop, which takes any protocol.
             return cast("RequestHandler", TlsGate(self.tls, self.room, self._admit))
-        return self._protocol()
+        return self.without_tls()
 
     def _admit(self, place: Place) -> asyncio.Protocol:
         """Make the protocol of a client whose handshake is complete."""
-        protocol = self._protocol()
+        protocol = self.without_tls()
         protocol.place_taken = place
         return protocol
 
-    def _protocol(self) -> _Protocol:
+    def without_tls(self) -> "_Protocol":
+        """Make the protocol of a connection that has no handshake, or has it behind it."""
         loop = asyncio.get_running_loop()
         return _Protocol(
             self,
@@ -245,7 +246,7 @@ class _Server(web.Server):
 
 def make_server(
     front: Front, room: ConnectionPlaces, lane: FastLane | None, tls: TlsDoor | None = None
-) -> web.Server:
+) -> HttpServer:
     """Return a server whose calls `front` answers, or `lane` before it, with `room` for connections.
 
     With `tls` it speaks nothing else. Needs a running loop.
@@ -264,7 +265,7 @@ def make_server(
         call.place.begin()
         return call
 
-    server = _Server(front.handle, request_factory=make_call, handler_cancellation=True)
+    server = HttpServer(front.handle, request_factory=make_call, handler_cancellation=True)
     server.room = room
     server.tls = tls
     server.lane = lane if set(RequestHandler.__slots__) >= _SEEN_OF_AIOHTTP else None

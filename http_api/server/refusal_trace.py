@@ -17,6 +17,7 @@ from typing import Final
 from holdfast import wire
 from holdfast.wire.operators import Refusals, RefusedAttempt
 from http_api.server.fair_shares import FairShares
+from http_api.server.peer_address import address_of
 from lockapi.problems import ProblemError
 
 TRACED: Final = frozenset({"unauthenticated", "forbidden", "forbidden-host", "forbidden-origin"})
@@ -54,7 +55,7 @@ class RefusalTrace:
         if not isinstance(exc, ProblemError) or exc.code not in TRACED:
             return
         self._count += 1
-        address = _address_of(transport)
+        address = address_of(transport)
         attempt = RefusedAttempt(
             number=self._count,
             unix_ms=time.time_ns() // 1_000_000,
@@ -75,9 +76,3 @@ class RefusalTrace:
         """Return the newest `count` attempts, the newest first, and how many there have been in all."""
         known = sorted(chain(self._of_principals, self._of_strangers), key=attrgetter("number"), reverse=True)
         return Refusals(refusals=tuple(known[:count]), count=self._count, node_id=node_id)
-
-
-def _address_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return where a connection comes from, without its port; empty if that is not known any more."""
-    peer = None if transport is None else transport.get_extra_info("peername")
-    return str(peer[0]) if isinstance(peer, tuple) else ""

@@ -17,6 +17,7 @@ from cluster.tls.transport import TlsTransport
 from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_limits import ConnectionPlaces, Place
 from http_api.server.log_budget import LogBudget
+from http_api.server.peer_address import address_of
 from http_api.server.refusals import CallRefused
 
 HANDSHAKE_S: Final = 10.0
@@ -105,10 +106,9 @@ class TlsGate(asyncio.Protocol):
         """Take a place, and wait for the handshake."""
         self._raw = raw = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         loop = asyncio.get_running_loop()
-        peer = raw.get_extra_info("peername")
         self._opened = TlsTransport(raw, self._door.context, loop)
         self._timer = loop.call_later(HANDSHAKE_S, self.end)
-        self._place = self._room.come(self, str(peer[0]) if peer else "")
+        self._place = self._room.come(self, address_of(raw))
 
     def data_received(self, data: bytes) -> None:
         """Take sealed bytes."""

@@ -262,9 +262,11 @@ async def asking(node: Node, *, over_http: bool) -> AsyncIterator[Asker]:
     loop = asyncio.get_running_loop()
     runner = web.ServerRunner(build_server(node, int(TIMEOUT_S * 1000)))
     await runner.setup()
+    http = node.config.http
+    assert http is not None, "a node of three listens at an address"
     try:
-        await web.TCPSite(runner, node.config.http.host, node.config.http.port).start()
-        _, asker = await loop.create_connection(HttpAsker, node.config.http.host, node.config.http.port)
+        await web.TCPSite(runner, http.host, http.port).start()
+        _, asker = await loop.create_connection(HttpAsker, http.host, http.port)
         yield asker
     finally:
         await runner.cleanup()

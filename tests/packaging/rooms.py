@@ -44,8 +44,9 @@ ROOMS = {
     ),
     "cluster/file_watch.py": Room((), "a file is a place here; what it says is read by those that watch it"),
     "cluster/config_secrets.py": Room((), "a secret is bytes here; cluster/peers proves with it"),
+    "cluster/unix_path.py": Room((), "a path is text here; http_api/unix_socket.py makes the file"),
     "cluster/config.py": Room(
-        ("cluster.config_secrets", "cluster.config_sources"),
+        ("cluster.config_secrets", "cluster.config_sources", "cluster.unix_path"),
         "the configuration is read before anything else exists",
     ),
     "cluster/exposure.py": Room(

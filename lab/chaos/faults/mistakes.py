@@ -100,7 +100,7 @@ class _Stranger(Fault[ProcessTarget]):
             "--peer": peer,
             "--peers": peers,
         }.items():
-            argv += [flag, value]
+            argv[argv.index(flag) + 1] = value
         self._pid = processes.start(
             argv,
             log=cluster.directory / "strangers.log",

@@ -67,6 +67,25 @@ def test_who_listens_everywhere_advertises_a_host() -> None:
     assert told.advertise_http == "https://locks.example:443"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "http"),
+    [
+        (["--http", "unix:/run/h.sock"], None),
+        (["--http", "10.0.0.1:80", "--http", "unix:/run/h.sock"], Address("10.0.0.1", 80)),
+        (["--http", "unix:/run/h.sock, 10.0.0.1:80"], Address("10.0.0.1", 80)),
+        (["--http", "unix:///run/h.sock"], None),
+    ],
+)
+def test_clients_come_to_an_address_a_socket_or_both(arguments: list[str], http: Address | None) -> None:
+    """In one list, or by a flag for each; clients are sent to the address, if there is one."""
+    config = load(arguments, {})
+    assert (config.http, config.http_unix) == (http, Path("/run/h.sock"))
+    assert config.advertise_http == ("http://10.0.0.1:80" if http else "unix:/run/h.sock")
+    assert config.warnings == ()
+    told = load([*arguments, "--advertise-http", "unix:/run/other.sock"], {})
+    assert told.advertise_http == "unix:/run/other.sock"
+
+
 def test_an_even_number_of_nodes_is_allowed_with_a_warning() -> None:
     """Two nodes work, and the log says that they survive nothing more than one."""
     config = load(["--peers", "n1=a:1,n2=b:2", "--secret", SECRET], {})
@@ -188,6 +207,26 @@ def test_what_is_no_address(text: str) -> None:
             "advertise_http: 'example.org' (flag --advertise-http): must",
         ),
         (["--advertise-http", "http://a/b"], {}, "advertise_http: 'http://a/b'"),
+        (
+            ["--advertise-http", "unix:a"],
+            {},
+            "advertise_http: 'unix:a' (flag --advertise-http): must be unix:/",
+        ),
+        (
+            [],
+            {"HOLDFAST_HTTP": "unix:run/h.sock"},
+            "http: 'unix:run/h.sock' (variable HOLDFAST_HTTP): must be",
+        ),
+        (["--http", "unix:/run/"], {}, "http: 'unix:/run/' (flag --http): must be unix:/PATH"),
+        (["--http", "unix:/a b"], {}, "http: 'unix:/a b' (flag --http): must be unix:/PATH"),
+        (
+            ["--http", f"unix:/{'a' * 107}"],
+            {},
+            "(flag --http): the path of a Unix socket has 107 bytes at most",
+        ),
+        (["--http", "a:1", "--http", "b:1"], {}, "http: 'a:1,b:1' (flag --http): must be one HOST:PORT, one"),
+        (["--http", "unix:/a,unix:/b"], {}, "http: 'unix:/a,unix:/b' (flag --http): must be one HOST:PORT"),
+        (["--http", ""], {}, "http: '' (flag --http): must be HOST:PORT"),
         (["--advertise-http", "http://a:x"], {}, "advertise_http: 'http://a:x'"),
         (
             ["--allow-host", "a.example,http://b"],
@@ -324,6 +363,14 @@ def test_tls_comes_with_its_files() -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
+        (
+            ["--http", "unix:/h.sock", "--tls-cert", "c.pem", "--tls-key", "k.pem"],
+            "tls_cert: 'c.pem' (flag --tls-cert): needs a HOST:PORT in http: that speaks TLS",
+        ),
+        (
+            ["--http", "a:1,unix:/h", "--tls-cert", "c", "--tls-key", "k", "--tls-client-ca", "ca"],
+            "http: 'unix:/h' (flag --http): needs tokens, since tls_client_ca is given",
+        ),
         (["--tls-cert", "c.pem"], "tls_key: '' (default): a certificate and its key are given together"),
         (["--tls-key", "k.pem"], "tls_cert: '' (default): a certificate and its key are given together"),
         (["--tls-client-ca", "ca.pem"], "tls_client_ca: 'ca.pem' (flag --tls-client-ca): needs tls_cert"),

@@ -318,10 +318,11 @@ def test_nodes_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_default_ports_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default clients look where a node, and the three of `scripts/cluster up`, listen by default."""
     monkeypatch.delenv("HOLDFAST_NODES", raising=False)
-    node = config.load([], {}).http.port
+    http = config.load([], {}).http
+    assert http is not None
     ports = [int(url.rpartition(":")[2]) for url in holdfast.Client()._transport.nodes]
     assert ports == [http for http, _ in of_cluster(cluster_command.DEFAULT_BASE_PORT, 3)]
-    assert ports[0] == node
+    assert ports[0] == http.port
 
 
 async def test_acquire_takes_a_lease_or_a_session() -> None:

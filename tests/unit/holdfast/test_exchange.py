@@ -5,7 +5,6 @@ import pytest
 
 import holdfast
 from holdfast import wire
-from holdfast.operations import exchange as _exchange
 from holdfast.operations.exchange import (
     ATTEMPT_S_MAX,
     GRACE_S,
@@ -219,16 +218,6 @@ def test_an_attempt_is_what_goes_over_the_wire() -> None:
         "Content-Type": wire.JSON,
     }
     assert set(_new(READ).attempt(100.0).headers) == {wire.HEADER_TIMEOUT_MS}
-
-
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:x", "ftp://a", "http://", "", "http:///x", "a b", "http://a:1 http://b:1"]
-)
-def test_a_url_that_no_node_has_is_refused(url: str) -> None:
-    """A node's URL has http or https and a host; a slash at its end does not matter."""
-    with pytest.raises(ValueError, match="is not the URL of a node"):
-        _exchange.node_urls([url], {})
-    assert _exchange.node_urls("http://a:7701/", {}) == ("http://a:7701",)
 
 
 def test_every_code_is_refused_or_repeated_as_the_table_says() -> None:

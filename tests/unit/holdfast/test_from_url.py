@@ -15,6 +15,7 @@ from holdfast.client.client_options import urls_of
         ("holdfast://a,b:7701/", ["http://a:7700", "http://b:7701"]),
         ("holdfasts://a:7700,[::1]", ["https://a:7700", "https://[::1]:7700"]),
         ("http://[::1]:7701", ["http://[::1]:7701"]),
+        ("unix:/run/holdfast.sock", ["unix:/run/holdfast.sock"]),
     ],
 )
 def test_a_url_names_nodes(url: str, nodes: list[str]) -> None:

@@ -13,6 +13,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,10 @@ class Program:
 
 @contextlib.contextmanager
 def _running(tmp_path: Path, *arguments: str) -> Iterator[Program]:
-    """Run a node of its own on free ports."""
-    free = ("--http", "127.0.0.1:0", "--peer", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    """Run a node of its own on free ports; its address for clients is the given one, if there is any."""
+    free = ["--peer", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    if all(word.startswith("unix:") for flag, word in pairwise(arguments) if flag == "--http"):
+        free += ["--http", "127.0.0.1:0"]
     with _start(*free, *arguments) as process:
         watchdog = threading.Timer(2 * DEADLINE_S, process.kill)
         watchdog.start()

@@ -9,7 +9,7 @@ import pytest
 
 from cluster import exposure
 from cluster.config import Address
-from http_api import __main__
+from http_api import listeners
 from tests.support.certificates import Certificates
 from tests.unit.http_api.serving import token_line
 from tests.unit.http_api.test_main import DEADLINE_S, _running, _start
@@ -135,7 +135,7 @@ def test_a_name_is_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - the value under test
         info = (socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, 0))
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, info=info, **__: [info])
-        with __main__._bind(address) as listener:
+        with listeners.bind_tcp(address) as listener:
             assert listener.getsockname()[0] == host
             assert exposure.is_open(listener.getsockname()[0]) == (host != "127.0.0.1")
 

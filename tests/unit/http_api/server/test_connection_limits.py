@@ -187,7 +187,7 @@ def test_one_machine_is_one_address() -> None:
     assert room.busy("::ffff:192.0.2.9")[0].refused is ConnectionRefusal.ADDRESS
 
 
-@pytest.mark.parametrize("address", [HERE, "127.1.2.3", "::1", "::ffff:127.0.0.1", ""])
+@pytest.mark.parametrize("address", [HERE, "127.1.2.3", "::1", "::ffff:127.0.0.1", "", "unix"])
 def test_this_machine_has_a_reserve_and_no_share(address: str) -> None:
     """When strangers have all connections, whoever is logged in on the machine can still look and act."""
     room = Room(count_max=2, per_address_max=1)
