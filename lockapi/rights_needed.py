@@ -19,6 +19,7 @@ from lockstate.words.commands import (
     AddLocks,
     Command,
     DeleteCells,
+    ForgetRates,
     Numbered,
     PutCell,
     SetNamespace,
@@ -76,6 +77,10 @@ def _on_id(rights: Rights, right: Right, _: Any) -> None:
 
 def _on_name(rights: Rights, right: Right, command: Any) -> None:
     check_name(rights, right, command.name)
+
+
+def _on_names(rights: Rights, right: Right, command: ForgetRates) -> None:
+    (check_start if command.is_prefix else check_name)(rights, right, command.name)
 
 
 def _on_lock(rights: Rights, right: Right, command: Acquire) -> None:
@@ -152,6 +157,7 @@ def of_namespaces(rights: Rights) -> Rights:
 _CHECKS: Final[dict[On, Check]] = {
     On.ID: _on_id,
     On.NAME: _on_name,
+    On.NAMES: _on_names,
     On.LOCK: _on_lock,
     On.LOCKS: _on_locks,
     On.SEVERAL: _on_several,

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from lockstate.rules import effort, fences, namespace_rules, rates
+from lockstate.rules import effort, fences, forgotten_rates, namespace_rules, rates
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables.state import State
 from lockstate.words import commands
@@ -32,6 +32,8 @@ class On(enum.Enum):
     ID = enum.auto()
     """For any: it names a hold or a session by its id, a secret, and whoever knows that may use it."""
     NAME = enum.auto()
+    NAMES = enum.auto()
+    """Its name, or all that begin with it."""
     LOCK = enum.auto()
     """Its name, or each of its locks, with all below one that is a subtree."""
     LOCKS = enum.auto()
@@ -201,6 +203,10 @@ ROWS: Final = (
     Row(
         commands.TakeRate, lambda rules: partial(rates.take, rules.state),
         right="acquire", on=On.NAME, request_scope=_name, new_in_each_attempt=("attempt_id",),
+    ),
+    Row(
+        commands.ForgetRates, lambda rules: partial(forgotten_rates.forget, rules.effects),
+        right="force", on=On.NAMES, request_scope=_name, frees=True, effort=effort.of_forgotten_rates,
     ),
     Row(
         commands.AdvanceFence, lambda rules: partial(fences.advance, rules.state),

@@ -58,6 +58,7 @@ from lockstate.words.results import (
     Outcome,
     PutOffTo,
     Queued,
+    RatesForgotten,
     RateTaken,
     Reason,
     Refused,
@@ -485,7 +486,7 @@ def _is_to_be_tried_again(result: Result) -> bool:
 def _freed_nothing(result: Result) -> bool:
     """Whether a command that is there to free something found nothing, or nobody to ask for it."""
     match result:
-        case CellsDeleted() | DelaysLifted():
+        case CellsDeleted() | DelaysLifted() | RatesForgotten():
             return not result.count
         case ForceReleased():
             return not result.released

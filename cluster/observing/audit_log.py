@@ -53,6 +53,7 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.WAIT_FORCED: "event=wait-forced %s",
     EventKind.DELAY_LIFTED: "event=delay-lifted %s",
     EventKind.FENCE_FORGOTTEN: "event=fence-forgotten %s",
+    EventKind.RATE_LIMIT_FORGOTTEN: "event=rate-limit-forgotten %s",
 }
 """All that is audited: neither who begins to wait nor who gives up."""
 
@@ -184,6 +185,8 @@ def _said(event: Event) -> str:
             return f"kind={event.of} name={event.name!r} revision={event.revision}{reason}"
         case EventKind.FENCE_FORGOTTEN:
             return f"name={event.name!r} token={event.token} revision={event.revision}{reason}"
+        case EventKind.RATE_LIMIT_FORGOTTEN:
+            return f"name={event.name!r} revision={event.revision}{reason}"
     mode = f" mode={event.mode}" if event.of is HoldKind.LOCK else ""
     return (
         f"kind={event.of} name={event.name!r}{mode} token={event.token} owner={owner!r}"

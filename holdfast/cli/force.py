@@ -50,6 +50,10 @@ def add_parser(commands: CommandParser) -> None:
     )
     forget = force.command("forget-fence", "make a resource accept any token again", _forget_fence)
     forget.add_argument("name", metavar="NAME")
+    rates = force.command("forget-rate-limits", "make rate limits as new", _forget_rate_limits)
+    rates.add_argument("name", metavar="NAME", nargs="?")
+    rates.add_argument("--prefix", metavar="PREFIX", help="all whose names begin with this")
+    rates.add_argument("--all", action="store_true", help="all there are")
     revoke = commands.command(
         "revoke", "ask holders to release within a grace; then end their holds by force", _revoke
     )
@@ -70,7 +74,7 @@ def add_parser(commands: CommandParser) -> None:
         )
     for parser in (release, revoke):
         parser.add_argument("--token", metavar="N", type=int, help="only the hold that has this token")
-    for parser in (release, waits, end, principal, lift, forget, revoke):
+    for parser in (release, waits, end, principal, lift, forget, rates, revoke):
         parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
         parser.add_output()
 
@@ -144,6 +148,25 @@ async def _forget_fence(client: Inspector, arguments: argparse.Namespace) -> int
     if answer.get("highest_token") is None:
         raise Refused(NOTHING, f"fence {arguments.name!r} has never seen a token; nothing was forgotten")
     print_one(answer, [f"forgot token {answer.get('highest_token')}"], arguments.output)
+    return 0
+
+
+async def _forget_rate_limits(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Forget rate limits, and print how many there were."""
+    name, prefix, reason = arguments.name, arguments.prefix, arguments.reason
+    if [name is not None, prefix is not None, arguments.all].count(True) != 1:
+        raise ValueError("name a rate limit, a --prefix, or --all")
+    if prefix == "":
+        raise ValueError("the --prefix is empty; --all forgets all rate limits")
+    if name is not None:
+        forgotten = await client.admin.forget_rate_limit(name, reason=reason)
+    elif prefix is not None:
+        forgotten = await client.admin.forget_rate_limits(prefix, reason=reason)
+    else:
+        forgotten = await client.admin.forget_all_rate_limits(reason=reason)
+    if not forgotten:
+        raise Refused(NOTHING, "nothing has been taken from any of these rate limits; nothing was forgotten")
+    print_one({"forgotten": forgotten}, [f"{forgotten} forgotten"], arguments.output)
     return 0
 
 

@@ -1,5 +1,6 @@
 """What operators do, for either client: to what others have, to members, and to what they may have."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from holdfast.client import ending
@@ -10,6 +11,7 @@ from holdfast.operations import (
     override_operations,
     quota_operations,
 )
+from holdfast.operations.operation import Operation
 from holdfast.operations.terms import DEFAULT_GRACE_S
 from holdfast.transport.transport import Transport
 from holdfast.values.answers import PrincipalEnded
@@ -17,6 +19,7 @@ from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import Refused
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
+from holdfast.wire.answers import RatesForgottenJson
 from holdfast.wire.held import Holder, Waiter
 from holdfast.wire.operators import Member, NamespaceInfo, NamespaceSettings, PrincipalInfo, Quota, Refusals
 
@@ -115,6 +118,35 @@ class Admin:
     async def forget_fence(self, name: Name, *, reason: str) -> int | None:
         """Make a resource accept any token again, and return the highest that it had seen, None if none."""
         return await self._transport.call(override_operations.forget_fence(to_name(name), reason))
+
+    async def forget_rate_limit(self, name: Name, *, reason: str) -> int:
+        """Make the rate limits of a name as new, and return how many there were that were not.
+
+        Clients that wait for a place keep its moment: they go on then, and do not count.
+        """
+        return await self._forget_rates(lambda: override_operations.forget_rate_limit(to_name(name), reason))
+
+    async def forget_rate_limits(self, prefix: str, *, reason: str) -> int:
+        """Make all rate limits whose names begin with `prefix` as new, a thousand in each step.
+
+        Returns how many there were. An empty prefix is refused: `forget_all_rate_limits` forgets all.
+        """
+        if not prefix:
+            raise ValueError("the prefix is empty; forget_all_rate_limits() forgets all rate limits")
+        return await self._forget_rates(lambda: override_operations.forget_rate_limits(prefix, reason))
+
+    async def forget_all_rate_limits(self, *, reason: str) -> int:
+        """Make all rate limits as new, a thousand in each step; return how many there were."""
+        return await self._forget_rates(lambda: override_operations.forget_rate_limits(None, reason))
+
+    async def _forget_rates(self, some: Callable[[], Operation[RatesForgottenJson]]) -> int:
+        """Forget some rate limits until none is left; each step is a request of its own."""
+        count, is_more = 0, True
+        while is_more:
+            answer = await self._transport.call(some())
+            count += answer.forgotten
+            is_more = answer.more
+        return count
 
     # -- what principals and namespaces may have ------------------------------------------------------------
 
@@ -228,6 +260,9 @@ class SyncAdmin(ForThreads[Admin]):
     force_close_session = waiting(Admin.force_close_session)
     lift_delay = waiting(Admin.lift_delay)
     forget_fence = waiting(Admin.forget_fence)
+    forget_rate_limit = waiting(Admin.forget_rate_limit)
+    forget_rate_limits = waiting(Admin.forget_rate_limits)
+    forget_all_rate_limits = waiting(Admin.forget_all_rate_limits)
     quotas = waiting(Admin.quotas)
     quota = waiting(Admin.quota)
     set_quota = waiting(Admin.set_quota)

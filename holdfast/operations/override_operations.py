@@ -1,13 +1,15 @@
 """What operators ask for about what others have, each with a reason that the cluster keeps."""
 
 from typing import Final
+from urllib.parse import quote
 
 from holdfast import wire
-from holdfast.operations.operation import Operation, decode, new_request_id, write
+from holdfast.operations.operation import Operation, decode, new_request_id, path_to, write
 from holdfast.wire.answers import (
     DelaysLiftedJson,
     FenceForgottenJson,
     ForceReleasedJson,
+    RatesForgottenJson,
     RevokedJson,
     SessionForcedJson,
     WaitsForcedJson,
@@ -96,3 +98,19 @@ def forget_fence(name: str, reason: str) -> Operation[int | None]:
     """Forget the highest token of a resource; the answer has it, None if there was none."""
     fields = {"name": name, "reason": reason, "request_id": new_request_id()}
     return write(wire.FENCE_FORGET, fields, lambda answer: decode(answer, FenceForgottenJson).highest_token)
+
+
+def forget_rate_limit(name: str, reason: str) -> Operation[RatesForgottenJson]:
+    """Forget what was taken from the rate limits of a name; the answer says how many there were."""
+    return _forget_rates(path_to(wire.RATE, name), reason)
+
+
+def forget_rate_limits(prefix: str | None, reason: str) -> Operation[RatesForgottenJson]:
+    """Forget some of the rate limits whose names begin with a prefix, or of all; each answer says if more."""
+    which = "all=true" if prefix is None else f"prefix={quote(prefix, safe='')}"
+    return _forget_rates(f"{wire.RATES}?{which}", reason)
+
+
+def _forget_rates(path: str, reason: str) -> Operation[RatesForgottenJson]:
+    fields = {"reason": reason, "request_id": new_request_id()}
+    return write(path, fields, lambda answer: decode(answer, RatesForgottenJson), method="DELETE")

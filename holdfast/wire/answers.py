@@ -285,6 +285,14 @@ class FenceForgottenJson(WriteAnswer, kw_only=True):
     revision: int = ABSENT
 
 
+class RatesForgottenJson(WriteAnswer, kw_only=True):
+    """How many rate limits were forgotten, and whether more are left of those that were meant."""
+
+    forgotten: int
+    more: bool
+    revision: int = ABSENT
+
+
 class Taken(msgspec.Struct, frozen=True):
     """The answer of a rate limit. `retry_after_ms` is when the same request will be allowed."""
 

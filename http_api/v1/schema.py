@@ -197,7 +197,7 @@ def page_of_cells(call: Call) -> tuple[bytes, bytes, int]:
     return prefix, after, limit(call, limits.LIST_LIMIT_MAX)
 
 
-def cells_to_delete(call: Call) -> tuple[str, bool]:
+def prefix_or_all(call: Call) -> tuple[str, bool]:
     """Return the prefix in the query, "" if there is none, and whether all are meant. Raises ProblemError."""
     return call.query_values.get("prefix", ""), bool(_flag(call, "all"))
 

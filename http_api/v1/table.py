@@ -44,6 +44,7 @@ from lockapi.requests.overrides import (
     ForceCloseSessionRequest,
     ForceWaitsRequest,
     ForgetFenceRequest,
+    ForgetRatesRequest,
     LiftDelayRequest,
     PutOffRequest,
     RevokeRequest,
@@ -282,6 +283,16 @@ _RATES_AND_FENCES: Final = (
     Route(
         method="GET", path=wire.RATES, need=needs.READ, handler=rates.list_rate_limits,
         gives=listings.RatePageJson, query=_PAGE, problems=_READ,
+    ),
+    Route(
+        method="DELETE", path=wire.RATE, need=needs.FORCE, handler=rates.forget_rate_limit,
+        takes=ForgetRatesRequest, gives=answers.RatesForgottenJson,
+        problems=("name-too-long", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="DELETE", path=wire.RATES, need=needs.FORCE, handler=rates.forget_rate_limits,
+        takes=ForgetRatesRequest, gives=answers.RatesForgottenJson, query=("prefix", "all"),
+        problems=("upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.FENCE, need=needs.READ, handler=fences.get_fence,

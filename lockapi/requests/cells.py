@@ -17,6 +17,7 @@ from lockapi.requests.fields import (
     Write,
     check,
     check_between,
+    check_prefix_or_all,
     invalid,
 )
 from lockstate.rules import transactions
@@ -144,12 +145,8 @@ def check_text_key(key: bytes) -> None:
 
 
 def deletion(prefix: bytes, *, is_all: bool, request_id: str = "") -> DeleteCells:
-    """Return the command that deletes the cells below a prefix, or all cells. Raises ProblemError.
-
-    That all are meant has to be said: a prefix that was left empty by mistake must not delete them.
-    """
-    if is_all is bool(prefix):
-        raise invalid("prefix: give one that is not empty, or, to delete all cells, none and all=true")
+    """Return the command that deletes the cells below a prefix, or all cells. Raises ProblemError."""
+    check_prefix_or_all(prefix, is_all=is_all, what="cells")
     if len(prefix) > limits.CELL_KEY_BYTES_MAX:
         raise invalid(f"prefix: {len(prefix)} bytes; at most {limits.CELL_KEY_BYTES_MAX} are allowed")
     check_text_key(prefix)

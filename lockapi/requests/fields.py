@@ -138,6 +138,15 @@ def check_reason(reason: str) -> None:
     check(limits.check_text("reason", reason, limits.REASON_BYTES_MAX))
 
 
+def check_prefix_or_all(prefix: str | bytes, *, is_all: bool, what: str) -> None:
+    """Raise ProblemError unless there is a prefix, or all of `what` are meant.
+
+    That has to be said: a prefix that was left empty by mistake must not end all there is.
+    """
+    if is_all is bool(prefix):
+        raise invalid(f"prefix: give one that is not empty, or, for all {what}, none and all=true")
+
+
 def check_between(field: str, value: int, smallest: int, largest: int) -> None:
     """Raise ProblemError if `value` is out of bounds."""
     if not smallest <= value <= largest:

@@ -17,6 +17,7 @@ from lockapi.requests.fields import (
     Write,
     check,
     check_between,
+    check_prefix_or_all,
     check_reason,
 )
 from lockstate.words import commands, limits
@@ -66,6 +67,25 @@ class ForgetFenceRequest(Write, kw_only=True):
         check(limits.check_name(self.name))
         check_reason(self.reason)
         return commands.ForgetFence(self.name, self.reason, self.checked_id())
+
+
+class ForgetRatesRequest(Write, kw_only=True):
+    """Forget rate limits: they are as new."""
+
+    reason: Reason
+
+    def command(self, name: str) -> commands.ForgetRates:
+        """Return the command for those of one name. Raises ProblemError."""
+        check(limits.check_name(name))
+        check_reason(self.reason)
+        return commands.ForgetRates(name, self.reason, request_id=self.checked_id())
+
+    def command_below(self, prefix: str, *, is_all: bool) -> commands.ForgetRates:
+        """Return the command for those whose names begin with a prefix, or for all. Raises ProblemError."""
+        check_prefix_or_all(prefix, is_all=is_all, what="rate limits")
+        check(limits.check_text("prefix", prefix, limits.NAME_BYTES_MAX))
+        check_reason(self.reason)
+        return commands.ForgetRates(prefix, self.reason, is_prefix=True, request_id=self.checked_id())
 
 
 class ForceWaitsRequest(Write, kw_only=True):

@@ -7,6 +7,7 @@ import msgspec
 from lockstate.reads.views import told_value
 from lockstate.tables.cells import Cell
 from lockstate.tables.owners import own_id
+from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket, permits_in
 from lockstate.tables.state import State
 from lockstate.words.commands import Wanted
@@ -176,6 +177,11 @@ class Effects:
     def tell_forgotten(self, resource: str, token: int, reason: str) -> None:
         """Add the event that the highest token of a resource was forgotten."""
         self.events.append(self._of_nobody(EventKind.FENCE_FORGOTTEN, resource, token, reason))
+
+    def tell_rate_forgotten(self, limiter: Limiter, reason: str) -> None:
+        """Add the event that a rate limit was forgotten, which counted for a principal if that is known."""
+        event = self._of_nobody(EventKind.RATE_LIMIT_FORGOTTEN, limiter.name, 0, reason)
+        self.events.append(msgspec.structs.replace(event, principal=limiter.principal))
 
     def _of_nobody(self, kind: EventKind, name: str, token: int, reason: str) -> Event:
         """Return an event of what belongs to no client."""

@@ -30,6 +30,7 @@ from lockstate.words.commands import (
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
+    ForgetRates,
     KeepAlive,
     LiftDelay,
     Release,
@@ -184,6 +185,13 @@ def of_deletion(state: State, command: DeleteCells) -> int:
     """Return how many cells with a prefix go."""
     found = state.cells.below(command.key, b"") if command.is_prefix else ()
     return sum([1 for _ in islice(found, limits.CELLS_DELETED_MAX)])
+
+
+def of_forgotten_rates(state: State, command: ForgetRates) -> int:
+    """Return how many rate limits go, and places of them."""
+    found = state.rates.named(command.name, is_prefix=command.is_prefix)
+    weights = [1 + len(state.rates.places_of(one)) for one in islice(found, limits.RATES_FORGOTTEN_MAX)]
+    return _MOVE * min(sum(weights), limits.RATES_FORGOTTEN_MAX + limits.RATE_PLACES_MAX)
 
 
 def _of_session(state: State, session: Session | None) -> int:

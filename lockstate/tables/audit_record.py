@@ -14,7 +14,9 @@ from lockstate.words.results import Event, EventKind, HoldKind
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
-_OF_NOBODY: Final = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN})
+_OF_NOBODY: Final = frozenset(
+    {EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN}
+)
 """Events of what no client has: they show no owner."""
 _OF_PLEAS: Final = frozenset({EventKind.REVOKED, EventKind.PUT_OFF})
 """Events of holds that are to be given up: they say by when."""
@@ -64,8 +66,8 @@ def shown(event: Event) -> AuditEvent:
         by=event.by or UNSET,
     )
     match event.kind:
-        case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED:
-            return record  # a session has none of the fields below
+        case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED | EventKind.RATE_LIMIT_FORGOTTEN:
+            return record  # a session, or a rate limit, has none of the fields below
         case EventKind.FENCE_FORGOTTEN:
             record.token = event.token
             return record  # a resource is of no kind

@@ -1,7 +1,7 @@
 """The table of rate limits. How each of them counts is in `rate_algorithms`, who may take in `rules/rates`.
 
 A rate limit is identified by its name, algorithm and window; the limit itself comes with every request. It
-exists from the first admission until it is whole again.
+exists from the first admission until it is whole again, or an operator has it forgotten.
 
 A *place* is what was taken for a moment that is still to come. Until then it can be given back. So a limiter
 has only what was taken for moments that have come, and beside it, while it has places, there is a copy that
@@ -9,7 +9,7 @@ has these as well: it says where the next place is. When a place is given back, 
 it. The other places keep their moments, which their clients have been told.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import takewhile
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
@@ -124,6 +124,13 @@ class RateLimits:
         """Return the limiter of a rate limit with all its places, to be asked; None if it is whole."""
         reserved = self._reserved.get(key) if self._reserved else None
         return self._limiters.get(key) if reserved is None else reserved.ahead
+
+    def named(self, name: str, *, is_prefix: bool = False) -> Iterator[Limiter]:
+        """Yield the rate limits of a name, or those whose names begin with it, in order of their keys."""
+        behind = self.in_order.after((name, "", 0), inclusive=True)
+        if is_prefix:
+            return takewhile(lambda limiter: limiter.name.startswith(name), behind)
+        return takewhile(lambda limiter: limiter.name == name, behind)
 
     def whole_ms(self, key: RateKey) -> int:
         """Return when a rate limit that is there will be whole."""
@@ -315,10 +322,7 @@ class RateLimits:
         """
         if key in self._limiters:
             return None
-        of_name = takewhile(
-            lambda limiter: limiter.name == key[0], self.in_order.after((key[0], "", 0), inclusive=True)
-        )
-        last = max(of_name, key=attrgetter("expires_at_ms", "order"), default=None)
+        last = max(self.named(key[0]), key=attrgetter("expires_at_ms", "order"), default=None)
         return None if last is None else self._limiters[last.name, last.algorithm, last.window_ms]
 
     def turned(self, source: AnyLimiter, key: RateKey, limit: int, now_ms: int) -> AnyLimiter:
@@ -362,9 +366,15 @@ class RateLimits:
     # -- how they end ---------------------------------------------------------------------------------------
 
     def end(self, limiter: Limiter) -> None:
-        """Forget a rate limit that is whole, and its deadline."""
+        """Forget a rate limit that has no places, and its deadline."""
         self._take_out(limiter)
         self._count_limiter(limiter, -1)
+
+    def forget(self, limiter: Limiter) -> None:
+        """Forget a rate limit as it is, with its places, which their clients use without being counted."""
+        for place in list(self.places_of(limiter)):
+            self._leave(place)
+        self.end(limiter)
 
     def recomputed_sum(self) -> int:
         """Return the sum of the marks of all of this, but for deadlines (see `marks`)."""

@@ -424,6 +424,18 @@ class ForgetFence(_Command, frozen=True, tag=49):
     request_id: str = ""
 
 
+class ForgetRates(_Command, frozen=True, tag=87):
+    """Forget the rate limits of a name, or a limited number of those whose names begin with it, in order.
+
+    Each of them is as new then, whatever was taken from it. An empty name with `is_prefix` stands for all.
+    """
+
+    name: str
+    reason: str
+    is_prefix: bool = False
+    request_id: str = ""
+
+
 class ForceWaits(_Command, frozen=True, tag=86):
     """End the waits for a name, or the one that has number `ticket`; 0 stands for all of them.
 
@@ -592,6 +604,7 @@ OfSomebody = (
     | ForceCloseSession
     | ForceWaits
     | LiftDelay
+    | ForgetRates
     | ForgetFence
     | Revoke
     | PutOff

@@ -177,6 +177,8 @@ RATE_LIMITERS_COUNT_MAX = 1_000_000
 RATE_PLACES_MAX = 1000
 """Places of one rate limit whose moments are to come: giving one back counts all others anew, in half a
 millisecond."""
+RATES_FORGOTTEN_MAX = 1_000
+"""Rate limits that one command forgets, each counted with its places; the last may exceed it."""
 RATE_ROWS_MAX = 1000
 """Rows in the log of one sliding window. Up to this limit the window is exact, above it counts in this many
 steps."""

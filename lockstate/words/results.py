@@ -384,6 +384,13 @@ class FenceForgotten(_Value, frozen=True, tag=23):
     highest_token: int | None
 
 
+class RatesForgotten(_Value, frozen=True, tag=46):
+    """How many rate limits were forgotten. One command forgets only so many: `is_more` says some are left."""
+
+    count: int
+    is_more: bool = False
+
+
 class Revoked(_Value, frozen=True, tag=24):
     """The holders that are to give up, with what they were asked: the earliest end of several counts.
 
@@ -647,6 +654,7 @@ Result = (
     | SessionForced
     | DelaysLifted
     | FenceForgotten
+    | RatesForgotten
     | Revoked
     | WaitsForced
     | PutOffTo
@@ -676,6 +684,7 @@ class EventKind(enum.StrEnum):
     SESSION_FORCED = "session-forced"
     DELAY_LIFTED = "delay-lifted"
     FENCE_FORGOTTEN = "fence-forgotten"
+    RATE_LIMIT_FORGOTTEN = "rate-limit-forgotten"
     WAIT_FORCED = "wait-forced"
     REVOKED = "revoked"
     PUT_OFF = "put-off"
@@ -692,6 +701,7 @@ OF_OPERATORS: Final = frozenset(
         EventKind.REVOKED,
         EventKind.DELAY_LIFTED,
         EventKind.FENCE_FORGOTTEN,
+        EventKind.RATE_LIMIT_FORGOTTEN,
     }
 )
 """What operators do, and give a reason for."""
@@ -727,7 +737,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     up within `ends_in_ms`; both are 0 if there is no such thing.
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
-    was lifted, and a fence that was forgotten, are nobody's: they have no owner and no session.
+    was lifted, and what was forgotten, a fence or a rate limit, have no owner and no session.
 
     `principal` is whom it belongs to, and `by` who overrode somebody: forced, revoked, lifted or forgot. Both
     are empty if nodes were told of no principals.

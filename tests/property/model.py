@@ -28,6 +28,7 @@ from lockstate.words.commands import (
     ForceRelease,
     ForceWaits,
     ForgetFence,
+    ForgetRates,
     KeepAlive,
     LiftDelay,
     Numbered,
@@ -245,7 +246,7 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             result = refuse_other_kind(state, command) or release(state, command)
         case ForceRelease():
             result = force_release(state, command)
-        case ForceCloseSession() | ForceWaits() | LiftDelay() | ForgetFence():
+        case ForceCloseSession() | ForceWaits() | LiftDelay() | ForgetFence() | ForgetRates():
             return override(state, command)
         case Revoke():
             return revoke(state, command)

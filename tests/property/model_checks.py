@@ -20,6 +20,7 @@ from lockstate.words.commands import (
     ForceRelease,
     ForceWaits,
     ForgetFence,
+    ForgetRates,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -125,6 +126,11 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             return _check_force(command)
         case ForceCloseSession() | LiftDelay() | ForgetFence():
             return _check_override(command)
+        case ForgetRates():
+            reason = limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+            if command.is_prefix:
+                return [reason, limits.check_text("prefix", command.name, limits.NAME_BYTES_MAX)]
+            return [reason, limits.check_name(command.name)]
         case ForceWaits():
             return [
                 limits.check_name(command.name),

@@ -1,7 +1,7 @@
-"""What operators do in the model to what others have: end sessions and waits, lift delays, forget fences."""
+"""What operators do in the model to what others have: end sessions and waits, lift delays, forget."""
 
 from lockstate.words import limits
-from lockstate.words.commands import ForceCloseSession, ForceWaits, ForgetFence, LiftDelay
+from lockstate.words.commands import ForceCloseSession, ForceWaits, ForgetFence, ForgetRates, LiftDelay
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
@@ -11,6 +11,7 @@ from lockstate.words.results import (
     EventKind,
     FenceForgotten,
     Left,
+    RatesForgotten,
     Reason,
     Refused,
     Result,
@@ -19,11 +20,13 @@ from lockstate.words.results import (
 )
 from tests.property.model_changes import end_session, end_wait, serve, tell
 from tests.property.model_locks import claims, parts_of, queue
-from tests.property.model_records import Delay, ModelState, Ticket
+from tests.property.model_records import Delay, ModelState, Rate, Ticket
 from tests.property.model_views import waiter_view
 
+Override = ForceCloseSession | ForceWaits | LiftDelay | ForgetFence | ForgetRates
 
-def override(state: ModelState, command: ForceCloseSession | ForceWaits | LiftDelay | ForgetFence) -> Result:
+
+def override(state: ModelState, command: Override) -> Result:
     """Carry out one of them."""
     match command:
         case ForceWaits():
@@ -34,6 +37,8 @@ def override(state: ModelState, command: ForceCloseSession | ForceWaits | LiftDe
             return lift_delay(state, command)
         case ForgetFence():
             return forget_fence(state, command)
+        case ForgetRates():
+            return forget_rates(state, command)
 
 
 def force_close(state: ModelState, command: ForceCloseSession) -> Result:
@@ -87,15 +92,40 @@ def forget_fence(state: ModelState, command: ForgetFence) -> Result:
     return FenceForgotten(token)
 
 
+def forget_rates(state: ModelState, command: ForgetRates) -> Result:
+    """Forget what was taken from rate limits, and what is to be taken for moments to come."""
+    meant = [
+        rate
+        for rate in sorted(state.rates, key=lambda rate: rate.key)
+        if rate.key[0] == command.name or (command.is_prefix and rate.key[0].startswith(command.name))
+    ]
+    gone: list[Rate] = []
+    for rate in meant:
+        if sum(1 + len(one.places) for one in gone) < limits.RATES_FORGOTTEN_MAX:
+            gone.append(rate)
+    for rate in gone:
+        state.rates = [one for one in state.rates if one is not rate]
+        name, whose = rate.key[0], rate.principal
+        _tell(state, EventKind.RATE_LIMIT_FORGOTTEN, name, command.reason, principal=whose)
+    return RatesForgotten(len(gone), len(gone) < len(meant))
+
+
 def _tell(
-    state: ModelState, kind: EventKind, name: str, reason: str, token: int = 0, *, delay: Delay | None = None
+    state: ModelState,
+    kind: EventKind,
+    name: str,
+    reason: str,
+    token: int = 0,
+    *,
+    delay: Delay | None = None,
+    principal: str = "",
 ) -> None:
     """Add an event of what is nobody's."""
     of, scope = (delay.kind, delay.scope) if delay else (HoldKind.LOCK, Scope.NODE)
     permits, when = delay.permits if delay else 0, (state.revision, state.now_ms)
     event = Event(
         *when, kind, name, Mode.EXCLUSIVE, NO_OWNER, token, NO_SESSION, 0, reason, of, scope, permits,
-        by=state.principal,
+        principal=principal, by=state.principal,
     )  # fmt: skip
     state.events.append(event)
     state.history.append(event)

@@ -41,6 +41,7 @@ from lockstate.words.commands import (
     ForceRelease,
     ForceWaits,
     ForgetFence,
+    ForgetRates,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -242,6 +243,14 @@ def cancelled_place(rng: Random, state: ModelState) -> Command:
     ids = [one for _, place in state.places() for one in place.ids]
     attempt_id = AttemptId(rng.choice(ids)) if ids else rng.choice(ATTEMPT_IDS)
     return Cancel(HoldId(attempt_id), attempt_id)
+
+
+def forget_rates(rng: Random, _: ModelState) -> Command:
+    """Forget rate limits: of one name, or of several."""
+    name, reason, request_id = rng.choice(RATES)[0], rng.choice(["", "because"]), rng.choice(REQUEST_IDS)
+    if rng.randrange(2):
+        return ForgetRates(name, reason, request_id=request_id)
+    return ForgetRates(name[: rng.randrange(len(name) + 1)], reason, is_prefix=True, request_id=request_id)
 
 
 def rush(rng: Random, first_id: HoldId, second_id: HoldId) -> list[Command]:
@@ -563,6 +572,7 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: take_rate(r),
     lambda r, _: take_rate(r),
     cancelled_place,
+    forget_rates,
     lambda r, _: AdvanceFence(r.choice(RESOURCES), r.randint(0, 5), r.choice(REQUEST_IDS)),
     *[lambda r, _: SetQuota(r.choice(["ann", "bob", "*"]), r.choice(_QUOTAS), r.choice(REQUEST_IDS))] * 2,
     *[namespace] * 2,
@@ -681,6 +691,11 @@ BAD_COMMANDS: Final[list[Command]] = [
     LiftDelay("a", "because", HoldKind.ELECTION),
     ForgetFence("", "because", "r1"),
     ForgetFence("disk", "w" * 1025),
+    ForgetRates("", "because"),
+    ForgetRates("a//b", "because"),
+    ForgetRates("a\n", "because", is_prefix=True),
+    ForgetRates("a" * 513, "because", is_prefix=True, request_id="r1"),
+    ForgetRates("a", "w" * 1025),
     KeepAlive(_S1, limits.TTL_MS_MIN - 1),
     Acquire("e", _X, _HX, _A1, ttl_ms=100, uncommon=Uncommon(is_secret=True)),
     Acquire("e", _X, _HX, _A1, ttl_ms=100, uncommon=Uncommon(is_endless=True)),

@@ -15,6 +15,7 @@ from lockstate.words.results import (
     HoldKind,
     NumberedDone,
     QuotaExceeded,
+    RatesForgotten,
     Reason,
     Refused,
     RefusedInNamespace,
@@ -61,6 +62,8 @@ SITUATIONS: Final[dict[str, int]] = {
     "a wait is ended by force": 10,
     "a delay is lifted": 3,
     "a fence is forgotten": 3,
+    "rate limits are forgotten": 4,
+    "a rate limit of somebody is forgotten": 1,
     "waits are abandoned": 14,
     "some abandoned waits are left": 2,
     "a number is applied": 60,
@@ -260,6 +263,12 @@ _LOOKS: Final[dict[str, _Look]] = {
     "a place is given back": lambda w, _: w.given_back,
     "a place is waited for twice": lambda w, _: any(len(place.ids) > 1 for _, place in w.places()),
     "a fence is forgotten": lambda w, _: any(e.kind is EventKind.FENCE_FORGOTTEN for e in w.events),
+    "rate limits are forgotten": lambda _, results: any(
+        isinstance(r, RatesForgotten) and r.count for r in results
+    ),
+    "a rate limit of somebody is forgotten": lambda w, _: any(
+        e.kind is EventKind.RATE_LIMIT_FORGOTTEN and e.principal for e in w.events
+    ),
     "a secret is held": lambda w, _: any(hold.is_secret for hold in w.holds),
     "something has no deadline": lambda w, _: any(hold.lease is None for hold in w.holds),
     "a value is waited for": lambda w, _: any(granted.value != "" for _, granted in _served(w)),

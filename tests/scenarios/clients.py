@@ -66,6 +66,7 @@ from lockstate.words.commands import (
     ForceRelease,
     ForceWaits,
     ForgetFence,
+    ForgetRates,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -415,7 +416,7 @@ def _wanted(words: list[str]) -> Wanted:
     return wanted
 
 
-def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901 - a table
+def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901, PLR0912 - a table
     options, request_id = line.options, line.request_id
     match verb, line.words:
         case "force-release", [name]:
@@ -441,6 +442,8 @@ def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901 - a table
             return ReleaseByValue(name, line.text("value"), HoldKind(kind), line.request_id)
         case "forget", ["fence", resource]:
             return ForgetFence(resource, line.text("reason"), request_id)
+        case "forget", ["rates", *below, name]:
+            return ForgetRates(name, line.text("reason"), below == ["below"], request_id)
         case "resize", [name, "to", limit]:
             return ResizeSemaphore(name, int(limit), request_id)
         case "take", [cost, "from", name]:

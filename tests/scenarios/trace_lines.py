@@ -35,6 +35,7 @@ from lockstate.words.results import (
     PutOffTo,
     Queued,
     QuotaSet,
+    RatesForgotten,
     RateTaken,
     Reason,
     Refused,
@@ -122,6 +123,8 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return (
                 "forgot nothing" if result.highest_token is None else f"forgot token {result.highest_token}"
             )
+        case RatesForgotten():
+            return f"forgot {result.count} rate limits" + (", and more are left" if result.is_more else "")
         case Granted():
             again = ", held already" if result.depth else ""
             counted = f", {result.depth} releases end it" if result.depth > 1 else ""
@@ -291,13 +294,13 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
 
 
 _OF_SESSIONS = frozenset({EventKind.SESSION_EXPIRED, EventKind.SESSION_FORCED})
-_OF_NOBODY = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN})
+_OF_NOBODY = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN})
 
 
 def _of_what(event: Event) -> str:
     if event.kind in _OF_SESSIONS:
         return ""
-    if event.kind is EventKind.FENCE_FORGOTTEN:
+    if event.kind in {EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN}:
         return event.name
     if event.kind is EventKind.DELAY_LIFTED:
         return f"{event.of} {event.name}" + (" subtree" if event.scope is Scope.SUBTREE else "")

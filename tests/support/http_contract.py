@@ -62,6 +62,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.FENCE_CHECK}": ("name", "token", "kind"),
     f"POST {wire.FENCE_ADVANCE}": ("name", "token", "request_id"),
     f"POST {wire.FENCE_FORGET}": ("name", "reason", "request_id"),
+    f"DELETE {wire.RATE}": ("reason", "request_id"),
+    f"DELETE {wire.RATES}": ("reason", "request_id"),
     f"POST {wire.ELECTION_CAMPAIGN}": (
         "name", "session_id", "value", "owner", "if_held", "wait_ms", "poll_ms", "request_id",
     ),
@@ -134,6 +136,8 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SEMAPHORE_REVOKE}": ("revoked", "revision", "left"),
     f"POST {wire.SEMAPHORE_PUT_OFF}": ("token", "ends_in_ms", "revision"),
     f"POST {wire.FENCE_FORGET}": ("forgotten", "highest_token", "revision"),
+    f"DELETE {wire.RATE}": ("forgotten", "more", "revision"),
+    f"DELETE {wire.RATES}": ("forgotten", "more", "revision"),
     f"POST {wire.ACQUIRE}": (
         "hold_id",
         "token",

@@ -42,6 +42,7 @@ from lockstate.words.commands import (
     ForceRelease,
     ForceWaits,
     ForgetFence,
+    ForgetRates,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -203,6 +204,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
         85, SetNamespace("a/b", NamespaceSettings(50, 60, 7, False, True, 1, 2, 3, 4), "r"), ("prefix",)
     ),
     ForceWaits: Word(86, ForceWaits("a", "why", HoldKind.SEMAPHORE, 8, "r"), ("name",)),
+    ForgetRates: Word(87, ForgetRates("mail/", "why", is_prefix=True, request_id="r"), ("name",)),
     ResumeStream: Word(70, ResumeStream(_SESSION)),
     Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }

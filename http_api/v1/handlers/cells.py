@@ -33,7 +33,7 @@ async def delete_cell(gateway: Gateway, call: Call) -> Reply:
 async def delete_cells(gateway: Gateway, call: Call) -> Reply:
     """Delete the cells whose keys begin with a prefix, or all, a limited number at a time."""
     request = await schema.read(call, DeletePrefixRequest)
-    prefix, is_all = schema.cells_to_delete(call)
+    prefix, is_all = schema.prefix_or_all(call)
     command = request.command(prefix, is_all=is_all)
     deleted, revision, is_repeated = await gateway.submit(command, results.CellsDeleted, call.timeout_s)
     return Reply(answers.told(cells.deleted(deleted, revision), is_repeated=is_repeated))

@@ -1,13 +1,14 @@
-"""Rate limits: take from one, look at one, list.
+"""Rate limits: take from one, look at one, list, forget.
 
 A client that reserves a later moment gets its answer at that moment.
 """
 
-from holdfast.wire.answers import RatePeekJson
+from holdfast.wire.answers import RatePeekJson, RatesForgottenJson
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema, waiting
-from lockapi import paging, problems, views
-from lockapi.gateway import Gateway
+from lockapi import answers, paging, problems, views
+from lockapi.gateway import CommandOutcome, Gateway
+from lockapi.requests.overrides import ForgetRatesRequest
 from lockapi.requests.primitives import PeekRateRequest
 from lockstate.reads import listings
 from lockstate.words import results
@@ -29,6 +30,27 @@ def _shown(taken: results.RateTaken | results.Refused) -> RatePeekJson:
     if isinstance(taken, results.Refused):
         raise problems.refusal(taken)
     return views.rate_peek_of(taken)
+
+
+async def forget_rate_limit(gateway: Gateway, call: Call) -> Reply:
+    """Make the rate limits of a name as new, whatever was taken from them."""
+    request = await schema.read(call, ForgetRatesRequest)
+    command = request.command(schema.name(call))
+    return _forgotten(await gateway.submit(command, results.RatesForgotten, call.timeout_s))
+
+
+async def forget_rate_limits(gateway: Gateway, call: Call) -> Reply:
+    """Do the same to those whose names begin with a prefix, or to all, a limited number at a time."""
+    request = await schema.read(call, ForgetRatesRequest)
+    prefix, is_all = schema.prefix_or_all(call)
+    command = request.command_below(prefix, is_all=is_all)
+    return _forgotten(await gateway.submit(command, results.RatesForgotten, call.timeout_s))
+
+
+def _forgotten(outcome: CommandOutcome[results.RatesForgotten]) -> Reply:
+    result, revision, is_repeated = outcome
+    answer = RatesForgottenJson(forgotten=result.count, more=result.is_more, revision=revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
 async def list_rate_limits(gateway: Gateway, call: Call) -> Reply:

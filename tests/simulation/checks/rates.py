@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from lockstate.words.commands import Algorithm, TakeRate
+from lockstate.words.commands import Algorithm, ForgetRates, TakeRate
 from lockstate.words.results import RateTaken, Result
 from tests.simulation.checks.expected_rates import Key, key_of
 from tests.simulation.checks.model_replay import Step
@@ -52,6 +52,9 @@ class Rates:
         self._asked_us: dict[tuple[str, str], int] = {}
         """When the first attempt of a request left."""
         self._counted: dict[tuple[str, str], None] = {}
+        self._forgotten: set[str] = set()
+        """Names of which nothing is expected: no answer says on which side of the forgetting it is. What must
+        have come of each command in its place is known to the model."""
         self._admitted: dict[Key, list[_Admitted]] = {}
         self._limits: dict[Key, deque[tuple[int, int]]] = {}
         """Moments and limits of what was admitted in truth, in order."""
@@ -60,6 +63,8 @@ class Rates:
     def called(self, call: Call) -> None:
         """Record when a request was made."""
         command = call.command
+        if isinstance(command, ForgetRates):
+            self._forgotten.add(command.name)
         if isinstance(command, TakeRate) and command.request_id:
             self._asked_us.setdefault((command.name, command.request_id), call.called_us)
             _shorten(self._asked_us)
@@ -80,7 +85,7 @@ class Rates:
         command = call.command
         if not (isinstance(command, TakeRate) and _is_said(command) and isinstance(result, RateTaken)):
             return
-        if not result.allowed:
+        if not result.allowed or command.name in self._forgotten:
             return
         asked_us = call.called_us
         if command.request_id:

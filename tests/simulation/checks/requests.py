@@ -21,6 +21,7 @@ from lockstate.words.results import (
     Granted,
     Proclaimed,
     PutOffTo,
+    RatesForgotten,
     RateTaken,
     Reason,
     Refused,
@@ -159,6 +160,8 @@ def essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901, PLR0912 - 
             return ("advanced", result.highest_token)
         case FenceForgotten():
             return ("forgotten", result.highest_token)
+        case RatesForgotten():
+            return ("rates forgotten", result.count, result.is_more)
         case Revoked():
             return ("revoked", tuple([view.token for view in result.holders]))
         case PutOffTo():

@@ -5,14 +5,29 @@ from typing import Final
 import msgspec
 
 import lockstate.rules.fences
+import lockstate.rules.forgotten_rates
 from lockstate.reads.views import holders_of
 from lockstate.rules.effects import Effects
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.sessions import Sessions
 from lockstate.tables.records import Hold, Session
 from lockstate.tables.state import State
-from lockstate.words.commands import ForceCloseSession, ForceRelease, ForgetFence, KeepAlive, LiftDelay
-from lockstate.words.results import DelaysLifted, EventKind, FenceForgotten, Result, SessionForced
+from lockstate.words.commands import (
+    ForceCloseSession,
+    ForceRelease,
+    ForgetFence,
+    ForgetRates,
+    KeepAlive,
+    LiftDelay,
+)
+from lockstate.words.results import (
+    DelaysLifted,
+    EventKind,
+    FenceForgotten,
+    RatesForgotten,
+    Result,
+    SessionForced,
+)
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _OPERATED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
@@ -53,6 +68,14 @@ def _forget_nothing(effects: Effects, command: ForgetFence) -> Result:
     if highest is not None:
         effects.tell_forgotten(command.name, highest, command.reason)
     return FenceForgotten(highest)
+
+
+def _forget_no_rates(effects: Effects, command: ForgetRates) -> Result:
+    """Say that rate limits were forgotten, and count on."""
+    found = list(effects.state.rates.named(command.name, is_prefix=command.is_prefix))
+    for limiter in found:
+        effects.tell_rate_forgotten(limiter, command.reason)
+    return RatesForgotten(len(found))
 
 
 def _ttl_kept(sessions: Sessions, command: KeepAlive) -> Result:
@@ -115,6 +138,13 @@ OVERRIDES: Final = (
         sentence="A fence that was forgotten refuses what it refused before.",
         found_by=("reply", "model-state"),
         apply=replaced(lockstate.rules.fences, "forget", _forget_nothing),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="forgotten-rate-limit-counts-on",
+        sentence="A rate limit that was forgotten counts what was taken before.",
+        found_by=("reply", "model-state"),
+        apply=replaced(lockstate.rules.forgotten_rates, "forget", _forget_no_rates),
         surroundings=_OPERATED,
     ),
     Mutation(

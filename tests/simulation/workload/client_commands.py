@@ -17,6 +17,7 @@ from lockstate.words.commands import (
     ForceCloseSession,
     ForceRelease,
     ForgetFence,
+    ForgetRates,
     IfHeld,
     LiftDelay,
     NamespaceSettings,
@@ -57,11 +58,17 @@ GUESS_CHANCE: Final = 0.3
 PRIORITY_CHANCE: Final = 0.3
 PRIORITIES: Final = (0, 4, 4, 6, 6, 9)
 """Of requests that have one: most are worth so little that a wait may make up for it."""
+RATE_CHANCE: Final = 0.5
+"""That an operator forgets rate limits, and not a fence."""
+PREFIX_CHANCE: Final = 0.3
+"""That all are meant whose names begin with the name."""
 LIMIT: Final = 3
 """Of a semaphore that nobody has resized."""
 LIMIT_MAX: Final = 6
 RATE_WINDOW_MS: Final = 5_000
-RATE_LIMITS: Final = {"r0": (3,), "r1": (2, 5)}
+FORGOTTEN_RATE: Final = "r2"
+"""A rate limit that is forgotten now and again."""
+RATE_LIMITS: Final = {"r0": (3,), "r1": (2, 5), FORGOTTEN_RATE: (3,)}
 """What is asked of each rate limit."""
 SEVERAL_RATES: Final = ("k0", "k1")
 SEVERAL_WINDOW_MS: Final = 1_000
@@ -371,9 +378,12 @@ class ClientCommands:
         """Return a read that may show in which session a lock is held."""
         return ReadLock(self._random.choice(self._settings.names))
 
-    def forget(self) -> ForgetFence:
-        """Return a command to forget a fence."""
-        return ForgetFence(FORGOTTEN, "by hand", self._caller.request_id())
+    def forget(self) -> ForgetFence | ForgetRates:
+        """Return a command to forget a fence or rate limits."""
+        random, request_id = self._random, self._caller.request_id()
+        if random.random() < RATE_CHANCE:
+            return ForgetRates(FORGOTTEN_RATE, "by hand", random.random() < PREFIX_CHANCE, request_id)
+        return ForgetFence(FORGOTTEN, "by hand", request_id)
 
     def campaign(self, session_id: SessionId) -> Campaign:
         """Return a candidacy."""

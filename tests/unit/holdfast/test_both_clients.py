@@ -748,6 +748,27 @@ async def test_an_operator_overrides_what_others_have(new_client: NewClient) -> 
         await operator.fence("a").advance(0)
 
 
+async def test_rate_limits_are_forgotten(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One name, those below a prefix, or all: as many calls as that takes. They may be taken from at once.
+
+    A name may be the last part of another call's path.
+    """
+    monkeypatch.setattr(limits, "RATES_FORGOTTEN_MAX", 2)
+    async with a_node() as (_, url), new_client(url) as operator:
+        limiters = [operator.rate_limiter(name, "1/minute") for name in ("take", "b/1", "b/2", "b/3", "c")]
+        for limiter in limiters:
+            await limiter.take()
+        assert await operator.admin.forget_rate_limit("take", reason="a test") == 1
+        assert await operator.admin.forget_rate_limit("take", reason="a test") == 0
+        await limiters[0].take()
+        assert await operator.admin.forget_rate_limits("b/", reason="a test") == 3
+        assert await operator.admin.forget_all_rate_limits(reason="a test") == 2
+        for limiter in limiters:
+            await limiter.take()
+        with pytest.raises(ValueError, match="the prefix is empty; forget_all_rate_limits"):
+            await operator.admin.forget_rate_limits("", reason="a test")
+
+
 async def test_waits_are_ended_by_force(new_client: NewClient) -> None:
     """Those that waited are told why; more than one call ends are ended by several."""
     async with a_node() as (served, url), new_client(url) as operator, new_client(url) as other:

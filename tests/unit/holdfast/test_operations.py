@@ -22,7 +22,7 @@ from holdfast.operations import (
 from holdfast.operations.operation import Operation, TimedAnswer
 from holdfast.operations.wanted import HoldRequest
 from holdfast.values.lease import Lease
-from holdfast.wire.answers import Taken, WaitsForcedJson
+from holdfast.wire.answers import RatesForgottenJson, Taken, WaitsForcedJson
 from tests.support import http_contract
 
 FULL = HoldRequest(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")
@@ -91,6 +91,15 @@ def test_requests_say_only_what_was_asked() -> None:
     ):
         assert built.path == path
         assert set(msgspec.json.decode(built.body)) <= set(http_contract.REQUEST_FIELDS[f"POST {path}"])
+    for forget, path in (
+        (override_operations.forget_rate_limit("take", "why"), "/v1/rate-limits/%74ake"),
+        (override_operations.forget_rate_limits("a/b", "why"), f"{wire.RATES}?prefix=a%2Fb"),
+        (override_operations.forget_rate_limits(None, "why"), f"{wire.RATES}?all=true"),
+    ):
+        assert (forget.method, forget.path) == ("DELETE", path)
+        assert set(msgspec.json.decode(forget.body)) == set(
+            http_contract.REQUEST_FIELDS[f"DELETE {wire.RATE}"]
+        )
     put = cell_operations.put(holdfast.CellPut("a/b", b"", ttl=1), if_version=0)
     assert (put.method, put.path) == ("PUT", "/v1/cells/a%2Fb")
     body = msgspec.json.decode(put.body)
@@ -168,6 +177,11 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
         ),
         (override_operations.lift_delay("lock", "a", "why"), b'{"lifted":2}', 2),
         (override_operations.forget_fence("a", "why"), b'{"highest_token":7}', 7),
+        (
+            override_operations.forget_rate_limit("a", "why"),
+            b'{"forgotten":1,"more":false}',
+            RatesForgottenJson(forgotten=1, more=False),
+        ),
         (
             override_operations.revoke("lock", "a", "why", 5, token=1, ticket=2),
             b'{"revoked":[{"owner":"o"}]}',

@@ -183,6 +183,7 @@ def test_a_chain_begins_anew_behind_what_was_forgotten_too_soon(monkeypatch: pyt
         (EventKind.REVOKED, HoldKind.ELECTION, {"kind", "token", "ticket", "ends_in_ms"}),
         (EventKind.SESSION_EXPIRED, HoldKind.LOCK, set()),
         (EventKind.FENCE_FORGOTTEN, HoldKind.LOCK, {"token"}),
+        (EventKind.RATE_LIMIT_FORGOTTEN, HoldKind.LOCK, set()),
         (EventKind.DELAY_LIFTED, HoldKind.LOCK, {"kind", "ticket", "scope", "value"}),
         (EventKind.DELAY_LIFTED, HoldKind.SEMAPHORE, {"kind", "ticket", "permits", "value"}),
     ],

@@ -129,6 +129,8 @@ def _large() -> Meter:
     for _ in range(limits.RATE_ROWS_MAX):
         meter.now_ms += 1
         meter.run(_TAKE)
+    meter.run(*[commands.TakeRate(f"many/{n}", 1, LONG_MS, Algorithm.GCRA) for n in each])
+    meter.run(*[commands.TakeRate("many/0", 1, LONG_MS, Algorithm.GCRA, 1, LONG_MS) for _ in range(MANY)])
     # A stream that keeps nearly as much as it may, all of which waits.
     meter.run(commands.ResumeStream(TIM))
     meter.run(*[lock(f"tim/{n}", f"th{n}") for n in range(_LAST)])
@@ -227,6 +229,10 @@ ASKED: Final[tuple[Command, ...]] = (
     commands.ForceWaits("line", ""),
     commands.DeleteCells(b"cell/", is_prefix=True),
     commands.ForgetFence("fence/0", ""),
+    commands.ForgetRates("rate", ""),
+    commands.ForgetRates("many/0", ""),
+    commands.ForgetRates("many/", "", is_prefix=True),
+    commands.ForgetRates("", "", is_prefix=True),
     commands.CloseSession(BOB),
     commands.ForceCloseSession("s-3", ""),
     commands.CloseSession(TIM),

@@ -211,7 +211,8 @@ def test_what_happens_all_the_time_is_for_debug(kind: EventKind, caplog: pytest.
 @pytest.mark.parametrize("owner", ["ann", ""])
 def test_no_secret_is_told(of: HoldKind, owner: str, caplog: pytest.LogCaptureFixture) -> None:
     """No line has the id of a session or a hold, also where nobody gave an owner; modes are of locks only."""
-    of_somebody = set(EventKind) - {EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN}
+    of_nobody = {EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN}
+    of_somebody = set(EventKind) - of_nobody
     told = lines(caplog, logging.DEBUG, *(event(kind, owner=owner, of=of) for kind in sorted(of_somebody)))
     assert told
     assert SECRET not in str(told)
@@ -220,19 +221,22 @@ def test_no_secret_is_told(of: HoldKind, owner: str, caplog: pytest.LogCaptureFi
 
 
 def test_what_operators_do_has_its_reason(caplog: pytest.LogCaptureFixture) -> None:
-    """A session that was forced shows its owner, a delay and a fence that nobody has show none."""
+    """A session that was forced shows its owner; what is nobody's, a delay or a fence, shows none."""
     told = lines(
         caplog,
         logging.INFO,
         event(EventKind.SESSION_FORCED, owner="ann", reason="gone mad"),
         event(EventKind.DELAY_LIFTED, of=HoldKind.SEMAPHORE, reason="all is well"),
         event(EventKind.FENCE_FORGOTTEN, reason="a new disk"),
+        event(EventKind.RATE_LIMIT_FORGOTTEN, reason="it is full"),
     )
     assert "owner='ann'" in told[0]
     assert told[0].endswith("reason='gone mad'")
     assert "kind=semaphore" in told[1]
-    assert "owner=" not in told[1] + told[2]
+    assert "owner=" not in "".join(told[1:])
     assert "token=" in told[2]
+    assert "token=" not in told[3]
+    assert told[3].endswith("reason='it is full'")
 
 
 def test_texts_of_clients_stay_in_their_quotes(caplog: pytest.LogCaptureFixture) -> None:

@@ -189,6 +189,17 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         assert json.loads((await line(*forget, "-o", "json"))[1])["highest_token"] == 9
         _, out, _ = await line("audit", "disk")
         assert "reason=a new disk" in out
+        for name in ("mail/1", "mail/2", "post", "web"):
+            await client.rate_limiter(name, "1/minute").take()
+        for which, said in (
+            (("post",), "1 forgotten"),
+            (("--prefix", "mail/"), "2 forgotten"),
+            (("--all",), "1 f"),
+        ):
+            code, out, _ = await line("force", "forget-rate-limits", *which, "--reason", "it is full")
+            assert (code, said in out) == (0, True)
+        _, out, _ = await line("audit", "mail/1")
+        assert "reason=it is full" in out
 
 
 @pytest.mark.parametrize(
@@ -198,6 +209,7 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         (("force", "end-waits", "a"), "nobody waits for lock 'a'; nothing was ended"),
         (("force", "lift-delay", "a", "--kind", "semaphore"), "semaphore 'a' has no lock-delay"),
         (("force", "forget-fence", "a"), "fence 'a' has never seen a token; nothing was forgotten"),
+        (("force", "forget-rate-limits", "a"), "nothing has been taken from any of these rate limits"),
         (("revoke", "a"), "nobody holds lock 'a'; nobody was asked"),
     ],
 )

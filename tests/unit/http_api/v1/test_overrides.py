@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from holdfast import wire
+from lockstate.words import limits
 from tests.support import http_contract
-from tests.unit.http_api.serving import Served, check_problem, serving, until
+from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
 
 WHY = {"reason": "it hangs"}
 
@@ -121,6 +122,60 @@ async def test_a_fence_is_forgotten() -> None:
         again = (await served.post(wire.FENCE_FORGET, name="a", **WHY)).body
         assert (again["forgotten"], again["highest_token"]) == (False, None)
         assert (await served.post(wire.FENCE_ADVANCE, name="a", token=1)).status == 200
+
+
+async def _take(served: Served, name: str, wait_ms: int = 0) -> Got:
+    return await served.post(wire.RATE_TAKE, name=name, limit=1, window_ms=3_600_000, wait_ms=wait_ms)
+
+
+async def test_a_rate_limit_is_forgotten() -> None:
+    """It is as new; who waits for a place goes on waiting, and the audit says why."""
+    async with serving() as served:
+        await _take(served, "mail/7")
+        waiting = asyncio.create_task(_take(served, "mail/7", 24 * 3_600_000))
+        await until(lambda: served.node.machine.state.rates.places)
+        path = wire.RATE.format(name="mail/7")
+        got = await served.call("DELETE", path, {**WHY, "request_id": "forget-this-limit"})
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"DELETE {wire.RATE}"]
+        assert (got.body["forgotten"], got.body["more"]) == (1, False)
+        assert (await _take(served, "mail/7")).body["allowed"] is True
+        assert not waiting.done()
+        waiting.cancel()
+        (told,) = (await served.call("GET", f"{wire.AUDIT}?name=mail/7")).body["events"]
+        assert (told["event"], told["name"], told["reason"]) == ("rate-limit-forgotten", "mail/7", "it hangs")
+        assert told["owner"] == ""
+        assert {"kind", "token", "mode"}.isdisjoint(told)
+        again = await served.call("DELETE", path, {**WHY, "request_id": "forget-this-limit"})
+        assert (again.body["forgotten"], again.body["repeated"]) == (1, True)
+
+
+async def test_rate_limits_are_forgotten_by_their_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limited number at a time; that all are meant has to be said."""
+    monkeypatch.setattr(limits, "RATES_FORGOTTEN_MAX", 2)
+    async with serving() as served:
+        for name in ("a/1", "a/2", "a/3", "b"):
+            await _take(served, name)
+        got = await served.call("DELETE", f"{wire.RATES}?prefix=a/", WHY)
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"DELETE {wire.RATES}"]
+        assert (got.body["forgotten"], got.body["more"]) == (2, True)
+        got = await served.call("DELETE", f"{wire.RATES}?prefix=a/", WHY)
+        assert (got.body["forgotten"], got.body["more"]) == (1, False)
+        for query in ("", "?prefix=", "?prefix=b&all=true", "?prefix=" + "b" * 513):
+            check_problem(await served.call("DELETE", wire.RATES + query, WHY), 400, "invalid-request")
+        assert (await served.call("DELETE", f"{wire.RATES}?all=true", WHY)).body["forgotten"] == 1
+        assert (await served.call("GET", wire.RATES)).body["rate_limits"] == []
+
+
+@pytest.mark.parametrize("path", [wire.RATE.format(name="a"), f"{wire.RATES}?prefix=a"])
+async def test_to_forget_a_rate_limit_takes_a_reason(path: str) -> None:
+    """Without one nothing is forgotten."""
+    async with serving() as served:
+        await _take(served, "a")
+        for body in ({}, {"reason": ""}, {"reason": "a\nb"}):
+            got = await served.call("DELETE", path, body)
+            check_problem(got, 400, "invalid-request")
+            assert "reason" in got.body["detail"]
+        assert (await _take(served, "a")).body["allowed"] is False
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,8 @@ CASES: dict[str, Case] = {
     f"POST {wire.FENCE_FORGET}": Case(
         wire.FENCE_FORGET, {"name": "NAME", "reason": "r"}, {"enforcer", "all"}, {"all"}
     ),
+    f"DELETE {wire.RATE}": Case("/v1/rate-limits/NAME", {"reason": "r"}, {"enforcer", "all"}, {"all"}),
+    f"DELETE {wire.RATES}": Case(f"{wire.RATES}?prefix=NAME", {"reason": "r"}, {"enforcer", "all"}, {"all"}),
     f"GET {wire.LOCK}": _reads("/v1/locks/NAME"),
     f"GET {wire.LOCKS}": _lists(wire.LOCKS),
     f"GET {wire.HOLDS}": _lists(wire.HOLDS),
