@@ -88,13 +88,13 @@ FAR_US: Final = 40_000
 """How much later than to others everything gets to a node that is far away."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the product that no simulated load would reach as they are."""
 
-    pending_count: int
-    send_bytes: int
-    entry_bytes: int
-    entry_commands: int
+    pending_count: int = 20_000
+    send_bytes: int = 1 << 20
+    entry_bytes: int = 1 << 20
+    entry_commands: int = 4_096
     free_load: int = FREE
     """What a command may have without any load; with less than nearly all have, they wait for their turns."""
     kept_count: int = STREAM_KEPT_MAX

@@ -103,7 +103,7 @@ _BEHIND: Final = Surroundings(
 )
 """Nodes hear their clients, and for some seconds not each other."""
 
-_LOADED: Final = Limits(20_000, 1 << 20, 20_000, 4_096, 0, 6, 24)
+_LOADED: Final = Limits(free_load=0, entry_load=6, under_way_load=24)
 """What clients ask for makes nodes do as much as they take at a time."""
 
 REQUESTS: Final = (
@@ -113,7 +113,7 @@ REQUESTS: Final = (
         found_by=("in-turn", "liveness", "outcome-known"),
         apply=replaced(Batcher, "next_entry", _next_entry_without_rest),
         surroundings=Surroundings(
-            settings={"limits": Limits(20_000, 1 << 20, 2_000, 1), "crowd": CROWDS[-3]}
+            settings={"limits": Limits(entry_bytes=2_000, entry_commands=1), "crowd": CROWDS[-3]}
         ),
     ),
     Mutation(
@@ -128,7 +128,7 @@ REQUESTS: Final = (
         sentence="A heavy command that waits for room does not hear when there is some.",
         found_by=("in-turn", "liveness", "outcome-known"),
         apply=replaced(Outbox, "_let_go", _nobody_goes),
-        surroundings=Surroundings(settings={"limits": Limits(20_000, 1 << 20, 20_000, 4_096, 0, 6, 1)}),
+        surroundings=Surroundings(settings={"limits": Limits(free_load=0, entry_load=6, under_way_load=1)}),
     ),
     Mutation(
         name="late-attempt-takes-over",
