@@ -20,7 +20,7 @@ from lockstate.tables.names import GONE_MAX, YOUNG_MAX
 from lockstate.tables.owners import order_in
 from lockstate.tables.principals import NOBODY, lease_id_of
 from lockstate.tables.records import RequestKey, Ticket
-from lockstate.tables.requests import Remembered, key_of, rate_taken_later
+from lockstate.tables.requests import Remembered, grant_later, key_of, rate_taken_later
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -436,7 +436,7 @@ class LockMachine:
         if isinstance(command, MayWait):
             if isinstance(first, Queued):
                 return self._still_queued(command, self.state.tickets[first.hold_id])
-            return self._still_granted(command, key, first) if isinstance(first, Granted) else first
+            return self._still_granted(command, key, first, at_ms) if isinstance(first, Granted) else first
         match command:
             case Renew() if isinstance(first, Renewed):
                 hold = self.state.holds.get(command.hold_id)
@@ -465,11 +465,12 @@ class LockMachine:
         attempts.join(self.state, ticket, command.attempt_id)
         return Queued(ticket.hold_id, views.position(self.state, ticket))
 
-    def _still_granted(self, command: MayWait, key: RequestKey | None, first: Granted) -> Granted:
+    def _still_granted(self, command: MayWait, key: RequestKey | None, first: Granted, at_ms: int) -> Granted:
         """Return a grant as it was, with what is left of its lease: nothing, if it has ended.
 
         The hold belongs to this attempt as well, unless another request has been given it since.
         """
+        first = grant_later(first, self.state.now_ms - at_ms)
         hold = self.state.holds.get(first.hold_id)
         if hold is None:
             return msgspec.structs.replace(first, expires_in_ms=0)

@@ -48,13 +48,13 @@ def take(state: State, command: TakeRate, request: RequestKey | None = None) -> 
             left = limiter.remaining(now_ms, asked.limit)
             reset_in_ms = rates.whole_ms(key) - now_ms
             return RateTaken(False, asked.limit, left, retry_after_ms, reset_in_ms, 0, asked.window_ms)
-    refused = _check_room(state, (key,), at_ms) or (
+    ids = (command.attempt_id,) if command.attempt_id else ()
+    by = Taker(ids, request, state.principals.asking)
+    refused = _check_room(state, (key,), at_ms, by) or (
         _check_waits(state, asked.name) if at_ms > now_ms else None
     )
     if refused is not None:
         return refused
-    ids = (command.attempt_id,) if command.attempt_id else ()
-    by = Taker(ids, request, state.principals.asking)
     rates.admit(key, at_ms, now_ms, asked.limit, asked.cost, by)
     used = _used(state, key, asked.limit)
     return RateTaken(True, asked.limit, used.remaining, 0, used.reset_in_ms, at_ms, asked.window_ms)
@@ -109,7 +109,7 @@ def take_together(state: State, wanted: Sequence[WantedRate], wait_ms: int, by: 
         detail = f"the rate limit {one.name!r} has no free place in time"
         facts = {"limit": one.limit, "remaining": limiter.remaining(now_ms, one.limit)}
         return Refused(Reason.RATE_LIMITED, detail, (), 0, at_ms - now_ms - wait_ms, (), facts)
-    refused = _check_room(state, keys, at_ms)
+    refused = _check_room(state, keys, at_ms, by)
     if refused is not None:
         return refused
     for one, key in zip(asked, keys, strict=True):
@@ -242,11 +242,11 @@ def _check_between(field: str, value: int, smallest: int, largest: int) -> Refus
     return Refused(Reason.INVALID_REQUEST, f"{field}: {value}; must be {smallest} to {largest}")
 
 
-def _check_room(state: State, keys: Sequence[RateKey], at_ms: int) -> Refused | None:
+def _check_room(state: State, keys: Sequence[RateKey], at_ms: int, by: Taker) -> Refused | None:
     """Refuse what there is no room for: rate limits that are new to the state, their rows and places."""
     rates = state.rates
     new = [key[0] for key in keys if rates.get(key) is None]
-    refused = _check_new(state, new) if new else None
+    refused = _check_new(state, new, by.principal) if new else None
     if refused is not None:
         return refused
     is_sliding = any(algorithm is Algorithm.SLIDING_WINDOW for _, algorithm, _ in keys)
@@ -261,15 +261,18 @@ def _check_room(state: State, keys: Sequence[RateKey], at_ms: int) -> Refused | 
     return budget.check_room(state) if state.is_tight else None
 
 
-def _check_new(state: State, names: Sequence[str]) -> Refused | None:
-    """Refuse rate limits of these names, which are not in the state yet."""
+def _check_new(state: State, names: Sequence[str], principal: str) -> Refused | None:
+    """Refuse rate limits of these names, which are not in the state yet, to who takes from them.
+
+    That need not be who asks: what a release lets through was waited for by somebody else.
+    """
     count = len(state.rates)
     if count + len(names) > limits.RATE_LIMITERS_COUNT_MAX:
         return _overloaded(count, "rate limits in use")
     refused = budget.check_room(state) if state.is_tight else None
     return (
         refused
-        or state.principals.check("rate_limits", len(names))
+        or state.principals.check_of(principal, "rate_limits", len(names))
         or (state.namespaces.check_each("rate_limits", names) if state.spaces else None)
     )
 

@@ -240,9 +240,13 @@ class Principals:
 
     def check(self, what: Counted, more: int = 1) -> Refused | None:
         """Refuse so many more of these to who asks, if its quota has no room for them."""
-        quota = self.quota_of(self.asking) if self.quotas and self.asking else None
+        return self.check_of(self.asking, what, more)
+
+    def check_of(self, principal: str, what: Counted, more: int = 1) -> Refused | None:
+        """Refuse so many more of these to a principal: who waited for them need not be the one that asks."""
+        quota = self.quota_of(principal) if self.quotas and principal else None
         limit: int | None = None if quota is None else getattr(quota, what)
-        used: int = getattr(self.used_by(self.asking), what)
+        used: int = getattr(self.used_by(principal), what)
         if limit is None or more <= 0 or used + more <= limit:
             return None
         detail = f"the quota of {limit} {what} is used up"

@@ -11,7 +11,16 @@ from lockstate.tables.ledger import Ledger
 from lockstate.tables.records import RequestKey
 from lockstate.words import limits
 from lockstate.words.ids import NO_HOLD, HoldId
-from lockstate.words.results import CellRead, Granted, Queued, RateTaken, Refused, Result, Transacted
+from lockstate.words.results import (
+    CellRead,
+    Granted,
+    GrantedSeveral,
+    Queued,
+    RateTaken,
+    Refused,
+    Result,
+    Transacted,
+)
 
 _mark_of = marks.of_content
 
@@ -59,6 +68,16 @@ def rate_taken_later(taken: RateTaken, passed_ms: int) -> RateTaken:
         retry_after_ms=max(taken.retry_after_ms - passed_ms, min(taken.retry_after_ms, 1)),
         reset_in_ms=max(taken.reset_in_ms - passed_ms, 0),
     )
+
+
+def grant_later(granted: Granted, passed_ms: int) -> Granted:
+    """Return what rate limits said of a grant of several kinds as it is `passed_ms` later."""
+    if not (isinstance(granted, GrantedSeveral) and granted.rates):
+        return granted
+    later = [
+        msgspec.structs.replace(one, reset_in_ms=max(one.reset_in_ms - passed_ms, 0)) for one in granted.rates
+    ]
+    return msgspec.structs.replace(granted, rates=tuple(later))
 
 
 def _mark(key: RequestKey, remembered: Remembered) -> int:

@@ -83,13 +83,14 @@ def rows(state: ModelState) -> list[PrincipalRow]:
     ]
 
 
-def refuse_more(state: ModelState, what: str, more: int = 1) -> Refused | None:
-    """Return the refusal of who would have more than its quota says."""
-    own = state.quotas.get(state.principal, state.quotas.get(EVERYBODY))
-    limit = getattr(own, what) if own is not None and state.principal else None
+def refuse_more(state: ModelState, what: str, more: int = 1, of: str | None = None) -> Refused | None:
+    """Return the refusal of who would have more than its quota says: of who asks, or of another."""
+    principal = state.principal if of is None else of
+    own = state.quotas.get(principal, state.quotas.get(EVERYBODY))
+    limit = getattr(own, what) if own is not None and principal else None
     if limit is None or more <= 0:
         return None
-    used = used_by(state, state.principal)[what]
+    used = used_by(state, principal)[what]
     if used + more <= limit:
         return None
     facts = {"limit": limit, "used": used}

@@ -15,9 +15,11 @@ from lockstate.words.commands import (
 from lockstate.words.ids import NO_HOLD
 from lockstate.words.results import (
     Granted,
+    GrantedSeveral,
     PutOffTo,
     Queued,
     RateTaken,
+    RateUsed,
     Reason,
     Refused,
     Renewed,
@@ -121,6 +123,14 @@ def _later(state: ModelState, request: Request, taken: RateTaken) -> RateTaken:
     return msgspec.structs.replace(taken, retry_after_ms=again_ms, reset_in_ms=whole_ms)
 
 
+def _granted_later(granted: Granted, ago_ms: int) -> Granted:
+    """Return a grant with what its rate limits say now of the time until they are whole."""
+    if not isinstance(granted, GrantedSeveral):
+        return granted
+    rates = [(one.name, one.remaining, max(0, one.reset_in_ms - ago_ms)) for one in granted.rates]
+    return msgspec.structs.replace(granted, rates=tuple([RateUsed(*one) for one in rates]))
+
+
 def repeat(state: ModelState, command: Command | Undecodable, remembered: Request, key: Key) -> Result:
     """Answer a repeated request with its first outcome and what is left of the lease by now."""
     if remembered.content != request_content(command):
@@ -153,6 +163,7 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
             if hold is not None and hold.request == key:
                 assert isinstance(command, MayWait)
                 join(state, hold, command.attempt_id)
+            result = _granted_later(result, state.now_ms - remembered.outcome_ms)
             return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)
         case Renewed():
             assert isinstance(command, Renew | RenewByValue)

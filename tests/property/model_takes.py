@@ -100,7 +100,7 @@ def take(state: ModelState, command: TakeRate, request: Key | None) -> Result:
     if late_ms > 0:
         left = rate.taken.remaining(now_ms, asked.limit)
         return RateTaken(False, asked.limit, left, late_ms, rate.whole_ms - now_ms, 0, asked.window_ms)
-    refused = refuse_new(state, [asked]) or (
+    refused = refuse_new(state, [asked], state.principal) or (
         (refuse_more(state, "waits") or refuse_each_in(state, "waits", [asked.name]))
         if at_ms > now_ms
         else None
@@ -138,7 +138,7 @@ def take_together(
         facts = {"limit": one.limit, "remaining": rate.taken.remaining(state.now_ms, one.limit)}
         left_ms = at_ms - state.now_ms - wait_ms
         return Refused(Reason.RATE_LIMITED, "", retry_after_ms=left_ms, facts=facts)
-    refused = refuse_new(state, asked)
+    refused = refuse_new(state, asked, principal)
     if refused is not None:
         return refused
     for one in asked:
@@ -146,10 +146,10 @@ def take_together(
     return at_ms, tuple([_used(state, one) for one in asked])
 
 
-def refuse_new(state: ModelState, wanted: Sequence[Asked]) -> Refused | None:
+def refuse_new(state: ModelState, wanted: Sequence[Asked], principal: str) -> Refused | None:
     """Return the refusal of rate limits that are not there yet, and for which a quota has no room."""
     new = [one.name for one in wanted if _rate_of(state, one) not in state.rates]
-    return refuse_more(state, "rate_limits", len(new)) or refuse_each_in(state, "rate_limits", new)
+    return refuse_more(state, "rate_limits", len(new), principal) or refuse_each_in(state, "rate_limits", new)
 
 
 def admit(state: ModelState, asked: Asked, at_ms: int, place: Place) -> RateUsed:

@@ -8,6 +8,7 @@ from lockstate.stored import snapshot
 from lockstate.stored.snapshot import SnapshotError
 from lockstate.words import limits
 from lockstate.words.commands import (
+    AcquireSeveral,
     Algorithm,
     Cancel,
     Quota,
@@ -15,12 +16,15 @@ from lockstate.words.commands import (
     SetNamespace,
     SetQuota,
     TakeRate,
+    WantedRate,
 )
 from lockstate.words.commands import NamespaceSettings as Settings
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.results import (
     Cancelled,
+    Granted,
     GrantedSeveral,
+    Queued,
     QuotaExceeded,
     RateTaken,
     Reason,
@@ -28,7 +32,7 @@ from lockstate.words.results import (
     RefusedInNamespace,
     Result,
 )
-from tests.unit.lockstate.machine_driver import expect
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, wanted
 from tests.unit.lockstate.test_principals import Driver as PrincipalDriver
 from tests.unit.lockstate.test_several import Driver as SeveralDriver
 
@@ -213,6 +217,32 @@ def test_a_limit_counts_for_who_began_it_until_it_is_whole(driver: Driver) -> No
     driver.pass_to(2 * MINUTE_MS + 1)
     assert driver.machine.state.principals.usage == {}
     assert expect(RateTaken, driver.take(who="ann", name="post")).allowed
+
+
+def test_a_wait_that_is_let_through_takes_on_the_account_of_who_waited(driver: Driver) -> None:
+    """Not of who released what it waited for: that one is told nothing of another one's quota."""
+    rates = (WantedRate("mail", 2, MINUTE_MS),)
+    for number, bounded in enumerate(("ann", "bob")):
+        driver.run(SetQuota(bounded, Quota(rate_limits=0)))
+        held, waits = HoldId(f"held-{number}"), HoldId(f"waits-{number}")
+        expect(Granted, driver.took("ann", held, bounded))
+        several = AcquireSeveral(
+            "",
+            EXCLUSIVE,
+            waits,
+            AttemptId(waits),
+            ttl_ms=1000,
+            wait_ms=500,
+            locks=wanted(bounded),
+            rates=rates,
+        )
+        expect(Queued, driver.by("bob", several))
+        driver.by("ann", Release(held))
+        if bounded == "ann":
+            assert driver.served() == [waits]
+            driver.pass_to(2 * MINUTE_MS)
+        else:
+            assert expect(QuotaExceeded, driver.settled[waits]).quota == "rate_limits"
 
 
 def test_a_listing_tells_who_has_taken(driver: Driver) -> None:
