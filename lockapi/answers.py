@@ -111,8 +111,8 @@ def renewed(result: results.Renewed, revision: int) -> RenewedJson:
     answer = RenewedJson(result.token, _told(result.expires_in_ms), revision)
     if result.expires_in_ms is None:
         answer.no_deadline = True
-    if result.revocation is not None:
-        answer.revocation = revocation_of(result.revocation)
+    if result.revocations:
+        answer.revocations = tuple([revocation_of(one) for one in result.revocations])
     return answer
 
 

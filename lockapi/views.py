@@ -119,7 +119,7 @@ def held_of(view: HolderView) -> HoldRow:
 
 def revocation_of(view: RevocationView) -> Revocation:
     """Return what a holder was asked as a JSON object."""
-    return Revocation(view.reason, view.ends_in_ms, view.is_put_off, view.ticket)
+    return Revocation(view.name, view.reason, view.ends_in_ms, view.is_put_off, view.ticket)
 
 
 def holders_of(views: Iterable[HolderView]) -> tuple[Holder, ...]:

@@ -6,12 +6,14 @@ Tests and checkers call this; a node at work never does.
 from collections import Counter
 from itertools import combinations, pairwise
 
+from lockstate.reads.views import is_in_the_way, parts_of
 from lockstate.tables import budget, crowds, fingerprint
 from lockstate.tables.cells import size_of
 from lockstate.tables.crowds import is_known_by_value
 from lockstate.tables.deadlines import Timed
 from lockstate.tables.namespaces import NamespaceUsage
 from lockstate.tables.owners import wish_of
+from lockstate.tables.pleas import key_of
 from lockstate.tables.principals import Usage
 from lockstate.tables.queues import can_go
 from lockstate.tables.rare import PLAIN, of_hold
@@ -350,7 +352,7 @@ def everything_timed_is_scheduled(state: State) -> None:
     """Everything that ends by itself is among the deadlines, and nothing else is."""
     timed: list[Timed] = [*state.sessions.values(), *state.tickets.values()]
     timed += [hold for hold in state.holds.values() if hold.ttl_ms]
-    timed += [*state.delays.values(), *state.permit_delays.values(), *state.pleas.values()]
+    timed += [*state.delays.values(), *state.permit_delays.values(), *state.pleas.rows.values()]
     timed += [cell for cell in state.cells.all() if cell.ttl_ms]
     timed += [*state.rates.all(), *state.rates.places.values()]
     assert len(state.deadlines) == len(timed), "deadlines and tables disagree"
@@ -424,12 +426,25 @@ def streams_are_right(state: State) -> None:
 
 
 def pleas_are_of_holds(state: State) -> None:
-    """What is to be given up is held; no hold is to be given up twice."""
-    for hold_id, plea in state.pleas.items():
-        assert plea.hold_id == hold_id, "a plea is kept for another hold"
-        assert hold_id in state.holds, "a plea outlived its hold"
-    orders = [plea.order for plea in state.pleas.values()]
-    assert orders == sorted(orders), "pleas are kept out of order"
+    """What is to be given up is held, and in the way of the wait for which that was asked, if for one."""
+    pleas = state.pleas
+    for order, plea in pleas.rows.items():
+        assert plea.order == order, "a plea is kept as another one"
+        hold = state.holds.get(plea.hold_id)
+        assert hold is not None, "a plea outlived its hold"
+        assert (plea.kind, plea.name) in [(part.kind, part.name) for part in parts_of(hold)], (
+            f"{plea.name}: a plea outlived the name that it hangs on"
+        )
+        assert pleas.of_hold(plea.hold_id)[key_of(plea)] is plea, "a plea is not found by its hold"
+        if plea.ticket:
+            ticket = state.tickets_in_order.get(plea.ticket)
+            assert ticket is not None, "a plea outlived the wait for which it was made"
+            assert is_in_the_way(hold, ticket, plea.kind, plea.name), "a plea for what is in nobody's way"
+            assert pleas.of_tickets[plea.ticket][order] is plea, "a plea is not found by its wait"
+    assert list(pleas.rows) == sorted(pleas.rows), "pleas are kept out of order"
+    assert sum(map(len, pleas.of_holds.values())) == len(pleas), "pleas and holds disagree"
+    for_waits = [plea for plea in pleas.rows.values() if plea.ticket]
+    assert sum(map(len, pleas.of_tickets.values())) == len(for_waits), "pleas and waits disagree"
 
 
 def values_are_of_holds(state: State) -> None:

@@ -262,10 +262,16 @@ class Hold(KeptAlive):
 
     @property
     def revocation(self) -> Revocation | None:
-        """A request to give it up, as of the last renewal, or None. It is forced when the grace is over."""
+        """The first of the `revocations` to end, or None. The whole hold is forced when its grace is over."""
+        return min(self.revocations, key=lambda one: one.ends_in_ms, default=None)
+
+    @property
+    def revocations(self) -> tuple[Revocation, ...]:
+        """Requests to give up names that it still has, as of the last renewal."""
         known = self.lease.revocations
         # The token may be another one since then, and no two holds ever have the same.
-        return next((known[token] for token in self._tokens if token in known), None)
+        asked = [one for token in self._tokens for one in known.get(token, ())] if known else ()
+        return tuple([one for one in asked if one.name in self.names])
 
     @property
     def reliable(self) -> Lease:
@@ -280,7 +286,7 @@ class Hold(KeptAlive):
         return lease if end is None or end.valid_until_s >= lease.valid_until_s else end
 
     async def put_off(self) -> float:
-        """Say "not yet" to a revocation; return the seconds until it is forced. Possible once.
+        """Say "not yet" to all `revocations`; return the seconds until it is forced. Once for each name.
 
         Raises Refused (`not-revoked`) when nobody has asked, or it was put off before; LeaseExpired when it
         is over.

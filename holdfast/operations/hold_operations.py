@@ -190,23 +190,23 @@ def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
 
 
 def _renewed_on_stream(result: Result, asked_at_s: float) -> Lease:
-    told, revocation = stream_forms.renewed(result)
-    return _lease_of(told, asked_at_s, revocation, told.token)
+    told, revocations = stream_forms.renewed(result)
+    return _lease_of(told, asked_at_s, revocations, told.token)
 
 
 def _renewed(answer: TimedAnswer) -> Lease:
     told = decode(answer, RenewedJson)
-    return _lease_of(told, answer.attempted_at_s, told.revocation or None, told.token)
+    return _lease_of(told, answer.attempted_at_s, told.revocations or (), told.token)
 
 
 def _lease_of(
     told: HoldGiven | RenewedJson | StreamGranted | StreamRenewed,
     asked_at_s: float,
-    revocation: Revocation | None = None,
+    asked: tuple[Revocation, ...] = (),
     token: int = 0,
 ) -> Lease:
     """Return the lease of what a node says. Only what it says to have no deadline has none."""
-    revocations = {} if revocation is None else {token: revocation}
+    revocations = {token: asked} if asked else {}
     if isinstance(told, HoldGiven | RenewedJson):
         is_endless = told.no_deadline is True
     else:
@@ -303,7 +303,10 @@ def keepalive(session_id: str, ttl_ms: int | None = None) -> Operation[Lease]:
 
 def _kept(answer: TimedAnswer) -> Lease:
     kept = decode(answer, SessionKeptJson)
-    revocations = {one.token: one.revocation for one in kept.revoked or () if one.revocation is not None}
+    revocations: dict[int, tuple[Revocation, ...]] = {}
+    for one in kept.revoked or ():
+        if one.revocation is not None:
+            revocations[one.token] = (*revocations.get(one.token, ()), one.revocation)
     return Lease(answer.attempted_at_s, kept.expires_in_ms, revocations)
 
 

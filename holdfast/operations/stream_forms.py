@@ -145,10 +145,11 @@ def granted(result: Result) -> results.StreamGranted:
     return accepted(result, results.StreamGranted)
 
 
-def renewed(result: Result) -> tuple[results.StreamRenewed, Revocation | None]:
-    """Read a renewal, and whether the hold is to be given up. Raises Refused, NotTaken, OutcomeUnknown."""
+def renewed(result: Result) -> tuple[results.StreamRenewed, tuple[Revocation, ...]]:
+    """Read a renewal, and what is to be given up. Raises Refused, NotTaken, OutcomeUnknown."""
     told = accepted(result, results.StreamRenewed)
-    asked = told.revocation
-    if asked is None:
-        return told, None
-    return told, Revocation(asked.reason, asked.ends_in_ms, asked.is_put_off, asked.ticket)
+    asked = [
+        Revocation(one.name, one.reason, one.ends_in_ms, one.is_put_off, one.ticket)
+        for one in told.revocations
+    ]
+    return told, tuple(asked)

@@ -153,6 +153,11 @@ class SyncHold(SyncKept[Hold]):
         """A request to give it up, or None. See `Hold.revocation`."""
         return self._twin.revocation
 
+    @property
+    def revocations(self) -> tuple[Revocation, ...]:
+        """Requests to give up names of it. See `Hold.revocations`."""
+        return self._twin.revocations
+
     put_off = waiting(Hold.put_off)
 
     def release(self) -> None:

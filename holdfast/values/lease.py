@@ -19,6 +19,8 @@ CLOCK_RATE_DIVISOR = 500
 """Part of a lease that is taken off: one in 500 covers two bad crystals that are being slewed apart."""
 RENEW_DIVISOR = 3
 """A lease is renewed after this part of it: two more renewals may fail before it is over."""
+_ASKED_MS_MIN: Final = 1500
+"""Milliseconds: the nearest end of a revocation by which renewals are timed: one in half a second."""
 
 RELEASED: Final = "released"
 """The reason of a hold whose release, or of a session whose close, was asked for."""
@@ -44,14 +46,14 @@ class Lease(msgspec.Struct, frozen=True):
     """How long a right can be relied on, by the client's own monotonic clock.
 
     `asked_at_s` was read before the request left, so the cluster began to count later than we do.
-    `revocations` are of holds that are to be given up, by token, as the cluster told them with the lease.
+    `revocations` are what of holds is to be given up, by token, as the cluster told it with the lease.
     What `is_endless` has no lease, and needs no renewal. `token` is that of the one hold that was renewed, 0
     if the answer was not about one.
     """
 
     asked_at_s: float
     expires_in_ms: int
-    revocations: dict[int, Revocation] = {}
+    revocations: dict[int, tuple[Revocation, ...]] = {}
     is_endless: bool = False
     token: int = 0
 
@@ -65,10 +67,14 @@ class Lease(msgspec.Struct, frozen=True):
 
     @property
     def renew_at_s(self) -> float:
-        """When to renew, at the latest."""
+        """When to renew, at the latest. What is to be given up sooner may have been taken back by then."""
         if self.is_endless:
             return math.inf
-        return self.asked_at_s + self.expires_in_ms / (1000 * RENEW_DIVISOR)
+        asked = [one.ends_in_ms for of_hold in self.revocations.values() for one in of_hold]
+        ends_in_ms = min(
+            [self.expires_in_ms, max(min(asked), _ASKED_MS_MIN)] if asked else [self.expires_in_ms]
+        )
+        return self.asked_at_s + ends_in_ms / (1000 * RENEW_DIVISOR)
 
     @property
     def at_risk_at_s(self) -> float:

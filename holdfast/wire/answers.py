@@ -140,12 +140,12 @@ class StillWaitingJson(msgspec.Struct, frozen=True):
 
 
 class RenewedJson(WriteAnswer):
-    """A hold whose lease starts anew, and whether it is to be given up nevertheless."""
+    """A hold whose lease starts anew, and what of it is to be given up nevertheless."""
 
     token: int
     expires_in_ms: int | Unset = UNSET
     revision: int = ABSENT
-    revocation: Revocation | Unset = UNSET
+    revocations: tuple[Revocation, ...] | Unset = UNSET
     no_deadline: bool | Unset = UNSET
 
 

@@ -10,12 +10,13 @@ from holdfast.wire.words import PRIORITY_DEFAULT, HoldKindSaid, ModeSaid, ScopeS
 
 
 class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request to a holder to give up within `ends_in_ms`, after which it is ended by force.
+    """A request to a holder to give up `name` within `ends_in_ms`, after which its hold is ended by force.
 
     `put_off` says whether it has been put off, which is possible once; `ticket` is the number of the wait
     that needs the hold, 0 if there is none.
     """
 
+    name: str
     reason: str
     ends_in_ms: int
     put_off: bool

@@ -52,11 +52,12 @@ class StreamQueued(_ResultPart, frozen=True, tag=5):
 
 
 class StreamRevocation(_ResultPart, frozen=True):
-    """What was asked of a holder: to give up within `ends_in_ms`, or it is forced, for `reason`.
+    """What was asked of a holder: to give up `name` within `ends_in_ms`, or it is forced, for `reason`.
 
     `ticket` is the wait for which it was asked, 0 if for none. A holder may put it off only once.
     """
 
+    name: str
     reason: str
     ends_in_ms: int
     ticket: int = 0
@@ -64,11 +65,11 @@ class StreamRevocation(_ResultPart, frozen=True):
 
 
 class StreamRenewed(_ResultPart, frozen=True, tag=6):
-    """The lease has started anew; with a `revocation` the holder is to give up nevertheless."""
+    """The lease has started anew; what `revocations` name is to be given up nevertheless."""
 
     token: int
     expires_in_ms: int | None
-    revocation: StreamRevocation | None = None
+    revocations: tuple[StreamRevocation, ...] = ()
 
 
 class StreamReleased(_ResultPart, frozen=True, tag=7):

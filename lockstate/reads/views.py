@@ -16,6 +16,7 @@ from lockstate.tables.records import (
     Claimant,
     Delay,
     Hold,
+    Plea,
     Semaphore,
     Session,
     Ticket,
@@ -27,7 +28,7 @@ from lockstate.tables.state import State, claims_of_hold
 from lockstate.words import limits
 from lockstate.words.claims import FIRST_OF_LOCKS, Claims, ancestors, record_name
 from lockstate.words.ids import NO_OWNER, HoldId, SessionId
-from lockstate.words.modes import NAMED, Mode, Scope, is_intent, is_tree
+from lockstate.words.modes import CONFLICTS, NAMED, UNIT, Mode, Scope, claim_of, is_intent, is_tree
 from lockstate.words.results import (
     CellView,
     ElectionView,
@@ -118,34 +119,57 @@ def told_value(record: Hold | Ticket) -> str:
     return rare.value if is_told else ""
 
 
-def revocation_of(state: State, hold: Hold) -> RevocationView | None:
-    """Return what the holder of `hold` was asked, None if nothing."""
-    plea = state.pleas.get(hold.hold_id) if state.pleas else None
-    if plea is None:
-        return None
+def revocations_of(state: State, hold: Hold) -> tuple[RevocationView, ...]:
+    """Return what the holder of `hold` is to give up: each name once, the first that was asked for first."""
+    pleas = state.pleas.of_hold(hold.hold_id).values() if state.pleas else ()
+    asked = dict.fromkeys([(plea.kind, plea.name) for plea in pleas])
+    found = [revocation_of(state, hold, kind, name) for kind, name in asked]
+    return tuple([one for one in found if one is not None])
+
+
+def revocation_of(state: State, hold: Hold, kind: HoldKind, name: str) -> RevocationView | None:
+    """Return until when the holder of `hold` is to give up this name of it; None if nobody has asked."""
+    pleas = state.pleas.of_name(hold.hold_id, kind, name) if state.pleas else ()
+    plea = min(pleas, key=lambda plea: (plea.expires_at_ms, plea.order), default=None)
+    return None if plea is None else _revocation_view(state, plea)
+
+
+def _revocation_view(state: State, plea: Plea) -> RevocationView:
     ends_in_ms = max(0, plea.expires_at_ms - state.now_ms)
-    return RevocationView(plea.reason, ends_in_ms, plea.ticket, plea.is_put_off)
+    return RevocationView(plea.name, plea.reason, ends_in_ms, plea.ticket, plea.is_put_off)
 
 
-def revoked_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOCK) -> RevokedView:
-    """Return a hold that is to be given up, as a holder of `name`."""
-    revocation = revocation_of(state, hold)
-    assert revocation is not None, "only of holds with a plea"
-    shown = holder_view(state, hold, name, kind)
+def revoked_view(state: State, hold: Hold, kind: HoldKind, revocation: RevocationView) -> RevokedView:
+    """Return a hold that is to be given up, as a holder of what is to be given up."""
+    shown = holder_view(state, hold, revocation.name, kind)
     return RevokedView(**msgspec.structs.asdict(shown), revocation=revocation)
 
 
 def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
-    """Return the holds that a session is to give up, the first that were asked."""
+    """Return what a session is to give up, what was asked for first."""
     pleas, holds = state.pleas, session.holds
     if len(pleas) < len(holds):
-        found = [plea for plea in pleas.values() if plea.hold_id in holds]
+        found = [plea for plea in pleas.rows.values() if plea.hold_id in holds]
     else:
-        found = [pleas[hold_id] for hold_id in holds if hold_id in pleas]
+        found = [plea for hold_id in holds for plea in pleas.of_hold(hold_id).values()]
     first = heapq.nsmallest(limits.HOLDERS_SHOWN_MAX, found, key=lambda plea: plea.order)
-    asked = [holds[plea.hold_id] for plea in first]
-    named = [(hold, parts_of(hold)[0]) for hold in asked]
-    return tuple([revoked_view(state, hold, part.name, part.kind) for hold, part in named])
+    return tuple(
+        [revoked_view(state, holds[one.hold_id], one.kind, _revocation_view(state, one)) for one in first]
+    )
+
+
+def is_in_the_way(hold: Hold, ticket: Ticket, kind: HoldKind, name: str) -> bool:
+    """Whether what `hold` has of a name may not stand beside what `ticket` wants of it.
+
+    Permits always are: with fewer of them in use, those who wait get theirs earlier. A hold is not in the way
+    of its own change.
+    """
+    if hold.hold_id == ticket.changes:
+        return False
+    if kind is HoldKind.SEMAPHORE:
+        return True
+    has, wants = part_of(hold, name, kind), part_of(ticket, name, kind)
+    return bool(UNIT[claim_of(has.mode, has.scope)] & CONFLICTS[claim_of(wants.mode, wants.scope)])
 
 
 def hold_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOCK) -> HoldView:
@@ -166,7 +190,7 @@ def hold_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOC
         state.now_ms - hold.since_ms,
         session_name(session) if session is not None else "",
         session.labels if session is not None else NOTHING,
-        revocation_of(state, hold) if state.pleas else None,
+        revocation_of(state, hold, part.kind, name) if state.pleas else None,
         told_value(hold) if hold.kind is not HoldKind.ELECTION else "",
         state.principals.of(hold) if state.owners else "",
     )

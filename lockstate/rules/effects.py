@@ -141,10 +141,11 @@ class Effects:
         )
 
     def tell_plea(self, kind: EventKind, hold: Hold, plea: Plea) -> None:
-        """Add the event that a holder is to give up, or has put that off."""
+        """Add the event that a holder is to give up a name, or has put that off."""
         state = self.state
         lasted_ms, ends_in_ms = state.now_ms - hold.since_ms, plea.expires_at_ms - state.now_ms
-        for part in _parts(hold):
+        asked = [part for part in _parts(hold) if (_kind_of(hold, part), part.name) == (plea.kind, plea.name)]
+        for part in asked:
             event = self._event(kind, hold, part, lasted_ms, plea.reason, plea.ticket)
             self.events.append(msgspec.structs.replace(event, ends_in_ms=max(0, ends_in_ms)))
 
@@ -220,6 +221,11 @@ class Effects:
         added = ticket.locks if ticket.is_addition else ()
         waited_ms = self.state.now_ms - ticket.since_ms
         self.settled.append(Settled(ticket.hold_id, result, waited_ms, added, position))
+
+
+def _kind_of(of: Hold | Ticket, part: _Part) -> HoldKind:
+    """Return the kind of a part of a hold or a ticket."""
+    return part.kind if isinstance(part, _Permits) else of.kind
 
 
 def _parts(of: Hold | Ticket) -> list[_Part]:

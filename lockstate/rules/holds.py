@@ -35,10 +35,12 @@ end         Takes a hold out of every table, and the ticket of its change before
             nobody is granted what the late holder may still be writing to.
 end_wait    Takes a ticket out of every table, and settles its request with a refusal.
 convert     Gives a hold another mode that nothing is in the way of. The hold keeps its id, and gets a new
-            token if the new mode excludes more, and somebody may write (`DRAWING`).
+            token if the new mode excludes more, and somebody may write (`DRAWING`). Pleas for waits that
+            it is not in the way of any more end: `pleas_are_of_holds`.
 add         Gives a hold more locks that nothing is in the way of, and the next token: for each of them it
             must be higher than that of everybody who had it before.
-give_up     Ends a part of a hold of several locks. The rest keeps its token and its lease.
+give_up     Ends a part of a hold of several locks, with the pleas for it. The rest keeps its token, its lease
+            and its pleas.
 serve       Lets through every ticket that nothing is in the way of any more, conversions first, then in order
             of arrival, until none is left: `nobody_waits_in_vain`.
 
@@ -667,8 +669,18 @@ class Holds:
         state.ledger.change(hold)
         hold.mode, hold.locks = mode, locks
         state.namespaces.count_hold(hold, 1)
+        if state.pleas:
+            self._drop_obeyed(hold)
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, ticket=ticket)
         return freed
+
+    def _drop_obeyed(self, hold: Hold) -> None:
+        """End the pleas to a hold that is not any more in the way of the waits for which they were made."""
+        pleas, tickets = self.state.pleas, self.state.tickets_in_order
+        for plea in list(pleas.of_hold(hold.hold_id).values()):
+            ticket = tickets.get(plea.ticket)
+            if ticket is not None and not views.is_in_the_way(hold, ticket, plea.kind, plea.name):
+                pleas.drop(plea)
 
     def add(self, hold: Hold, more: tuple[Wanted, ...], waited_ms: int = 0, ticket: int = 0) -> None:
         """Give a hold `more` locks that nothing is in the way of; `ticket` is the number of the wait for it.
@@ -693,6 +705,9 @@ class Holds:
         """End a part of a hold of several locks, record the event, and return what became free."""
         state = self.state
         freed = state.reclaim(hold, claims_of(hold.name, hold.mode, hold.scope, kept), hold.token)
+        for lock in gone if state.pleas else ():
+            for plea in state.pleas.of_name(hold.hold_id, _LOCK, lock.name):
+                state.pleas.drop(plea)
         self.effects.tell(_RELEASED, hold, state.now_ms - hold.since_ms, locks=gone)
         state.ledger.change(hold)
         state.namespaces.count_hold(hold, -1)

@@ -165,7 +165,7 @@ class PlainLocks:
             or hold.rare is not None
             or hold.changing
             or command.names
-            or hold_id in state.pleas
+            or hold_id in state.pleas.of_holds
         ):
             return self.others.release(command)
         named = self._known.get(hold.name) or self._named(hold.name)

@@ -1,17 +1,28 @@
 """Revocation: a holder is asked to give up, and may say "not yet" once; after the grace it is forced.
 
-A hold has one *plea* at most. Who asks again can only let it end earlier. What is asked of a hold goes with
-it, whichever way it ends.
+A *plea* hangs on one name of a hold. A holder that gives that name up in time has obeyed and keeps the rest;
+otherwise the hold ends as a whole, as by force. Whoever asks again can only let the plea end earlier. A plea
+that is made for a wait asks only holders that are in its way. It ends with the wait, or when the holder
+converts to a mode that is not in the way any more.
 """
 
-from lockstate.reads.views import holders_meant, holders_of, parts_of, revoked_view
+from collections.abc import Collection
+
+from lockstate.reads.views import (
+    holders_meant,
+    holders_of,
+    is_in_the_way,
+    parts_of,
+    revocation_of,
+    revoked_view,
+)
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, refuse_kind
 from lockstate.rules.kinded import Kinds
 from lockstate.tables import budget
-from lockstate.tables.records import Hold, Plea
+from lockstate.tables.records import Hold, Plea, Ticket
 from lockstate.words import limits
 from lockstate.words.commands import PutOff, Revoke
-from lockstate.words.results import EventKind, PutOffTo, Reason, Refused, Result, Revoked
+from lockstate.words.results import EventKind, PutOffTo, Reason, Refused, Result, Revoked, RevokedView
 
 
 class Pleas:
@@ -24,81 +35,101 @@ class Pleas:
 
     def revoke(self, command: Revoke) -> Result:
         """Ask the holders of a name to give up within the grace."""
-        refused = _check(command) or self._check_ticket(command)
+        state = self._state
+        ticket = state.tickets_in_order.get(command.ticket) if command.ticket else None
+        refused = _check(command) or _check_ticket(command, ticket)
         if refused is not None:
             return refused
-        state = self._state
         asked = holders_meant(state, command.kind, command.name, command.token)
         if not asked:
             is_held = bool(holders_of(state, command.kind, command.name))
             nothing = self._kinds.nothing_of(command.kind, command.name, command.token, is_held=is_held)
             return nothing or Revoked(())
+        if ticket is not None:
+            asked = [hold for hold in asked if is_in_the_way(hold, ticket, command.kind, command.name)]
         if state.is_tight and (refused := budget.check_room(state)) is not None:
             return refused
-        until_ms = state.now_ms + command.grace_ms
-        later = [hold for hold in asked if not self._ends_by(hold, until_ms)]
+        later = [hold for hold in asked if not self._is_asked(hold, command)]
         for hold in later[: limits.REVOKED_PER_COMMAND_MAX]:
             self._ask(hold, command)
-        shown = [hold for hold in asked if hold.hold_id in state.pleas][: limits.REVOKED_PER_COMMAND_MAX]
-        left = max(0, len(later) - limits.REVOKED_PER_COMMAND_MAX)
-        return Revoked(tuple([revoked_view(state, hold, command.name, command.kind) for hold in shown]), left)
+        return Revoked(self._shown(asked, command), max(0, len(later) - limits.REVOKED_PER_COMMAND_MAX))
+
+    def _shown(self, asked: Collection[Hold], command: Revoke) -> tuple[RevokedView, ...]:
+        """Return the first holders that are to give the name up, whoever has asked, with the earliest end."""
+        kind, shown = command.kind, list[RevokedView]()
+        for hold in asked:
+            revocation = revocation_of(self._state, hold, kind, command.name)
+            if revocation is not None:
+                shown.append(revoked_view(self._state, hold, kind, revocation))
+                if len(shown) == limits.REVOKED_PER_COMMAND_MAX:
+                    break
+        return tuple(shown)
 
     def put_off(self, command: PutOff) -> Result:
-        """Give the holder its grace once more."""
+        """Give the holder its grace once more, for each name that it has not put off before."""
         state = self._state
         hold = state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
         if hold.kind is not command.kind:
             return refuse_kind(state, hold, command.kind)
-        plea = state.pleas.get(command.hold_id)
-        if plea is None:
+        pleas = state.pleas.of_hold(command.hold_id).values()
+        if not pleas:
             return Refused(Reason.NOT_REVOKED, "nobody has asked for this hold back")
-        if plea.is_put_off:
+        if all(plea.is_put_off for plea in pleas):
             return Refused(Reason.NOT_REVOKED, "the hold was put off before; that is possible only once")
-        state.ledger.change(plea)
-        plea.is_put_off = True
-        state.deadlines.move(plea, plea.expires_at_ms + plea.grace_ms)
-        self._holds.effects.tell_plea(EventKind.PUT_OFF, hold, plea)
-        return PutOffTo(hold.token, max(0, plea.expires_at_ms - state.now_ms))
+        for plea in pleas:
+            if not plea.is_put_off:
+                state.ledger.change(plea)
+                plea.is_put_off = True
+                state.deadlines.move(plea, plea.expires_at_ms + plea.grace_ms)
+                self._holds.effects.tell_plea(EventKind.PUT_OFF, hold, plea)
+        return PutOffTo(hold.token, max(0, min(plea.expires_at_ms for plea in pleas) - state.now_ms))
 
     def end(self, plea: Plea) -> None:
         """Force the hold whose grace is over."""
         hold = self._state.holds[plea.hold_id]
         self._holds.serve(self._holds.end(hold, EventKind.FORCED, plea.reason))
 
-    def _ends_by(self, hold: Hold, until_ms: int) -> bool:
-        """Whether a hold is to be given up as early already."""
-        known = self._state.pleas.get(hold.hold_id)
-        return known is not None and known.expires_at_ms <= until_ms
+    def _is_asked(self, hold: Hold, command: Revoke) -> bool:
+        """Whether a hold is to be given up as early already, or for too many waits to ask for another one."""
+        state = self._state
+        known = state.pleas.of_hold(hold.hold_id).get((command.kind, command.name, command.ticket))
+        if known is not None:
+            return known.expires_at_ms <= state.now_ms + command.grace_ms
+        if not command.ticket:
+            return False
+        others = state.pleas.of_name(hold.hold_id, command.kind, command.name)
+        return len([plea for plea in others if plea.ticket]) >= limits.PLEAS_PER_NAME_MAX
 
     def _ask(self, hold: Hold, command: Revoke) -> None:
-        """Ask one holder, who may have been asked for later."""
+        """Ask one holder, which may have been asked before, to give up later."""
         state = self._state
-        known = state.pleas.get(hold.hold_id)
+        of_name = state.pleas.of_name(hold.hold_id, command.kind, command.name)
         plea = Plea(
             state.take_order(),
             state.now_ms + command.grace_ms,
             hold.hold_id,
+            command.name,
+            command.kind,
             command.reason,
             command.grace_ms,
             command.ticket,
-            known is not None and known.is_put_off,
+            any(known.is_put_off for known in of_name),
         )
-        state.drop_plea(hold.hold_id)
-        state.enter_plea(plea)
+        for known in of_name:
+            if known.ticket == command.ticket:
+                state.pleas.drop(known)
+        state.pleas.enter(plea)
         self._holds.effects.tell_plea(EventKind.REVOKED, hold, plea)
 
-    def _check_ticket(self, command: Revoke) -> Refused | None:
-        """Refuse a ticket that does not wait for what is to be given up."""
-        if not command.ticket:
-            return None
-        ticket = self._state.tickets_in_order.get(command.ticket)
-        if ticket is not None and (command.kind, command.name) in [
-            (part.kind, part.name) for part in parts_of(ticket)
-        ]:
-            return None
-        return Refused(Reason.INVALID_REQUEST, "ticket: no waiter for this has that number")
+
+def _check_ticket(command: Revoke, ticket: Ticket | None) -> Refused | None:
+    """Refuse a ticket that does not wait for what is to be given up."""
+    wanted = [(part.kind, part.name) for part in parts_of(ticket)] if ticket is not None else []
+    if not command.ticket or (command.kind, command.name) in wanted:
+        return None
+    return Refused(Reason.INVALID_REQUEST, "ticket: no waiter for this has that number")
 
 
 def _check(command: Revoke) -> Refused | None:

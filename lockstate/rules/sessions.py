@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from lockstate.reads.views import parts_of, remaining_ms, revocation_of, revoked_of
+from lockstate.reads.views import parts_of, remaining_ms, revocations_of, revoked_of
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count, refuse_kind
 from lockstate.rules.namespace_rules import check_ttl
 from lockstate.rules.transactions import Transactions
@@ -162,8 +162,8 @@ class Sessions:
         return Renewed(hold.token, lease.expires_at_ms - state.now_ms)  # the same, without the calls
 
     def renewed(self, hold: Hold, token: int) -> Renewed:
-        """Return what the holder of `hold`, which had `token`, is told of its lease, and of a revocation."""
-        return Renewed(token, remaining_ms(self._state, hold), revocation_of(self._state, hold))
+        """Return what the holder of `hold`, which had `token`, is told of its lease, and of revocations."""
+        return Renewed(token, remaining_ms(self._state, hold), revocations_of(self._state, hold))
 
     def _end(self, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
         """End a session with its waits and holds, then serve the waiters; return the names it held.
@@ -234,7 +234,9 @@ class Sessions:
     def _weight(self, record: Timed) -> int:
         """Return how many claims end with a record."""
         match record:
-            case Hold() | Ticket():
+            case Ticket():
+                return weight_of(record) + len(self._state.pleas.of_tickets.get(record.order, ()))
+            case Hold():
                 return weight_of(record)
             case Session():
                 return max(record.claims_count, 1)

@@ -49,7 +49,7 @@ def load_pleas(state: State, pleas: Iterable[Plea]) -> None:
     """Add what holders were asked to give up."""
     for plea in pleas:
         plea.hold_id = state.holds[plea.hold_id].hold_id
-        state.enter_plea(plea)
+        state.pleas.enter(plea)
 
 
 def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:

@@ -205,7 +205,7 @@ _TABLES: Final = (
         loading.load_cells,
     ),
     _Table(
-        lambda state: sorted(state.pleas.values(), key=lambda plea: plea.order),
+        lambda state: list(state.pleas.rows.values()),
         None,
         msgspec.msgpack.Decoder(list[Plea]),
         loading.load_pleas,

@@ -60,7 +60,7 @@ def recounted(state: State) -> int:
     """Return the bytes as `bytes_of` does, from the records themselves: slow if there are many."""
     sums = sum([mark_of_session(session) for session in state.sessions.values()])
     sums += sum([marks.of_record(cell) for cell in state.cells.all()])
-    for records in (state.holds, state.tickets, state.delays, state.permit_delays, state.pleas):
+    for records in (state.holds, state.tickets, state.delays, state.permit_delays, state.pleas.rows):
         sums += sum([marks.of_record(record) for record in records.values()])
     sums += sum([marks.of_length(len(resource)) for resource in state.fences])
     sums += (

@@ -41,7 +41,7 @@ def recomputed(state: State) -> int:
     """Return the fingerprint as `of` does, from the records themselves: it takes as long as they are many."""
     sums = sum([mark_of_session(session) for session in state.sessions.values()])
     sums += sum([marks.of_record(cell) for cell in state.cells.all()])
-    for records in (state.holds, state.tickets, state.delays, state.permit_delays, state.pleas):
+    for records in (state.holds, state.tickets, state.delays, state.permit_delays, state.pleas.rows):
         sums += sum([marks.of_record(record) for record in records.values()])
     sums += sum([marks.of_name(name) * number_of_semaphore(one) for name, one in state.semaphores.items()])
     sums += sum([marks.of_name(name) * number_of_fence(token) for name, token in state.fences.items()])

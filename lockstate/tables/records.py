@@ -237,12 +237,15 @@ class Delay(Timed, eq=False, gc=False, array_like=True):
 
 
 class Plea(Timed, eq=False, gc=False, array_like=True):
-    """A hold that its holder was asked to give up. It ends as by force when this does.
+    """One name of a hold that its holder was asked to give up. The hold ends as by force when this does.
 
-    The holder may put that off once, by another `grace_ms`. `ticket` is the wait for which it was asked.
+    The holder may put that off once, by another `grace_ms`. `ticket` is the wait for which it was asked, and
+    with which the plea ends; 0 if for none.
     """
 
     hold_id: HoldId
+    name: str
+    kind: HoldKind
     reason: str
     grace_ms: int
     ticket: int = 0

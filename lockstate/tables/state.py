@@ -15,6 +15,7 @@ from lockstate.tables.deadlines import Deadlines, Lease
 from lockstate.tables.ledger import Ledger, NamedValues
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import Party, Wish, party_of, wish_of
+from lockstate.tables.pleas import PleaTable
 from lockstate.tables.principals import Principals
 from lockstate.tables.rare import Rare
 from lockstate.tables.rates import Counted, RateLimits
@@ -24,7 +25,6 @@ from lockstate.tables.records import (
     Claimant,
     Delay,
     Hold,
-    Plea,
     RequestKey,
     Semaphore,
     Session,
@@ -85,8 +85,6 @@ class State:
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
-        self.pleas: dict[HoldId, Plea] = {}
-        """The holds that are to be given up."""
         self.rare_count = 0
         """How many holds and tickets have something that few have."""
         self.ranked_count = 0
@@ -101,6 +99,8 @@ class State:
         self.deadlines = Deadlines()
         self.ledger = Ledger()
         """The sum of the marks of all records, and of the lengths of what has no mark of its own."""
+        self.pleas = PleaTable(self.deadlines, self.ledger)
+        """What is to be given up."""
         self.principals = Principals(self.ledger)
         """Whose sessions and holds are, if nodes know principals, and what each may have."""
         self.owners = self.principals.rows
@@ -309,7 +309,7 @@ class State:
             self.rare_count -= 1
         freed = self._remove_permits(hold) if hold.permits else []
         if self.pleas:
-            self.drop_plea(hold.hold_id)
+            self.pleas.drop_hold(hold.hold_id)
         claims = claims_of_hold(hold)
         if hold.ttl_ms:
             self.deadlines.remove(hold)
@@ -431,7 +431,7 @@ class State:
         queue[ticket.hold_id] = ticket
 
     def remove_ticket(self, ticket: Ticket, claims: Claims) -> Freed:
-        """Take a waiter out of its queues; return what became free.
+        """Take a waiter out of its queues, with what was asked for it; return what became free.
 
         Whose it was stays known: the hold that it waited for is theirs as well.
         """
@@ -441,6 +441,8 @@ class State:
         if ticket.rare is not None:
             self.rare_count -= 1
             self.ranked_count -= ticket.steps != 0
+        if self.pleas:
+            self.pleas.drop_ticket(ticket.order)
         freed = self._remove_permits(ticket) if ticket.permits else []
         self.tickets_in_order.remove(ticket)
         self.deadlines.remove(ticket)
@@ -573,21 +575,6 @@ class State:
             return [permits_of(delay.name)]
         del self.delays[delay.name, delay.scope]
         return self.claimed.remove(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
-
-    # -- pleas ----------------------------------------------------------------------------------------------
-
-    def enter_plea(self, plea: Plea) -> None:
-        """Add a plea to a hold that has none, and its deadline."""
-        self.deadlines.add(plea)
-        self.ledger.noted[plea] = 0
-        self.pleas[plea.hold_id] = plea
-
-    def drop_plea(self, hold_id: HoldId) -> None:
-        """Take out the plea to a hold, if it has one."""
-        plea = self.pleas.pop(hold_id, None)
-        if plea is not None:
-            self.deadlines.remove(plea)
-            self.ledger.remove(plea)
 
     # -- outcomes -------------------------------------------------------------------------------------------
 

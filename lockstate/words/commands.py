@@ -452,7 +452,8 @@ class ForceWaits(_Command, frozen=True, tag=86):
 class Revoke(_Command, frozen=True, tag=73):
     """Ask the holders of a name, or the one that has `token`, to give up; after `grace_ms` they are forced.
 
-    `ticket` is the public number of the wait for which that is asked; 0 if for none.
+    `ticket` is the public number of the wait for which that is asked; 0 if for none. With one, only holders
+    that are in its way are asked, and no longer than it waits.
     """
 
     name: str
@@ -465,7 +466,7 @@ class Revoke(_Command, frozen=True, tag=73):
 
 
 class PutOff(_Command, frozen=True, tag=74):
-    """Answer a revocation with "not yet": the grace counts once more. Possible once for each hold."""
+    """Answer revocations with "not yet": each grace counts once more. Possible once for each name."""
 
     hold_id: HoldId
     kind: HoldKind = HoldKind.LOCK

@@ -28,6 +28,8 @@ GRACE_MS_MAX = 3600 * 1000
 """Milliseconds of the longest grace of a revocation, an hour."""
 REVOKED_PER_COMMAND_MAX = 1_000
 """Holders that one command asks to give up."""
+PLEAS_PER_NAME_MAX = 16
+"""Waits for each of which the holder of one name may have been asked. It is not asked for further ones."""
 WAITS_FORCED_PER_COMMAND_MAX = 1_000
 """Waits that one command of an operator ends."""
 ATTEMPTS_COUNT_MAX = 8

@@ -66,11 +66,12 @@ class HolderView(_Value, frozen=True):
 
 
 class RevocationView(_Value, frozen=True):
-    """What was asked of a holder: to give up within `ends_in_ms`, or it is forced, for `reason`.
+    """What was asked of a holder: to give up `name` within `ends_in_ms`, or it is forced, for `reason`.
 
     `ticket` is the wait for which it was asked, 0 if for none. A holder may put it off only once.
     """
 
+    name: str
     reason: str
     ends_in_ms: int
     ticket: int = 0
@@ -96,7 +97,7 @@ class HoldView(HolderView, frozen=True):
 class RevokedView(HolderView, frozen=True):
     """A holder that was asked to give up."""
 
-    revocation: RevocationView = RevocationView("", 0)
+    revocation: RevocationView = RevocationView("", "", 0)
 
 
 class WaiterView(_Value, frozen=True):
@@ -341,12 +342,12 @@ class Queued(_Value, frozen=True, tag=5):
 class Renewed(_Value, frozen=True, tag=6):
     """The lease has started anew; None is left of what has no deadline.
 
-    With a `revocation` the holder is to give up nevertheless.
+    Nevertheless the holder is to give up what `revocations` name: each name once, by its earliest end.
     """
 
     token: int
     expires_in_ms: int | None
-    revocation: RevocationView | None = None
+    revocations: tuple[RevocationView, ...] = ()
 
 
 class Released(_Value, frozen=True, tag=7):

@@ -21,6 +21,7 @@ from tests.property.model_cells import end_cells, end_cells_of
 from tests.property.model_locks import (
     Part,
     claims,
+    conflict,
     is_grantable,
     is_shared,
     line,
@@ -240,6 +241,7 @@ def serve(state: ModelState) -> None:
         settle(state, ticket, result)
         share(state, ticket)
     forget_idle(state)
+    forget_obeyed(state)
 
 
 def share(state: ModelState, ticket: Ticket) -> None:
@@ -295,6 +297,29 @@ def forget_idle(state: ModelState) -> None:
     }
 
 
+def forget_obeyed(state: ModelState) -> None:
+    """Forget what was asked for a hold or a name that is gone, or that is in the way of no wait any more."""
+    state.pleas = [plea for plea in state.pleas if is_to_be_given_up(state, plea)]
+
+
+def is_to_be_given_up(state: ModelState, plea: Plea) -> bool:
+    """Whether what was asked for is there, and in the way of the wait for which it was asked."""
+    held = parts_of(plea.hold, plea.kind, plea.name)
+    if not held or not any(hold is plea.hold for hold in state.holds):
+        return False
+    return plea.waiter is None or (
+        any(ticket is plea.waiter for ticket in state.tickets) and hinders(plea.hold, held[0], plea.waiter)
+    )
+
+
+def hinders(hold: Hold, part: Part, ticket: Ticket) -> bool:
+    """Whether a part of a hold is in the way of a wait for the same: permits are of every one."""
+    if ticket.changes is hold:
+        return False
+    wanted = parts_of(ticket, part.kind, part.name)
+    return part.kind is HoldKind.SEMAPHORE or any(conflict(part, one) for one in wanted)
+
+
 # How things end
 
 
@@ -316,7 +341,6 @@ def end_hold(state: ModelState, hold: Hold, kind: EventKind, reason: str = "", d
     """End a hold and the wait for a change of it. If others end it, the longer of two delays follows."""
     changes = [t for t in state.tickets if t.changes is hold]
     state.holds.remove(hold)
-    state.pleas = [plea for plea in state.pleas if plea.hold is not hold]
     if hold.is_of_kinds:
         give_back(state, hold.hold_id)
     for ticket in changes:

@@ -1,5 +1,7 @@
 """Revocation in the model: a holder is asked to give up, may put that off once, and is forced in the end."""
 
+import msgspec
+
 from lockstate.words import limits
 from lockstate.words.commands import ForceRelease, PutOff, Revoke
 from lockstate.words.kinds import HoldKind
@@ -10,12 +12,13 @@ from lockstate.words.results import (
     Refused,
     Result,
     Revoked,
+    RevokedView,
     SessionKept,
 )
-from tests.property.model_changes import tell
+from tests.property.model_changes import hinders, tell
 from tests.property.model_locks import Part, parts, parts_of
 from tests.property.model_records import Hold, ModelState, Plea, Session
-from tests.property.model_views import holder_view, revoked_view
+from tests.property.model_views import holder_view, plea_view, revoked_view
 
 
 def meant(state: ModelState, command: ForceRelease | Revoke) -> list[tuple[Hold, Part]] | Refused:
@@ -35,51 +38,65 @@ def meant(state: ModelState, command: ForceRelease | Revoke) -> list[tuple[Hold,
 def revoke(state: ModelState, command: Revoke) -> Result:
     """Ask holders to give up; one that is to do so earlier is not asked again."""
     waits = [t for t in state.tickets if t.number == command.ticket]
-    if command.ticket and not any(parts_of(ticket, command.kind, command.name) for ticket in waits):
+    waiter = next((t for t in waits if parts_of(t, command.kind, command.name)), None)
+    if command.ticket and waiter is None:
         return Refused(Reason.INVALID_REQUEST, "")
     found = meant(state, command)
     if isinstance(found, Refused):
         return found
+    if waiter is not None:
+        found = [(hold, part) for hold, part in found if hinders(hold, part, waiter)]
     until_ms = state.now_ms + command.grace_ms
     asked = 0
-    for hold, _ in found:
-        known = state.plea(hold)
+    for hold, part in found:
+        of_name = [p for p in state.asked(hold) if (p.kind, p.name) == (part.kind, part.name)]
+        known = next((p for p in of_name if p.waiter is waiter), None)
+        for_waits = [p for p in of_name if p.waiter is not None]
+        if known is None and waiter is not None and len(for_waits) >= limits.PLEAS_PER_NAME_MAX:
+            continue
         if (known is None or known.until_ms > until_ms) and asked < limits.REVOKED_PER_COMMAND_MAX:
             asked += 1
             created = state.next_created()
-            plea = Plea(hold, command.reason, command.grace_ms, until_ms, created, command.ticket)
+            plea = Plea(hold, part.kind, part.name, command.reason, command.grace_ms, until_ms, created)
+            plea.ticket, plea.waiter = command.ticket, waiter
+            plea.is_put_off = any(p.is_put_off for p in of_name)
             if known is not None:
                 state.pleas.remove(known)
-                plea.is_put_off = known.is_put_off
             state.pleas.append(plea)
             _tell(state, EventKind.REVOKED, plea)
-    return Revoked(tuple(revoked_view(state, hold, lock) for hold, lock in found))
+    views = [revoked_view(state, hold, part) for hold, part in found]
+    return Revoked(tuple(view for view in views if view is not None))
 
 
 def put_off(state: ModelState, command: PutOff) -> Result:
-    """Let the grace count once more."""
+    """Let each grace that was not put off before count once more."""
     hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
-    plea = state.plea(hold)
-    if plea is None or plea.is_put_off:
+    pleas = state.asked(hold)
+    new = [plea for plea in pleas if not plea.is_put_off]
+    if not new:
         return Refused(Reason.NOT_REVOKED, "")
-    plea.is_put_off = True
-    plea.until_ms += plea.grace_ms
-    _tell(state, EventKind.PUT_OFF, plea)
-    return PutOffTo(hold.token, max(0, plea.until_ms - state.now_ms))
+    for plea in new:
+        plea.is_put_off = True
+        plea.until_ms += plea.grace_ms
+        _tell(state, EventKind.PUT_OFF, plea)
+    return PutOffTo(hold.token, max(0, min(plea.until_ms for plea in pleas) - state.now_ms))
 
 
 def kept(state: ModelState, session: Session) -> SessionKept:
     """Keep a session, and tell which of its holds it is to give up."""
     left_ms = state.restart(session.lease)
-    asked = [plea.hold for plea in state.pleas if plea.hold.session_id == session.session_id]
-    views = tuple(revoked_view(state, hold, parts(hold)[0]) for hold in asked[: limits.HOLDERS_SHOWN_MAX])
-    return SessionKept(session.session_id, left_ms, views)
+    asked = [plea for plea in state.pleas if plea.hold.session_id == session.session_id]
+    views = []
+    for plea in asked[: limits.HOLDERS_SHOWN_MAX]:
+        shown = holder_view(state, plea.hold, parts_of(plea.hold, plea.kind, plea.name)[0])
+        views.append(RevokedView(**msgspec.structs.asdict(shown), revocation=plea_view(state, plea)))
+    return SessionKept(session.session_id, left_ms, tuple(views))
 
 
 def _tell(state: ModelState, kind: EventKind, plea: Plea) -> None:
-    """Add an event for each lock of the hold that is to be given up."""
+    """Add an event for what is to be given up."""
     ends_in_ms = max(0, plea.until_ms - state.now_ms)
     tell(
         state,
@@ -87,6 +104,7 @@ def _tell(state: ModelState, kind: EventKind, plea: Plea) -> None:
         plea.hold,
         plea.hold.granted_at_ms,
         plea.reason,
+        only=parts_of(plea.hold, plea.kind, plea.name),
         number=plea.ticket,
         ends_in_ms=ends_in_ms,
     )

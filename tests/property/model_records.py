@@ -167,14 +167,20 @@ class Delay:
 
 @dataclass
 class Plea:
-    """What was asked of a holder: to give up until `until_ms`, or it is forced."""
+    """What was asked of a holder: to give up a name until `until_ms`, or the hold is forced.
+
+    It is asked for `waiter`, which has the number `ticket`, or for nobody who waits.
+    """
 
     hold: Hold
+    kind: HoldKind
+    name: str
     reason: str
     grace_ms: int
     until_ms: int
     created: int
     ticket: int = 0
+    waiter: "Ticket | None" = None
     is_put_off: bool = False
 
 
@@ -354,9 +360,9 @@ class ModelState:
         """Return the ticket of this id."""
         return next((t for t in self.tickets if t.ticket_id == ticket_id), None)
 
-    def plea(self, hold: Hold) -> Plea | None:
-        """Return what the holder of `hold` was asked."""
-        return next((p for p in self.pleas if p.hold is hold), None)
+    def asked(self, hold: Hold) -> list[Plea]:
+        """Return what the holder of `hold` was asked, in that order."""
+        return [p for p in self.pleas if p.hold is hold]
 
     def cell(self, key: bytes) -> Cell | None:
         """Return the cell of this key."""

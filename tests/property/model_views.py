@@ -29,7 +29,7 @@ from lockstate.words.results import (
     WaiterView,
 )
 from tests.property.model_locks import Part, covers, names, parts, parts_of, queue, used
-from tests.property.model_records import Hold, ModelState, Session, Ticket
+from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_values import told, with_value
 
 SESSION_NAME = "s-*"
@@ -50,25 +50,33 @@ def holder_view(state: ModelState, hold: Hold, lock: Part) -> HolderView:
     )
 
 
-def revocation_of(state: ModelState, hold: Hold) -> RevocationView | None:
-    """Return what the holder of `hold` was asked."""
-    plea = state.plea(hold)
-    if plea is None:
+def plea_view(state: ModelState, plea: Plea) -> RevocationView:
+    """Return what a holder was asked."""
+    left_ms = max(0, plea.until_ms - state.now_ms)
+    return RevocationView(plea.name, plea.reason, left_ms, plea.ticket, plea.is_put_off)
+
+
+def revocation_of(state: ModelState, hold: Hold, lock: Part) -> RevocationView | None:
+    """Return until when one of the locks of a hold is to be given up."""
+    asked = [p for p in state.asked(hold) if (p.kind, p.name) == (lock.kind, lock.name)]
+    return plea_view(state, min(asked, key=lambda p: (p.until_ms, p.created))) if asked else None
+
+
+def revoked_view(state: ModelState, hold: Hold, lock: Part) -> RevokedView | None:
+    """Return a hold that is to be given up, by one of its locks; None if nobody asked for that."""
+    revocation = revocation_of(state, hold, lock)
+    if revocation is None:
         return None
-    return RevocationView(plea.reason, max(0, plea.until_ms - state.now_ms), plea.ticket, plea.is_put_off)
-
-
-def revoked_view(state: ModelState, hold: Hold, lock: Part) -> RevokedView:
-    """Return a hold that is to be given up, by one of its locks."""
-    revocation = revocation_of(state, hold)
-    assert revocation is not None
     shown = holder_view(state, hold, lock)
     return RevokedView(**msgspec.structs.asdict(shown), revocation=revocation)
 
 
 def renewed(state: ModelState, hold: Hold, token: int) -> Renewed:
     """Return what a holder is told when it has renewed."""
-    return Renewed(token, state.left_ms(hold), revocation_of(state, hold))
+    asked = list(dict.fromkeys((p.kind, p.name) for p in state.asked(hold)))
+    by_name = {(part.kind, part.name): part for part in parts(hold)}
+    found = [revocation_of(state, hold, by_name[key]) for key in asked]
+    return Renewed(token, state.left_ms(hold), tuple(one for one in found if one is not None))
 
 
 def hold_view(state: ModelState, hold: Hold, lock: Part) -> HoldView:
@@ -80,7 +88,7 @@ def hold_view(state: ModelState, hold: Hold, lock: Part) -> HoldView:
         since_ms=state.now_ms - hold.granted_at_ms,
         session_name=name_of(session),
         labels=session.labels if session is not None else {},
-        revocation=revocation_of(state, hold),
+        revocation=revocation_of(state, hold, lock),
         value=told(hold) if hold.kind is not HoldKind.ELECTION else "",
         principal=hold.principal,
     )

@@ -133,8 +133,8 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return f"queued at position {result.position}"
         case Renewed():
             lease = f"renewed token {result.token} {_for(result.expires_in_ms)}"
-            asked_for = result.revocation
-            return lease if asked_for is None else f"{lease}, to give up {_revocation_text(asked_for)}"
+            asked = ", ".join(f"{one.name} {_revocation_text(one)}" for one in result.revocations)
+            return f"{lease}, to give up {asked}" if asked else lease
         case Revoked():
             asked = ", ".join(
                 f"{holder.owner} token {holder.token} {_revocation_text(holder.revocation)}"

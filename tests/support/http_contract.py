@@ -230,15 +230,15 @@ PERMITS_EXTRA_FIELDS: Final = ("value", "no_deadline")
 """Of granted permits that carry a value."""
 HOLDER_EXTRA_FIELDS: Final = ("value", "no_deadline")
 """Of holders in reads that carry a value which is not secret; of all that have no deadline."""
-RENEWED_EXTRA_FIELDS: Final = ("no_deadline",)
-"""Of a renewal of what has no deadline."""
+RENEWED_EXTRA_FIELDS: Final = ("no_deadline", "revocations")
+"""Of a renewal of what has no deadline, and of what is to be given up."""
 HOLDER_READ_FIELDS: Final = ("since_ms", "session_name", "labels")
 """Of holders and leaders in reads; the last two if they hold in a session."""
 PRINCIPAL_FIELDS: Final = ("principal",)
 """Of everything in reads that a principal has, where nodes know principals."""
 REVOKED_FIELDS: Final = ("revocation",)
-"""Of holders and leaders that are to give up, and of a renewal of theirs."""
-REVOCATION_FIELDS: Final = ("reason", "ends_in_ms", "put_off", "ticket")
+"""Of holders and leaders that are to give up."""
+REVOCATION_FIELDS: Final = ("name", "reason", "ends_in_ms", "put_off", "ticket")
 """What was asked of them; `ticket` if it is for somebody who waits."""
 KEPT_EXTRA_FIELDS: Final = ("revoked",)
 """Of a keepalive of a session that is to give up some of what it holds."""

@@ -14,21 +14,19 @@ from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
 
-_ask = Pleas._ask
 
-
-def _ask_anew(pleas: Pleas, hold: Hold, command: Revoke) -> None:
+def _never_asked(pleas: Pleas, hold: Hold, command: Revoke) -> bool:
     """Forget what was asked before, also if that was to be done earlier."""
-    pleas._state.drop_plea(hold.hold_id)
-    _ask(pleas, hold, command)
+    del pleas, hold, command
+    return False
 
 
 def _put_off_again(pleas: Pleas, command: PutOff) -> Result:
     """Let a holder say "not yet" as often as it likes."""
-    plea = pleas._state.pleas.get(command.hold_id)
-    if plea is not None and plea.is_put_off:
-        pleas._state.ledger.change(plea)
-        plea.is_put_off = False
+    for plea in pleas._state.pleas.of_hold(command.hold_id).values():
+        if plea.is_put_off:
+            pleas._state.ledger.change(plea)
+            plea.is_put_off = False
     return _put_off(pleas, command)
 
 
@@ -37,7 +35,7 @@ _put_off = Pleas.put_off
 
 def _released_in_the_end(pleas: Pleas, plea: Plea) -> None:
     """Ask, and let the hold be when the grace is over."""
-    pleas._state.drop_plea(plea.hold_id)
+    pleas._state.pleas.drop(plea)
 
 
 def _tell_no_reason(effects: Effects, ticket: Ticket, why: Left) -> None:
@@ -70,7 +68,7 @@ PLEAS: Final = (
         name="revocation-postpones-another",
         sentence="A second revocation gives the holder more time.",
         found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Pleas, "_ask", _ask_anew),
+        apply=replaced(Pleas, "_is_asked", _never_asked),
         surroundings=_ASKED,
     ),
     Mutation(

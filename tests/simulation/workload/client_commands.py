@@ -36,6 +36,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
+from lockstate.words.results import WaiterView
 from tests.simulation.checks.conflicts import covers
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import Held
@@ -352,6 +353,11 @@ class ClientCommands:
         meant, random = self.force(held), self._random
         grace_ms = random.choice([0, 200, 1000, 5000])
         return Revoke(meant.name, "please", grace_ms, meant.kind, meant.token, 0, meant.request_id)
+
+    def revoke_for(self, waiter: WaiterView) -> Revoke:
+        """Return a revocation of what somebody waits for, for this wait."""
+        grace_ms, request_id = self._random.choice([200, 1000, 5000]), self._caller.request_id()
+        return Revoke(waiter.name, "my turn", grace_ms, waiter.kind, 0, waiter.ticket, request_id)
 
     def put_off(self, held: Held) -> PutOff:
         """Return the answer "not yet" to a revocation that may have been made."""

@@ -161,10 +161,14 @@ class FullVocabulary:
             await caller.insist(random.choice(commands), patience_s=3)
 
     async def _ask_back(self) -> None:
-        """Ask for what may be our own, perhaps again with another grace, and say "not yet", perhaps twice."""
+        """Ask for what may be our own, perhaps again or for waits, and say "not yet", perhaps twice."""
         actor, random = self._actor, self._actor.random
         held = list(actor.holdings.held.values())
         one = random.choice(held) if held else None
+        if random.random() < 0.5:
+            seen = await actor.caller.read(actor.commands.look_for_a_session())
+            for waiter in random.sample(seen.queue, min(len(seen.queue), 2)) if seen else []:
+                await actor.caller.insist(actor.commands.revoke_for(waiter), patience_s=5)
         for _ in range(random.randint(1, 2)):
             await actor.caller.insist(actor.commands.revoke([one] if one is not None else []), patience_s=5)
         for _ in range(random.randint(0, 2)):

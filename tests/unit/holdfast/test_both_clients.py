@@ -353,6 +353,28 @@ async def test_what_is_to_be_given_up_is_relied_on_no_longer_than_that(new_clien
         assert session.remaining > 50
 
 
+async def test_a_name_that_is_given_up_in_time_is_asked_for_no_more(new_client: NewClient) -> None:
+    """The hold is relied on as long as the rest of it, at once, whether or not it lives with a session."""
+    async with a_node() as (_, url), new_client(url) as client, client.session(ttl=60) as session:
+        alone = await client.locks("a", "b", ttl=60).acquire()
+        beside = await client.locks("c", "d", session=session).acquire()
+        for name, grace in {"a": 20, "b": 40, "c": 20, "d": 40}.items():
+            await client.admin.revoke(name, reason="maintenance", grace=grace)
+        await alone.renew()
+        await session.keepalive()
+        for hold in (alone, beside):
+            assert [one.name for one in hold.revocations] == list(hold.names)
+            assert 10 < hold.remaining <= 20
+            await hold.drop(hold.names[0])
+            assert [one.name for one in hold.revocations] == list(hold.names)
+            assert 30 < hold.remaining <= 40
+        await alone.renew()
+        await session.keepalive()
+        for hold in (alone, beside):
+            assert hold.revocation is not None
+            assert (hold.revocation.name,) == hold.names
+
+
 async def test_a_session_hears_for_what_it_holds(new_client: NewClient) -> None:
     """Each of its holds knows what was asked of it."""
     async with a_node() as (_, url), new_client(url) as client, client.session(ttl=60) as session:

@@ -7,7 +7,7 @@ from lockstate.stored import snapshot
 from lockstate.words import limits
 from lockstate.words.commands import Command, KeepAlive, PutOff, Renew, Revoke, Wanted
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import EventKind, PutOffTo, Reason, Refused, Revoked, SessionKept
+from lockstate.words.results import EventKind, PutOffTo, Reason, Refused, Renewed, Revoked, SessionKept
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason
 
@@ -137,6 +137,49 @@ def test_a_restart_forgets_nothing(driver: CellDriver) -> None:
     assert reason(driver.run(PutOff(hold.hold_id))) is Reason.NOT_REVOKED
     assert driver.pass_to(2000) == []
     assert driver.pass_to(2001) == [EventKind.FORCED]
+
+
+def test_a_restart_remembers_names_and_waits(driver: CellDriver) -> None:
+    """The plea for one name ends with its wait, that for the other stands until its own end."""
+    hold = driver.granted(locks=[Wanted("a"), Wanted("b")], ttl_ms=50_000)
+    waiting = driver.queued("a", wait_ms=500)
+    asked(driver, "a", 1000, ticket=driver.machine.state.tickets[waiting.hold_id].order)
+    asked(driver, "b", 2000)
+    driver.machine = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
+    renewed = expect(Renewed, driver.run(Renew(hold.hold_id)))
+    assert [(one.name, one.ends_in_ms) for one in renewed.revocations] == [("a", 1000), ("b", 2000)]
+    driver.pass_to(501)
+    assert [plea.name for plea in driver.machine.state.pleas.rows.values()] == ["b"]
+    assert driver.pass_to(2000) == []
+    assert driver.pass_to(2001) == [EventKind.FORCED, EventKind.FORCED]
+
+
+def test_a_name_is_asked_for_by_a_limited_number_of_waits(driver: CellDriver) -> None:
+    """Each has its own end; whoever asks for nobody that waits is not among them."""
+    driver.granted("a", ttl_ms=90_000)
+    tickets = [driver.queued("a", wait_ms=80_000).hold_id for _ in range(limits.PLEAS_PER_NAME_MAX + 1)]
+    numbers = [driver.machine.state.tickets[ticket].order for ticket in tickets]
+    for number in numbers:
+        (holder,) = asked(driver, "a", 5000 - number, ticket=number).holders
+    assert holder.revocation.ticket == numbers[-2]
+    assert len(driver.machine.state.pleas) == limits.PLEAS_PER_NAME_MAX
+    asked(driver, "a", 100)
+    assert len(driver.machine.state.pleas) == limits.PLEAS_PER_NAME_MAX + 1
+
+
+def test_the_end_of_a_wait_costs_what_was_asked_for_it(
+    driver: CellDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One entry ends only so much: a second wait goes on until the next one."""
+    monkeypatch.setattr(limits, "EXPIRIES_PER_ENTRY_MAX", 4)
+    for _ in range(4):
+        driver.granted("a", mode=SHARED, ttl_ms=90_000)
+    tickets = [driver.queued("a", wait_ms=100).hold_id for _ in range(2)]
+    asked(driver, "a", 5000, ticket=driver.machine.state.tickets[tickets[0]].order)
+    driver.pass_to(101)
+    assert list(driver.machine.state.tickets) == tickets[1:]
+    driver.pass_to(101)
+    assert not driver.machine.state.tickets
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ EXTRA: dict[type[Any], set[str]] = {
     answers.GrantedJson: {*http_contract.GRANTED_EXTRA_FIELDS},
     answers.PermitsGrantedJson: {*http_contract.PERMITS_EXTRA_FIELDS},
     cells.CellJson: {*http_contract.CELL_EXTRA_FIELDS},
-    answers.RenewedJson: {*http_contract.REVOKED_FIELDS, *http_contract.RENEWED_EXTRA_FIELDS},
+    answers.RenewedJson: {*http_contract.RENEWED_EXTRA_FIELDS},
     answers.SessionKeptJson: {*http_contract.KEPT_EXTRA_FIELDS},
     answers.ElectedJson: {*http_contract.ELECTED_EXTRA_FIELDS},
     answers.ReleasedJson: {*http_contract.RELEASED_EXTRA_FIELDS},

@@ -63,12 +63,33 @@ async def test_a_renewal_says_it_too() -> None:
     async with serving() as served:
         held = (await served.acquire("a")).body
         renewed = (await served.post(wire.LOCK_RENEW, hold_id=held["hold_id"])).body
-        assert "revocation" not in renewed
+        assert "revocations" not in renewed
         await served.post(wire.LOCK_REVOKE, name="a", token=held["token"], **WHY)
         renewed = (await served.post(wire.LOCK_RENEW, hold_id=held["hold_id"])).body
-        assert 25_000 < renewed["revocation"]["ends_in_ms"] <= 30_000
+        (revocation,) = renewed["revocations"]
+        assert revocation["name"] == "a"
+        assert 25_000 < revocation["ends_in_ms"] <= 30_000
         (holder,) = (await served.call("GET", wire.LOCK.format(name="a"))).body["holders"]
         assert holder["revocation"]["reason"] == "maintenance"
+
+
+async def test_of_several_names_each_is_asked_for_by_itself() -> None:
+    """A holder that gives one up in time is asked for the other only, and keeps what nobody asked for."""
+    async with serving() as served:
+        locks = [{"name": name} for name in ("a", "b", "c")]
+        held = (await served.post(wire.LOCK_ACQUIRE, locks=locks, ttl_ms=60_000)).body
+        for name in ("a", "b"):
+            await served.post(wire.LOCK_REVOKE, name=name, **WHY)
+        renewed = (await served.post(wire.LOCK_RENEW, hold_id=held["hold_id"])).body
+        assert [one["name"] for one in renewed["revocations"]] == ["a", "b"]
+        await served.post(wire.LOCK_RELEASE, hold_id=held["hold_id"], names=["a"])
+        renewed = (await served.post(wire.LOCK_RENEW, hold_id=held["hold_id"])).body
+        assert [one["name"] for one in renewed["revocations"]] == ["b"]
+        (holder,) = (await served.call("GET", wire.LOCK.format(name="c"))).body["holders"]
+        assert "revocation" not in holder
+        await served.post(wire.LOCK_RELEASE, hold_id=held["hold_id"], names=["b"])
+        renewed = (await served.post(wire.LOCK_RENEW, hold_id=held["hold_id"])).body
+        assert "revocations" not in renewed
 
 
 async def test_for_whom_it_is_asked_is_shown() -> None:
@@ -104,7 +125,7 @@ async def test_what_is_wrong_asks_nobody(body: dict[str, object], status: int, c
         held = (await served.acquire("a")).body
         check_problem(await served.post(wire.LOCK_REVOKE, **WHY | body), status, code)
         renewed = (await served.post(wire.LOCK_RENEW, hold_id=held["hold_id"])).body
-        assert "revocation" not in renewed
+        assert "revocations" not in renewed
 
 
 async def test_a_wrong_kind_names_the_right_one() -> None:
