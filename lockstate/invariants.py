@@ -245,7 +245,7 @@ def claims_are_counted(state: State) -> None:
     for session in state.sessions.values():
         owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]
         counted = sum([len(claims_of_hold(record)) or 1 for record in owned])
-        counted += sum([len(permits_in(record)) for record in owned if record.is_of_kinds])
+        counted += sum([record.permits for record in owned if record.is_of_kinds])
         assert session.claims_count == counted, f"counted {session.claims_count} claims, there are {counted}"
         if session.by_owner is not None:
             by_owner = [(owner, one) for owner, held in session.by_owner.items() for one in held]
@@ -387,6 +387,7 @@ def cells_are_in_order(state: State) -> None:
 def places_are_to_come(state: State) -> None:
     """A rate limit with places has admitted what is due, its copy all; places are found by what they have."""
     rates = state.rates
+    assert not rates.stale, "places were given back, and copies not made anew"
     for limiter in rates.all():
         key = (limiter.name, limiter.algorithm, limiter.window_ms)
         places = [place for place in rates.places.values() if place.key == key]

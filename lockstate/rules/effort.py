@@ -10,6 +10,7 @@ from typing import Final
 
 from lockstate.reads.views import available, holders_of, queue_of
 from lockstate.rules.deadlocks import is_waited_for
+from lockstate.rules.holds import PLACES_PER_LOOK
 from lockstate.tables.crowds import SEARCHED_MAX
 from lockstate.tables.owners import order_in
 from lockstate.tables.records import CONVERSION, Hold, Lock, Session, Ticket, permits_in
@@ -112,20 +113,20 @@ def _looked_through(state: State, locks: Iterable[str], semaphores: Iterable[str
 
 
 def of_release(state: State, command: Release | Cancel) -> int:
-    """Return what ends with a hold, and who may be let through then."""
+    """Return what ends with a hold, who may be let through then, and which places are counted anew."""
     hold = state.holds.get(command.hold_id)
     if hold is None:
         return 0
     if hold.kind is _LOCK and hold.name and state.locks[hold.name].queues is None:
         return 1 + hold.name.count("/")  # the same as below, without the calls
-    return weight_of(hold) + _MOVE * _let_through_by(state, hold)
+    return weight_of(hold) + _MOVE * _let_through_by(state, hold) + _counted_anew(state, hold.hold_id)
 
 
 def of_cancel(state: State, command: Cancel) -> int:
-    """Return what ends with a wait or a hold, and who may be let through then."""
+    """Return what ends with a wait or a hold, or a place, and who may be let through then."""
     ticket = state.tickets.get(command.hold_id)
     if ticket is None:
-        return of_release(state, command)
+        return of_release(state, command) or _counted_anew(state, command.attempt_id)
     return weight_of(ticket) + _MOVE * _let_through_by(state, ticket)
 
 
@@ -197,7 +198,16 @@ def of_forgotten_rates(state: State, command: ForgetRates) -> int:
 def _of_session(state: State, session: Session | None) -> int:
     if session is None:
         return 0
-    return session.claims_count + len(state.cells.of_session(session.session_id))
+    ended = session.claims_count + len(state.cells.of_session(session.session_id))
+    if not state.rates.by_id:
+        return ended
+    keys = {place.key for hold_id in session.holds for place in state.rates.by_id.get(hold_id, ())}
+    return ended + sum([state.rates.places_count(key) for key in keys]) // (PLACES_PER_LOOK * _LOOKS)
+
+
+def _counted_anew(state: State, one: str) -> int:
+    """Return how long it takes to count rate limits again without the places that have this id."""
+    return state.rates.counted_with(one) // (PLACES_PER_LOOK * _LOOKS)
 
 
 def _let_through_by(state: State, record: Hold | Ticket) -> int:

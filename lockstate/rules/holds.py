@@ -134,6 +134,10 @@ RETRY_MS: Final = 1000
 in the way."""
 
 
+PLACES_PER_LOOK: Final = 4
+"""Places of rate limits that are counted anew in the time in which one holder or waiter is looked at."""
+
+
 class Holds:
     """Begins and ends holds and waits of one state."""
 
@@ -549,6 +553,8 @@ class Holds:
     def serve(self, freed: Freed) -> None:
         """Let through, in order of arrival, every waiter that nothing is in the way of any more."""
         state = self.state
+        if state.rates.stale:
+            state.searched_count += state.rates.settle(state.now_ms) // PLACES_PER_LOOK
         if len(freed) == 1:
             semaphore = state.semaphores.get(semaphore_of(freed[0][0]))
             if semaphore is not None and not semaphore.queue:
@@ -566,9 +572,13 @@ class Holds:
                     ended += self._let_several_through(ticket, claims)
                 else:
                     freed += self._let_through(ticket, claims)
-            for name, _ in ended:
-                if semaphore := state.semaphores.get(semaphore_of(name)):
-                    state.drop_if_idle(semaphore)
+            self._drop_idle(ended)
+
+    def _drop_idle(self, ended: Freed) -> None:
+        """Forget the semaphores of what has ended that nobody uses any more."""
+        for name, _ in ended:
+            if semaphore := self.state.semaphores.get(semaphore_of(name)):
+                self.state.drop_if_idle(semaphore)
 
     def _let_through(self, ticket: Ticket, claims: Claims) -> Freed:
         """End a wait with a grant; return what became free, which only a conversion can cause."""

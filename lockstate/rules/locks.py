@@ -138,7 +138,7 @@ class Locks:
         if depth > 1:
             return self._holds.release_once(hold)
         freed = self._holds.end(hold, _BY_CLIENT)
-        if freed:
+        if freed or self._state.rates.stale:
             self._holds.serve(freed)
         return RELEASED
 

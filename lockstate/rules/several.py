@@ -66,7 +66,9 @@ class Several:
         refused = (
             self._check_limits(command.permits)
             or refuse_wanted(state, command.rates)
-            or holds.check_room(session, (len(claims) or 1) + len(command.permits), command)
+            or holds.check_room(
+                session, (len(claims) or 1) + len(command.permits) + len(command.rates), command
+            )
         )
         if refused is not None:
             return refused

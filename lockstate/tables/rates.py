@@ -5,8 +5,9 @@ exists from the first admission until it is whole again, or an operator has it f
 
 A *place* is what was taken for a moment that is still to come. Until then it can be given back. So a limiter
 has only what was taken for moments that have come, and beside it, while it has places, there is a copy that
-has these as well: it says where the next place is. When a place is given back, the copy is made anew without
-it. The other places keep their moments, which their clients have been told.
+has these as well: it says where the next place is. When places are given back, the copy is made anew without
+them, once for all that one command ends (`settle`). The other places keep their moments, which their clients
+have been told.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -103,6 +104,8 @@ class RateLimits:
         self._limiters: dict[RateKey, AnyLimiter] = {}
         self._reserved: dict[RateKey, _Reserved] = {}
         """What is reserved, of those that have places."""
+        self.stale: dict[RateKey, None] = {}
+        """Those whose copies still have places that were given back: for as long as a command ends holds."""
         self.by_id: dict[str, tuple[Place, ...]] = {}
         self.by_request: dict[RequestKey, Place] = {}
         """Places by their ids and by their requests."""
@@ -135,6 +138,11 @@ class RateLimits:
     def whole_ms(self, key: RateKey) -> int:
         """Return when a rate limit that is there will be whole."""
         return self._limiters[key].expires_at_ms
+
+    def counted_with(self, one: str) -> int:
+        """Return how many places, at most, are counted anew when those that are known by an id go."""
+        places = self.by_id.get(one, ()) if self.by_id else ()
+        return sum([self.places_count(place.key) for place in places])
 
     def places_count(self, key: RateKey) -> int:
         """Return how many places a rate limit has."""
@@ -266,23 +274,31 @@ class RateLimits:
             del self._reserved[place.key]
 
     def give_back(self, one: str, now_ms: int) -> None:
-        """Give back the places that are known by an id, as if they had never been asked for."""
+        """Give back the places that are known by an id, as if they had never been asked for.
+
+        Whoever calls it settles before anything is taken again.
+        """
         for place in self.by_id.get(one, ()):
             if place.expires_at_ms > now_ms:
-                self._give_back(place, now_ms)
+                self._leave(place)
+                self.stale[place.key] = None
 
-    def _give_back(self, place: Place, now_ms: int) -> None:
-        key = place.key
-        self._leave(place)
-        limiter = self._limiters[key]
-        reserved = self._reserved.get(key)
-        if reserved is not None:
-            self.rows_count -= reserved.ahead.rows_count
-            limiter = reserved.ahead = limiter.copy()
-            for other in reserved.places.values():
-                limiter.admit(other.expires_at_ms, other.limit, other.cost)
-            self.rows_count += limiter.rows_count
-        self._deadlines.move(self._limiters[key], max(limiter.whole_ms(), now_ms))
+    def settle(self, now_ms: int) -> int:
+        """Make copies anew without the places that were given back; return how many others were counted."""
+        stale, self.stale = self.stale, {}
+        counted = 0
+        for key in stale:
+            limiter = self._limiters[key]
+            reserved = self._reserved.get(key)
+            if reserved is not None:
+                self.rows_count -= reserved.ahead.rows_count
+                limiter = reserved.ahead = limiter.copy()
+                for other in reserved.places.values():
+                    limiter.admit(other.expires_at_ms, other.limit, other.cost)
+                self.rows_count += limiter.rows_count
+                counted += len(reserved.places)
+            self._deadlines.move(self._limiters[key], max(limiter.whole_ms(), now_ms))
+        return counted
 
     def join(self, request: RequestKey | None, attempt_id: AttemptId) -> None:
         """Let another attempt at a request have its place, if that is still to come and can be given back."""
@@ -303,7 +319,9 @@ class RateLimits:
         if len(place.ids) > 1:
             self._rename(place, tuple([one for one in place.ids if one != attempt_id]))
             return None
-        self._give_back(place, now_ms)
+        self._leave(place)
+        self.stale[place.key] = None
+        self.settle(now_ms)
         return place
 
     def _rename(self, place: Place, ids: tuple[str, ...]) -> None:

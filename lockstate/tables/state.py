@@ -198,7 +198,8 @@ class State:
     def _add_permits(self, record: Hold | Ticket) -> None:
         """Count the permits of a hold, or queue up a ticket for them.
 
-        Those of one of several kinds are its session's claims, besides the first of what it has.
+        Those of one of several kinds are its session's claims, besides the first of what it has. So are its
+        rate limits: where their moments are to come, each place is to be taken out when the session ends.
         """
         if record.kind is _SEMAPHORE and isinstance(record, Hold):  # the same as below, without the calls
             self._join_semaphore(record.name, record.permits, record)
@@ -210,7 +211,7 @@ class State:
             else:
                 self._join_semaphore(name, count, record)
         if record.kind is _LOCK and (session := self.sessions.get(record.session_id)) is not None:
-            session.claims_count += len(permits)
+            session.claims_count += record.permits
 
     def _remove_permits(self, record: Hold | Ticket) -> Freed:
         """Take the permits back, or the ticket out of the queues for them; return what became free.
@@ -229,7 +230,7 @@ class State:
             else:
                 self._leave_semaphore(name, count, record)
         if record.kind is _LOCK and (session := self.sessions.get(record.session_id)) is not None:
-            session.claims_count -= len(permits)
+            session.claims_count -= record.permits
         if isinstance(record, Hold):
             self.rates.give_back(record.hold_id, self.now_ms)
         return [permits_of(name) for name, _ in permits]
@@ -655,9 +656,11 @@ def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket)
 
 
 def weight_of(record: Claimant) -> int:
-    """Return how many claims end with a hold or a ticket, its permits among them: what to end it costs."""
-    beside = len(permits_in(record)) if record.is_of_kinds else 0
-    return (len(claims_of_hold(record)) or 1) + beside
+    """Return how many claims end with a hold or a ticket, its permits and rate limits among them.
+
+    That is what to end it costs.
+    """
+    return (len(claims_of_hold(record)) or 1) + (record.permits if record.is_of_kinds else 0)
 
 
 def claims_of_hold(record: Claimant) -> Claims:

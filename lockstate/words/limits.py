@@ -59,7 +59,7 @@ REQUEST_CLAIMS_MAX = 2_000
 """Claims of all locks of one acquire: as many as 64 names with 30 parts have."""
 SESSION_CLAIMS_MAX = 20_000
 """Claims of one session's holds and waits, which all end in one step when the session does. A lock has one,
-and one more for each ancestor of its name."""
+and one more for each ancestor of its name; of several kinds each semaphore and each rate limit has one."""
 QUEUE_LENGTH_MAX = 10_000
 """Waiters for one name, or for one semaphore."""
 HOLDERS_COUNT_MAX = 10_000

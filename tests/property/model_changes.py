@@ -191,6 +191,7 @@ def grant(state: ModelState, ticket: Ticket) -> Granted | Refused:
         is_secret=ticket.is_secret,
         is_of_kinds=ticket.is_of_kinds,
         beside=ticket.beside,
+        rates=ticket.rates,
         at_ms=at_ms if at_ms > state.now_ms else 0,
         principal=ticket.principal,
     )

@@ -204,11 +204,14 @@ def position(state: ModelState, ticket: Ticket) -> int:
 
 
 def claims(thing: Hold | Ticket) -> int:
-    """Return how many claims something has: its names and all above them, each once for each mode."""
+    """Return how many claims something has: its names and all above them, each once for each mode.
+
+    Of several kinds each semaphore and each rate limit is one more.
+    """
     if thing.kind is not HoldKind.LOCK:
         return 1
     claimed = {(lock.name, lock.mode, "itself") for lock in thing.locks}
     for lock in thing.locks:
         parts = lock.name.split("/")
         claimed |= {("/".join(parts[:end]), lock.mode, "below") for end in range(1, len(parts))}
-    return (len(claimed) or 1) + len(thing.beside)
+    return (len(claimed) or 1) + len(thing.beside) + len(thing.rates)

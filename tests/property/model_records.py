@@ -85,6 +85,8 @@ class Hold:
     """Whether several kinds were asked for."""
     beside: list[WantedPermits] = field(default_factory=list)
     """The permits that it has beside its locks, which may be none."""
+    rates: list[WantedRate] = field(default_factory=list)
+    """The rate limits that were taken from with it."""
     at_ms: int = 0
     """The moment from which on it may be used, if that was yet to come."""
     principal: str = ""

@@ -36,7 +36,7 @@ MANY: Final = 3_000
 LONG_MS: Final = limits.TTL_MS_MAX
 ATTEMPT: Final = AttemptId("a1")
 SEMAPHORE, SHARED, EXCLUSIVE = HoldKind.SEMAPHORE, Mode.SHARED, Mode.EXCLUSIVE
-ANN, BOB, EVE, TIM = (SessionId(name) for name in ("ann", "bob", "eve", "tim"))
+ANN, BOB, EVE, PAT, TIM = (SessionId(name) for name in ("ann", "bob", "eve", "pat", "tim"))
 LINES_PER_LOAD: Final = 150
 """Executed lines that one of load stands for, at most; each command has FREE more of it."""
 BOUNDED: Final = {
@@ -92,6 +92,21 @@ def _campaign(hold_id: str, session_id: SessionId = BOB) -> commands.Campaign:
     return commands.Campaign("lead", session_id, "v", HoldId(hold_id), ATTEMPT, owner, LONG_MS)
 
 
+def _several(hold_id: str) -> commands.AcquireSeveral:
+    """Ask for a lock and places of rate limits for a session, of which all but the first are for later."""
+    names = [f"later/{n}" for n in range(limits.RATES_COUNT_MAX)]
+    return commands.AcquireSeveral(
+        "",
+        EXCLUSIVE,
+        HoldId(hold_id),
+        ATTEMPT,
+        PAT,
+        wait_ms=LONG_MS,
+        locks=(Wanted(f"pat/{hold_id}"),),
+        rates=tuple(commands.WantedRate(name, 1, LONG_MS // 2048, Algorithm.GCRA) for name in names),
+    )
+
+
 def _numbered(first: int, *numbered: NumberedCommand) -> Numbered:
     return Numbered(len(numbered), TIM, 1, first, (), numbered)
 
@@ -131,6 +146,10 @@ def _large() -> Meter:
         meter.run(_TAKE)
     meter.run(*[commands.TakeRate(f"many/{n}", 1, LONG_MS, Algorithm.GCRA) for n in each])
     meter.run(*[commands.TakeRate("many/0", 1, LONG_MS, Algorithm.GCRA, 1, LONG_MS) for _ in range(MANY)])
+    # Rate limits of which as many places are taken as there may be, by one session and by one attempt.
+    meter.run(commands.OpenSession(PAT, LONG_MS))
+    meter.run(*[_several(f"p{n}") for n in range(limits.RATE_PLACES_MAX - 2)])
+    meter.run(msgspec.structs.replace(_LATER, attempt_id=AttemptId("taken")))
     # A stream that keeps nearly as much as it may, all of which waits.
     meter.run(commands.ResumeStream(TIM))
     meter.run(*[lock(f"tim/{n}", f"th{n}") for n in range(_LAST)])
@@ -142,6 +161,7 @@ def _large() -> Meter:
 
 
 _TAKE: Final = commands.TakeRate("rate", limits.RATE_LIMIT_MAX, LONG_MS, Algorithm.SLIDING_WINDOW)
+_LATER: Final = commands.TakeRate("later/0", 1, LONG_MS // 2048, Algorithm.GCRA, 1, LONG_MS)
 _PUTS: Final = tuple(PutOperation(b"cell/%d" % n, b"w") for n in range(limits.TRANSACTION_PARTS_MAX))
 _COMPARES: Final = tuple(
     CellCompare(b"cell/%d" % n, CellField.VERSION, Relation.EQUAL, number=1)
@@ -207,6 +227,8 @@ ASKED: Final[tuple[Command, ...]] = (
     commands.Release(HoldId("r3")),
     commands.Release(HoldId("f0")),
     commands.Release(HoldId("l")),
+    commands.Cancel(HoldId("one-taken"), AttemptId("taken")),
+    commands.Release(HoldId("p9")),
     commands.Cancel(HoldId("lw2"), ATTEMPT),
     commands.Cancel(HoldId("r4"), ATTEMPT),
     # Streams.
@@ -235,6 +257,7 @@ ASKED: Final[tuple[Command, ...]] = (
     commands.ForgetRates("", "", is_prefix=True),
     commands.CloseSession(BOB),
     commands.ForceCloseSession("s-3", ""),
+    commands.CloseSession(PAT),
     commands.CloseSession(TIM),
     commands.AbandonWaits("n1"),
     commands.Barrier(),

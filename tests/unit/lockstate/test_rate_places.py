@@ -1,25 +1,30 @@
 """Places of rate limits: what was taken for a moment to come, given back by a client that went away."""
 
+from unittest.mock import patch
+
 import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.reads import listings
 from lockstate.stored import snapshot
 from lockstate.stored.snapshot import SnapshotError
+from lockstate.tables.rates import RateLimits
 from lockstate.words import limits
 from lockstate.words.commands import (
     AcquireSeveral,
     Algorithm,
     Cancel,
+    CloseSession,
     Quota,
     Release,
+    ResumeStream,
     SetNamespace,
     SetQuota,
     TakeRate,
     WantedRate,
 )
 from lockstate.words.commands import NamespaceSettings as Settings
-from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import (
     Cancelled,
     Granted,
@@ -30,6 +35,7 @@ from lockstate.words.results import (
     Reason,
     Refused,
     RefusedInNamespace,
+    Released,
     Result,
 )
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, expect, wanted
@@ -38,6 +44,7 @@ from tests.unit.lockstate.test_several import Driver as SeveralDriver
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
+settle = RateLimits.settle
 
 
 class Driver(PrincipalDriver, SeveralDriver):
@@ -199,6 +206,55 @@ def test_a_hold_that_ends_before_its_moment_gives_its_places_back(driver: Driver
     driver.run(Release(later.hold_id), 1001)
     assert not expect(RateTaken, driver.run(TakeRate("mail", 2, 1000), 1001)).allowed
     assert isinstance(again, GrantedSeveral)
+
+
+def test_a_session_that_ends_counts_each_limit_anew_once(driver: Driver) -> None:
+    """However many places its holds had: to do it for each would keep all nodes busy for seconds."""
+    driver.open("ann", "bob", ttl_ms=HOUR_MS)
+    for _ in range(2):
+        driver.run(TakeRate("mail", 2, 1000))
+    for number in range(100):
+        driver.got(f"a-{number}", "", "mail", session_id="ann", wait_ms=HOUR_MS)
+        driver.got(f"b-{number}", "", "mail", session_id="bob", wait_ms=HOUR_MS)
+    rates = driver.machine.state.rates
+    counted: list[int] = []
+
+    def noted(rates: RateLimits, now_ms: int) -> int:
+        counted.append(settle(rates, now_ms))
+        return counted[-1]
+
+    with patch.object(RateLimits, "settle", noted):
+        driver.run(CloseSession(SessionId("ann")))
+    assert counted == [100]
+    assert [place.expires_at_ms for place in rates.places.values()][:2] == [1000, 2000]
+    driver.restart()
+    assert driver.got("c", "", "mail", wait_ms=HOUR_MS).at_ms == 100_000
+
+
+def test_what_a_session_takes_for_later_are_claims_of_it(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it ends in one step when the session does, so there is a most of it."""
+    driver.open("ann", ttl_ms=HOUR_MS)
+    monkeypatch.setattr(limits, "SESSION_CLAIMS_MAX", 5)
+    driver.got("a", "", "mail post", session_id="ann")
+    refused = expect(Refused, driver.several("b", "", "mail post", session_id="ann"))
+    assert refused.reason is Reason.OVERLOADED
+    driver.got("b", "", "mail", session_id="ann")
+
+
+def test_a_frame_that_gives_much_back_stops(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each place that is counted anew is a part of what a frame may bring about."""
+    monkeypatch.setattr(limits, "FRAME_EFFORT_MAX", 10)
+    driver.open("ann", ttl_ms=HOUR_MS)
+    for _ in range(2):
+        driver.run(TakeRate("mail", 2, 1000))
+    holds = [driver.got(f"a-{number}", "", "mail", session_id="ann", wait_ms=HOUR_MS) for number in range(50)]
+    driver.run(ResumeStream(SessionId("ann")))
+    releases = [Release(hold.hold_id) for hold in holds[:3]]
+    results = driver.in_frame(SessionId("ann"), 1, *releases)
+    assert [type(result) for result in results] == [Released]
+    assert len(driver.machine.state.rates.places) == 49
 
 
 # -- bounds --------------------------------------------------------------------------------------------------
