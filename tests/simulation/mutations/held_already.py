@@ -15,6 +15,17 @@ from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 _TREE: Final = ("a", "a/b", "a/b/c", "a/d", "e")
 _SESSIONS: Final = Surroundings(minutes=1, client_settings={"vocabulary_share": 0.8, "names": _TREE})
 
+_PERMITS: Final = Surroundings(
+    minutes=1,
+    client_settings={
+        "vocabulary_share": 0.7,
+        "names": _TREE,
+        "wait_ms": (5_000, 20_000),
+        "permits_again_share": 0.8,
+    },
+)
+"""Sessions ask for permits once more before they have been given the first ones."""
+
 _held_again, _take_over, _share = Holds.held_again, Holds._take_over, Holds._share
 
 
@@ -98,6 +109,7 @@ HELD_ALREADY: Final = (
         sentence="Two waits of a session for as many permits get one hold.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Holds, "_share", _share_permits),
-        surroundings=_SESSIONS,
+        surroundings=_PERMITS,
+        seeds_max=20,
     ),
 )

@@ -303,6 +303,13 @@ class ClientCommands:
         )
         return self._uncommon(acquire)
 
+    def as_many_again(self, asked: AcquirePermits) -> AcquirePermits | None:
+        """Return an acquire of as many permits for the same session; None if there is to be none."""
+        share = self._settings.permits_again_share
+        if not share or self._random.random() >= share:
+            return None
+        return msgspec.structs.replace(asked, **self._new_ids())
+
     def several_kinds(self, sessions: list[SessionId]) -> AcquireSeveral:
         """Return an acquire of locks and permits that others want too, and sometimes of rates."""
         random = self._random

@@ -18,3 +18,5 @@ class ClientSettings(msgspec.Struct, frozen=True):
     """The share of actions that are not about single exclusive or shared locks."""
     cells_share: float = 0.0
     """The share of actions that are about cells."""
+    permits_again_share: float = 0.0
+    """How often a session that asks for permits asks for as many more at the same time."""

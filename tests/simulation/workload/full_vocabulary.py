@@ -67,8 +67,11 @@ class FullVocabulary:
         elif dice < 0.50:
             await (self._release_part() if dice < 0.47 else self._name_a_value())
         elif dice < 0.65:
-            make = actor.commands.permits if dice < 0.57 else actor.commands.several_kinds
-            await self._wish(make(sessions))
+            await (
+                self._ask_for_permits(sessions)
+                if dice < 0.57
+                else self._wish(actor.commands.several_kinds(sessions))
+            )
         elif dice < 0.68:
             await self._resize()
         elif dice < 0.82:
@@ -282,6 +285,16 @@ class FullVocabulary:
         await actor.caller.insist(Release(held.hold_id, actor.caller.request_id(), names), patience_s=5)
 
     # -- semaphores and elections ---------------------------------------------------------------------------
+
+    async def _ask_for_permits(self, sessions: list[SessionId]) -> None:
+        """Ask for permits; in some worlds the session asks for as many others while it waits for these."""
+        commands = self._actor.commands
+        asked = commands.permits(sessions)
+        more = commands.as_many_again(asked) if asked.session_id else None
+        if more is None:
+            await self._wish(asked)
+        else:
+            await asyncio.gather(self._wish(asked), self._wish(more))
 
     async def _resize(self) -> None:
         command = self._actor.commands.resize()
