@@ -62,13 +62,13 @@ class KeptAlive(OfOneProcess, Leased, Suggesting):
     """
 
     kind: str
+    _renewing: Timer | asyncio.Task[None] | None = None
+    """What renews it, or will; None if nothing does, also in an object that was never made to its end."""
 
     def __init__(self, transport: Transport, lease: Lease) -> None:
         super().__init__(lease, transport.clock)
         self._transport = transport
         self._guard: _Guard | None = None
-        self._renewing: Timer | asyncio.Task[None] | None = None
-        """What renews it, or will; None if nothing does."""
         self.lost = asyncio.Event()
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
