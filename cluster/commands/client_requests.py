@@ -82,24 +82,32 @@ class ClientRequests:
             NoLeader, Overloaded, ShuttingDown: not applied.
             OutcomeUnknown: sent, and no outcome within `timeout_s`.
         """
-        refused = await self._refused_for_room(command, timeout_s, principal)
-        return refused or await self._submit(command, timeout_s, principal).future
+        refused, left_s = await self._refused_for_room(command, timeout_s, principal)
+        return refused or await self._submit(command, left_s, principal).future
 
-    async def _refused_for_room(self, command: Command, timeout_s: float, principal: str) -> Answer | None:
+    async def _refused_for_room(
+        self, command: Command, timeout_s: float, principal: str
+    ) -> tuple[Answer | None, float]:
         """Answer a command for which there is no room, and that need not be in the log to be refused.
+
+        If it is not refused, return None and what is left of `timeout_s`. Raises as `read`: nothing was
+        submitted then.
 
         What this node has applied may be out of date. So it only decides whether to look once more, as a read
         does that is shared by all that ask now: where that looks, the command would be refused, too.
         """
         if self._machine().no_room_for(command, principal) is None:
-            return None
+            return None, timeout_s
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
         refused, revision = await self.read(
             lambda machine: (machine.no_room_for(command, principal), machine.revision), timeout_s
         )
+        left_s = deadline_s - loop.time()
         if refused is None:
-            return None
+            return None, left_s
         self._answered(refused)
-        return Answer(refused, revision)
+        return Answer(refused, revision), left_s
 
     def begin(self, command: Command, timeout_s: float, principal: str = "") -> "asyncio.Future[Answer]":
         """Replicate one command that does not wait in a queue; return the future of its answer.
@@ -130,10 +138,10 @@ class ClientRequests:
             command, answer = kept
             answer = msgspec.structs.replace(answer, is_repeated=True)
             return await self._wait(command, answer, timeout_s, principal, poll_s)
-        refused = await self._refused_for_room(command, timeout_s, principal)
+        refused, left_s = await self._refused_for_room(command, timeout_s, principal)
         if refused is not None:
             return refused
-        pending = self._submit(command, timeout_s, principal)
+        pending = self._submit(command, left_s, principal)
         try:
             answer = await asyncio.shield(pending.future)
         except asyncio.CancelledError:

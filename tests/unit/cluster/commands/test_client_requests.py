@@ -210,6 +210,42 @@ async def test_what_there_is_room_for_by_now_is_put_into_the_log() -> None:
     assert not faces.refused
 
 
+@pytest.mark.parametrize("kind", ["submit", "acquire"])
+async def test_without_a_leader_nobody_is_told_that_there_is_no_room(kind: str) -> None:
+    """What this node knows may be out of date. The request fails as any other, and is surely not applied."""
+    faces = _Faces()
+    faces.refusal = FULL
+    made = {"submit": (faces.requests.submit, RELEASE), "acquire": (faces.requests.acquire, acquire())}
+    ask, command = made[kind]
+    task = asyncio.create_task(ask(command, SHORT_S))  # type: ignore[operator]
+    while not task.done():
+        faces.outbox.give_up_due()
+        await asyncio.sleep(SHORT_S / 10)
+    with pytest.raises(NoLeader):
+        task.result()
+    assert faces.sent() == []
+    assert not faces.refused
+
+
+async def test_a_look_for_room_takes_from_the_time_of_the_command() -> None:
+    """The client was told when it has its answer: not twice as late."""
+    faces = _Faces()
+    faces.refusal = FULL
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    task = asyncio.create_task(faces.requests.submit(RELEASE, LONG_S))
+    passed = loop.create_future()
+    loop.call_later(SHORT_S, passed.set_result, None)
+    await passed
+    assert faces.sent() == [Barrier()]
+    faces.refusal = None
+    faces.answer(1, Done(), faces.machine)
+    await settle()
+    assert faces.sent() == [RELEASE]
+    assert faces.outbox._deadlines[-1][0] <= began_s + LONG_S + SHORT_S / 2
+    task.cancel()
+
+
 async def test_a_read_is_answered_from_the_state_at_its_barrier() -> None:
     """It is flushed like a command."""
     faces = _Faces()
