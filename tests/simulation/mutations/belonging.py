@@ -144,6 +144,13 @@ _store_founding: Final = FirstStart._store
 _load_identity: Final = data_directory._load_identity
 _follow: Final[Callable[..., bool]] = Membership.follow
 
+FOUND_WITH_ANY_DISK: Final = together(
+    replaced(founding, "_untrue", _true_of_any_disk),
+    replaced(founding, "_is_founder", _founder_with_any_disk),
+    replaced(FirstStart, "objection", _objects_to_no_disk),
+)
+"""The founding does not compare the disks of founders."""
+
 BELONGING: Final = (
     Mutation(
         name="wrong-peers-accepted",
@@ -222,11 +229,7 @@ BELONGING: Final = (
         name="founding-with-any-disk",
         sentence="The founding does not compare the disks of founders.",
         found_by=("founding-true", "founder-stays-out"),
-        apply=together(
-            replaced(founding, "_untrue", _true_of_any_disk),
-            replaced(founding, "_is_founder", _founder_with_any_disk),
-            replaced(FirstStart, "objection", _objects_to_no_disk),
-        ),
+        apply=FOUND_WITH_ANY_DISK,
         surroundings=_FIRST_START,
     ),
     Mutation(

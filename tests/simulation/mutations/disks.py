@@ -5,12 +5,15 @@ from typing import Any, Final
 import cluster.storage.recovery
 from cluster.consensus import commit_rule, guards, library
 from cluster.loop import Loop
+from cluster.peers import entry_check
+from cluster.peers.handshake import Particulars
 from cluster.peers.peer_table import View
 from cluster.storage.journal import Journal
 from cluster.storage.journal_format import BlockHead, LogEntry, decode_head
 from cluster.storage.log_on_disk import LogOnDisk
 from cluster.storage.recovery import segment_path
 from cluster.storage.replay import ReplayedLog
+from tests.simulation.mutations.belonging import FOUND_WITH_ANY_DISK
 from tests.simulation.mutations.mutation import Mutation, Surroundings, many_snapshots, replaced, together
 from tests.simulation.world.files import SimFiles
 
@@ -92,6 +95,10 @@ def _no_disk_is_known(view: View, peer_id: str) -> frozenset[str]:
     return frozenset()
 
 
+def _nothing_is_forgotten(_view: View, _theirs: Particulars) -> None:
+    """Let in whoever knows less than it did."""
+
+
 def _fsync_no_names(files: SimFiles, _directory: Any) -> None:
     """Leave changes of names to chance."""
     files._sync_cost()
@@ -155,12 +162,22 @@ DISKS: Final = (
     Mutation(
         name="lost-disk-let-in",
         sentence="A node that lost its disk is let in again under its name (H18).",
-        found_by=("promise-kept", "term-on-disk", "leader-completeness", "committed-by-majority", "liveness"),
-        apply=replaced(View, "disks", _no_disk_is_known),
+        found_by=(
+            "founding-true",
+            "promise-kept",
+            "leader-completeness",
+            "committed-by-majority",
+            "liveness",
+        ),
+        # All that keeps it out: with one of these left, it waits to be let in, and nothing comes of it.
+        apply=together(
+            replaced(View, "disks", _no_disk_is_known),
+            replaced(entry_check, "_forgotten", _nothing_is_forgotten),
+            FOUND_WITH_ANY_DISK,
+        ),
         surroundings=Surroundings(
             rates={"lost-disk": 8.0, "isolate": 8.0, "transfer": 4.0, "kill": 3.0}, fault_s=(1.0, 8.0)
         ),
-        seeds_max=60,
     ),
     Mutation(
         name="damage-cut-silently",
