@@ -63,6 +63,7 @@ class Table:
     def give_back(self, now_ms: int, number: int) -> None:
         """Give back a place whose moment is to come."""
         self.rates.give_back(str(number), now_ms)
+        self.rates.settle(now_ms)
 
     def take(self, now_ms: int, limit: int, cost: int, wait_ms: int, number: int = 0) -> RateTaken:
         """What the answer is; `number` is that of the request."""
