@@ -52,9 +52,9 @@ class Rates:
         self._asked_us: dict[tuple[str, str], int] = {}
         """When the first attempt of a request left."""
         self._counted: dict[tuple[str, str], None] = {}
-        self._forgotten: set[str] = set()
-        """Names of which nothing is expected: no answer says on which side of the forgetting it is. What must
-        have come of each command in its place is known to the model."""
+        self._forgotten: set[tuple[str, bool]] = set()
+        """Names, and prefixes of names, of which nothing is expected: no answer says on which side of the
+        forgetting it is. What must have come of each command in its place is known to the model."""
         self._admitted: dict[Key, list[_Admitted]] = {}
         self._limits: dict[Key, deque[tuple[int, int]]] = {}
         """Moments and limits of what was admitted in truth, in order."""
@@ -64,7 +64,7 @@ class Rates:
         """Record when a request was made."""
         command = call.command
         if isinstance(command, ForgetRates):
-            self._forgotten.add(command.name)
+            self._forgotten.add((command.name, command.is_prefix))
         if isinstance(command, TakeRate) and command.request_id:
             self._asked_us.setdefault((command.name, command.request_id), call.called_us)
             _shorten(self._asked_us)
@@ -85,7 +85,7 @@ class Rates:
         command = call.command
         if not (isinstance(command, TakeRate) and _is_said(command) and isinstance(result, RateTaken)):
             return
-        if not result.allowed or command.name in self._forgotten:
+        if not result.allowed or self._is_forgotten(command.name):
             return
         asked_us = call.called_us
         if command.request_id:
@@ -106,6 +106,12 @@ class Rates:
         self._check_told(command, known, admitted)
         if is_at_once:
             self._check_outside(command, known, admitted)
+
+    def _is_forgotten(self, name: str) -> bool:
+        """Whether anybody has asked that this rate limit be forgotten."""
+        return any(
+            name.startswith(asked) if is_prefix else name == asked for asked, is_prefix in self._forgotten
+        )
 
     def _forget_unsure(self, key: Key, known: list[_Admitted]) -> None:
         """Forget what was admitted when not all limits are known any more."""
