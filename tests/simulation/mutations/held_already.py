@@ -107,7 +107,7 @@ HELD_ALREADY: Final = (
     Mutation(
         name="waiting-permits-shared",
         sentence="Two waits of a session for as many permits get one hold.",
-        found_by=("reply", "model-state", "model-events"),
+        found_by=("queue-told", "reply", "model-state", "model-events"),
         apply=replaced(Holds, "_share", _share_permits),
         surroundings=_PERMITS,
         seeds_max=20,
