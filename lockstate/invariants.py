@@ -17,7 +17,7 @@ from lockstate.tables.pleas import key_of
 from lockstate.tables.principals import Usage
 from lockstate.tables.queues import can_go
 from lockstate.tables.rare import PLAIN, of_hold
-from lockstate.tables.records import Hold, Ticket, permits_in, precedence
+from lockstate.tables.records import Delay, Hold, Ticket, each_lock, permits_in, precedence
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words.claims import claims_of, parent, record_name
 from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent
@@ -121,9 +121,8 @@ def principals_are_counted(state: State) -> None:
     assert state.principals.fences.keys() <= state.fences.keys(), "a fence that is gone counts"
     assert not state.principals.asking, "a command is over, and somebody is still asking"
     sessions = Counter(of[session_id] for session_id in state.sessions if session_id in of)
-    holds = Counter(state.principals.of(hold) for hold in state.holds.values())
+    holds = Counter(who for who, _ in _names_of_principals(state))
     waits = Counter(state.principals.of(ticket) for ticket in state.tickets.values())
-    holds.update(state.principals.of(ticket) for ticket in state.tickets.values() if not ticket.changes)
     waits.update(place.principal for place in state.rates.places.values())
     cells, fences = (Counter(table.values()) for table in (state.principals.cells, state.principals.fences))
     rates = Counter(limiter.principal for limiter in state.rates.all())
@@ -154,7 +153,13 @@ def namespaces_are_counted(state: State) -> None:
             for ticket in state.tickets.values()
             if ticket.order >= namespace.since_order and _lies_in(prefix, ticket)
         ]
-        wanted = [one for one in waits if not (one.is_conversion or one.changes in has)]
+        wanted = [one for one in waits if not one.is_conversion]
+        entering = [one for one in wanted if one.changes not in has]
+        delays = [
+            delay
+            for delay in _delays(state)
+            if delay.order >= namespace.since_order and f"{delay.name}/".startswith(f"{prefix}/")
+        ]
         cells = [
             cell
             for cell in state.cells.all()
@@ -166,9 +171,12 @@ def namespaces_are_counted(state: State) -> None:
             for resource, order in table.fences.items()
             if order >= namespace.since_order and f"{resource}/".startswith(f"{prefix}/")
         ]
-        records: list[Hold | Ticket] = [state.holds[hold_id] for hold_id in has]
-        records += [state.holds[one.changes] if one.changes else one for one in wanted]
-        size_bytes = sum([_bytes_said(record) for record in records])
+        held: list[Hold | Ticket] = [state.holds[hold_id] for hold_id in has]
+        names = [name for record in (*held, *wanted) for name in _names(record)]
+        names = [name for name in names if f"{name}/".startswith(f"{prefix}/")]
+        names += [delay.name for delay in delays]
+        held += [state.holds[one.changes] if one.changes else one for one in entering]
+        size_bytes = sum([_bytes_said(record) for record in held])
         size_bytes += sum([size_of(cell) for cell in cells])
         places, rates = (
             [
@@ -178,8 +186,9 @@ def namespaces_are_counted(state: State) -> None:
             ]
             for every in (state.rates.places.values(), state.rates.all())
         )
+        size_bytes += len("".join([*names, *fences, *[limiter.name for limiter in rates]]).encode())
         counted = NamespaceUsage(
-            len(has) + len(wanted),
+            len(names),
             len(waits) + len(places),
             len(cells),
             len(fences),
@@ -191,14 +200,35 @@ def namespaces_are_counted(state: State) -> None:
 
 def _lies_in(prefix: str, record: Hold | Ticket) -> bool:
     """Whether a namespace covers any name of a hold or a ticket."""
-    names = [record.name, *[lock.name for lock in record.locks]]
-    names += [name for name, _ in permits_in(record)]
-    return any(f"{name}/".startswith(f"{prefix}/") for name in names)
+    return any(f"{name}/".startswith(f"{prefix}/") for name in _names(record))
+
+
+def _names(record: Hold | Ticket) -> list[str]:
+    """Return the names that a hold has or a ticket wants, of locks and of permits."""
+    locks = [lock.name for lock in each_lock(record)] if record.kind is not HoldKind.SEMAPHORE else []
+    return locks + [name for name, _ in permits_in(record)]
+
+
+def _delays(state: State) -> list[Delay]:
+    return [*state.delays.values(), *state.permit_delays.values()]
+
+
+def _names_of_principals(state: State) -> list[tuple[str, str]]:
+    """Return each name that is held, waited for or delayed, with whose it is; those of nobody, too."""
+    records: list[Hold | Ticket] = [*state.holds.values()]
+    records += [ticket for ticket in state.tickets.values() if not ticket.is_conversion]
+    names = [(state.principals.of(record), name) for record in records for name in _names(record)]
+    return names + [(delay.principal, delay.name) for delay in _delays(state)]
 
 
 def _bytes_of_principals(state: State) -> Counter[str]:
     """Return how many bytes each principal keeps in the state; those of nobody are counted, too."""
     principals, counted = state.principals, Counter[str]()
+    names = _names_of_principals(state)
+    names += [(principal, resource) for resource, principal in principals.fences.items()]
+    names += [(limiter.principal, limiter.name) for limiter in state.rates.all()]
+    for principal, name in names:
+        counted[principal] += len(name.encode())
     for session in state.sessions.values():
         labels = "".join([*session.labels, *session.labels.values()])
         counted[principals.rows.get(session.session_id, "")] += len(labels.encode())

@@ -26,12 +26,12 @@ _FLAGS: Final = (
 )
 _WORDS: Final = ("renew", "refuse")
 _COUNTS: Final = (
-    ("holds", "holds at a time; each wait counts as one"),
+    ("holds", "names held, waited for or kept by a lock-delay"),
     ("waits", "waits at a time; each wait for a hold counts as one, too"),
     ("cells", "cells at a time"),
     ("fences", "fences at a time"),
     ("rate_limits", "rate limits in use at a time"),
-    ("bytes", "bytes of keys and values of cells, and of notes and values of holds"),
+    ("bytes", "bytes of names, cells, and notes and values of holds"),
 )
 _YES_OR_NO: Final = {"yes": True, "no": False}
 

@@ -12,12 +12,12 @@ from holdfast.wire.operators import Quota
 
 _WHAT: Final = (
     ("sessions", "sessions at a time"),
-    ("holds", "holds at a time; each wait counts as one"),
+    ("holds", "names held, waited for or kept by a lock-delay"),
     ("waits", "waits at a time; each wait for a hold counts as one, too"),
     ("cells", "cells at a time"),
     ("fences", "fences at a time"),
     ("rate_limits", "rate limits in use at a time"),
-    ("bytes", "bytes of cells, notes, values and labels at a time"),
+    ("bytes", "bytes of names, cells, notes, values and labels at a time"),
 )
 
 

@@ -21,13 +21,14 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class Used(msgspec.Struct, frozen=True):
-    """How much a principal has. `holds` counts its waits for holds, too.
+    """How much a principal has. `holds` counts names: those that it holds or waits for, and lock-delays.
 
-    `waits` are for holds, for changes of holds, and for the places of rate limits; `rate_limits` are those
-    that it began and that are not whole.
+    A lock-delay counts for the principal that had the hold, until it is over. `waits` are for holds, for
+    changes of holds, and for the places of rate limits; `rate_limits` are those that it began and that are
+    not whole.
 
-    `bytes` counts its cells (keys and values), the notes and values of its holds and waits, and the labels of
-    its sessions.
+    `bytes` counts the names of all these, its cells (keys and values), the notes and values of its holds and
+    waits, and the labels of its sessions.
     """
 
     sessions: int
@@ -96,7 +97,10 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
 
 
 class NamespaceUsed(msgspec.Struct, frozen=True):
-    """How much there is in a namespace of what was made since it was set; `holds` counts waits, too."""
+    """How much there is in a namespace of what was made since it was set.
+
+    `holds` counts the names there that are held, waited for, or kept by a lock-delay.
+    """
 
     holds: int
     waits: int

@@ -12,7 +12,6 @@ from lockstate.rules.holds import LEASE_EXPIRED, Holds
 from lockstate.rules.namespace_rules import check_endless, check_ttl
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.records import Hold, RequestKey, each_lock
-from lockstate.tables.state import State
 from lockstate.words.claims import claims_of
 from lockstate.words.commands import AddLocks, Wanted
 from lockstate.words.modes import Mode, Scope
@@ -40,7 +39,7 @@ class Additions:
         claims = claims_of("", Mode.EXCLUSIVE, Scope.NODE, more)
         refused = (
             _check_beside(had, more)
-            or _check_there(state, hold, more, command)
+            or _check_there(holds, hold, more, command)
             or holds.check_room(state.sessions.get(hold.session_id), len(claims), None)
         )
         if refused is not None:
@@ -74,13 +73,13 @@ class Additions:
         return check_unchanging(self._state, hold, "hold_id: is")
 
 
-def _check_there(state: State, hold: Hold, more: tuple[Wanted, ...], command: AddLocks) -> Refused | None:
-    """Refuse what the hold could not have been asked for with these locks, by their namespaces."""
-    names = [lock.name for lock in more]
+def _check_there(holds: Holds, hold: Hold, more: tuple[Wanted, ...], command: AddLocks) -> Refused | None:
+    """Refuse what the hold could not have been asked for with these locks: by namespaces and quotas."""
+    names, state = [lock.name for lock in more], holds.state
     return (
         check_ttl(state, names, hold.ttl_ms)
         or (check_endless(state, names, command.endless_not_for) if hold.is_endless else None)
-        or state.namespaces.check_added(hold, names)
+        or holds.check_added(hold, names)
     )
 
 

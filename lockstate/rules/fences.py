@@ -29,8 +29,8 @@ def advance(state: State, command: AdvanceFence) -> Result:
         refused = (
             check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences")
             or budget.check_room(state)
-            or state.principals.check("fences")
-            or state.namespaces.check("fences", (command.name,))
+            or state.principals.check_named("fences", (command.name,))
+            or state.namespaces.check_named("fences", (command.name,))
         )
         if refused is not None:
             return refused

@@ -71,6 +71,7 @@ from lockstate.tables import budget
 from lockstate.tables.blockers import shown_conflicts, shown_covering
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.owners import wish_of
+from lockstate.tables.principals import bytes_of_texts
 from lockstate.tables.queues import can_go, candidates, is_free
 from lockstate.tables.rare import PLAIN, changed
 from lockstate.tables.rates import Taker
@@ -84,6 +85,7 @@ from lockstate.tables.records import (
     Ticket,
     each_lock,
     hold_of,
+    names_of,
     permits_in,
 )
 from lockstate.tables.state import State, claims_of_hold
@@ -183,10 +185,15 @@ class Holds:
     def _check_quotas(self, new: Acquisition) -> Refused | None:
         """Refuse a new hold for which a quota has no room, of who asks or of a namespace."""
         state = self.state
-        texts = texts_of(new)
-        return state.principals.check_hold(*texts) or (
-            state.namespaces.check_hold(names_asked(new), *texts) if state.spaces else None
+        names, said_bytes = names_asked(new), bytes_of_texts(*texts_of(new))
+        return state.principals.check_named("holds", names, said_bytes) or (
+            state.namespaces.check_named("holds", names, said_bytes)
         )
+
+    def check_added(self, hold: Hold, names: Collection[str]) -> Refused | None:
+        """Refuse more names to a hold for which a quota has no room, of who asks or of a namespace."""
+        state = self.state
+        return state.principals.check_named("holds", names) or state.namespaces.check_added(hold, names)
 
     def check_texts(self, hold: Hold, note: str, value: str) -> Refused | None:
         """Refuse another note or value of a hold for which a quota has no room."""
@@ -410,7 +417,7 @@ class Holds:
             check_count(len(state.tickets), limits.TICKETS_COUNT_MAX, "waiters")
             or check_count(len(state.claimed), limits.RECORDS_COUNT_MAX, "names")
             or state.principals.check("waits")
-            or (state.namespaces.check("waits", state.namespaces.names_of(ticket)) if state.spaces else None)
+            or (state.namespaces.check("waits", names_of(ticket)) if state.spaces else None)
         )
         if refused is not None:
             return refused
@@ -448,9 +455,9 @@ class Holds:
         delay_ms = max(hold.details.lock_delay_ms, delay_ms)
         if delay_ms and kind in _LEAVE_DELAYS:
             for lock in each_lock(hold) if hold.kind is not _SEMAPHORE else ():
-                state.set_delay(lock.name, lock.scope, delay_ms)
+                state.set_delay(lock.name, lock.scope, delay_ms, principal)
             for name, count in permits_in(hold):
-                state.withhold_permits(name, count, delay_ms)
+                state.withhold_permits(name, count, delay_ms, principal)
         if kind is _RELEASED and hold.kind is _ELECTION:
             kind = EventKind.RESIGNED
         if not hold.name:
@@ -702,11 +709,11 @@ class Holds:
         had, locks = tuple(each_lock(hold)), (*each_lock(hold), *more)
         token = state.next_token
         state.next_token += 1
-        state.namespaces.count_hold(hold, -1)
+        state.count_hold(hold, -1)
         state.claim_more(hold, claims_of("", hold.mode, hold.scope, locks), token)
         state.ledger.change(hold)
         hold.locks = locks
-        state.namespaces.count_hold(hold, 1)
+        state.count_hold(hold, 1)
         self._change(hold, lock_delay_ms=delay_of(state, hold))
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, locks=had)
         self.effects.tell(_GRANTED, hold, waited_ms, locks=more, ticket=ticket)
@@ -720,9 +727,9 @@ class Holds:
                 state.pleas.drop(plea)
         self.effects.tell(_RELEASED, hold, state.now_ms - hold.since_ms, locks=gone)
         state.ledger.change(hold)
-        state.namespaces.count_hold(hold, -1)
+        state.count_hold(hold, -1)
         hold.locks = kept
-        state.namespaces.count_hold(hold, 1)
+        state.count_hold(hold, 1)
         return freed
 
 

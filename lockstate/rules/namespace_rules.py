@@ -11,7 +11,7 @@ from typing import Final, get_args
 from lockstate.rules.checks import invalid
 from lockstate.rules.rates import check_rate
 from lockstate.tables.namespaces import Counted, Namespace
-from lockstate.tables.records import Hold
+from lockstate.tables.records import Hold, names_of
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -185,5 +185,5 @@ def delay_of(state: State, hold: Hold) -> int:
     delay_ms = hold.details.lock_delay_ms
     if not state.spaces or hold.kind is HoldKind.ELECTION:
         return delay_ms
-    found = [state.namespaces.innermost(name) for name in state.namespaces.names_of(hold)]
+    found = [state.namespaces.innermost(name) for name in names_of(hold)]
     return max([delay_ms, *[one.settings.lock_delay_ms_min or 0 for one in found if one is not None]])

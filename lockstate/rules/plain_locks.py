@@ -77,7 +77,6 @@ class PlainLocks:
             or len(holds) >= limits.HOLDS_COUNT_MAX
             or len(records) + len(intents) >= limits.RECORDS_COUNT_MAX
             or state.is_tight
-            or (state.principals.quotas and state.principals.check("holds") is not None)
             or (
                 session is None or ttl_ms or session.claims_count > limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
                 if session_id
@@ -89,13 +88,17 @@ class PlainLocks:
         if named is None:
             return self.others.acquire(command, key)
         name, above = named
-        if (above and not records.keys().isdisjoint(above)) or (state.spaces and self._has_rules(named)):
+        if (
+            (above and not records.keys().isdisjoint(above))
+            or (state.spaces and self._has_rules(named))
+            or (state.principals.quotas and state.principals.check_named("holds", (name,)) is not None)
+        ):
             return self.others.acquire(command, key)
 
         if session is not None:
             owner, session_id = owner or session.owner, session.session_id  # its own strings
         lease_id = session_id or hold_id
-        principal = state.principals.count_plain(lease_id, 1) if state.owners else NOBODY
+        principal = state.principals.count_plain(lease_id, name, 1) if state.owners else NOBODY
         now_ms, token = state.now_ms, state.next_token
         state.next_token = token + 1
         hold = Hold(
@@ -190,7 +193,7 @@ class PlainLocks:
             state.ledger.remove(hold)
         session_id, now_ms = hold.session_id, state.now_ms
         lease_id = session_id or hold_id
-        principal = state.principals.count_plain(lease_id, -1) if state.owners else NOBODY
+        principal = state.principals.count_plain(lease_id, name, -1) if state.owners else NOBODY
         if session_id:
             session = self._sessions[session_id]
             session.claims_count -= 1 + len(above)

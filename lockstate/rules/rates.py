@@ -272,8 +272,8 @@ def _check_new(state: State, names: Sequence[str], principal: str) -> Refused | 
     refused = budget.check_room(state) if state.is_tight else None
     return (
         refused
-        or state.principals.check_of(principal, "rate_limits", len(names))
-        or (state.namespaces.check_each("rate_limits", names) if state.spaces else None)
+        or state.principals.check_named("rate_limits", names, of=principal)
+        or state.namespaces.check_named("rate_limits", names)
     )
 
 

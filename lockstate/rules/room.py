@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, get_args
 
 from lockstate.rules.holds import Holds
-from lockstate.tables.principals import NOBODY
+from lockstate.tables.principals import NOBODY, lease_id_of
+from lockstate.tables.records import each_lock
 from lockstate.tables.requests import key_of
 from lockstate.words.cell_operations import PutOperation
 from lockstate.words.claims import record_name
 from lockstate.words.commands import (
     Acquire,
     Acquisition,
+    AddLocks,
     Campaign,
     Command,
     OpenSession,
@@ -74,9 +76,19 @@ class Room:
                 return self._check_puts(self._puts_of(command))
             case OpenSession():
                 return self._check_session(command)
+            case AddLocks():
+                return self._check_added(command)
         if command.__class__ not in _ACQUISITIONS or (command.session_id and not self._is_for_new(command)):
             return None
         return self._holds.check_room(None, 0, command)
+
+    def _check_added(self, command: AddLocks) -> Refused | None:
+        """Refuse more locks for a hold that lives and lacks them."""
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None or self._state.principals.is_foreign(lease_id_of(hold)):
+            return None
+        had = tuple(each_lock(hold))
+        return self._holds.check_added(hold, [lock.name for lock in command.locks if lock not in had])
 
     def _is_for_new(self, command: Acquisition) -> bool:
         """Whether a session that lives asks for a new hold: nobody has it, or it is not to be shared."""

@@ -15,7 +15,7 @@ from lockstate.tables.owners import order_in, public_name, session_name
 from lockstate.tables.principals import bytes_of_labels
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.rates import Place
-from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket
+from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket, names_of
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -147,7 +147,7 @@ class Sessions:
                 return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
             if hold.is_endless:
                 return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold has no deadline")
-            refused = check_ttl(self._state, self._state.namespaces.names_of(hold), command.ttl_ms)
+            refused = check_ttl(self._state, names_of(hold), command.ttl_ms)
             if refused is not None:
                 return refused
             self._state.ledger.change(hold)

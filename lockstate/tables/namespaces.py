@@ -8,13 +8,13 @@ them: what lies in an inner one lies in the outer ones as well.
 Nothing is looked for when a namespace is set: it counts what is made from then on. What was made before is
 told by a number that it has anyway and that only rises: the token of a hold, the order of a wait, the
 revision at which a cell was created. A hold that gets a new token, by a conversion or an addition, is new in
-this sense. A fence has no such number, so one that is made in a namespace gets one here.
+this sense, and so is the lock-delay that a hold leaves. A fence has no such number, so one that is made in a
+namespace gets one here.
 
 A lock of scope subtree lies in the namespaces of its own name, not in those below it.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -22,8 +22,8 @@ import msgspec
 from lockstate.tables import marks
 from lockstate.tables.cells import Cell, size_of
 from lockstate.tables.ledger import Ledger
-from lockstate.tables.principals import bytes_of_texts, bytes_said
-from lockstate.tables.records import Claimant, Hold, Ticket
+from lockstate.tables.principals import bytes_of_names, bytes_of_one, bytes_of_texts, bytes_said
+from lockstate.tables.records import Hold, Ticket, names_of
 from lockstate.words.cell_operations import PutOperation
 from lockstate.words.commands import NamespaceSettings, PutCell
 from lockstate.words.results import Reason, Refused, RefusedInNamespace
@@ -48,9 +48,9 @@ class Namespace(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class NamespaceUsage(msgspec.Struct, gc=False):
     """How much there is in a namespace of what it counts.
 
-    `holds` are those with what is waited for, `waits` only the latter, with waits for changes of a hold and
-    for the places of rate limits. A hold counts once, however many names it has there. `bytes` are those of
-    the keys and values of cells, and of the notes and values of holds and of what waits to be one.
+    `holds` are the names there that are held, waited for or delayed. `waits` are those for holds, for changes
+    of a hold, and for the places of rate limits. `bytes` are those of the names there, of the keys and values
+    of cells, and of the notes and values of holds and of what waits to be one.
     """
 
     holds: int = 0
@@ -99,46 +99,45 @@ class Namespaces:
 
     def over(self, names: Iterable[str]) -> list[Namespace]:
         """Return each namespace that covers any of the names: of each name the longest first."""
-        found: dict[str, Namespace] = {}
+        return [self.rows[prefix] for prefix in self._inside(names)]
+
+    def _inside(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Return what of the names lies in each namespace, by prefix, in the order of `over`."""
+        inside: dict[str, list[str]] = {}
         for name in names if self.rows else ():
             end = len(name)
             while end > 0:
                 prefix = name[:end]
-                namespace = self.rows.get(prefix)
-                if namespace is not None:
-                    found[prefix] = namespace
+                if prefix in self.rows:
+                    inside.setdefault(prefix, []).append(name)
                 end = name.rfind("/", 0, end)
-        return list(found.values())
-
-    def names_of(self, record: Claimant) -> tuple[str, ...]:
-        """Return the names that a hold has, or a ticket wants."""
-        if record.name:
-            return (record.name,)
-        return (*[lock.name for lock in record.locks], *[one.name for one in record.details.permits])
+        return inside
 
     # -- how much there is ----------------------------------------------------------------------------------
 
     def count_hold(self, hold: Hold, by: int) -> None:
         """Count a hold that comes (1) or goes (-1), also if only its names or its token change in between."""
-        for namespace in self._counting(hold):
-            usage = self.usage[namespace.prefix]
-            usage.holds += by
-            usage.bytes += by * bytes_said(hold)
+        for prefix, names in self._inside(names_of(hold)).items():
+            if hold.token >= self.rows[prefix].since_token:
+                usage = self.usage[prefix]
+                usage.holds += by * len(names)
+                usage.bytes += by * (bytes_of_names(names) + bytes_said(hold))
 
     def count_ticket(self, ticket: Ticket, hold: Hold | None, by: int) -> None:
         """Count a wait that comes (1) or goes (-1); `hold` is the one that it changes.
 
-        More locks for a hold are one more hold, meanwhile, where that has nothing yet, with what it says.
+        More locks for a hold count with what it says, meanwhile, where it has nothing yet.
         """
         record = ticket if hold is None else hold
         has = self._counting(hold) if hold is not None else []
-        for namespace in self.over(self.names_of(ticket)):
+        for prefix, names in self._inside(names_of(ticket)).items():
+            namespace, usage = self.rows[prefix], self.usage[prefix]
             if ticket.order >= namespace.since_order:
-                usage = self.usage[namespace.prefix]
                 usage.waits += by
-                if namespace not in has and not ticket.is_conversion:
-                    usage.holds += by
-                    usage.bytes += by * bytes_said(record)
+                if not ticket.is_conversion:
+                    said_bytes = 0 if namespace in has else bytes_said(record)
+                    usage.holds += by * len(names)
+                    usage.bytes += by * (bytes_of_names(names) + said_bytes)
 
     def count_texts(self, hold: Hold, change: Ticket | None, note: str, value: str) -> None:
         """Count that a hold, of which this change waits, is about to have another note or value."""
@@ -151,7 +150,7 @@ class Namespaces:
         has = self._counting(hold)
         if change is None or not change.is_addition:
             return has
-        entered = [each for each in self.over(self.names_of(change)) if change.order >= each.since_order]
+        entered = [each for each in self.over(names_of(change)) if change.order >= each.since_order]
         return [*has, *[each for each in entered if each not in has]]
 
     def count_cell(self, cell: Cell, by: int) -> None:
@@ -190,11 +189,11 @@ class Namespaces:
             if order >= namespace.since_order:
                 usage = self.usage[namespace.prefix]
                 setattr(usage, what, getattr(usage, what) + by)
+                usage.bytes += by * bytes_of_one(what, name)
 
     def _counting(self, hold: Hold) -> list[Namespace]:
         """Return the namespaces in which a hold counts."""
-        covering = self.over(self.names_of(hold)) if self.rows else ()
-        return [namespace for namespace in covering if hold.token >= namespace.since_token]
+        return [each for each in self.over(names_of(hold)) if hold.token >= each.since_token]
 
     # -- how much may be ------------------------------------------------------------------------------------
 
@@ -202,25 +201,24 @@ class Namespaces:
         """Refuse one more of these with such names, if a namespace that covers one of them has no room."""
         return next(filter(None, [self._check(each, what) for each in self.over(names)]), None)
 
-    def check_each(self, what: Counted, names: Iterable[str]) -> Refused | None:
-        """Refuse one more of these for each name, if a namespace has no room for all that it covers."""
-        counts = Counter([one.prefix for name in names for one in self.over((name,))])
-        checks = [self._check(self.rows[prefix], what, count) for prefix, count in counts.items()]
-        return next(filter(None, checks), None)
+    def check_named(
+        self, what: Counted, names: Iterable[str], said_bytes: int = 0, has: Collection[Namespace] = ()
+    ) -> Refused | None:
+        """Refuse one more of these for each name, if a namespace has no room for all that lie in it.
+
+        Beside the names there are `said_bytes`, of a note and a value, which those in `has` count already.
+        """
+        for prefix, inside in self._inside(names).items():
+            namespace = self.rows[prefix]
+            size_bytes = bytes_of_names(inside) + (0 if namespace in has else said_bytes)
+            refused = self._check(namespace, what, len(inside)) or self._check(namespace, "bytes", size_bytes)
+            if refused is not None:
+                return refused
+        return None
 
     def check_added(self, hold: Hold, names: Iterable[str]) -> Refused | None:
-        """Refuse more names to a hold, if a namespace in which it does not count yet has no room for it."""
-        has = self._counting(hold)
-        entered = [each for each in self.over(names) if each not in has]
-        return self._check_hold(entered, bytes_said(hold))
-
-    def check_hold(self, names: Iterable[str], note: str, value: str) -> Refused | None:
-        """Refuse another hold with such names, or a wait for it, if a namespace has no room for it."""
-        return self._check_hold(self.over(names), bytes_of_texts(note, value))
-
-    def _check_hold(self, entered: list[Namespace], size_bytes: int) -> Refused | None:
-        checks = [self._check(each, "holds") or self._check(each, "bytes", size_bytes) for each in entered]
-        return next(filter(None, checks), None)
+        """Refuse more names to a hold, if a namespace has no room for them."""
+        return self.check_named("holds", names, bytes_said(hold), self._counting(hold))
 
     def check_texts(self, hold: Hold, change: Ticket | None, note: str, value: str) -> Refused | None:
         """Refuse another note or value of a hold, of which this change waits, if there is no room for it."""

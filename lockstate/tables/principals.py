@@ -11,13 +11,14 @@ if it is known who made it.
 A quota bounds what one principal has at a time. It is part of the state, so all nodes together keep to it.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from lockstate.tables import marks
 from lockstate.tables.ledger import Ledger
-from lockstate.tables.records import Claimant, Hold, Session, Ticket
+from lockstate.tables.records import Claimant, Hold, Session, Ticket, names_of
 from lockstate.words.commands import Quota
 from lockstate.words.results import QuotaExceeded, Reason, Refused
 
@@ -34,14 +35,14 @@ Counted: TypeAlias = Literal["sessions", "holds", "waits", "cells", "fences", "r
 
 
 class Usage(msgspec.Struct, gc=False):
-    """How much one principal has: `holds` with those it waits for.
+    """How much one principal has: `holds` are the names that it holds, waits for, or has left delayed.
 
     `waits` are for holds, for changes of holds, and for the places of rate limits whose moments are to come.
     `rate_limits` are those that it began and that are not whole.
 
-    `bytes` are those of what it has put there to be read: the keys and values of its cells, the notes and
-    values of its holds and of what it waits for, and the labels of its sessions. A wait for a change of a
-    hold has none of its own.
+    `bytes` are those of all these names, of the keys and values of its cells, of the notes and values of its
+    holds and of what it waits for, and of the labels of its sessions. A wait for a change of a hold has no
+    note and no value of its own.
     """
 
     sessions: int = 0
@@ -116,29 +117,35 @@ class Principals:
         principal = self.rows.get(lease_id_of(hold))
         if principal is not None:
             usage = self._usage_of(principal)
-            usage.holds += by
-            usage.bytes += by * bytes_said(hold)
+            names = names_of(hold)
+            usage.holds += by * len(names)
+            usage.bytes += by * (bytes_of_names(names) + bytes_said(hold))
             self._forget_if_nothing(principal, usage)
 
-    def count_plain(self, lease_id: str, by: int) -> str:
-        """Do what `count_hold` does for a hold without texts; return whose it is, "" for nobody."""
+    def count_plain(self, lease_id: str, name: str, by: int) -> str:
+        """Do what `count_hold` does for a hold of one ASCII name that says nothing.
+
+        Return whose it is, "" for nobody.
+        """
         principal = self.rows.get(lease_id, NOBODY)
         if principal:
             usage = self._usage_of(principal)
             usage.holds += by
+            usage.bytes += by * len(name)
             if not usage.holds:
                 self._forget_if_nothing(principal, usage)
         return principal
 
     def count_ticket(self, ticket: Ticket, by: int) -> None:
-        """Count a wait that comes (1) or goes (-1): one for a hold counts as such already."""
+        """Count a wait that comes (1) or goes (-1): the names that it is for count as held already."""
         principal = self.rows.get(lease_id_of(ticket))
         if principal is not None:
             usage = self._usage_of(principal)
             usage.waits += by
-            if not ticket.changes:
-                usage.holds += by
-                usage.bytes += by * bytes_said(ticket)
+            if not ticket.is_conversion:
+                names = names_of(ticket)
+                usage.holds += by * len(names)
+                usage.bytes += by * (bytes_of_names(names) + (0 if ticket.changes else bytes_said(ticket)))
             self._forget_if_nothing(principal, usage)
 
     def count_texts(self, hold: Hold, note: str, value: str) -> None:
@@ -191,20 +198,21 @@ class Principals:
         """Let a fence count for a principal."""
         self.fences[resource] = principal
         self._ledger.settled_sum += _mark_of_fence(resource, principal)
-        self.count(principal, "fences", 1)
+        self.count(principal, "fences", resource, 1)
 
     def drop_fence(self, resource: str) -> None:
         """Let a fence that is gone count for nobody."""
         principal = self.fences.pop(resource, None)
         if principal is not None:
             self._ledger.settled_sum -= _mark_of_fence(resource, principal)
-            self.count(principal, "fences", -1)
+            self.count(principal, "fences", resource, -1)
 
-    def count(self, principal: str, what: Counted, by: int) -> None:
-        """Count that a principal has so many more of something; nobody has nothing."""
+    def count(self, principal: str, what: Counted, name: str, by: int) -> None:
+        """Count that a principal has one more (1) or less (-1) of what has this name; nobody has anything."""
         if principal:
             usage = self._usage_of(principal)
             setattr(usage, what, getattr(usage, what) + by)
+            usage.bytes += by * bytes_of_one(what, name)
             self._forget_if_nothing(principal, usage)
 
     def _usage_of(self, principal: str) -> Usage:
@@ -255,9 +263,18 @@ class Principals:
         facts = {"limit": limit, "used": used}
         return QuotaExceeded(Reason.QUOTA_EXCEEDED, detail, retry_after_ms=RETRY_MS, facts=facts, quota=what)
 
-    def check_hold(self, note: str, value: str) -> Refused | None:
-        """Refuse another hold, or a wait for it, to who asks, if its quota has no room for it."""
-        return self.check("holds") or self.check("bytes", bytes_of_texts(note, value))
+    def check_named(
+        self, what: Counted, names: Collection[str], said_bytes: int = 0, *, of: str | None = None
+    ) -> Refused | None:
+        """Refuse one more of these for each name, if the quota of who asks, or `of` another, has no room.
+
+        Beside the names there are `said_bytes`, of a note and a value.
+        """
+        if not self.quotas:
+            return None
+        principal = self.asking if of is None else of
+        size_bytes = bytes_of_names(names) + said_bytes
+        return self.check_of(principal, what, len(names)) or self.check_of(principal, "bytes", size_bytes)
 
     def check_texts(self, hold: Hold, note: str, value: str) -> Refused | None:
         """Refuse another note or value of a hold to who asks, if its quota has no room for it."""
@@ -296,6 +313,21 @@ class Principals:
 def lease_id_of(record: Hold | Ticket) -> str:
     """Return the id under which stands whose a record is: its session's, else that of the hold."""
     return record.session_id or (record.changes if isinstance(record, Ticket) else "") or record.hold_id
+
+
+def bytes_of_names(names: Iterable[str]) -> int:
+    """Return how many bytes names are counted as."""
+    return sum(
+        [len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass")) for name in names]
+    )
+
+
+def bytes_of_one(what: Counted, name: str) -> int:
+    """Return how many bytes the name of one thing is counted as.
+
+    What is waited for has none: the name of a rate limit counts with the limit itself.
+    """
+    return 0 if what == "waits" else bytes_of_names((name,))
 
 
 def bytes_of_texts(note: str, value: str) -> int:

@@ -227,13 +227,14 @@ class Stream(msgspec.Struct, eq=False, gc=False):
 class Delay(Timed, eq=False, gc=False, array_like=True):
     """A lock-delay: nobody gets what it covers until it is over. It claims like an exclusive hold.
 
-    For a semaphore it withholds `permits`.
+    For a semaphore it withholds `permits`. It counts for `principal`, who had the hold, until it is over.
     """
 
     name: str
     scope: Scope = Scope.NODE
     kind: HoldKind = HoldKind.LOCK
     permits: int = 0
+    principal: str = ""
 
 
 class Plea(Timed, eq=False, gc=False, array_like=True):
@@ -397,6 +398,13 @@ def each_lock(record: Claimant) -> Iterator[Wanted]:
         yield from record.locks
     elif record.name:
         yield Wanted(record.name, record.mode, record.scope)
+
+
+def names_of(record: Claimant) -> tuple[str, ...]:
+    """Return the names that a hold has, or a ticket wants: one twice if it is of a lock and of permits."""
+    if record.name:
+        return (record.name,)
+    return (*[lock.name for lock in record.locks], *[one.name for one in record.details.permits])
 
 
 def permits_in(record: Claimant) -> Permits:

@@ -146,8 +146,20 @@ class State:
 
     def count_rate(self, what: Counted, principal: str, name: str, order: int, by: int) -> None:
         """Count that a rate limit, or a place of one, comes (1) or goes (-1)."""
-        self.principals.count(principal, what, by)
+        self.principals.count(principal, what, name, by)
         self.namespaces.count(what, name, order, by)
+
+    def count_hold(self, hold: Hold, by: int) -> None:
+        """Count a hold that comes (1) or goes (-1), also if only its names or its token change in between."""
+        if self.owners:
+            self.principals.count_hold(hold, by)
+        if self.spaces:
+            self.namespaces.count_hold(hold, by)
+
+    def _count_delay(self, delay: Delay, by: int) -> None:
+        """Count a delay that comes (1) or goes (-1) as what it was before: a name that is held."""
+        self.principals.count(delay.principal, "holds", delay.name, by)
+        self.namespaces.count("holds", delay.name, delay.order, by)
 
     def make_up(self) -> None:
         """Make up the sums of marks, so that nothing is noted any more (see `ledger`)."""
@@ -269,10 +281,8 @@ class State:
         self.ledger.noted[hold] = 0
         if hold.rare is not None:
             self.rare_count += 1
-        if self.owners:
-            self.principals.count_hold(hold, 1)
-        if self.spaces:
-            self.namespaces.count_hold(hold, 1)
+        if self.owners or self.spaces:
+            self.count_hold(hold, 1)
         if claims:
             self.claimed.add(claims, hold)
         if hold.permits:
@@ -298,10 +308,8 @@ class State:
         Its semaphore stays, even if it is idle, until the queue has been served.
         """
         del self.holds[hold.hold_id]
-        if self.owners:
-            self.principals.count_hold(hold, -1)
-        if self.spaces:
-            self.namespaces.count_hold(hold, -1)
+        if self.owners or self.spaces:
+            self.count_hold(hold, -1)
         if hold in self.ledger.noted:
             self.ledger.settled_sum -= self.ledger.noted.pop(hold)
         else:
@@ -522,16 +530,31 @@ class State:
             del self.semaphores[semaphore.name]
             self.semaphores_in_order.remove(semaphore)
 
-    def set_delay(self, name: str, scope: Scope, delay_ms: int) -> None:
-        """Keep everybody from what a lock covers for `delay_ms`; a longer delay that already runs stays."""
+    def set_delay(self, name: str, scope: Scope, delay_ms: int, principal: str) -> None:
+        """Keep everybody from what a lock covers for `delay_ms`; a longer delay that already runs stays.
+
+        A delay counts for the principal whose hold it follows: of several, for the one that makes it longest.
+        """
         until_ms = self.now_ms + delay_ms
         delay = self.delays.get((name, scope))
         if delay is None:
-            self.enter_delay(Delay(order=self.take_order(), expires_at_ms=until_ms, name=name, scope=scope))
+            order = self.take_order()
+            self.enter_delay(
+                Delay(order=order, expires_at_ms=until_ms, name=name, scope=scope, principal=principal)
+            )
         elif until_ms > delay.expires_at_ms:
             self.deadlines.move(delay, until_ms)
+            if principal != delay.principal:
+                self._hand_over(delay, principal)
 
-    def withhold_permits(self, name: str, permits: int, delay_ms: int) -> None:
+    def _hand_over(self, delay: Delay, principal: str) -> None:
+        """Let a delay count for another principal."""
+        self.ledger.change(delay)
+        self.principals.count(delay.principal, "holds", delay.name, -1)
+        delay.principal = principal
+        self.principals.count(principal, "holds", delay.name, 1)
+
+    def withhold_permits(self, name: str, permits: int, delay_ms: int, principal: str) -> None:
         """Withhold permits of a semaphore from everybody for `delay_ms`."""
         self.enter_delay(
             Delay(
@@ -540,6 +563,7 @@ class State:
                 name=name,
                 kind=HoldKind.SEMAPHORE,
                 permits=permits,
+                principal=principal,
             )
         )
 
@@ -547,6 +571,7 @@ class State:
         """Add a delay with what it claims or withholds, and its deadline."""
         self.deadlines.add(delay)
         self.ledger.noted[delay] = 0
+        self._count_delay(delay, 1)
         if delay.kind is _SEMAPHORE:
             self.permit_delays[delay.order] = delay
             semaphore = self.semaphores[delay.name]
@@ -568,6 +593,7 @@ class State:
         """Take a delay out; return what became free."""
         self.deadlines.remove(delay)
         self.ledger.remove(delay)
+        self._count_delay(delay, -1)
         if delay.kind is _SEMAPHORE:
             del self.permit_delays[delay.order]
             semaphore = self.semaphores[delay.name]

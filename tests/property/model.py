@@ -83,13 +83,14 @@ from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import claims, names, parts, permits_of, used
-from tests.property.model_namespaces import refuse_more_in, refuse_texts_in, refuse_ttl, set_namespace
+from tests.property.model_namespaces import refuse_named_in, refuse_texts_in, refuse_ttl, set_namespace
 from tests.property.model_overrides import override
 from tests.property.model_pleas import kept, meant, put_off, revoke
 from tests.property.model_principals import (
     refuse_bad_principal,
     refuse_foreign,
     refuse_more,
+    refuse_named,
     refuse_texts,
     set_quota,
 )
@@ -433,7 +434,9 @@ def advance_fence(state: ModelState, command: AdvanceFence) -> Result:
     if command.token < highest:
         return Refused(Reason.STALE_TOKEN, "", facts={"highest_token": highest})
     if command.name not in state.fences:
-        refused = refuse_more(state, "fences") or refuse_more_in(state, "fences", [command.name])
+        refused = refuse_named(state, "fences", [command.name]) or refuse_named_in(
+            state, "fences", [command.name]
+        )
         if refused is not None:
             return refused
         state.fences_made[command.name] = object()

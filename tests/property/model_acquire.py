@@ -20,12 +20,12 @@ from tests.property.model_locks import is_grantable, is_shared, names, overtakes
 from tests.property.model_namespaces import (
     if_held_in,
     refuse_endless,
-    refuse_hold_in,
     refuse_more_in,
+    refuse_named_in,
     refuse_rare,
     refuse_ttl,
 )
-from tests.property.model_principals import principal_of_new, refuse_more, refuse_texts
+from tests.property.model_principals import principal_of_new, refuse_more, refuse_named
 from tests.property.model_records import Hold, ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
 from tests.property.model_requests import key_of
@@ -143,10 +143,8 @@ def _ask(state: ModelState, ticket: Ticket, wait_ms: int) -> Result:
         for hold in state.holds:
             if is_shared(hold, ticket):
                 return have_again(state, hold, ticket)
-    too_many = (
-        refuse_more(state, "holds")
-        or refuse_texts(state, ticket.note, ticket.value)
-        or refuse_hold_in(state, ticket, names(ticket))
+    too_many = refuse_named(state, "holds", names(ticket), ticket.note, ticket.value) or refuse_named_in(
+        state, "holds", names(ticket), ticket
     )
     if too_many is not None:
         return too_many
@@ -197,7 +195,8 @@ def add_locks(state: ModelState, command: AddLocks) -> Result:
     of = [lock.name for lock in more]
     too_short = None if hold.session_id or hold.lease is None else refuse_ttl(state, hold.lease.ttl_ms, of)
     endless = refuse_endless(state, of, command.endless_not_for) if hold.lease is None else None
-    not_there = too_short or endless or refuse_hold_in(state, hold, of)
+    too_many = refuse_named(state, "holds", of) or refuse_named_in(state, "holds", of, hold)
+    not_there = too_short or endless or too_many
     if not_there is not None:
         return not_there
     ticket = Ticket(

@@ -5,7 +5,7 @@ import msgspec
 from lockstate.words import limits
 from lockstate.words.commands import IfHeld, Wanted
 from lockstate.words.ids import HoldId
-from lockstate.words.modes import Mode, Scope
+from lockstate.words.modes import Mode
 from lockstate.words.results import (
     CellEventKind,
     Event,
@@ -352,19 +352,18 @@ def end_hold(state: ModelState, hold: Hold, kind: EventKind, reason: str = "", d
     delay_ms = max(hold.lock_delay_ms, delay_ms)
     if kind in {EventKind.EXPIRED, EventKind.FORCED} and delay_ms:
         for part in parts(hold):
-            delay(state, part.kind, part.name, part.scope, delay_ms, part.permits)
+            delay(state, part, delay_ms, hold.principal)
 
 
-def delay(  # noqa: PLR0917 - what a delay is made of
-    state: ModelState, kind: HoldKind, name: str, scope: Scope, delay_ms: int, permits: int = 0
-) -> None:
+def delay(state: ModelState, part: Part, delay_ms: int, principal: str) -> None:
     """Delay a lock, or withhold permits. A lock has one delay of each scope: the longest."""
-    until_ms = state.now_ms + delay_ms
+    until_ms, of = state.now_ms + delay_ms, (part.kind, part.name, part.scope)
     for known in state.delays:
-        if kind is HoldKind.LOCK and (known.kind, known.name, known.scope) == (kind, name, scope):
-            known.until_ms = max(known.until_ms, until_ms)
+        if part.kind is HoldKind.LOCK and (known.kind, known.name, known.scope) == of:
+            if until_ms > known.until_ms:
+                known.until_ms, known.principal = until_ms, principal
             return
-    state.delays.append(Delay(kind, name, scope, permits, until_ms, state.next_created()))
+    state.delays.append(Delay(*of, part.permits, until_ms, state.next_created(), principal))
 
 
 _LEFT = {

@@ -71,6 +71,7 @@ def set_namespace(state: ModelState, command: SetNamespace) -> Result:
         list(state.cells),
         list(state.fences_made.values()),
         [*state.rates, *[place for _, place in state.places()]],
+        list(state.delays),
     )
     return NamespaceSet()
 
@@ -123,22 +124,36 @@ def used_in(state: ModelState, prefix: str) -> dict[str, int]:
         if any(lies_in(prefix, name) for name in names(ticket))
         and not _is_among(ticket, namespace.waits_before)
     ]
-    wanted = [one for one in waits if one.converts is None and not _is_among(one.adds, has)]
+    wanted = [one for one in waits if one.converts is None]
+    entering = [one for one in wanted if not _is_among(one.adds, has)]
+    those: list[Hold | Ticket] = [*has, *wanted]
+    held = [name for thing in those for name in names(thing) if lies_in(prefix, name)]
+    held += [
+        delay.name
+        for delay in state.delays
+        if lies_in(prefix, delay.name) and not _is_among(delay, namespace.delays_before)
+    ]
     cells = [cell for cell in state.cells if not _is_among(cell, namespace.cells_before)]
     inside = [cell for cell in cells if lies_in(prefix, cell.key.decode("utf-8", "replace"))]
-    things: list[Hold | Ticket] = [*has, *[one if one.adds is None else one.adds for one in wanted]]
-    texts = [text for thing in things for text in (thing.note, thing.value)]
-    made = {name: one for name, one in state.fences_made.items() if lies_in(prefix, name)}
-    rates = [rate for rate in state.rates if lies_in(prefix, rate.key[0])]
-    places = [
-        place for rate in rates for place in rate.places if not _is_among(place, namespace.rates_before)
+    things: list[Hold | Ticket] = [*has, *[one if one.adds is None else one.adds for one in entering]]
+    fences = [
+        name
+        for name, one in state.fences_made.items()
+        if lies_in(prefix, name) and not _is_among(one, namespace.fences_before)
     ]
+    inner = [rate for rate in state.rates if lies_in(prefix, rate.key[0])]
+    rates = [rate.key[0] for rate in inner if not _is_among(rate, namespace.rates_before)]
+    places = [
+        place for rate in inner for place in rate.places if not _is_among(place, namespace.rates_before)
+    ]
+    texts = [text for thing in things for text in (thing.note, thing.value)]
+    texts += [*held, *fences, *rates]
     return {
-        "holds": len(has) + len(wanted),
+        "holds": len(held),
         "waits": len(waits) + len(places),
         "cells": len(inside),
-        "fences": sum(not _is_among(one, namespace.fences_before) for one in made.values()),
-        "rate_limits": sum(not _is_among(rate, namespace.rates_before) for rate in rates),
+        "fences": len(fences),
+        "rate_limits": len(rates),
         "bytes": len("".join(texts).encode()) + sum(len(cell.key) + len(cell.value) for cell in inside),
     }
 
@@ -163,20 +178,20 @@ def refuse_more_in(state: ModelState, what: str, of: Iterable[str]) -> Refused |
     return _first(_refuse(state, prefix, what, 1) for prefix in over(state, of))
 
 
-def refuse_each_in(state: ModelState, what: str, of: Iterable[str]) -> Refused | None:
-    """Return the refusal of one more thing for each of these names."""
-    covering = [prefix for name in of for prefix in over(state, [name])]
-    return _first(_refuse(state, prefix, what, covering.count(prefix)) for prefix in covering)
-
-
-def refuse_hold_in(state: ModelState, new: Ticket | Hold, of: list[str]) -> Refused | None:
-    """Return the refusal of one more hold, or of more names for one: only where it is new."""
-    size_bytes = len(f"{new.note}{new.value}".encode())
-    entered = [prefix for prefix in over(state, of) if not _is_among(new, _has(state, prefix))]
-    return _first(
-        _refuse(state, prefix, "holds", 1) or _refuse(state, prefix, "bytes", size_bytes)
-        for prefix in entered
-    )
+def refuse_named_in(
+    state: ModelState, what: str, of: list[str], new: Ticket | Hold | None = None
+) -> Refused | None:
+    """Return the refusal of one more thing for each of these names, with what a hold says where it is new."""
+    for prefix in over(state, of):
+        inside = [name for name in of if lies_in(prefix, name)]
+        texts = list(inside)
+        if new is not None and not _is_among(new, _has(state, prefix)):
+            texts += [new.note, new.value]
+        size_bytes = len("".join(texts).encode())
+        refused = _refuse(state, prefix, what, len(inside)) or _refuse(state, prefix, "bytes", size_bytes)
+        if refused is not None:
+            return refused
+    return None
 
 
 def refuse_texts_in(state: ModelState, hold: Hold, note: str, value: str) -> Refused | None:

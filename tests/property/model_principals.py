@@ -18,6 +18,7 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import NO_SESSION
 from lockstate.words.results import PrincipalRow, QuotaExceeded, QuotaSet, Reason, Refused, Result
+from tests.property.model_locks import names
 from tests.property.model_records import Hold, ModelState, Session, Ticket
 
 BAD = Refused(Reason.INVALID_REQUEST, "")
@@ -56,21 +57,31 @@ def used_by(state: ModelState, principal: str) -> dict[str, int]:
     """Return how much of everything a principal has."""
     waits = [ticket for ticket in state.tickets if ticket.principal == principal]
     holds: list[Hold | Ticket] = [hold for hold in state.holds if hold.principal == principal]
+    held = [name for thing in (*holds, *waits) if not _converts(thing) for name in names(thing)]
+    held += [delay.name for delay in state.delays if delay.principal == principal]
+    fences = [name for name, maker in state.fences_of.items() if maker == principal]
+    rates = [rate.key[0] for rate in state.rates if rate.principal == principal]
     holds += [ticket for ticket in waits if ticket.changes is None]
     sessions = [session for session in state.sessions if session.principal == principal]
     cells = [cell for cell in state.cells if cell.principal == principal]
     texts = [text for thing in holds for text in (thing.note, thing.value)]
     texts += [text for session in sessions for pair in session.labels.items() for text in pair]
+    texts += [*held, *fences, *rates]
     size_bytes = len("".join(texts).encode()) + sum(len(cell.key) + len(cell.value) for cell in cells)
     return {
         "sessions": len(sessions),
-        "holds": len(holds),
+        "holds": len(held),
         "waits": len(waits) + sum(place.principal == principal for _, place in state.places()),
         "cells": len(cells),
-        "fences": list(state.fences_of.values()).count(principal),
-        "rate_limits": sum(rate.principal == principal for rate in state.rates),
+        "fences": len(fences),
+        "rate_limits": len(rates),
         "bytes": size_bytes,
     }
+
+
+def _converts(thing: Hold | Ticket) -> bool:
+    """Whether something is a wait that wants no name beside those of its hold."""
+    return isinstance(thing, Ticket) and thing.converts is not None
 
 
 def rows(state: ModelState) -> list[PrincipalRow]:
@@ -100,6 +111,14 @@ def refuse_more(state: ModelState, what: str, more: int = 1, of: str | None = No
 def refuse_texts(state: ModelState, *texts: str, instead_of: tuple[str, ...] = ()) -> Refused | None:
     """Return the refusal of who would say more than its quota has room for."""
     return refuse_more(state, "bytes", len("".join(texts).encode()) - len("".join(instead_of).encode()))
+
+
+def refuse_named(
+    state: ModelState, what: str, of: list[str], *said: str, by: str | None = None
+) -> Refused | None:
+    """Return the refusal of more things with these names, of what is `said` beside them, too."""
+    size_bytes = len("".join([*of, *said]).encode())
+    return refuse_more(state, what, len(of), by) or refuse_more(state, "bytes", size_bytes, by)
 
 
 def set_quota(state: ModelState, command: SetQuota) -> Result:

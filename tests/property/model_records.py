@@ -165,6 +165,8 @@ class Delay:
     permits: int
     until_ms: int
     created: int
+    principal: str
+    """Whose hold it follows: of several, the one that made it longest."""
 
 
 @dataclass
@@ -260,6 +262,7 @@ class ModelNamespace:
     cells_before: list[Cell]
     fences_before: list[object]
     rates_before: list["Rate | Place"]
+    delays_before: list[Delay]
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from lockstate.words import limits
 from lockstate.words.commands import Algorithm, TakeRate, WantedRate
 from lockstate.words.results import RateTaken, RateUsed, Reason, Refused, RefusedInNamespace, Result
-from tests.property.model_namespaces import innermost, refuse_each_in
-from tests.property.model_principals import refuse_more
+from tests.property.model_namespaces import innermost, refuse_more_in, refuse_named_in
+from tests.property.model_principals import refuse_more, refuse_named
 from tests.property.model_rates import Admission
 from tests.property.model_records import Key, ModelState, Place, Rate
 
@@ -101,7 +101,7 @@ def take(state: ModelState, command: TakeRate, request: Key | None) -> Result:
         left = rate.taken.remaining(now_ms, asked.limit)
         return RateTaken(False, asked.limit, left, late_ms, rate.whole_ms - now_ms, 0, asked.window_ms)
     refused = refuse_new(state, [asked], state.principal) or (
-        (refuse_more(state, "waits") or refuse_each_in(state, "waits", [asked.name]))
+        (refuse_more(state, "waits") or refuse_more_in(state, "waits", [asked.name]))
         if at_ms > now_ms
         else None
     )
@@ -149,7 +149,7 @@ def take_together(
 def refuse_new(state: ModelState, wanted: Sequence[Asked], principal: str) -> Refused | None:
     """Return the refusal of rate limits that are not there yet, and for which a quota has no room."""
     new = [one.name for one in wanted if _rate_of(state, one) not in state.rates]
-    return refuse_more(state, "rate_limits", len(new), principal) or refuse_each_in(state, "rate_limits", new)
+    return refuse_named(state, "rate_limits", new, by=principal) or refuse_named_in(state, "rate_limits", new)
 
 
 def admit(state: ModelState, asked: Asked, at_ms: int, place: Place) -> RateUsed:

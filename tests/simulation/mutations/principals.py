@@ -6,7 +6,8 @@ from lockstate.rules.holds import Holds
 from lockstate.rules.on_behalf import OnBehalfOf
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.principals import Principals
-from lockstate.tables.records import Hold, Ticket
+from lockstate.tables.records import Delay, Hold, Ticket
+from lockstate.tables.state import State
 from lockstate.words.results import Refused
 from tests.simulation.mutations.mutation import (
     Mutation,
@@ -23,9 +24,9 @@ def _nothing_is_foreign(of: OnBehalfOf, command: Any) -> Refused | None:
     return None
 
 
-def _count_what_comes(principals: Principals, lease_id: str, by: int) -> str:
+def _count_what_comes(principals: Principals, lease_id: str, name: str, by: int) -> str:
     """Count the plain locks that come, and not those that go."""
-    return _count_plain(principals, lease_id, max(by, 0))
+    return _count_plain(principals, lease_id, name, max(by, 0))
 
 
 _count_plain = Principals.count_plain
@@ -62,6 +63,11 @@ def _count_no_wait(principals: Principals, ticket: Ticket, by: int) -> None:
 def _count_no_wait_there(namespaces: Namespaces, ticket: Ticket, hold: Hold | None, by: int) -> None:
     """Count what is held in a namespace, and not what is waited for."""
     del namespaces, ticket, hold, by
+
+
+def _count_no_delay(state: State, delay: Delay, by: int) -> None:
+    """Count nothing for a name whose hold has ended, whatever it leaves."""
+    del state, delay, by
 
 
 PRINCIPALS: Final = (
@@ -105,6 +111,13 @@ PRINCIPALS: Final = (
         sentence="A waiter gets more than the quota of a namespace allows in the end.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Namespaces, "count_ticket", _count_no_wait_there),
+        surroundings=_MANY,
+    ),
+    Mutation(
+        name="delays-cost-nothing",
+        sentence="A lock-delay counts in no quota.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(State, "_count_delay", _count_no_delay),
         surroundings=_MANY,
     ),
     Mutation(

@@ -17,9 +17,9 @@ _TREE: Final = Surroundings(
 )
 
 
-def _set_delay_of_the_name(state: State, name: str, _scope: Scope, delay_ms: int) -> None:
+def _set_delay_of_the_name(state: State, name: str, _scope: Scope, delay_ms: int, principal: str) -> None:
     """Forget that a delay covers a subtree."""
-    _set_delay(state, name, Scope.NODE, delay_ms)
+    _set_delay(state, name, Scope.NODE, delay_ms, principal)
 
 
 _set_delay = State.set_delay

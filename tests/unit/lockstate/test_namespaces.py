@@ -67,7 +67,7 @@ def refusal(result: Result) -> tuple[str, str, dict[str, int]]:
 
 
 def test_holds_of_every_kind_count_in_each_namespace_around_them() -> None:
-    """Locks, permits, a lead, and several kinds, which count once."""
+    """Locks, permits, a lead, and several things at once, of which each name counts where it lies."""
     driver = Driver()
     space(driver)
     space(driver, "jobs/night")
@@ -78,7 +78,7 @@ def test_holds_of_every_kind_count_in_each_namespace_around_them() -> None:
     driver.permitted("jobs/night", 3)
     expect(Granted, driver.campaign("jobs/night/boss", "s1"))
     driver.granted(locks=wanted("jobs/a", "jobs/b", "other"))
-    assert used(driver) == (5, 0, 0, 0)
+    assert used(driver) == (6, 0, 0, 0)
     assert used(driver, "jobs/night") == (3, 0, 0, 0)
     permits = (WantedPermits("jobs/night/p", 2),)
     several = AcquireSeveral("", SHARED, HoldId("x"), AttemptId("x"), ttl_ms=1000, permits=permits)
@@ -126,7 +126,7 @@ def test_a_part_that_is_released_leaves_its_namespace() -> None:
     space(driver, "other")
     driver.granted(locks=wanted("jobs/1", "jobs/2", "other/1"))
     driver.release("h1", "other/1")
-    assert (used(driver)[0], used(driver, "other")[0]) == (1, 0)
+    assert (used(driver)[0], used(driver, "other")[0]) == (2, 0)
     driver.release("h1", "jobs/1")
     assert used(driver)[0] == 1
     driver.force("jobs/2")
@@ -182,59 +182,60 @@ def test_a_quota_of_bytes_counts_cells() -> None:
 
 
 def test_a_quota_of_bytes_counts_notes_and_values() -> None:
-    """Of holds and of what waits to be one, in each namespace around them, once; and what replaces them."""
+    """Of holds and of what waits to be one, with their names, in each namespace; and what replaces them."""
     driver = Driver()
     driver.open("s1")
-    space(driver, bytes=10)
+    space(driver, bytes=34)
     space(driver, "jobs/night", holds=9)
     first = driver.granted("jobs/night/1", session_id="s1", note="äöü")
-    assert (bytes_of(driver), bytes_of(driver, "jobs/night")) == (6, 6)
+    assert (bytes_of(driver), bytes_of(driver, "jobs/night")) == (18, 18)
     assert driver.acquire("jobs/night/1", note="12345", wait_ms=9).quota == "bytes"  # type: ignore[union-attr]
     driver.queued("jobs/night/1", note="1234", wait_ms=9)
-    assert bytes_of(driver) == 10
+    assert bytes_of(driver) == 34
     longer = driver.acquire("jobs/night/1", session_id="s1", note="1234567")
-    assert refusal(longer) == ("jobs", "bytes", {"limit": 10, "used": 10})
+    assert refusal(longer) == ("jobs", "bytes", {"limit": 34, "used": 34})
     driver.granted("jobs/night/1", session_id="s1", note="1")
-    assert bytes_of(driver) == 5
+    assert bytes_of(driver) == 29
+    space(driver, bytes=38)
     term = expect(Granted, driver.campaign("jobs", "s1", "12345"))
     assert refusal(driver.run(Proclaim(term.hold_id, "123456"))) == (
         "jobs",
         "bytes",
-        {"limit": 10, "used": 10},
+        {"limit": 38, "used": 38},
     )
     expect(Proclaimed, driver.run(Proclaim(term.hold_id, "1")))
     driver.run(CloseSession(SessionId("s1")))
-    assert (used(driver)[:2], bytes_of(driver), first.name) == ((1, 0), 4, "jobs/night/1")
+    assert (used(driver)[:2], bytes_of(driver), first.name) == ((1, 0), 16, "jobs/night/1")
 
 
 def test_more_locks_bring_a_note_into_a_namespace() -> None:
     """Where the hold had nothing it needs room for what it says, as a new one does."""
     driver = Driver()
-    space(driver, bytes=3)
+    space(driver, bytes=9)
     hold = driver.granted("a", note="1234")
     more = AddLocks(hold.hold_id, wanted("jobs/1"), HoldId("c1"), AttemptId("c1"))
-    assert refusal(driver.run(more)) == ("jobs", "bytes", {"limit": 3, "used": 0})
-    space(driver, bytes=4)
+    assert refusal(driver.run(more)) == ("jobs", "bytes", {"limit": 9, "used": 0})
+    space(driver, bytes=10)
     expect(Granted, driver.run(more))
-    assert bytes_of(driver) == 4
+    assert bytes_of(driver) == 10
 
 
 def test_a_wait_for_more_locks_counts_what_its_hold_says() -> None:
     """As it is, also when it changes meanwhile: there is room for it when the locks come."""
     driver = Driver()
     driver.open("s1")
-    space(driver, bytes=5)
+    space(driver, bytes=17)
     first = driver.granted("jobs/1")
     hold = driver.granted("a", session_id="s1", note="1234")
     more = AddLocks(hold.hold_id, wanted("jobs/1"), HoldId("c1"), AttemptId("c1"), wait_ms=99)
     expect(Queued, driver.run(more))
-    assert bytes_of(driver) == 4
+    assert bytes_of(driver) == 16
     longer = driver.acquire("a", session_id="s1", note="123456")
-    assert refusal(longer) == ("jobs", "bytes", {"limit": 5, "used": 4})
+    assert refusal(longer) == ("jobs", "bytes", {"limit": 17, "used": 16})
     driver.granted("a", session_id="s1", note="12345")
-    assert refusal(driver.run(PutCell(b"jobs", b""))) == ("jobs", "bytes", {"limit": 5, "used": 5})
+    assert refusal(driver.run(PutCell(b"jobs", b""))) == ("jobs", "bytes", {"limit": 17, "used": 17})
     driver.release(first.hold_id)
-    assert (used(driver)[:2], bytes_of(driver)) == ((1, 0), 5)
+    assert (used(driver)[:2], bytes_of(driver)) == ((1, 0), 11)
 
 
 def test_a_quota_of_fences() -> None:
@@ -364,7 +365,7 @@ def test_pages_of_namespaces() -> None:
         space(driver, prefix, waits=3)
     driver.granted("a/c/1")
     state = driver.machine.state
-    first = NamespaceSummary("a", NamespaceSettings(waits=3), 1, 0, 0, 0, 0, 0)
+    first = NamespaceSummary("a", NamespaceSettings(waits=3), 1, 0, 0, 0, 0, 5)
     assert listings.namespaces(state, "", "", 1) == ([first], "a")
     assert (listings.namespace(state, "a"), listings.namespace(state, "nowhere")) == (first, None)
     rows, following = listings.namespaces(state, "a", "a", 9)

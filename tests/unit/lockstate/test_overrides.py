@@ -70,7 +70,7 @@ def test_delays_of_both_scopes_are_lifted_in_order(driver: MachineDriver) -> Non
     driver.granted("b", scope=SUBTREE)
     driver.force("b", 2000)
     state = driver.machine.state
-    state.set_delay("b", Scope.NODE, 1000)
+    state.set_delay("b", Scope.NODE, 1000, "")
     assert driver.run(LiftDelay("b/c", "x")) == DelaysLifted(0, 0)
     assert driver.run(LiftDelay("b", "x")) == DelaysLifted(2, 2000)
     assert [event.scope for event in driver.events] == [Scope.SUBTREE, Scope.NODE]

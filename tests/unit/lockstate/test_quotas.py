@@ -54,7 +54,7 @@ def refusal(result: Result) -> tuple[str, dict[str, int]]:
 
 
 def test_holds_of_every_kind_count() -> None:
-    """In a session or not: locks, permits, a lead, several kinds."""
+    """In a session or not: locks, permits, a lead; what has several names counts each of them."""
     driver = Driver()
     s1 = SessionId("s1")
     driver.by("ann", OpenSession(s1, 1000))
@@ -73,8 +73,8 @@ def test_holds_of_every_kind_count() -> None:
         permits=(WantedPermits("q"),),
     )
     expect(Granted, driver.by("ann", several))
-    assert usage(driver) == (1, 5, 0)
-    quota(driver, holds=5)
+    assert usage(driver) == (1, 6, 0)
+    quota(driver, holds=6)
     another = HoldId("h6"), AttemptId("h6")
     assert refusal(driver.took("ann", "h6", "z"))[0] == "holds"
     assert refusal(driver.by("ann", AcquirePermits("q", 5, 1, *another, ttl_ms=1000)))[0] == "holds"
@@ -96,7 +96,7 @@ def test_waits_up_to_the_quota() -> None:
     quota(driver, waits=1)
     adding = AddLocks(HoldId("h2"), wanted("a"), HoldId("t1"), AttemptId("t1"), 1000)
     expect(Queued, driver.by("ann", adding))
-    assert usage(driver) == (0, 1, 1)
+    assert usage(driver) == (0, 2, 1)
     assert refusal(driver.took("ann", "h3", wait_ms=1000)) == ("waits", {"limit": 1, "used": 1})
     assert "h3" not in driver.machine.state.principals.rows
     assert reason(driver.took("ann", "h3")) is Reason.LOCK_HELD
@@ -163,9 +163,9 @@ def test_pages_of_principals() -> None:
     quota(driver, "bob", holds=1)
     driver.took("ann", "h2", "b")
     quota(driver, "ann", waits=2)
-    ann = PrincipalRow("ann", Quota(waits=2), 0, 1, 0, 0, 0, 0, 0)
+    ann = PrincipalRow("ann", Quota(waits=2), 0, 1, 0, 0, 0, 0, 1)
     bob = PrincipalRow("bob", Quota(holds=1), 0, 0, 0, 0, 0, 0, 0)
-    cid = PrincipalRow("cid", None, 0, 1, 0, 0, 0, 0, 0)
+    cid = PrincipalRow("cid", None, 0, 1, 0, 0, 0, 0, 1)
     assert listings.principals(state, "", 10) == ([ann, bob, cid], None)
     assert listings.principals(state, "", 2) == ([ann, bob], "bob")
     assert listings.principals(state, "bob", 2) == ([cid], None)

@@ -145,7 +145,7 @@ def test_fences_up_to_the_quota() -> None:
     assert refusal(driver.by("ann", AdvanceFence("disk/2", 5))) == ("fences", {"limit": 1, "used": 1})
     expect(FenceAdvanced, driver.by("ann", AdvanceFence("disk/1", 6)))
     expect(FenceAdvanced, driver.by("bob", AdvanceFence("disk/1", 7)))
-    assert (usage(driver), usage(driver, "bob")) == ((0, 1, 0), (0, 0, 0))
+    assert (usage(driver), usage(driver, "bob")) == ((0, 1, 6), (0, 0, 0))
     expect(FenceForgotten, driver.by("ops", ForgetFence("disk/1", "gone")))
     assert driver.machine.state.principals.usage == {}
     expect(FenceAdvanced, driver.by("ann", AdvanceFence("disk/2", 5)))
@@ -184,32 +184,32 @@ def noted(hold_id: str, note: str, name: str = "a", wait_ms: int = 0, session_id
 def test_notes_are_counted_while_held_and_while_waited_for() -> None:
     """Nothing is counted twice when a wait ends in a grant."""
     driver = Driver()
-    quota(driver, bytes=10)
+    quota(driver, bytes=12)
     expect(Granted, driver.by("bob", noted("h1", "long enough")))
     expect(Queued, driver.by("ann", noted("h2", "12345678", wait_ms=1000)))
-    assert usage(driver) == (0, 0, 8)
+    assert usage(driver) == (0, 0, 9)
     assert refusal(driver.by("ann", noted("h3", "123", "b")))[0] == "bytes"
     expect(Granted, driver.by("ann", noted("h3", "12", "b")))
     expect(Released, driver.by("bob", Release(HoldId("h1"))))
-    assert usage(driver) == (0, 0, 10)
+    assert usage(driver) == (0, 0, 12)
     expect(Released, driver.by("ann", Release(HoldId("h2"))))
-    assert usage(driver) == (0, 0, 2)
+    assert usage(driver) == (0, 0, 3)
 
 
 def test_a_note_that_another_acquire_gives_is_counted() -> None:
     """Refused, the hold is as it was, and has not been renewed."""
     driver = Driver()
     opened(driver)
-    quota(driver, bytes=4)
+    quota(driver, bytes=5)
     expect(Granted, driver.by("ann", noted("h1", "123", session_id="s1")))
     ends_ms = driver.machine.state.sessions[S1].expires_at_ms
     refused = driver.by("ann", noted("h2", "12345", session_id="s1"), 10)
-    assert refusal(refused) == ("bytes", {"limit": 4, "used": 3})
+    assert refusal(refused) == ("bytes", {"limit": 5, "used": 4})
     assert driver.machine.state.sessions[S1].expires_at_ms == ends_ms
     expect(Granted, driver.by("ann", noted("h2", "1234", session_id="s1"), 10))
-    assert usage(driver) == (0, 0, 4)
+    assert usage(driver) == (0, 0, 5)
     expect(Granted, driver.by("ann", noted("h2", "", session_id="s1"), 10))
-    assert usage(driver) == (0, 0, 4)
+    assert usage(driver) == (0, 0, 5)
 
 
 def test_a_value_is_counted_whoever_is_told() -> None:
@@ -220,8 +220,8 @@ def test_a_value_is_counted_whoever_is_told() -> None:
         "a", SHARED, HoldId("h1"), AttemptId("h1"), S1, uncommon=Uncommon(value="abc", is_secret=True)
     )
     expect(Granted, driver.by("ann", secret))
-    assert usage(driver) == (0, 0, 3)
-    quota(driver, bytes=4)
+    assert usage(driver) == (0, 0, 4)
+    quota(driver, bytes=5)
     longer = Acquire(
         "a", SHARED, HoldId("h2"), AttemptId("h2"), S1, uncommon=Uncommon(value="abcde", is_secret=True)
     )
@@ -234,17 +234,17 @@ def test_what_a_leader_says_is_counted() -> None:
     """When it is elected, proclaims, or campaigns again."""
     driver = Driver()
     opened(driver)
-    quota(driver, bytes=4)
+    quota(driver, bytes=5)
     ids = HoldId("h1"), AttemptId("h1")
     assert refusal(driver.by("ann", Campaign("e", S1, "12345", *ids)))[0] == "bytes"
     expect(Granted, driver.by("ann", Campaign("e", S1, "123", *ids)))
-    assert refusal(driver.by("ann", Proclaim(ids[0], "12345"))) == ("bytes", {"limit": 4, "used": 3})
+    assert refusal(driver.by("ann", Proclaim(ids[0], "12345"))) == ("bytes", {"limit": 5, "used": 4})
     again = HoldId("h2"), AttemptId("h2")
     assert refusal(driver.by("ann", Campaign("e", S1, "12345", *again)))[0] == "bytes"
     expect(Proclaimed, driver.by("ann", Proclaim(ids[0], "1234")))
-    assert usage(driver) == (0, 0, 4)
+    assert usage(driver) == (0, 0, 5)
     expect(Granted, driver.by("ann", Campaign("e", S1, "", *again)))
-    assert usage(driver) == (0, 0, 0)
+    assert usage(driver) == (0, 0, 1)
 
 
 def test_a_wait_for_a_change_says_nothing_of_its_own() -> None:
@@ -256,10 +256,11 @@ def test_a_wait_for_a_change_says_nothing_of_its_own() -> None:
         )
         expect(Granted, driver.by(who, asked))
     expect(Queued, driver.by("ann", Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("t1"), 500)))
-    assert usage(driver) == (0, 0, 3)
-    quota(driver, bytes=0)
+    assert usage(driver) == (0, 0, 4)
+    quota(driver, "bob", bytes=5)
     adding = AddLocks(HoldId("h2"), wanted("b"), HoldId("t2"), AttemptId("t2"))
     expect(Granted, driver.by("bob", adding))
+    assert usage(driver, "bob") == (0, 0, 5)
 
 
 def test_what_nobody_says_counts_for_nobody() -> None:
@@ -270,7 +271,7 @@ def test_what_nobody_says_counts_for_nobody() -> None:
     expect(Granted, driver.run(noted("h2", "abc", "b", session_id="s1")))
     expect(Granted, driver.run(noted("h3", "abcdef", "b", session_id="s1")))
     expect(Queued, driver.run(noted("h4", "abc", wait_ms=1000)))
-    assert usage(driver) == (0, 0, 3)
+    assert usage(driver) == (0, 0, 4)
     assert set(driver.machine.state.principals.usage) == {"ann"}
 
 

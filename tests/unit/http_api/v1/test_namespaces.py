@@ -56,7 +56,7 @@ async def test_a_namespace_from_end_to_end() -> None:
         )  # fmt: skip
         assert "quota" not in short.body
         (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
-        assert row["used"] == {"holds": 1, "waits": 0, "cells": 0, "fences": 0, "rate_limits": 0, "bytes": 0}
+        assert row["used"] == {"holds": 1, "waits": 0, "cells": 0, "fences": 0, "rate_limits": 0, "bytes": 12}
         assert row["settings"]["holds"] == 1
         gone = await served.call("DELETE", path)
         assert (gone.status, gone.body["settings"]) == (200, None)
@@ -86,22 +86,22 @@ async def test_what_an_acquire_means_that_does_not_say_it() -> None:
 
 
 async def test_bytes_in_a_namespace() -> None:
-    """Notes, values and cells count, of whomever; what has no room is refused whole."""
+    """Names, notes, values and cells count, of whomever; what has no room is refused whole."""
     async with serving() as served:
-        assert (await served.call("PUT", "/v1/namespaces/jobs", {"bytes": 10})).status == 200
+        assert (await served.call("PUT", "/v1/namespaces/jobs", {"bytes": 16})).status == 200
         assert (await served.acquire("jobs/1", note="12345")).status == 200
         assert (await served.acquire("other", note="123456")).status == 200
         refused = await served.acquire("jobs/2", note="123456")
         told = {key: refused.body[key] for key in ("code", "namespace", "quota", "limit", "used")}
         assert (refused.status, told) == (
             409,
-            {"code": "quota-exceeded", "namespace": "jobs", "quota": "bytes", "limit": 10, "used": 5},
+            {"code": "quota-exceeded", "namespace": "jobs", "quota": "bytes", "limit": 16, "used": 11},
         )
         assert (await served.call("PUT", "/v1/cells/jobs", {"value": "1"})).status == 200
         assert (await served.call("PUT", "/v1/cells/jobs", {"value": "12"})).status == 409
         assert (await served.call("PUT", "/v1/cells/jobs", {"value": ""})).status == 200
         (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
-        assert row["used"] == {"holds": 1, "waits": 0, "cells": 1, "fences": 0, "rate_limits": 0, "bytes": 9}
+        assert row["used"] == {"holds": 1, "waits": 0, "cells": 1, "fences": 0, "rate_limits": 0, "bytes": 15}
 
 
 async def test_who_may_set_which() -> None:

@@ -224,7 +224,7 @@ async def test_a_quota_from_end_to_end() -> None:
             "cells": 0,
             "fences": 0,
             "rate_limits": 0,
-            "bytes": 0,
+            "bytes": 1,
         }
         assert (await by(served, "ops", "DELETE", "/v1/quotas/ann")).body["quota"] is None
         assert (await acquired(served, "ann", "b")).status == 200
@@ -239,9 +239,9 @@ async def test_quotas_of_cells_fences_and_bytes() -> None:
         )
         await by(served, "ann", "PUT", "/v1/cells/a", value="12345")
         await by(served, "ann", "POST", wire.FENCE_ADVANCE, name="disk/1", token=1)
-        await by(served, "ops", "PUT", "/v1/quotas/ann", cells=1, fences=1, bytes=8)
+        await by(served, "ops", "PUT", "/v1/quotas/ann", cells=1, fences=1, bytes=15)
         (row,) = (await by(served, "ops", "GET", wire.QUOTAS)).body["quotas"]
-        assert (row["used"]["cells"], row["used"]["fences"], row["used"]["bytes"]) == (1, 1, 7)
+        assert (row["used"]["cells"], row["used"]["fences"], row["used"]["bytes"]) == (1, 1, 14)
         two = [{"put": "b", "value": ""}, {"put": "c", "value": ""}]
         refusals: list[tuple[str, str, str, dict[str, Any]]] = [
             ("cells", "PUT", "/v1/cells/b", {"value": ""}),
