@@ -567,19 +567,17 @@ class Holds:
             if semaphore is not None and not semaphore.queue:
                 state.drop_if_idle(semaphore)  # the same as below, without the calls
                 return
-        while freed:
-            ended, freed = freed, []
-            for ticket in candidates(state, ended):
-                if ticket.hold_id not in state.tickets:
-                    continue  # it waited for several locks, and went when another of them was looked at
-                claims = claims_of_hold(ticket)
-                if not can_go(state, ticket, claims):
-                    continue
-                if ticket.permits and ticket.is_of_kinds:
-                    ended += self._let_several_through(ticket, claims)
-                else:
-                    freed += self._let_through(ticket, claims)
-            self._drop_idle(ended)
+        for ticket in candidates(state, freed):
+            if ticket.hold_id not in state.tickets:
+                continue  # it waited for several locks, and went when another of them was looked at
+            claims = claims_of_hold(ticket)
+            if not can_go(state, ticket, claims):
+                continue
+            if ticket.permits and ticket.is_of_kinds:
+                freed += self._let_several_through(ticket, claims)
+            else:
+                freed += self._let_through(ticket, claims)
+        self._drop_idle(freed)
 
     def _drop_idle(self, ended: Freed) -> None:
         """Forget the semaphores of what has ended that nobody uses any more."""
