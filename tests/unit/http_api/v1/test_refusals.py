@@ -375,7 +375,7 @@ async def test_a_name_that_is_an_action_too() -> None:
         ("GET", "/v2/locks"),
         ("GET", "/v1/sessions/a/b"),
         ("GET", "/v1/semaphore"),
-        ("GET", "/v1/rate-limits/a"),
+        ("GET", "/v1/rate-limit"),
         ("POST", "/v1/fence"),
         ("POST", "/v1/election"),
         ("GET", "/v1/audit/a"),
