@@ -163,7 +163,7 @@ class Connections:
     async def close(self) -> None:
         """Close the connections of the running loop; those of another one end with it."""
         pools, self._pools = self._pools, {}
-        if self._loop is asyncio.get_running_loop():
+        if pools and self._loop is asyncio.get_running_loop():
             for pool in pools.values():
                 await pool.opened.aclose()
 

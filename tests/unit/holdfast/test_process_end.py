@@ -208,7 +208,7 @@ from holdfast.client import portal
 client = holdfast.SyncClient(url.replace("127.0.0.1", "localhost"))
 hold = client.lock("a").acquire()
 async def leave_alone_for_long():
-    connector = client._twin._transport.connections._http.connector
+    connector = client._twin._transport.connections._pools[""].http.connector
     connector.clear_dns_cache()
     for idle in connector._conns.values():
         for protocol, _ in idle:
