@@ -236,7 +236,7 @@ ROWS: Final = (
     ),
     Row(
         commands.SetNamespace,
-        lambda rules: partial(namespace_rules.set_namespace, rules.state),
+        lambda rules: partial(namespace_rules.set_namespace, rules.effects),
         right="admin", on=On.PREFIX, request_scope=operator.attrgetter("prefix"), frees=True,
     ),
     # -- streams --------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 Every node applies every entry, so only the leader writes them. What people may have to look into is told at
 the level info: what operators did, and expiries. What an operator did to others always has its line, and
 nobody can use up the lines for it by doing something harmless very often: all else at this level has a number
-of lines in each minute, for each principal. The rest is for who asks for debug. Owners, names and reasons
-come from clients, so they are quoted. No line has a session id or a hold id: they are secrets.
+of lines in each minute, for each principal. So has a resize, for which the right to acquire is enough. The
+rest is for who asks for debug. Owners, names and reasons come from clients, so they are quoted. No line has a
+session id or a hold id: they are secrets.
 """
 
 import logging
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from lockstate.tables.owners import shown_owner
-from lockstate.words.results import OF_OPERATORS, Event, EventKind, HoldKind
+from lockstate.words.results import OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,11 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.DELAY_LIFTED: "event=delay-lifted %s",
     EventKind.FENCE_FORGOTTEN: "event=fence-forgotten %s",
     EventKind.RATE_LIMIT_FORGOTTEN: "event=rate-limit-forgotten %s",
+    EventKind.RESIZED: "event=resized %s",
+    EventKind.QUOTA_SET: "event=quota-set %s",
+    EventKind.QUOTA_REMOVED: "event=quota-removed %s",
+    EventKind.NAMESPACE_SET: "event=namespace-set %s",
+    EventKind.NAMESPACE_REMOVED: "event=namespace-removed %s",
 }
 """All that is audited: neither who begins to wait nor who gives up."""
 
@@ -89,7 +95,7 @@ class AuditLog:
         for event in events:
             if event.kind not in _NEWS:
                 is_told = False
-            elif event.concerns_others:
+            elif event.concerns_others and event.kind is not EventKind.RESIZED:
                 is_told = acts.has_line(event)
             else:
                 is_told = self._has_line(event)
@@ -183,6 +189,12 @@ def _said(event: Event) -> str:
             return f"owner={owner!r} revision={event.revision}{reason}"
         case EventKind.DELAY_LIFTED:
             return f"kind={event.of} name={event.name!r} revision={event.revision}{reason}"
+        case EventKind.RESIZED:
+            return f"name={event.name!r} limit={event.permits} revision={event.revision}{reason}"
+        case kind if kind in OF_SETTINGS:
+            name = f"name={event.name!r} " if event.name else ""
+            value = f" value={event.value!r}" if event.value else ""
+            return f"{name}revision={event.revision}{value}{reason}"
         case EventKind.FENCE_FORGOTTEN:
             return f"name={event.name!r} token={event.token} revision={event.revision}{reason}"
         case EventKind.RATE_LIMIT_FORGOTTEN:

@@ -29,7 +29,7 @@ from holdfast.cli.printing import (
 )
 from holdfast.values.errors import Unavailable
 
-_HEAD: Final = f"{'UTC, AT THE LATEST':<20}  {'EVENT':<15} {'KIND':<9} NAME"
+_HEAD: Final = f"{'UTC, AT THE LATEST':<20}  {'EVENT':<17} {'KIND':<9} NAME"
 _NO_TIME: Final = "-" * 20
 COUNT: Final = 100
 PAGE: Final = 1000

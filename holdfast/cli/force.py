@@ -75,7 +75,7 @@ def add_parser(commands: CommandParser) -> None:
     for parser in (release, revoke):
         parser.add_argument("--token", metavar="N", type=int, help="only the hold that has this token")
     for parser in (release, waits, end, principal, lift, forget, rates, revoke):
-        parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
+        parser.add_reason()
         parser.add_output()
 
 

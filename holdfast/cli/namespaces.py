@@ -62,6 +62,7 @@ def add_parser(commands: CommandParser) -> None:
     end = namespace.command("remove", "remove the rules of a prefix; holds and cells stay", _remove)
     for parser in (ruled, end):
         parser.add_argument("prefix", metavar="PREFIX")
+        parser.add_reason()
     for parser in (shown, ruled, end):
         parser.add_output()
 
@@ -81,14 +82,16 @@ async def _set(client: Inspector, arguments: argparse.Namespace) -> int:
         limit, per_s = arguments.rate
         given["rate"] = RateSettings(limit, to_ms(per_s, "rate"), arguments.rate_algorithm)
     settings = NamespaceSettings(**given)
-    answer = await client.told(namespace_operations.set_namespace(arguments.prefix, settings))
+    answer = await client.told(
+        namespace_operations.set_namespace(arguments.prefix, settings, arguments.reason)
+    )
     print_one(answer, table(_RULED, [answer]), arguments.output)
     return 0
 
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
     """Remove rules."""
-    answer = await client.told(namespace_operations.remove_namespace(arguments.prefix))
+    answer = await client.told(namespace_operations.remove_namespace(arguments.prefix, arguments.reason))
     print_one(answer, [f"{arguments.prefix} has no rules of its own"], arguments.output)
     return 0
 

@@ -74,6 +74,10 @@ class CommandParser(argparse.ArgumentParser):
             help="a table or sentence for people, one JSON document, or one in each line (default: table)",
         )
 
+    def add_reason(self) -> None:
+        """Describe `--reason`, for a command of operators that changes something."""
+        self.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
+
     def walk(self) -> Iterator["CommandParser"]:
         """Yield it, and all commands below it."""
         yield self

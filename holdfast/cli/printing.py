@@ -167,12 +167,13 @@ def moment(unix_ms: float, to_the: str = "milliseconds") -> str:
 
 def event_line(event: Mapping[str, Any]) -> str:
     """Return what happened in one line for people."""
-    words = [f"{event.get('event', ''):<15}", f"{event.get('kind') or '-':<9}", str(event.get("name", ""))]
+    words = [f"{event.get('event', ''):<17}", f"{event.get('kind') or '-':<9}", str(event.get("name", ""))]
     if event.get("owner"):
         words.append(f"owner={event['owner']}")
-    words += [
-        f"{key}={event[key]}" for key in ("token", "mode", "permits", "value", "reason") if event.get(key)
-    ]
+    elif event.get("principal"):
+        words.append(f"principal={event['principal']}")
+    told = ("token", "mode", "permits", "value", "reason", "by")
+    words += [f"{key}={event[key]}" for key in told if event.get(key)]
     if event.get("lasted_ms"):
         words.append(f"lasted={length(event['lasted_ms'])}")
     return printable(" ".join(words))

@@ -36,6 +36,7 @@ def add_parser(commands: CommandParser) -> None:
     end = quota.command("remove", "remove the quota of a principal", _remove)
     for parser in (bound, end):
         parser.add_argument("principal", metavar="PRINCIPAL")
+        parser.add_reason()
     for parser in (shown, bound, end):
         parser.add_output()
 
@@ -49,14 +50,14 @@ async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
 async def _set(client: Inspector, arguments: argparse.Namespace) -> int:
     """Set a quota, and print what it is from now on."""
     quota = Quota(**{what: getattr(arguments, what) for what, _ in _WHAT})
-    answer = await client.told(quota_operations.set_quota(arguments.principal, quota))
+    answer = await client.told(quota_operations.set_quota(arguments.principal, quota, arguments.reason))
     print_one(answer, table(_SET, [answer]), arguments.output)
     return 0
 
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
     """Remove a quota."""
-    answer = await client.told(quota_operations.remove_quota(arguments.principal))
+    answer = await client.told(quota_operations.remove_quota(arguments.principal, arguments.reason))
     print_one(answer, [f"{arguments.principal} has no quota of its own"], arguments.output)
     return 0
 

@@ -27,7 +27,7 @@ from holdfast.wire.operators import Member, NamespaceInfo, NamespaceSettings, Pr
 class Admin:
     """The calls of operators: `client.admin`. With tokens in use they need the right `force` or `admin`.
 
-    Calls that end, lift or forget something of others take a `reason`, which the audit keeps.
+    Calls that change something take a `reason`, which the audit keeps.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -168,6 +168,7 @@ class Admin:
         self,
         principal: str,
         *,
+        reason: str,
         sessions: int | None = None,
         holds: int | None = None,
         waits: int | None = None,
@@ -181,11 +182,11 @@ class Admin:
         The quota is replaced as a whole: None means no bound.
         """
         quota = Quota(sessions, holds, waits, cells, fences, rate_limits, bytes)
-        return await self._transport.call(quota_operations.set_quota(principal, quota))
+        return await self._transport.call(quota_operations.set_quota(principal, quota, reason))
 
-    async def remove_quota(self, principal: str) -> None:
+    async def remove_quota(self, principal: str, *, reason: str) -> None:
         """End the quota of a principal: from now on the quota of "*" counts, if there is one."""
-        await self._transport.call(quota_operations.remove_quota(principal))
+        await self._transport.call(quota_operations.remove_quota(principal, reason))
 
     async def namespaces(self, prefix: str = "", *, is_stale: bool = False) -> tuple[NamespaceInfo, ...]:
         """Return the namespaces whose own prefixes begin with `prefix`, as far as the caller may see them."""
@@ -207,13 +208,15 @@ class Admin:
                 return None
             raise
 
-    async def set_namespace(self, prefix: str, settings: NamespaceSettings) -> NamespaceSettings | None:
+    async def set_namespace(
+        self, prefix: str, settings: NamespaceSettings, *, reason: str
+    ) -> NamespaceSettings | None:
         """Set the rules for the names at and below `prefix`, instead of the earlier ones; return them."""
-        return await self._transport.call(namespace_operations.set_namespace(prefix, settings))
+        return await self._transport.call(namespace_operations.set_namespace(prefix, settings, reason))
 
-    async def remove_namespace(self, prefix: str) -> None:
+    async def remove_namespace(self, prefix: str, *, reason: str) -> None:
         """Remove a namespace; holds, waits, cells and fences stay."""
-        await self._transport.call(namespace_operations.remove_namespace(prefix))
+        await self._transport.call(namespace_operations.remove_namespace(prefix, reason))
 
     # -- the cluster ----------------------------------------------------------------------------------------
 

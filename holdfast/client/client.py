@@ -345,9 +345,12 @@ class Client(OfOneProcess, Reads):
         lease = await self._transport.call(hold_operations.renew_by_value(kind, to_name(name), value, ttl_ms))
         return max(0.0, lease.remaining_s(self._transport.clock.now_s()))
 
-    async def resize_semaphore(self, name: Name, limit: int) -> SemaphoreSize:
-        """Give a semaphore that is in use another limit. Takes nothing from anybody."""
-        return await self._transport.call(primitive_operations.resize(to_name(name), limit))
+    async def resize_semaphore(self, name: Name, limit: int, *, reason: str) -> SemaphoreSize:
+        """Give a semaphore that is in use another limit. Takes nothing from anybody.
+
+        The audit keeps the reason.
+        """
+        return await self._transport.call(primitive_operations.resize(to_name(name), limit, reason))
 
 
 AsyncClient = Client

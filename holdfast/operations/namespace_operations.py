@@ -19,15 +19,21 @@ def namespace(prefix: str, *, is_stale: bool) -> Operation[NamespaceInfo]:
     return ask(_path(prefix), query, lambda answer: decode(answer, NamespaceInfo))
 
 
-def set_namespace(prefix: str, settings: NamespaceSettings) -> Operation[NamespaceSettings | None]:
+def set_namespace(
+    prefix: str, settings: NamespaceSettings, reason: str
+) -> Operation[NamespaceSettings | None]:
     """Say what holds for the names at and below a prefix; what is None is left open."""
     said = {what: value for what, value in msgspec.structs.asdict(settings).items() if value is not None}
-    return write(_path(prefix), {**said, "request_id": new_request_id()}, _settings, method="PUT")
+    return write(_path(prefix), {**said, **_why(reason)}, _settings, method="PUT")
 
 
-def remove_namespace(prefix: str) -> Operation[NamespaceSettings | None]:
+def remove_namespace(prefix: str, reason: str) -> Operation[NamespaceSettings | None]:
     """Remove a namespace."""
-    return write(_path(prefix), {"request_id": new_request_id()}, _settings, method="DELETE")
+    return write(_path(prefix), _why(reason), _settings, method="DELETE")
+
+
+def _why(reason: str) -> dict[str, str]:
+    return {"reason": reason, "request_id": new_request_id()}
 
 
 def _settings(answer: TimedAnswer) -> NamespaceSettings | None:

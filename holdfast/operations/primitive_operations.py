@@ -40,9 +40,9 @@ def acquire_permits(
     )
 
 
-def resize(name: str, limit: int) -> Operation[SemaphoreSize]:
+def resize(name: str, limit: int, reason: str) -> Operation[SemaphoreSize]:
     """Give a semaphore that is in use another limit."""
-    fields = {"name": name, "limit": limit, "request_id": new_request_id()}
+    fields = {"name": name, "limit": limit, "reason": reason, "request_id": new_request_id()}
     return write(wire.SEMAPHORE_RESIZE, fields, lambda answer: decode(answer, SemaphoreSize))
 
 

@@ -19,15 +19,16 @@ def quota(principal: str, *, is_stale: bool) -> Operation[PrincipalInfo]:
     return ask(_path(principal), query, lambda answer: decode(answer, PrincipalInfo))
 
 
-def set_quota(principal: str, quota: Quota) -> Operation[Quota | None]:
+def set_quota(principal: str, quota: Quota, reason: str) -> Operation[Quota | None]:
     """Bound what a principal may have; what is None has no bound."""
-    fields = {**msgspec.structs.asdict(quota), "request_id": new_request_id()}
+    fields = {**msgspec.structs.asdict(quota), "reason": reason, "request_id": new_request_id()}
     return write(_path(principal), fields, _quota, method="PUT")
 
 
-def remove_quota(principal: str) -> Operation[Quota | None]:
+def remove_quota(principal: str, reason: str) -> Operation[Quota | None]:
     """End the quota of a principal."""
-    return write(_path(principal), {"request_id": new_request_id()}, _quota, method="DELETE")
+    fields = {"reason": reason, "request_id": new_request_id()}
+    return write(_path(principal), fields, _quota, method="DELETE")
 
 
 def _quota(answer: TimedAnswer) -> Quota | None:

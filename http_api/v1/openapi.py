@@ -92,6 +92,7 @@ _PARAMETERS: dict[str, JsonObject] = {
         "description": "The number of a record: only later ones, oldest first.",
     },
     "after": {"in": "query", "schema": {"type": "string"}, "description": "The `next` of the page before."},
+    "reason": {"in": "query", "schema": {"type": "string"}, "description": "Why, if not in the body."},
     "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if not in the body."},
     "limit": {
         "in": "query",

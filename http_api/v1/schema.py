@@ -14,7 +14,7 @@ from holdfast import wire
 from http_api.server.call import Call
 from lockapi import cursors
 from lockapi.problems import ProblemError
-from lockapi.requests.fields import UNSET, WORDS, Request, Write, check, invalid
+from lockapi.requests.fields import UNSET, WORDS, Maybe, Request, Write, check, invalid
 from lockstate.reads.listings import Whose, is_session_name
 from lockstate.words import limits
 from lockstate.words.ids import SessionId
@@ -242,3 +242,18 @@ def session_id(call: Call) -> SessionId:
     """Return the session id in the path. Raises ProblemError."""
     check(limits.check_id("session_id", call.path_value))
     return SessionId(call.path_value)
+
+
+def body_or_query(call: Call, field: str, in_body: str | Maybe) -> str:
+    """Return a field of a DELETE, whose body not everything on the way passes on.
+
+    Raises ProblemError unless exactly one of body and query gives it.
+    """
+    in_query = call.query_values.get(field)
+    if in_body is UNSET:
+        if in_query is None:
+            raise invalid(f"{field}: is required, in the body or the query")
+        return in_query
+    if in_query is not None:
+        raise invalid(f"{field}: is given twice, in the body and the query")
+    return in_body

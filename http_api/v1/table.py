@@ -424,7 +424,8 @@ _QUOTAS: Final = (
     ),
     Route(
         method="DELETE", path=wire.QUOTA, need=needs.ADMIN, handler=quotas.remove_quota,
-        takes=RemoveQuotaRequest, gives=operators.QuotaSetJson, problems=("upgrade-pending", *_WORLD),
+        takes=RemoveQuotaRequest, gives=operators.QuotaSetJson, query=("reason",),
+        problems=("upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
 
@@ -446,6 +447,7 @@ _NAMESPACES: Final = (
     Route(
         method="DELETE", path=wire.NAMESPACE, need=needs.ADMIN_BELOW, handler=namespaces.remove_namespace,
         takes=RemoveNamespaceRequest, gives=operators.NamespaceSetJson,
+        query=("reason",),
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip

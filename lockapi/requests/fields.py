@@ -41,6 +41,8 @@ HoldIdText = Annotated[HoldId, _lengths(1, limits.ID_CHARS_MAX)]
 Value = Annotated[str, _lengths(0, limits.VALUE_BYTES_MAX)]
 HoldValue = Annotated[str, _lengths(1, limits.HOLD_VALUE_BYTES_MAX)]
 Ttl = Annotated[int, _bounds(limits.TTL_MS_MIN, limits.TTL_MS_MAX)]
+Reason = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1})]
+"""Why an operator does something, as the audit keeps it."""
 HeldToken = Annotated[int, _bounds(1, limits.TOKEN_MAX)]
 Wait = Annotated[int, _bounds(0, limits.WAIT_MS_MAX)]
 LockDelay = Annotated[int, _bounds(0, limits.LOCK_DELAY_MS_MAX)]

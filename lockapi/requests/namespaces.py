@@ -8,11 +8,13 @@ from lockapi.requests.fields import (
     LockDelay,
     Maybe,
     RateLimit,
+    Reason,
     Request,
     Ttl,
     Window,
     Write,
     check,
+    check_reason,
     invalid,
 )
 from lockapi.requests.quotas import Amount
@@ -32,6 +34,7 @@ class RateSettingsRequest(Request, kw_only=True):
 class SetNamespaceRequest(Write, kw_only=True):
     """Say what holds for names at and below a prefix; what is left out is left open."""
 
+    reason: Reason
     ttl_ms_min: Ttl | Maybe = UNSET
     ttl_ms_max: Ttl | Maybe = UNSET
     lock_delay_ms_min: LockDelay | Maybe = UNSET
@@ -46,7 +49,7 @@ class SetNamespaceRequest(Write, kw_only=True):
     if_held: IfHeldUncounted | Maybe = UNSET
     rate: RateSettingsRequest | Maybe = UNSET
 
-    def command(self, prefix: str) -> SetNamespace:
+    def command(self, prefix: str, reason: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""
         said: dict[str, Any] = {
             what: getattr(self, what)
@@ -61,13 +64,18 @@ class SetNamespaceRequest(Write, kw_only=True):
         settings = NamespaceSettings(**said)
         check(limits.check_name(prefix))
         check(namespace_rules.check_settings(settings))
-        return SetNamespace(prefix, settings, self.checked_id())
+        check_reason(reason)
+        return SetNamespace(prefix, settings, self.checked_id(), reason)
 
 
 class RemoveNamespaceRequest(Write, kw_only=True):
     """Remove a namespace. What is there stays."""
 
-    def command(self, prefix: str) -> SetNamespace:
+    reason: Reason | Maybe = UNSET
+    """A face may take it from elsewhere, so it may be missing here."""
+
+    def command(self, prefix: str, reason: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""
         check(limits.check_name(prefix))
-        return SetNamespace(prefix, None, self.checked_id())
+        check_reason(reason)
+        return SetNamespace(prefix, None, self.checked_id(), reason)

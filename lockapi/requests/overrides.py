@@ -3,9 +3,7 @@
 Force on holds is in `locks`, with what is particular to it.
 """
 
-from typing import Annotated, Final
-
-import msgspec
+from typing import Final
 
 from lockapi.requests.fields import (
     UNSET,
@@ -14,6 +12,7 @@ from lockapi.requests.fields import (
     HoldIdText,
     Maybe,
     Name,
+    Reason,
     Write,
     check,
     check_between,
@@ -22,9 +21,6 @@ from lockapi.requests.fields import (
 )
 from lockstate.words import commands, limits
 from lockstate.words.kinds import HoldKind
-
-Reason = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1})]
-
 
 GRACE_MS: Final = 30_000
 """The time, in ms, in which a holder is to give up if nobody says another."""

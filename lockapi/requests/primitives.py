@@ -13,6 +13,7 @@ from lockapi.requests.fields import (
     Name,
     PermitsLimit,
     RateLimit,
+    Reason,
     Request,
     SessionIdText,
     Token,
@@ -22,6 +23,7 @@ from lockapi.requests.fields import (
     Write,
     check,
     check_name,
+    check_reason,
     invalid,
 )
 from lockapi.requests.ids import new_hold_ids
@@ -79,12 +81,14 @@ class ResizeRequest(Write, kw_only=True):
 
     name: Name
     limit: PermitsLimit
+    reason: Reason
 
     def command(self) -> commands.ResizeSemaphore:
         """Return the command."""
         check(limits.check_name(self.name))
         check(checks.check_limit(self.limit))
-        return commands.ResizeSemaphore(self.name, self.limit, self.checked_id())
+        check_reason(self.reason)
+        return commands.ResizeSemaphore(self.name, self.limit, self.checked_id(), self.reason)
 
 
 class TakeRateRequest(WaitingRequest, kw_only=True):

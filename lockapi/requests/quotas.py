@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from lockapi.requests.fields import UNSET, Maybe, Write, check, invalid
+from lockapi.requests.fields import UNSET, Maybe, Reason, Write, check, check_reason, invalid
 from lockstate.tables.principals import EVERYBODY
 from lockstate.words import limits
 from lockstate.words.commands import Quota, SetQuota
@@ -15,6 +15,7 @@ Amount = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum":
 class SetQuotaRequest(Write, kw_only=True):
     """Bound what a principal may have; what is left out has no bound."""
 
+    reason: Reason
     sessions: Amount | Maybe = UNSET
     holds: Amount | Maybe = UNSET
     waits: Amount | Maybe = UNSET
@@ -23,7 +24,7 @@ class SetQuotaRequest(Write, kw_only=True):
     rate_limits: Amount | Maybe = UNSET
     bytes: Amount | Maybe = UNSET
 
-    def command(self, principal: str) -> SetQuota:
+    def command(self, principal: str, reason: str) -> SetQuota:
         """Return the command. Raises ProblemError."""
         numbers: dict[str, int] = {}
         for what in Quota.__struct_fields__:
@@ -35,15 +36,20 @@ class SetQuotaRequest(Write, kw_only=True):
             raise invalid(
                 f"{', '.join(Quota.__struct_fields__)}: one of them is required; DELETE ends a quota"
             )
-        return SetQuota(checked_principal(principal), Quota(**numbers), self.checked_id())
+        check_reason(reason)
+        return SetQuota(checked_principal(principal), Quota(**numbers), self.checked_id(), reason)
 
 
 class RemoveQuotaRequest(Write, kw_only=True):
     """End the quota of a principal: from now on that of everybody counts, if there is one."""
 
-    def command(self, principal: str) -> SetQuota:
+    reason: Reason | Maybe = UNSET
+    """A face may take it from elsewhere, so it may be missing here."""
+
+    def command(self, principal: str, reason: str) -> SetQuota:
         """Return the command. Raises ProblemError."""
-        return SetQuota(checked_principal(principal), None, self.checked_id())
+        check_reason(reason)
+        return SetQuota(checked_principal(principal), None, self.checked_id(), reason)
 
 
 def checked_principal(principal: str) -> str:

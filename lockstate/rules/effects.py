@@ -10,7 +10,7 @@ from lockstate.tables.owners import own_id
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket, permits_in
 from lockstate.tables.state import State
-from lockstate.words.commands import Wanted
+from lockstate.words.commands import NamespaceSettings, Quota, Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
@@ -184,6 +184,25 @@ class Effects:
         event = self._of_nobody(EventKind.RATE_LIMIT_FORGOTTEN, limiter.name, 0, reason)
         self.events.append(msgspec.structs.replace(event, principal=limiter.principal))
 
+    def tell_resized(self, semaphore: str, limit: int, reason: str) -> None:
+        """Add the event that a semaphore was given another limit."""
+        event = self._of_nobody(EventKind.RESIZED, semaphore, 0, reason)
+        self.events.append(msgspec.structs.replace(event, of=HoldKind.SEMAPHORE, permits=limit))
+
+    def tell_set(
+        self,
+        kind: EventKind,
+        settings: Quota | NamespaceSettings | None,
+        reason: str,
+        *,
+        name: str = "",
+        principal: str = "",
+    ) -> None:
+        """Add the event that a namespace or a quota was set, or with None removed."""
+        event = self._of_nobody(kind, name, 0, reason)
+        value = "" if settings is None else _said(settings)
+        self.events.append(msgspec.structs.replace(event, value=value, principal=principal))
+
     def _of_nobody(self, kind: EventKind, name: str, token: int, reason: str) -> Event:
         """Return an event of what belongs to no client."""
         state = self.state
@@ -226,6 +245,14 @@ class Effects:
 def _kind_of(of: Hold | Ticket, part: _Part) -> HoldKind:
     """Return the kind of a part of a hold or a ticket."""
     return part.kind if isinstance(part, _Permits) else of.kind
+
+
+def _said(settings: Quota | NamespaceSettings) -> str:
+    """Return what settings say as JSON, without what they leave open: a few hundred bytes at most."""
+    said = msgspec.structs.asdict(settings)
+    if said.get("rate") is not None:
+        said["rate"] = msgspec.structs.asdict(said["rate"])
+    return msgspec.json.encode({what: value for what, value in said.items() if value is not None}).decode()
 
 
 def _parts(of: Hold | Ticket) -> list[_Part]:

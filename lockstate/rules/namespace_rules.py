@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, get_args
 
 from lockstate.rules.checks import invalid
+from lockstate.rules.effects import Effects
 from lockstate.rules.rates import check_rate
 from lockstate.tables.namespaces import Counted, Namespace
 from lockstate.tables.records import Hold, names_of
@@ -26,15 +27,26 @@ from lockstate.words.commands import (
     SetNamespace,
     Uncommon,
 )
-from lockstate.words.results import HoldKind, NamespaceSet, Reason, Refused, RefusedInNamespace, Result
+from lockstate.words.results import (
+    EventKind,
+    HoldKind,
+    NamespaceSet,
+    Reason,
+    Refused,
+    RefusedInNamespace,
+    Result,
+)
 
 _SET: Final = NamespaceSet()
 
 
-def set_namespace(state: State, command: SetNamespace) -> Result:
+def set_namespace(effects: Effects, command: SetNamespace) -> Result:
     """Set a namespace, give one other settings, or remove it."""
-    table, prefix, settings = state.namespaces, command.prefix, command.settings
-    refused = limits.check_name(prefix)
+    state, prefix, settings = effects.state, command.prefix, command.settings
+    table = state.namespaces
+    refused = limits.check_name(prefix) or limits.check_text(
+        "reason", command.reason, limits.REASON_BYTES_MAX
+    )
     if refused is None and settings is not None:
         refused = check_settings(settings)
         if refused is None and prefix not in table.rows and len(table.rows) >= limits.NAMESPACES_COUNT_MAX:
@@ -42,11 +54,13 @@ def set_namespace(state: State, command: SetNamespace) -> Result:
             refused = Refused(Reason.OVERLOADED, detail, retry_after_ms=1000)
     if refused is not None:
         return refused
-    if settings is None:
-        table.remove(prefix)
-    else:
+    if settings is not None:
         since = state.next_token, state.next_order, state.cells.revision + 1
         table.put(Namespace(prefix, settings, *since))
+        effects.tell_set(EventKind.NAMESPACE_SET, settings, command.reason, name=prefix)
+    elif prefix in table.rows:
+        table.remove(prefix)
+        effects.tell_set(EventKind.NAMESPACE_REMOVED, None, command.reason, name=prefix)
     return _SET
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final, get_args
 
 from lockstate.rules.checks import invalid
+from lockstate.rules.effects import Effects
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, check_count
 from lockstate.tables.principals import EVERYBODY, NOBODY
-from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.commands import (
     Acquisition,
@@ -26,7 +26,7 @@ from lockstate.words.commands import (
     SetQuota,
 )
 from lockstate.words.ids import NO_SESSION
-from lockstate.words.results import QuotaSet, Refused, Result
+from lockstate.words.results import EventKind, QuotaSet, Refused, Result
 
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))
 _OF_A_HOLD: Final = frozenset(
@@ -51,8 +51,9 @@ def on_behalf(principal: str, command: Command) -> Command:
 class OnBehalfOf:
     """Applies commands of principals to one state."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, effects: Effects) -> None:
+        self._state = effects.state
+        self._effects = effects
 
     def apply(self, command: OnBehalf, act: Callable[[], Result]) -> Result:
         """Do `act`, which applies the command in it, for the principal that asks."""
@@ -87,14 +88,19 @@ class OnBehalfOf:
     def set_quota(self, command: SetQuota) -> Result:
         """Give a principal another quota, or none."""
         principals = self._state.principals
-        refused = None if command.principal == EVERYBODY else _check_principal(command.principal)
-        if refused is None and command.quota is not None:
-            refused = _check_quota(command.quota)
-            if refused is None and command.principal not in principals.quotas:
+        principal, quota, reason = command.principal, command.quota, command.reason
+        refused = None if principal == EVERYBODY else _check_principal(principal)
+        refused = refused or limits.check_text("reason", reason, limits.REASON_BYTES_MAX)
+        if refused is None and quota is not None:
+            refused = _check_quota(quota)
+            if refused is None and principal not in principals.quotas:
                 refused = check_count(len(principals.quotas), limits.QUOTAS_COUNT_MAX, "quotas")
         if refused is not None:
             return refused
-        principals.set_quota(command.principal, command.quota)
+        if quota != principals.quotas.get(principal):
+            principals.set_quota(principal, quota)
+            kind = EventKind.QUOTA_REMOVED if quota is None else EventKind.QUOTA_SET
+            self._effects.tell_set(kind, quota, reason, principal=principal)
         return _SET
 
     def _is_there(self, record_id: str) -> bool:

@@ -65,7 +65,7 @@ class Ruleset:
         self.additions = Additions(holds)
         self.values = Values(state, self.locks.release, self.sessions.renew)
         self.waits = Waits(holds)
-        self.principals = OnBehalfOf(state)
+        self.principals = OnBehalfOf(effects)
         self.room = Room(
             holds, self.sessions.check_room, self.transactions.check_room, self.transactions.puts_of
         )

@@ -103,7 +103,11 @@ class Semaphores:
     def resize(self, command: ResizeSemaphore) -> Result:
         """Give a semaphore another limit. Holders keep their permits; waiters that want more are refused."""
         state, holds = self._state, self._holds
-        refused = limits.check_name(command.name) or check_limit(command.limit)
+        refused = (
+            limits.check_name(command.name)
+            or check_limit(command.limit)
+            or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+        )
         if refused is not None:
             return refused
         semaphore = state.semaphores.get(command.name)
@@ -111,6 +115,8 @@ class Semaphores:
             return Refused(
                 Reason.NOT_HOLDER, "nobody holds a permit or waits for one: the next request sets the limit"
             )
+        if command.limit != semaphore.limit:
+            holds.effects.tell_resized(command.name, command.limit, command.reason)
         # Nobody waits for more than there were.
         waiting = list(semaphore.queue.values()) if command.limit < semaphore.limit else []
         state.resize(semaphore, command.limit)

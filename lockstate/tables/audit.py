@@ -65,8 +65,9 @@ class KeptAct(NamedTuple):
 class KeptActs:
     """The newest of these, in groups by who did what.
 
-    If there are too many, the oldest of the largest group goes: whoever does one thing very often pushes out
-    nothing but that, neither what others did nor what it did otherwise.
+    If there are too many, the oldest of the largest group goes (of several that are as large, the oldest of
+    all): whoever does one thing very often pushes out nothing but that, neither what others did nor what it
+    did otherwise.
     """
 
     def __init__(self) -> None:
@@ -78,11 +79,12 @@ class KeptActs:
         self._groups.setdefault((event.by, event.kind), deque()).append(KeptAct(event, link))
         self._count += 1
         if self._count > limits.ACTS_COUNT_MAX:
-            largest = max(self._groups, key=lambda group: (len(self._groups[group]), group))
-            self._groups[largest].popleft()
+            groups = self._groups
+            largest = max(groups, key=lambda group: (len(groups[group]), -groups[group][0].link.number))
+            groups[largest].popleft()
             self._count -= 1
-            if not self._groups[largest]:
-                del self._groups[largest]
+            if not groups[largest]:
+                del groups[largest]
 
     def all(self) -> list[KeptAct]:
         """Return all of them, the oldest first."""

@@ -9,15 +9,29 @@ import msgspec
 
 from lockstate.tables.owners import shown_owner
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import Event, EventKind, HoldKind
+from lockstate.words.results import OF_SETTINGS, Event, EventKind, HoldKind
 
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
-_OF_NOBODY: Final = frozenset(
-    {EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN}
-)
+_OF_NOBODY: Final = OF_SETTINGS | {
+    EventKind.DELAY_LIFTED,
+    EventKind.FENCE_FORGOTTEN,
+    EventKind.RATE_LIMIT_FORGOTTEN,
+    EventKind.RESIZED,
+}
 """Events of what no client has: they show no owner."""
+_OF_NO_KIND: Final[dict[EventKind, str]] = {
+    EventKind.SESSION_EXPIRED: "",
+    EventKind.SESSION_FORCED: "",
+    EventKind.FENCE_FORGOTTEN: "token",
+    EventKind.RATE_LIMIT_FORGOTTEN: "",
+    EventKind.QUOTA_SET: "value",
+    EventKind.QUOTA_REMOVED: "",
+    EventKind.NAMESPACE_SET: "value",
+    EventKind.NAMESPACE_REMOVED: "",
+}
+"""Events of what is neither lock, semaphore nor election, and what they tell besides what all do."""
 _OF_PLEAS: Final = frozenset({EventKind.REVOKED, EventKind.PUT_OFF})
 """Events of holds that are to be given up: they say by when."""
 
@@ -65,16 +79,14 @@ def shown(event: Event) -> AuditEvent:
         principal=event.principal or UNSET,
         by=event.by or UNSET,
     )
-    match event.kind:
-        case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED | EventKind.RATE_LIMIT_FORGOTTEN:
-            return record  # a session, or a rate limit, has none of the fields below
-        case EventKind.FENCE_FORGOTTEN:
-            record.token = event.token
-            return record  # a resource is of no kind
-        case EventKind.DELAY_LIFTED:
-            record.kind = event.of
-        case _:
-            record.kind, record.token = event.of, event.token
+    said = _OF_NO_KIND.get(event.kind)
+    if said is not None:
+        if said:
+            setattr(record, said, getattr(event, said))
+        return record
+    record.kind = event.of
+    if event.kind not in _OF_NOBODY:
+        record.token = event.token
     if event.ticket:
         record.ticket = event.ticket
     if event.kind in _OF_PLEAS:

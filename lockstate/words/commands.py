@@ -298,6 +298,7 @@ class ResizeSemaphore(_Command, frozen=True, tag=13):
     name: str
     limit: int
     request_id: str = ""
+    reason: str = ""
 
 
 class Campaign(_Command, frozen=True, tag=14):
@@ -529,6 +530,7 @@ class SetQuota(_Command, frozen=True, tag=84):
     principal: str
     quota: Quota | None = None
     request_id: str = ""
+    reason: str = ""
 
 
 class SetNamespace(_Command, frozen=True, tag=85):
@@ -537,6 +539,7 @@ class SetNamespace(_Command, frozen=True, tag=85):
     prefix: str
     settings: NamespaceSettings | None = None
     request_id: str = ""
+    reason: str = ""
 
 
 NumberedCommand = (

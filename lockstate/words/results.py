@@ -690,11 +690,25 @@ class EventKind(enum.StrEnum):
     REVOKED = "revoked"
     PUT_OFF = "put-off"
     LEFT = "left"
+    RESIZED = "resized"
+    QUOTA_SET = "quota-set"
+    QUOTA_REMOVED = "quota-removed"
+    NAMESPACE_SET = "namespace-set"
+    NAMESPACE_REMOVED = "namespace-removed"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
 
-OF_OPERATORS: Final = frozenset(
+OF_SETTINGS: Final = frozenset(
+    {
+        EventKind.QUOTA_SET,
+        EventKind.QUOTA_REMOVED,
+        EventKind.NAMESPACE_SET,
+        EventKind.NAMESPACE_REMOVED,
+    }
+)
+"""What operators set for others, and what that was before is gone. What it is now is the `value`, as JSON."""
+OF_OPERATORS: Final = OF_SETTINGS | frozenset(
     {
         EventKind.FORCED,
         EventKind.SESSION_FORCED,
@@ -703,6 +717,7 @@ OF_OPERATORS: Final = frozenset(
         EventKind.DELAY_LIFTED,
         EventKind.FENCE_FORGOTTEN,
         EventKind.RATE_LIMIT_FORGOTTEN,
+        EventKind.RESIZED,
     }
 )
 """What operators do, and give a reason for."""
@@ -738,10 +753,11 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     up within `ends_in_ms`; both are 0 if there is no such thing.
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
-    was lifted, and what was forgotten, a fence or a rate limit, have no owner and no session.
+    was lifted, what was forgotten (a fence or a rate limit), a semaphore that was resized (to so many
+    `permits`), and what operators set (`OF_SETTINGS`), have no owner and no session.
 
-    `principal` is whom it belongs to, and `by` who overrode somebody: forced, revoked, lifted or forgot. Both
-    are empty if nodes were told of no principals.
+    `principal` is whom it belongs to, and `by` who overrode somebody: forced, revoked, lifted, forgot, or set
+    something. Both are empty if nodes were told of no principals. A quota has no name: it is the principal's.
     """
 
     revision: int
@@ -767,9 +783,11 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def concerns_others(self) -> bool:
         """Whether an operator did it, and to something that is not known to be its own.
 
-        What ends with the grace of a revocation is nobody's deed: that was the revocation.
+        What ends with the grace of a revocation is nobody's deed: that was the revocation. What is set for
+        a principal concerns whoever has to know why, also if an operator sets it for itself.
         """
-        return self.kind in OF_OPERATORS and not (self.principal and self.by in ("", self.principal))
+        is_own = self.principal and self.by in ("", self.principal) and self.kind not in OF_SETTINGS
+        return self.kind in OF_OPERATORS and not is_own
 
 
 class CellEventKind(enum.StrEnum):

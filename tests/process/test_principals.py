@@ -81,7 +81,7 @@ async def test_what_belongs_to_whom_on_every_node(cluster: LocalCluster) -> None
     for hold_id in (in_session["hold_id"], own["hold_id"]):
         assert await renewals(cluster, hold_id) == [("ann", ""), ("bob", "lease-expired")] * 3
     assert (await ask(cluster, "n3", "bob", "GET", f"/v1/sessions/{session_id}")).code == "session-expired"
-    assert (await ask(cluster, "n1", "ops", "PUT", "/v1/quotas/ann", holds=2)).status == 200
+    assert (await ask(cluster, "n1", "ops", "PUT", "/v1/quotas/ann", holds=2, reason="by hand")).status == 200
     third = await ask(cluster, "n2", "ann", "POST", wire.LOCK_ACQUIRE, name="c", **lease)
     assert third.code == "quota-exceeded"
     for node_id in node_ids(cluster):

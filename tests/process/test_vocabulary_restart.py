@@ -79,7 +79,9 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
     nodes = node_ids(cluster)
     quota = {"name": "all/quota", "limit": 2, "cost": 2, "window_ms": MONTH_MS, "algorithm": "gcra"}
     async with http_to(cluster) as http:
-        assert (await http.call("n1", "PUT", "/v1/namespaces/all", {"holds": 50, "waits": 9})).status == 200
+        assert (
+            await http.call("n1", "PUT", "/v1/namespaces/all", {"holds": 50, "waits": 9, "reason": "by hand"})
+        ).status == 200
         parties = Parties(http, nodes)
         await parties.hold()
         await parties.wait("p")

@@ -78,6 +78,7 @@ from tests.property.model_acquire import (
     campaign,
     change_mode,
 )
+from tests.property.model_acts import tell_act
 from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
@@ -400,6 +401,9 @@ def resize(state: ModelState, command: ResizeSemaphore) -> Result:
     """Give a semaphore another limit. Waiters that want more are refused; holders that have more keep it."""
     if command.name not in state.limits:
         return Refused(Reason.NOT_HOLDER, "")
+    if state.limits[command.name] != command.limit:
+        limit = {"of": HoldKind.SEMAPHORE, "permits": command.limit}
+        tell_act(state, EventKind.RESIZED, command.name, command.reason, **limit)
     state.limits[command.name] = command.limit
     for ticket in list(state.tickets):
         if permits_of(ticket, command.name) > command.limit:

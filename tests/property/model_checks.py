@@ -43,7 +43,7 @@ from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Reason, Refused
 from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
-from tests.property.model_namespaces import refuse_bad_namespace
+from tests.property.model_namespaces import refuse_bad_namespace, refuse_bad_reason
 from tests.property.model_several import refuse_bad_several
 from tests.property.model_takes import refuse_bad_rate
 from tests.property.model_values import refuse_bad_value
@@ -110,7 +110,7 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
         case Proclaim():
             return [limits.check_text("value", command.value, limits.VALUE_BYTES_MAX)]
         case ResizeSemaphore():
-            return [limits.check_name(command.name), _check_limit(command.limit)]
+            return [limits.check_name(command.name), _check_limit(command.limit), refuse_bad_reason(command)]
         case TakeRate():
             return [
                 *refuse_bad_rate(command),

@@ -11,9 +11,11 @@ from lockstate.words.commands import (
     IfHeld,
     NamespaceSettings,
     PutCell,
+    ResizeSemaphore,
     SetNamespace,
 )
 from lockstate.words.results import (
+    EventKind,
     HoldKind,
     NamespaceSet,
     NamespaceSummary,
@@ -22,6 +24,7 @@ from lockstate.words.results import (
     RefusedInNamespace,
     Result,
 )
+from tests.property.model_acts import tell_act, text_of
 from tests.property.model_locks import names
 from tests.property.model_records import Hold, ModelNamespace, ModelState, Ticket
 
@@ -57,9 +60,12 @@ def over(state: ModelState, of: Iterable[str]) -> list[str]:
 
 def set_namespace(state: ModelState, command: SetNamespace) -> Result:
     """Set a namespace or remove it; what is there already is not counted."""
+    prefix, reason = command.prefix, command.reason
     if command.settings is None:
-        state.namespaces.pop(command.prefix, None)
+        if state.namespaces.pop(prefix, None) is not None:
+            tell_act(state, EventKind.NAMESPACE_REMOVED, prefix, reason)
         return NamespaceSet()
+    tell_act(state, EventKind.NAMESPACE_SET, prefix, reason, value=text_of(command.settings))
     known = state.namespaces.get(command.prefix)
     if known is not None:
         known.settings = command.settings
@@ -76,9 +82,14 @@ def set_namespace(state: ModelState, command: SetNamespace) -> Result:
     return NamespaceSet()
 
 
+def refuse_bad_reason(command: SetNamespace | ResizeSemaphore) -> Refused | None:
+    """Return what is wrong with why somebody sets something."""
+    return limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+
+
 def refuse_bad_namespace(command: SetNamespace) -> list[Refused | None]:
     """Return what is wrong with a command about namespaces, whatever the state."""
-    found, settings = [limits.check_name(command.prefix)], command.settings
+    found, settings = [limits.check_name(command.prefix), refuse_bad_reason(command)], command.settings
     if settings is None:
         return found
     lowest, highest = settings.ttl_ms_min, settings.ttl_ms_max

@@ -2,12 +2,8 @@
 
 from lockstate.words import limits
 from lockstate.words.commands import ForceCloseSession, ForceWaits, ForgetFence, ForgetRates, LiftDelay
-from lockstate.words.ids import NO_OWNER, NO_SESSION
-from lockstate.words.kinds import HoldKind
-from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (
     DelaysLifted,
-    Event,
     EventKind,
     FenceForgotten,
     Left,
@@ -18,9 +14,10 @@ from lockstate.words.results import (
     SessionForced,
     WaitsForced,
 )
+from tests.property.model_acts import tell_act
 from tests.property.model_changes import end_session, end_wait, serve, tell
 from tests.property.model_locks import claims, parts_of, queue
-from tests.property.model_records import Delay, ModelState, Rate, Ticket
+from tests.property.model_records import ModelState, Rate, Ticket
 from tests.property.model_views import waiter_view
 
 Override = ForceCloseSession | ForceWaits | LiftDelay | ForgetFence | ForgetRates
@@ -77,7 +74,15 @@ def lift_delay(state: ModelState, command: LiftDelay) -> Result:
     lifted = [d for d in state.delays if d.kind is command.kind and d.name == command.name]
     for delay in lifted:
         state.delays.remove(delay)
-        _tell(state, EventKind.DELAY_LIFTED, command.name, command.reason, delay=delay)
+        tell_act(
+            state,
+            EventKind.DELAY_LIFTED,
+            command.name,
+            command.reason,
+            of=delay.kind,
+            scope=delay.scope,
+            permits=delay.permits,
+        )
     serve(state)
     return DelaysLifted(len(lifted), max([0, *[delay.until_ms - state.now_ms for delay in lifted]]))
 
@@ -88,7 +93,7 @@ def forget_fence(state: ModelState, command: ForgetFence) -> Result:
     state.fences_of.pop(command.name, None)
     state.fences_made.pop(command.name, None)
     if token is not None:
-        _tell(state, EventKind.FENCE_FORGOTTEN, command.name, command.reason, token)
+        tell_act(state, EventKind.FENCE_FORGOTTEN, command.name, command.reason, token=token)
     return FenceForgotten(token)
 
 
@@ -106,26 +111,5 @@ def forget_rates(state: ModelState, command: ForgetRates) -> Result:
     for rate in gone:
         state.rates = [one for one in state.rates if one is not rate]
         name, whose = rate.key[0], rate.principal
-        _tell(state, EventKind.RATE_LIMIT_FORGOTTEN, name, command.reason, principal=whose)
+        tell_act(state, EventKind.RATE_LIMIT_FORGOTTEN, name, command.reason, principal=whose)
     return RatesForgotten(len(gone), len(gone) < len(meant))
-
-
-def _tell(
-    state: ModelState,
-    kind: EventKind,
-    name: str,
-    reason: str,
-    token: int = 0,
-    *,
-    delay: Delay | None = None,
-    principal: str = "",
-) -> None:
-    """Add an event of what is nobody's."""
-    of, scope = (delay.kind, delay.scope) if delay else (HoldKind.LOCK, Scope.NODE)
-    permits, when = delay.permits if delay else 0, (state.revision, state.now_ms)
-    event = Event(
-        *when, kind, name, Mode.EXCLUSIVE, NO_OWNER, token, NO_SESSION, 0, reason, of, scope, permits,
-        principal=principal, by=state.principal,
-    )  # fmt: skip
-    state.events.append(event)
-    state.history.append(event)

@@ -17,7 +17,8 @@ from lockstate.words.commands import (
     Undecodable,
 )
 from lockstate.words.ids import NO_SESSION
-from lockstate.words.results import PrincipalRow, QuotaExceeded, QuotaSet, Reason, Refused, Result
+from lockstate.words.results import EventKind, PrincipalRow, QuotaExceeded, QuotaSet, Reason, Refused, Result
+from tests.property.model_acts import tell_act, text_of
 from tests.property.model_locks import names
 from tests.property.model_records import Hold, ModelState, Session, Ticket
 
@@ -124,14 +125,18 @@ def refuse_named(
 def set_quota(state: ModelState, command: SetQuota) -> Result:
     """Bound what somebody may have, or end the bound."""
     refused = None if command.principal == EVERYBODY else refuse_bad_principal(command.principal)
+    refused = refused or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
     if refused is not None:
         return refused
-    quota = command.quota
+    quota, who = command.quota, {"principal": command.principal}
     if quota is None:
-        state.quotas.pop(command.principal, None)
+        if state.quotas.pop(command.principal, None) is not None:
+            tell_act(state, EventKind.QUOTA_REMOVED, "", command.reason, **who)
         return QuotaSet()
     numbers = [number for number in msgspec.structs.astuple(quota) if number is not None]
     if not all(0 <= number <= limits.QUOTA_MAX for number in numbers):
         return BAD
+    if state.quotas.get(command.principal) != quota:
+        tell_act(state, EventKind.QUOTA_SET, "", command.reason, value=text_of(quota), **who)
     state.quotas[command.principal] = quota
     return QuotaSet()

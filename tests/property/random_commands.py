@@ -96,6 +96,7 @@ ORIGINS = ["n1", "n2"]
 SESSION_IDS = [SessionId("s1"), SessionId("s2"), SessionId("s3")]
 OWNERS = [NO_OWNER, NO_OWNER, NO_OWNER, OwnerName("ann"), OwnerName("bob")]
 REQUEST_IDS = ["", "", "", "", "r1", "r2"]
+REASONS = ["", "because"]
 ATTEMPT_IDS = [AttemptId("a1"), AttemptId("a2")]
 MODES = [*Mode, Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED]
 SCOPES = [Scope.NODE, Scope.NODE, Scope.SUBTREE]
@@ -385,7 +386,7 @@ def revocation(rng: Random, state: ModelState) -> Command:
     ticket = rng.choice([0, 0, 0, *numbers, 9999])
     return Revoke(
         meant.name,
-        rng.choice(["", "because"]),
+        rng.choice(REASONS),
         rng.choice(GRACES_MS),
         meant.kind,
         meant.token,
@@ -530,7 +531,9 @@ _SETTINGS: Final = (
 
 def namespace(rng: Random, _: ModelState) -> Command:
     """Set a namespace, or remove one."""
-    return SetNamespace(rng.choice(NAMESPACES), rng.choice(_SETTINGS), rng.choice(REQUEST_IDS))
+    return SetNamespace(
+        rng.choice(NAMESPACES), rng.choice(_SETTINGS), rng.choice(REQUEST_IDS), rng.choice(REASONS)
+    )
 
 
 _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
@@ -558,7 +561,9 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     _some_names,
     force_end,
     force_end,
-    lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), r.randint(1, 4), r.choice(REQUEST_IDS)),
+    lambda r, _: ResizeSemaphore(
+        r.choice(SEMAPHORES), r.randint(1, 4), r.choice(REQUEST_IDS), r.choice(REASONS)
+    ),
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
     force_waits,
     lambda r, w: Proclaim(_id(r, w), r.choice(VALUES), r.choice(REQUEST_IDS)),
@@ -574,7 +579,12 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     cancelled_place,
     forget_rates,
     lambda r, _: AdvanceFence(r.choice(RESOURCES), r.randint(0, 5), r.choice(REQUEST_IDS)),
-    *[lambda r, _: SetQuota(r.choice(["ann", "bob", "*"]), r.choice(_QUOTAS), r.choice(REQUEST_IDS))] * 2,
+    *[
+        lambda r, _: SetQuota(
+            r.choice(["ann", "bob", "*"]), r.choice(_QUOTAS), r.choice(REQUEST_IDS), r.choice(REASONS)
+        )
+    ]
+    * 2,
     *[namespace] * 2,
 ]
 
@@ -592,6 +602,9 @@ BAD_COMMANDS: Final[list[Command]] = [
     OnBehalf("x" * 65, Acquire("a", _X, HoldId("h0"), AttemptId("a0"), ttl_ms=100)),
     OnBehalf("ann", OpenSession(_S1, limits.TTL_MS_MIN - 1)),
     SetQuota("", Quota(1)),
+    SetQuota("ann", Quota(1), reason="\n"),
+    SetNamespace("a", reason="x" * (limits.REASON_BYTES_MAX + 1)),
+    ResizeSemaphore("a", 1, reason="\n"),
     SetQuota("ann", Quota(holds=-1)),
     SetQuota("ann", Quota(1, 2, limits.QUOTA_MAX + 1)),
     SetQuota("ann", Quota(bytes=-1)),

@@ -361,11 +361,13 @@ def _open(chance: Chance) -> Command:
 
 
 def _quota(chance: Chance) -> Command:
-    return SetQuota(chance.pick(["ann", "bob", "*"], ["", "\x00"]), chance.quota(), chance.request_id())
+    return SetQuota(
+        chance.pick(["ann", "bob", "*"], ["", "\x00"]), chance.quota(), chance.request_id(), chance.text()
+    )
 
 
 def _namespace(chance: Chance) -> Command:
-    return SetNamespace(chance.pick(NAMES, ODD_NAMES), chance.settings(), chance.request_id())
+    return SetNamespace(chance.pick(NAMES, ODD_NAMES), chance.settings(), chance.request_id(), chance.text())
 
 
 def _frame(chance: Chance) -> Command:
@@ -417,7 +419,7 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
         chance.rng.choice([None, *HoldKind]),
     ),
     lambda chance: ResizeSemaphore(
-        chance.pick(["a", "q"], ODD_NAMES), chance.number([1, 2, 3, 4]), chance.request_id()
+        chance.pick(["a", "q"], ODD_NAMES), chance.number([1, 2, 3, 4]), chance.request_id(), chance.text()
     ),
     lambda chance: Proclaim(HoldId(chance.known()), chance.text(), chance.request_id()),
     lambda chance: AdvanceFence(chance.name(), chance.number([0, 1, 2]), chance.request_id()),

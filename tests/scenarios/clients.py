@@ -15,7 +15,7 @@
     C cancel NAME [attempt=] / C cancel conversion of NAME    as a node does when the client went away
     C campaign NAME value= [wait=, owner=, held=, request=]   C proclaim NAME value= / C resign NAME
     C take 2 from NAME limit= window= [algorithm=, wait=, request=]
-    C advance NAME token= [request=]                          C resize NAME to LIMIT
+    C advance NAME token= [request=]                          C resize NAME to LIMIT [reason=]
     C put KEY VALUE [if version N | if holding NAME] [ttl=, request=]         a cell, else it is read
     C delete KEY / C delete below PREFIX [request=]
     C force-release NAME reason= [delay=, request=]
@@ -26,8 +26,8 @@
     C revoke KIND NAME reason= grace= [token=, ticket=, request=]  ask holders to give up
     C put off NAME as KIND [request=]                         say "not yet"
     C forget fence NAME reason= [request=]                    C keepalive ttl=
-    C quota PRINCIPAL [sessions=, cells=, ..., request=]      bound what a principal may have, or not
-    C namespace PREFIX [holds=, ttl_ms_max=, no_deadline=yes, ..., request=]   set one, or remove it
+    C quota PRINCIPAL [sessions=, cells=, ..., reason=, request=]  bound what a principal may have, or not
+    C namespace PREFIX [holds=, ttl_ms_max=, no_deadline=yes, ..., reason=, request=]   set one, or remove it
     C resume / C number N [epoch=] LINE                       a stream, and a line that is numbered
     C release NAME as KIND / C renew NAME as KIND [ttl=]      by the call for holds of this kind
 
@@ -196,10 +196,10 @@ class CommandParser:
                     key: int(line.options[key]) for key in Quota.__struct_fields__ if key in line.options
                 }
                 quota = Quota(**numbers) if numbers else None
-                return SetQuota(principal, quota, line.options.get("request", ""))
+                return SetQuota(principal, quota, line.options.get("request", ""), line.text("reason"))
             case "namespace", [prefix]:
                 request_id = line.options.get("request", "")
-                return SetNamespace(prefix, _settings_of(line.options), request_id)
+                return SetNamespace(prefix, _settings_of(line.options), request_id, line.text("reason"))
             case "resume", []:
                 client.epoch += 1
                 return ResumeStream(client.session_id)
@@ -445,7 +445,7 @@ def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901, PLR0912 - a 
         case "forget", ["rates", *below, name]:
             return ForgetRates(name, line.text("reason"), below == ["below"], request_id)
         case "resize", [name, "to", limit]:
-            return ResizeSemaphore(name, int(limit), request_id)
+            return ResizeSemaphore(name, int(limit), request_id, line.text("reason"))
         case "take", [cost, "from", name]:
             algorithm = Algorithm(options.get("algorithm", Algorithm.FIXED_WINDOW))
             limit_and_window = int(options["limit"]), line.ms("window")

@@ -8,6 +8,7 @@ from lockstate.tables.owners import shown_owner
 from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (
+    OF_SETTINGS,
     Cancelled,
     CellRead,
     CellsDeleted,
@@ -280,7 +281,7 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
         text += f" token {event.token}"
     if event.kind is EventKind.ELECTED:
         text += f' says "{event.value}"'
-    elif event.value and event.of is not HoldKind.ELECTION:
+    elif event.value and event.of is not HoldKind.ELECTION and event.kind not in OF_SETTINGS:
         text += f' value "{event.value}"'
     if event.ticket:
         text += f" ticket {event.ticket}"
@@ -294,7 +295,12 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
 
 
 _OF_SESSIONS = frozenset({EventKind.SESSION_EXPIRED, EventKind.SESSION_FORCED})
-_OF_NOBODY = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN})
+_OF_NOBODY = OF_SETTINGS | {
+    EventKind.DELAY_LIFTED,
+    EventKind.FENCE_FORGOTTEN,
+    EventKind.RATE_LIMIT_FORGOTTEN,
+    EventKind.RESIZED,
+}
 
 
 def _of_what(event: Event) -> str:
@@ -302,6 +308,10 @@ def _of_what(event: Event) -> str:
         return ""
     if event.kind in {EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN}:
         return event.name
+    if event.kind in OF_SETTINGS:
+        return " ".join(filter(None, (event.principal or event.name, event.value)))
+    if event.kind is EventKind.RESIZED:
+        return f"semaphore {event.name} to {event.permits}"
     if event.kind is EventKind.DELAY_LIFTED:
         return f"{event.of} {event.name}" + (" subtree" if event.scope is Scope.SUBTREE else "")
     if event.of is HoldKind.SEMAPHORE:

@@ -164,7 +164,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
         _PARTY,
         _HOLD_IDS,
     ),
-    ResizeSemaphore: Word(13, ResizeSemaphore("q", 5, "r"), ("name",)),
+    ResizeSemaphore: Word(13, ResizeSemaphore("q", 5, "r", "why"), ("name",)),
     Campaign: Word(14, Campaign("e", _SESSION, "here", _HOLD, _ATTEMPT, _ANN, 5, "r"), _PARTY, _HOLD_IDS),
     Proclaim: Word(15, Proclaim(_HOLD, "there", "r"), ("hold_id",)),
     TakeRate: Word(
@@ -199,9 +199,11 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     ),
     AddLocks: Word(82, AddLocks(_HOLD, _SEVERAL, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
     OnBehalf: Word(83, OnBehalf("ann", OpenSession(_SESSION, 50, {"owner": "ann"}, "r"))),
-    SetQuota: Word(84, SetQuota("ann", Quota(1, 2, 3, 4, 5, 6, 7), "r"), ("principal",)),
+    SetQuota: Word(84, SetQuota("ann", Quota(1, 2, 3, 4, 5, 6, 7), "r", "why"), ("principal",)),
     SetNamespace: Word(
-        85, SetNamespace("a/b", NamespaceSettings(50, 60, 7, False, True, 1, 2, 3, 4), "r"), ("prefix",)
+        85,
+        SetNamespace("a/b", NamespaceSettings(50, 60, 7, False, True, 1, 2, 3, 4), "r", "why"),
+        ("prefix",),
     ),
     ForceWaits: Word(86, ForceWaits("a", "why", HoldKind.SEMAPHORE, 8, "r"), ("name",)),
     ForgetRates: Word(87, ForgetRates("mail/", "why", is_prefix=True, request_id="r"), ("name",)),

@@ -4,7 +4,6 @@ from http_api.server.call import Call, Reply
 from http_api.v1 import schema
 from lockapi import answers
 from lockapi.gateway import Gateway
-from lockapi.requests.fields import UNSET, invalid
 from lockapi.requests.service import AddMemberRequest, MoveMemberRequest, RemoveMemberRequest
 
 
@@ -28,17 +27,6 @@ async def remove_member(gateway: Gateway, call: Call) -> Reply:
     """Remove a node; leadership is handed over first if it leads."""
     request = await schema.read(call, RemoveMemberRequest)
     request.checked_id()
-    members, revision = await gateway.remove_member(_node_id(request, call), call.timeout_s)
+    node_id = schema.body_or_query(call, "id", request.id)
+    members, revision = await gateway.remove_member(node_id, call.timeout_s)
     return Reply(answers.encode(answers.member_list(members, revision)))
-
-
-def _node_id(request: RemoveMemberRequest, call: Call) -> str:
-    """Return the node's id. Raises ProblemError unless exactly one of body and query gives it."""
-    in_query = call.query_values.get("id")
-    if request.id is UNSET:
-        if in_query is None:
-            raise invalid("id: is required, in the body or the query")
-        return in_query
-    if in_query is not None:
-        raise invalid("id: is given twice, in the body and the query")
-    return request.id

@@ -43,16 +43,21 @@ def _shown(found: results.NamespaceSummary | None) -> NamespaceInfo:
 
 async def set_namespace(gateway: Gateway, call: Call) -> Reply:
     """Say what holds for the names at and below a prefix."""
-    return await _set(gateway, call, await schema.read(call, SetNamespaceRequest))
+    request = await schema.read(call, SetNamespaceRequest)
+    return await _set(gateway, call, request, request.reason)
 
 
 async def remove_namespace(gateway: Gateway, call: Call) -> Reply:
     """Remove a namespace."""
-    return await _set(gateway, call, await schema.read(call, RemoveNamespaceRequest))
+    request = await schema.read(call, RemoveNamespaceRequest)
+    reason = schema.body_or_query(call, "reason", request.reason)
+    return await _set(gateway, call, request, reason)
 
 
-async def _set(gateway: Gateway, call: Call, request: SetNamespaceRequest | RemoveNamespaceRequest) -> Reply:
-    command = request.command(call.path_value)
+async def _set(
+    gateway: Gateway, call: Call, request: SetNamespaceRequest | RemoveNamespaceRequest, reason: str
+) -> Reply:
+    command = request.command(call.path_value, reason)
     _, revision, is_repeated = await gateway.submit(command, results.NamespaceSet, call.timeout_s)
     settings = None if command.settings is None else views.settings_of(command.settings)
     answer = NamespaceSetJson(prefix=command.prefix, settings=settings, revision=revision)

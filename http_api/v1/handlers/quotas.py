@@ -37,16 +37,21 @@ async def get_quota(gateway: Gateway, call: Call) -> Reply:
 
 async def set_quota(gateway: Gateway, call: Call) -> Reply:
     """Bound what a principal may have, or with "*" each one without a quota of its own."""
-    return await _set(gateway, call, await schema.read(call, SetQuotaRequest))
+    request = await schema.read(call, SetQuotaRequest)
+    return await _set(gateway, call, request, request.reason)
 
 
 async def remove_quota(gateway: Gateway, call: Call) -> Reply:
     """End the quota of a principal."""
-    return await _set(gateway, call, await schema.read(call, RemoveQuotaRequest))
+    request = await schema.read(call, RemoveQuotaRequest)
+    reason = schema.body_or_query(call, "reason", request.reason)
+    return await _set(gateway, call, request, reason)
 
 
-async def _set(gateway: Gateway, call: Call, request: SetQuotaRequest | RemoveQuotaRequest) -> Reply:
-    command = request.command(call.path_value)
+async def _set(
+    gateway: Gateway, call: Call, request: SetQuotaRequest | RemoveQuotaRequest, reason: str
+) -> Reply:
+    command = request.command(call.path_value, reason)
     _, revision, is_repeated = await gateway.submit(command, results.QuotaSet, call.timeout_s)
     answer = QuotaSetJson(principal=command.principal, quota=views.quota_of(command.quota), revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))

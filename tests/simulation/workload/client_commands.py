@@ -337,7 +337,7 @@ class ClientCommands:
         """Return another limit for a semaphore."""
         random = self._random
         return ResizeSemaphore(
-            random.choice(SEMAPHORES), random.randint(1, LIMIT_MAX), self._caller.request_id()
+            random.choice(SEMAPHORES), random.randint(1, LIMIT_MAX), self._caller.request_id(), "by hand"
         )
 
     def force(self, held: list[Held]) -> ForceRelease:
@@ -381,7 +381,7 @@ class ClientCommands:
         """Return a command that sets a namespace, or ends one, around what has names."""
         name = self._random.choice((*self._settings.names, *SEMAPHORES, *ELECTIONS, *RESOURCES))
         settings = self._random.choice([None, None, *NAMESPACES])
-        return SetNamespace(name.partition("/")[0], settings, self._caller.request_id())
+        return SetNamespace(name.partition("/")[0], settings, self._caller.request_id(), "by hand")
 
     def force_close(self, session_name: str) -> ForceCloseSession:
         """Return a command to end somebody's session."""

@@ -144,7 +144,7 @@ class FullVocabulary:
         quota = random.choice(
             [None, None, None, Quota(holds=8), Quota(4, 12, 3), Quota(cells=2, fences=1, bytes=90)]
         )
-        command = SetQuota(random.choice(["ann", "bob", "*"]), quota, actor.caller.request_id())
+        command = SetQuota(random.choice(["ann", "bob", "*"]), quota, actor.caller.request_id(), "by hand")
         await actor.caller.insist(command)
 
     async def _reach_for_others(self) -> None:

@@ -256,7 +256,7 @@ async def test_permits_of_a_semaphore(new_client: NewClient) -> None:
             assert caught.value.code == "limit-mismatch"
             async with client.semaphore("gpu"):
                 assert (await client.get_semaphore("gpu")).available == 0
-            assert (await client.resize_semaphore("gpu", 8)).available == 5
+            assert (await client.resize_semaphore("gpu", 8, reason="by hand")).available == 5
         assert (await client.get_semaphore("gpu")).holders == ()
 
 

@@ -49,6 +49,8 @@ FIELDS_NOT_SENT: Final = {
     ("POST /v1/waits/withdraw", "session_id"): "sent when a wait of a session is cancelled: tests of waits",
     ("POST /v1/waits/withdraw", "hold_id"): "sent when a wait of a hold for more is cancelled: the same",
     ("GET /v1/quotas", "?limit"): "all pages are read",
+    ("DELETE /v1/quotas/{principal}", "?reason"): "the body has it",
+    ("DELETE /v1/namespaces/{name}", "?reason"): "the body has it",
     ("GET /v1/namespaces", "?limit"): "all pages are read",
 }
 """Which fields the client leaves out, and why."""
@@ -208,7 +210,7 @@ async def _permits_and_elections(client: holdfast.Client) -> None:
     async with semaphore as hold:
         await hold.renew(ttl=50)
         await client.renew_by_value("s", "v", kind="semaphore")
-        await client.resize_semaphore("s", 5)
+        await client.resize_semaphore("s", 5, reason="by hand")
         await _try(client.admin.revoke("s", reason="r", kind="semaphore", ticket=1))
         await client.admin.revoke("s", reason="r", grace=9, kind="semaphore", token=hold.token)
         await hold.put_off()
@@ -292,17 +294,20 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.forget_rate_limits("mail/", reason="r")
     await admin.forget_all_rate_limits(reason="r")
     await _try(admin.force_close_session("s-99999", reason="r"))
-    await admin.set_quota("p", sessions=1, holds=1, waits=1, cells=1, fences=1, rate_limits=1, bytes=1)
+    await admin.set_quota(
+        "p", sessions=1, holds=1, waits=1, cells=1, fences=1, rate_limits=1, bytes=1, reason="by hand"
+    )
     await admin.quotas(is_stale=True)
     await admin.quota("p", is_stale=True)
-    await admin.remove_quota("p")
+    await admin.remove_quota("p", reason="by hand")
     settings = {"ttl_ms_min": 1000, "ttl_ms_max": 9000, "lock_delay_ms_min": 1, "if_held": "renew"}
     counts = dict.fromkeys(("holds", "waits", "cells", "fences", "rate_limits", "bytes"), 9)
     flags = {"no_deadline": True, "priority": True, "rate": holdfast.RateSettings(9, 9000, "gcra")}
-    await admin.set_namespace("jobs", holdfast.NamespaceSettings(**settings, **counts, **flags))  # type: ignore[arg-type]
+    ruled = holdfast.NamespaceSettings(**settings, **counts, **flags)  # type: ignore[arg-type]
+    await admin.set_namespace("jobs", ruled, reason="by hand")
     await admin.namespaces("j", is_stale=True)
     await admin.namespace("jobs", is_stale=True)
-    await admin.remove_namespace("jobs")
+    await admin.remove_namespace("jobs", reason="by hand")
     await admin.refusals(limit=1)
     await admin.transfer_leadership("n1")
     for change in (admin.add_member("n2", "a:1"), admin.move_member("n2", "b:1"), admin.remove_member("n2")):

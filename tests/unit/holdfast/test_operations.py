@@ -80,7 +80,7 @@ def test_requests_say_only_what_was_asked() -> None:
         ),
         (wire.SEMAPHORE_RENEW, hold_operations.renew("semaphore", "h", 5)),
         (wire.SEMAPHORE_RELEASE, hold_operations.release("semaphore", "h")),
-        (wire.SEMAPHORE_RESIZE, primitive_operations.resize("a", 3)),
+        (wire.SEMAPHORE_RESIZE, primitive_operations.resize("a", 3, reason="by hand")),
         (wire.RATE_TAKE, _take()),
         (wire.FENCE_CHECK, primitive_operations.check_token("a", 1, kind="lock", is_stale=False)),
         (wire.FENCE_ADVANCE, primitive_operations.advance("a", 1)),
@@ -168,7 +168,11 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
             b'{"holds":[{"kind":"lock","owner":"o","name":"a"}]}',
             {("lock", "a")},
         ),
-        (hold_operations.withdraw(primitive_operations.resize("a", 3)), b'{"withdrawn":true}', True),
+        (
+            hold_operations.withdraw(primitive_operations.resize("a", 3, reason="by hand")),
+            b'{"withdrawn":true}',
+            True,
+        ),
         (override_operations.force_close_session("s-1", "why"), b'{"names":["a"]}', ("a",)),
         (
             override_operations.force_waits("lock", "a", "why", ticket=2),
@@ -195,8 +199,8 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
         (primitive_operations.advance("a", 1), b'{"highest_token":7}', 7),
         (primitive_operations.get_fence("a", is_stale=False), b'{"highest_token":7}', 7),
         (primitive_operations.proclaim("h", "v"), b'{"token":7}', 7),
-        (quota_operations.remove_quota("ann"), b'{"quota":null}', None),
-        (namespace_operations.remove_namespace("a"), b'{"settings":null}', None),
+        (quota_operations.remove_quota("ann", reason="by hand"), b'{"quota":null}', None),
+        (namespace_operations.remove_namespace("a", reason="by hand"), b'{"settings":null}', None),
         (cluster_operations.remove_member("n3"), b'{"members":[]}', ()),
         (cell_operations.delete("a"), b'{"deleted":1,"more":false}', True),
         (

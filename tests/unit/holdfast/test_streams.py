@@ -150,7 +150,7 @@ async def test_a_stream_counts_in_a_quota_of_sessions() -> None:
         serving(tokens=token_line("worker", token, "read,acquire,admin")) as served,
         holdfast.Client(f"http://127.0.0.1:{served.port}", token=token) as client,
     ):
-        await client.admin.set_quota("worker", sessions=0)
+        await client.admin.set_quota("worker", sessions=0, reason="by hand")
         streams = client._transport.streams
         assert streams is not None
         await _cycles(client, 4)

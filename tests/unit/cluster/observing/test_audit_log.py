@@ -15,7 +15,7 @@ from cluster.observing.audit_log import (
 )
 from lockstate.words.ids import OwnerName, SessionId
 from lockstate.words.modes import Mode
-from lockstate.words.results import OF_OPERATORS, Event, EventKind, HoldKind
+from lockstate.words.results import OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
 
 SECRET = "5ec4e75ec4e75ec4e75ec4e75ec4e75e"
 
@@ -30,6 +30,8 @@ def event(
     session_id: str = SECRET,
     principal: str = "",
     by: str = "",
+    value: str = "address",
+    permits: int = 0,
 ) -> Event:
     """Return an event of the entry 9."""
     return Event(
@@ -44,7 +46,8 @@ def event(
         40,
         reason,
         of,
-        value="address",
+        permits=permits,
+        value=value,
         principal=principal,
         by=by,
     )
@@ -89,7 +92,7 @@ class Clock:
         return self.now_s
 
 
-@pytest.mark.parametrize("kind", TOLD_MAX)
+@pytest.mark.parametrize("kind", [kind for kind in TOLD_MAX if kind not in OF_SETTINGS])
 def test_ends_are_told_up_to_a_number_in_a_minute(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
     """The first ones have lines, whatever entries they come in; the rest is summed up in one."""
     caplog.set_level(logging.INFO)
@@ -126,7 +129,7 @@ def test_one_principal_does_not_use_up_the_lines_of_others(caplog: pytest.LogCap
     assert len(caplog.messages) == most * PRINCIPALS_MAX
 
 
-@pytest.mark.parametrize("kind", sorted(OF_OPERATORS))
+@pytest.mark.parametrize("kind", sorted(OF_OPERATORS - {EventKind.RESIZED}))
 def test_what_is_done_to_others_is_never_left_out(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
     """However often somebody did what is harmless before; only an act that ends very many is counted."""
     caplog.set_level(logging.INFO)
@@ -138,6 +141,31 @@ def test_what_is_done_to_others_is_never_left_out(kind: EventKind, caplog: pytes
         audit.tell([event(kind, name="payroll", principal="ann", by="eve", reason="mischief")])
     assert len(caplog.messages) == 3 * TOLD_MAX[kind]
     assert all("by='eve'" in line for line in caplog.messages)
+
+
+def test_resizes_have_a_number_of_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may acquire may resize, and must not be able to fill the log by that."""
+    caplog.set_level(logging.INFO)
+    audit = AuditLog(lambda: 0.0)
+    resized = event(EventKind.RESIZED, of=HoldKind.SEMAPHORE, permits=7, by="eve", reason="more")
+    audit.tell([resized] * 1000)
+    assert len(caplog.messages) == TOLD_MAX[EventKind.RESIZED]
+    assert caplog.messages[0] == (
+        f"event=resized name='a/b' limit=7 revision={resized.revision} reason='more' by='eve'"
+    )
+
+
+def test_settings_are_told_with_what_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    """A quota has whose it is, a namespace its prefix; what was removed has no value."""
+    told = lines(
+        caplog,
+        logging.INFO,
+        event(EventKind.QUOTA_SET, name="", principal="ci", by="ops", value='{"holds":1}', reason="so"),
+        event(EventKind.NAMESPACE_REMOVED, name="jobs", by="ops", value="", reason="so"),
+    )
+    said = [line.partition(" revision=")[2].partition(" ")[2] for line in told]
+    assert said == ["value='{\"holds\":1}' reason='so' principal='ci' by='ops'", "reason='so' by='ops'"]
+    assert told[1].startswith("INFO event=namespace-removed name='jobs' ")
 
 
 def test_the_holders_of_one_name_are_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -211,7 +239,12 @@ def test_what_happens_all_the_time_is_for_debug(kind: EventKind, caplog: pytest.
 @pytest.mark.parametrize("owner", ["ann", ""])
 def test_no_secret_is_told(of: HoldKind, owner: str, caplog: pytest.LogCaptureFixture) -> None:
     """No line has the id of a session or a hold, also where nobody gave an owner; modes are of locks only."""
-    of_nobody = {EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN}
+    of_nobody = OF_SETTINGS | {
+        EventKind.DELAY_LIFTED,
+        EventKind.FENCE_FORGOTTEN,
+        EventKind.RATE_LIMIT_FORGOTTEN,
+        EventKind.RESIZED,
+    }
     of_somebody = set(EventKind) - of_nobody
     told = lines(caplog, logging.DEBUG, *(event(kind, owner=owner, of=of) for kind in sorted(of_somebody)))
     assert told

@@ -21,7 +21,7 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
     """By either client: what it does not allow is refused at once, and says which namespace it is."""
     async with serving(tokens=LINES) as served, new_client(url_of(served), token=TENANT) as tenant:
         every = holdfast.NamespaceSettings(1000, 60_000, 50, True, False, 1, 2, 3, 4)
-        assert await tenant.admin.set_namespace("jobs/night", every) == every
+        assert await tenant.admin.set_namespace("jobs/night", every, reason="by hand") == every
         async with new_client(url_of(served), token=WORKER) as worker:
             lease = await worker.acquire("jobs/night/1", ttl=60, renew=False)
             with pytest.raises(holdfast.QuotaExceeded) as full:
@@ -34,11 +34,11 @@ async def test_a_namespace_is_set_reached_and_removed(new_client: NewClient) -> 
                 "ttl-out-of-range", "jobs/night",
             )  # fmt: skip
             with pytest.raises(holdfast.AccessDenied):
-                await worker.admin.set_namespace("jobs", every)
+                await worker.admin.set_namespace("jobs", every, reason="by hand")
             (row,) = await tenant.admin.namespaces("jobs/")
             assert (row.prefix, row.settings, row.used.holds) == ("jobs/night", every, 1)
             assert await tenant.admin.namespace("jobs/night") == row
-            await tenant.admin.remove_namespace("jobs/night")
+            await tenant.admin.remove_namespace("jobs/night", reason="by hand")
             await worker.acquire("jobs/night/2", ttl=61, renew=False)
             await worker.release(lease.hold_id)
         assert await tenant.admin.namespaces("jobs") == ()
@@ -51,7 +51,9 @@ async def test_a_rate_limit_is_what_its_namespace_sets(new_client: NewClient) ->
         with pytest.raises(holdfast.Refused, match="no namespace sets the rate of 'mail/ann'"):
             await client.rate_limiter("mail/ann").take()
         rate = holdfast.RateSettings(3, 60_000, "gcra")
-        settings = await client.admin.set_namespace("mail", holdfast.NamespaceSettings(rate=rate))
+        settings = await client.admin.set_namespace(
+            "mail", holdfast.NamespaceSettings(rate=rate), reason="by hand"
+        )
         assert settings is not None
         assert settings.rate == rate
         limiter = client.rate_limiter("mail/ann")
@@ -70,7 +72,7 @@ async def test_all_pages_of_namespaces(new_client: NewClient, monkeypatch: pytes
     async with serving() as served, new_client(url_of(served)) as client:
         names = ["a", "a/%b", "a/b", "c/d e"]
         for name in names:
-            await client.admin.set_namespace(name, holdfast.NamespaceSettings(waits=0))
+            await client.admin.set_namespace(name, holdfast.NamespaceSettings(waits=0), reason="by hand")
         assert [row.prefix for row in await client.admin.namespaces()] == names
         assert [row.prefix for row in await client.admin.namespaces("a/")] == names[1:3]
 
@@ -82,7 +84,8 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
     async def line(*argv: str) -> list[str]:
         before = ["--nodes", url, "--token-file", str(token_file), "namespace"]
-        assert await _main(read([*before, *argv])) == 0
+        why = ["--reason", "as agreed"] if argv[0] in {"set", "remove"} else []
+        assert await _main(read([*before, *argv, *why])) == 0
         return capsys.readouterr().out.splitlines()
 
     async with serving(tokens=LINES) as served:

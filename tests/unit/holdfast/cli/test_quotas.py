@@ -24,8 +24,8 @@ async def test_a_quota_is_set_reached_and_ended(new_client: NewClient) -> None:
     """By either client: who has as much as it may have is refused at once, with the numbers."""
     async with serving(tokens=LINES) as served, new_client(url_of(served), token=ADMIN) as boss:
         every = {what: 10**6 + number for number, what in enumerate(holdfast.Quota.__struct_fields__)}
-        assert await boss.admin.set_quota("worker", **every) == holdfast.Quota(**every)
-        assert await boss.admin.set_quota("worker", holds=1) == holdfast.Quota(holds=1)
+        assert await boss.admin.set_quota("worker", **every, reason="by hand") == holdfast.Quota(**every)
+        assert await boss.admin.set_quota("worker", holds=1, reason="by hand") == holdfast.Quota(holds=1)
         async with new_client(url_of(served), token=WORKER) as worker:
             lease = await worker.acquire("a", ttl=60, renew=False)
             with pytest.raises(holdfast.QuotaExceeded) as refused:
@@ -36,7 +36,7 @@ async def test_a_quota_is_set_reached_and_ended(new_client: NewClient) -> None:
             (row,) = await boss.admin.quotas()
             assert (row.principal, row.quota, row.used.holds) == ("worker", holdfast.Quota(holds=1), 1)
             assert await boss.admin.quota("worker") == row
-            await boss.admin.remove_quota("worker")
+            await boss.admin.remove_quota("worker", reason="by hand")
             await worker.acquire("b", ttl=60, renew=False)
             await worker.release(lease.hold_id)
         assert [row.quota for row in await boss.admin.quotas()] == [None]
@@ -49,7 +49,7 @@ async def test_all_pages_of_quotas(new_client: NewClient, monkeypatch: pytest.Mo
     monkeypatch.setattr("lockstate.words.limits.LIST_LIMIT_MAX", 2)
     async with serving(tokens=LINES) as served, new_client(url_of(served), token=ADMIN) as boss:
         for name in ("*", "a", "b", "c/d"):
-            await boss.admin.set_quota(name, sessions=1, waits=0)
+            await boss.admin.set_quota(name, sessions=1, waits=0, reason="by hand")
         assert [row.principal for row in await boss.admin.quotas()] == ["*", "a", "b", "c/d"]
 
 
@@ -60,7 +60,8 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
     async def line(*argv: str) -> list[str]:
         before = ["--nodes", url, "--token-file", str(token_file), "quota"]
-        assert await _main(read([*before, *argv])) == 0
+        why = ["--reason", "as agreed"] if argv[0] in {"set", "remove"} else []
+        assert await _main(read([*before, *argv, *why])) == 0
         return capsys.readouterr().out.splitlines()
 
     async with serving(tokens=LINES) as served:

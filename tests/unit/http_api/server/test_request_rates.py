@@ -200,9 +200,13 @@ async def test_an_operator_who_is_busy_can_still_act() -> None:
     async with bounded(1) as (served, _):
         assert (await acquired(served, "ops", "a")).status == 200
         assert (await acquired(served, "ops", "b")).status == 429
-        set_one = await served.call("PUT", "/v1/quotas/ann", {"holds": 1}, headers=bearer(TOKENS["ops"]))
+        set_one = await served.call(
+            "PUT", "/v1/quotas/ann", {"holds": 1, "reason": "by hand"}, headers=bearer(TOKENS["ops"])
+        )
         assert set_one.status == 200
-        again = await served.call("PUT", "/v1/quotas/ann", {"holds": 1}, headers=bearer(TOKENS["ops"]))
+        again = await served.call(
+            "PUT", "/v1/quotas/ann", {"holds": 1, "reason": "by hand"}, headers=bearer(TOKENS["ops"])
+        )
         assert (again.status, again.body["code"]) == (429, "too-many-requests")
 
 

@@ -177,7 +177,7 @@ async def _quota_exceeded(served: Served) -> Got:
     """Ask for a lock as somebody who may hold none."""
     token = "t" * 40
     served.know(token_line("somebody", token, "acquire,admin"))
-    await served.call("PUT", "/v1/quotas/somebody", {"holds": 0}, headers=bearer(token))
+    await served.call("PUT", "/v1/quotas/somebody", {"holds": 0, "reason": "by hand"}, headers=bearer(token))
     body = {"name": "a", "ttl_ms": 1000}
     return await served.call("POST", wire.LOCK_ACQUIRE, body, headers=bearer(token))
 
@@ -209,7 +209,7 @@ WAYS: dict[str, Way] = {
     "lock-held": _held,
     "deadlock": _deadlock,
     "conversion-deadlock": _conversion_deadlock,
-    "not-holder": _call("POST", wire.SEMAPHORE_RESIZE, {"name": "a", "limit": 1}),
+    "not-holder": _call("POST", wire.SEMAPHORE_RESIZE, {"name": "a", "limit": 1, "reason": "by hand"}),
     "no-permits": lambda served: _permits(served, 1),
     "limit-mismatch": lambda served: _permits(served, 2),
     "stale-token": _stale_token,

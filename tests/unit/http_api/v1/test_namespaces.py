@@ -39,9 +39,10 @@ async def test_a_namespace_from_end_to_end() -> None:
     """It is set, told, reached, told with numbers, changed and removed."""
     async with serving() as served:
         path = "/v1/namespaces/jobs/night"
-        got = await served.call("PUT", path, {"holds": 1, "ttl_ms_max": 1000, "priority": False})
+        rules = {"holds": 1, "ttl_ms_max": 1000, "priority": False}
+        got = await served.call("PUT", path, {**rules, "reason": "r"})
         assert got.body["prefix"] == "jobs/night"
-        assert got.body["settings"] == OPEN | {"holds": 1, "ttl_ms_max": 1000, "priority": False}
+        assert got.body["settings"] == OPEN | rules
         assert (await served.acquire("jobs/night/1", ttl_ms=1000)).status == 200
         refused = await served.acquire("jobs/night/2", ttl_ms=1000)
         assert (refused.status, int(refused.headers["Retry-After"])) == (409, 1)
@@ -58,7 +59,7 @@ async def test_a_namespace_from_end_to_end() -> None:
         (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
         assert row["used"] == {"holds": 1, "waits": 0, "cells": 0, "fences": 0, "rate_limits": 0, "bytes": 12}
         assert row["settings"]["holds"] == 1
-        gone = await served.call("DELETE", path)
+        gone = await served.call("DELETE", f"{path}?reason=over")
         assert (gone.status, gone.body["settings"]) == (200, None)
         assert (await served.acquire("jobs/night/2", ttl_ms=1001)).status == 200
         assert (await served.call("GET", wire.NAMESPACES)).body["namespaces"] == []
@@ -68,10 +69,10 @@ async def test_what_an_acquire_means_that_does_not_say_it() -> None:
     """Below such a namespace nobody shares a hold unless it says so; who waits is told when it would."""
     async with serving() as served:
         for if_held in ("count", "wait"):
-            got = await served.call("PUT", "/v1/namespaces/jobs", {"if_held": if_held})
+            got = await served.call("PUT", "/v1/namespaces/jobs", {"if_held": if_held, "reason": "by hand"})
             assert (got.status, got.body["code"]) == (400, "invalid-request")
             assert got.body["detail"].startswith("if_held")
-        got = await served.call("PUT", "/v1/namespaces/jobs", {"if_held": "refuse"})
+        got = await served.call("PUT", "/v1/namespaces/jobs", {"if_held": "refuse", "reason": "by hand"})
         assert got.body["settings"] == OPEN | {"if_held": "refuse"}
         session = await served.session()
         for fields in ({}, {"value": "v"}):
@@ -88,7 +89,9 @@ async def test_what_an_acquire_means_that_does_not_say_it() -> None:
 async def test_bytes_in_a_namespace() -> None:
     """Names, notes, values and cells count, of whomever; what has no room is refused whole."""
     async with serving() as served:
-        assert (await served.call("PUT", "/v1/namespaces/jobs", {"bytes": 16})).status == 200
+        assert (
+            await served.call("PUT", "/v1/namespaces/jobs", {"bytes": 16, "reason": "by hand"})
+        ).status == 200
         assert (await served.acquire("jobs/1", note="12345")).status == 200
         assert (await served.acquire("other", note="123456")).status == 200
         refused = await served.acquire("jobs/2", note="123456")
@@ -102,6 +105,27 @@ async def test_bytes_in_a_namespace() -> None:
         assert (await served.call("PUT", "/v1/cells/jobs", {"value": ""})).status == 200
         (row,) = (await served.call("GET", wire.NAMESPACES)).body["namespaces"]
         assert row["used"] == {"holds": 1, "waits": 0, "cells": 1, "fences": 0, "rate_limits": 0, "bytes": 15}
+
+
+async def test_changes_are_told_with_their_reasons() -> None:
+    """In the audit, which has what was set; a removal may say why in the query."""
+    async with serving() as served:
+        await served.call("PUT", "/v1/namespaces/jobs", {"holds": 1, "reason": "as agreed"})
+        missing = await served.call("DELETE", "/v1/namespaces/jobs")
+        check_problem(missing, 400, "invalid-request")
+        assert "reason: is required, in the body or the query" in missing.body["detail"]
+        twice = await served.call("DELETE", "/v1/namespaces/jobs?reason=a", {"reason": "b"})
+        assert "reason: is given twice" in twice.body["detail"]
+        check_problem(
+            await served.call("DELETE", "/v1/namespaces/jobs", {"reason": ""}), 400, "invalid-request"
+        )
+        await served.call("DELETE", "/v1/namespaces/jobs?reason=over")
+        (removed, was_set) = (await served.call("GET", f"{wire.AUDIT}?name=jobs")).body["events"]
+        assert (removed["event"], removed["reason"]) == ("namespace-removed", "over")
+        assert "value" not in removed
+        assert (was_set["event"], was_set["reason"]) == ("namespace-set", "as agreed")
+        assert (was_set["value"], was_set["owner"]) == ('{"holds":1}', "")
+        assert not {"kind", "mode", "token"} & was_set.keys()
 
 
 async def test_who_may_set_which() -> None:
@@ -120,7 +144,7 @@ async def test_who_may_set_which() -> None:
             ("ops", "any", 200),
         ]
         for who, prefix, status in tries:
-            for method, body in (("PUT", {"holds": 5}), ("DELETE", {})):
+            for method, body in (("PUT", {"holds": 5, "reason": "r"}), ("DELETE", {"reason": "r"})):
                 got = await by(served, who, method, f"/v1/namespaces/{prefix}", **body)
                 assert (who, prefix, got.status) == (who, prefix, status)
         for method, path in (
@@ -135,7 +159,7 @@ async def test_who_sees_which() -> None:
     """Whoever may read the prefix, and whoever may set it; the others are counted."""
     async with serving(tokens=LINES) as served:
         for prefix in ("jobs", "jobs/payroll", "jobs/secret", "other"):
-            await by(served, "ops", "PUT", f"/v1/namespaces/{prefix}", holds=5)
+            await by(served, "ops", "PUT", f"/v1/namespaces/{prefix}", holds=5, reason="by hand")
         every = ["jobs", "jobs/payroll", "jobs/secret", "other"]
         assert await prefixes(served, "ops") == (every, 0)
         assert await prefixes(served, "tenant") == (every[:3], 1)
@@ -147,7 +171,7 @@ async def test_who_sees_which() -> None:
 async def test_one_is_read_by_its_prefix() -> None:
     """By those who see it in a listing, as it stands there; one that was not set is not found."""
     async with serving(tokens=LINES) as served:
-        await by(served, "ops", "PUT", "/v1/namespaces/jobs/secret", holds=5)
+        await by(served, "ops", "PUT", "/v1/namespaces/jobs/secret", holds=5, reason="by hand")
         (listed,) = (await by(served, "ops", "GET", wire.NAMESPACES)).body["namespaces"]
         for who in ("ops", "tenant", "worker"):
             got = await by(served, who, "GET", "/v1/namespaces/jobs/secret")
@@ -161,7 +185,7 @@ async def test_namespaces_come_in_pages() -> None:
     """Each page says where the next one begins, and the last one does not."""
     async with serving() as served:
         for name in ("a", "a/b", "c"):
-            await served.call("PUT", f"/v1/namespaces/{name}", {"holds": 5})
+            await served.call("PUT", f"/v1/namespaces/{name}", {"holds": 5, "reason": "by hand"})
         found: list[str] = []
         after: str | None = ""
         while after is not None:
@@ -187,7 +211,7 @@ async def test_namespaces_come_in_pages() -> None:
 async def test_namespaces_that_mean_nothing(path: str, body: dict[str, Any], said: str) -> None:
     """They are refused with what is wrong, and change nothing."""
     async with serving() as served:
-        got = await served.call("PUT", f"/v1/namespaces/{path}", body)
+        got = await served.call("PUT", f"/v1/namespaces/{path}", {**body, "reason": "r"})
         assert (got.status, got.body["code"]) == (400, "invalid-request")
         assert said in got.body["detail"]
         assert served.node.machine.state.spaces == {}
@@ -196,8 +220,12 @@ async def test_namespaces_that_mean_nothing(path: str, body: dict[str, Any], sai
 async def test_a_namespace_in_the_place_of_the_nodes_settings() -> None:
     """It allows what this node does not, and forbids what it does; also for what is added to a hold."""
     async with serving(allow_no_deadline=["b"], allow_priority=["b"]) as served:
-        await served.call("PUT", "/v1/namespaces/a", {"no_deadline": True, "priority": True})
-        await served.call("PUT", "/v1/namespaces/b", {"no_deadline": False, "priority": False})
+        await served.call(
+            "PUT", "/v1/namespaces/a", {"no_deadline": True, "priority": True, "reason": "by hand"}
+        )
+        await served.call(
+            "PUT", "/v1/namespaces/b", {"no_deadline": False, "priority": False, "reason": "by hand"}
+        )
         for name, status in (("a", 200), ("b", 400), ("c", 400)):
             for rare in ({"no_deadline": True}, {"ttl_ms": 1000, "priority": 7}):
                 got = await served.post(wire.SEMAPHORE_ACQUIRE, name=name, limit=9, **rare)
@@ -217,7 +245,7 @@ async def test_a_request_that_is_repeated_at_a_node_that_is_set_otherwise() -> N
     async with serving(allow_no_deadline=["a"]) as served:
         ask = {"name": "a", "no_deadline": True, "owner": "me", "request_id": "0123456789abcdef"}
         first = await served.post(wire.LOCK_ACQUIRE, **ask)
-        await served.call("PUT", "/v1/namespaces/a", {"no_deadline": False})
+        await served.call("PUT", "/v1/namespaces/a", {"no_deadline": False, "reason": "by hand"})
         again = await served.post(wire.LOCK_ACQUIRE, **ask)
         assert (again.status, again.body["hold_id"], again.body["repeated"]) == (
             200, first.body["hold_id"], True,

@@ -204,7 +204,7 @@ async def test_without_principals_nothing_is_said_of_them() -> None:
 async def test_a_quota_from_end_to_end() -> None:
     """It is set, told, reached, told with numbers, and taken away."""
     async with serving(tokens=LINES) as served:
-        got = await by(served, "ops", "PUT", "/v1/quotas/ann", holds=1, sessions=2)
+        got = await by(served, "ops", "PUT", "/v1/quotas/ann", holds=1, sessions=2, reason="by hand")
         unbounded = dict.fromkeys(("waits", "cells", "fences", "rate_limits", "bytes"))
         assert got.body["quota"] == {"sessions": 2, "holds": 1} | unbounded
         await acquired(served, "ann", "a")
@@ -226,7 +226,7 @@ async def test_a_quota_from_end_to_end() -> None:
             "rate_limits": 0,
             "bytes": 1,
         }
-        assert (await by(served, "ops", "DELETE", "/v1/quotas/ann")).body["quota"] is None
+        assert (await by(served, "ops", "DELETE", "/v1/quotas/ann", reason="by hand")).body["quota"] is None
         assert (await acquired(served, "ann", "b")).status == 200
 
 
@@ -239,7 +239,7 @@ async def test_quotas_of_cells_fences_and_bytes() -> None:
         )
         await by(served, "ann", "PUT", "/v1/cells/a", value="12345")
         await by(served, "ann", "POST", wire.FENCE_ADVANCE, name="disk/1", token=1)
-        await by(served, "ops", "PUT", "/v1/quotas/ann", cells=1, fences=1, bytes=15)
+        await by(served, "ops", "PUT", "/v1/quotas/ann", cells=1, fences=1, bytes=15, reason="by hand")
         (row,) = (await by(served, "ops", "GET", wire.QUOTAS)).body["quotas"]
         assert (row["used"]["cells"], row["used"]["fences"], row["used"]["bytes"]) == (1, 1, 14)
         two = [{"put": "b", "value": ""}, {"put": "c", "value": ""}]
@@ -261,8 +261,8 @@ async def test_quotas_of_cells_fences_and_bytes() -> None:
 async def test_the_quota_of_all_others() -> None:
     """A star stands for each one without a quota of its own."""
     async with serving(tokens=LINES) as served:
-        await by(served, "ops", "PUT", "/v1/quotas/%2A", holds=0)
-        await by(served, "ops", "PUT", "/v1/quotas/ann", sessions=9)
+        await by(served, "ops", "PUT", "/v1/quotas/%2A", holds=0, reason="by hand")
+        await by(served, "ops", "PUT", "/v1/quotas/ann", sessions=9, reason="by hand")
         assert (await acquired(served, "ann", "a")).status == 200
         assert (await acquired(served, "bob", "b")).body["code"] == "quota-exceeded"
         rows = (await by(served, "ops", "GET", wire.QUOTAS)).body["quotas"]
@@ -273,7 +273,7 @@ async def test_quotas_come_in_pages() -> None:
     """Each page says where the next one begins, and the last one does not."""
     async with serving(tokens=LINES) as served:
         for name in ("a", "b", "c"):
-            await by(served, "ops", "PUT", f"/v1/quotas/{name}", holds=5)
+            await by(served, "ops", "PUT", f"/v1/quotas/{name}", holds=5, reason="by hand")
         found: list[str] = []
         after: str | None = ""
         while after is not None:
@@ -297,7 +297,7 @@ async def test_quotas_come_in_pages() -> None:
 async def test_quotas_that_mean_nothing(path: str, body: dict[str, Any], said: str) -> None:
     """They are refused with what is wrong, and change nothing."""
     async with serving(tokens=LINES) as served:
-        got = await served.call("PUT", path, body, headers=bearer(TOKENS["ops"]))
+        got = await served.call("PUT", path, {**body, "reason": "r"}, headers=bearer(TOKENS["ops"]))
         assert (got.status, got.body["code"]) == (400, "invalid-request")
         assert said in got.body["detail"]
         assert served.node.machine.state.principals.quotas == {}

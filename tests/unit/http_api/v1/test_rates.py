@@ -149,7 +149,7 @@ async def test_what_a_namespace_sets_may_be_left_out() -> None:
     """The header fields tell it; something else is refused, and so is nothing where nothing is set."""
     async with serving() as served:
         rate = {"limit": 3, "window_ms": 60_000, "algorithm": "gcra"}
-        got = await served.call("PUT", "/v1/namespaces/mail", {"rate": rate})
+        got = await served.call("PUT", "/v1/namespaces/mail", {"rate": rate, "reason": "by hand"})
         assert got.body["settings"]["rate"] == rate
         got = await served.post(wire.RATE_TAKE, name="mail/ann", cost=2)
         assert (got.body["remaining"], got.headers[wire.HEADER_RATE_POLICY]) == (1, '"default";q=3;w=60')
@@ -159,9 +159,13 @@ async def test_what_a_namespace_sets_may_be_left_out() -> None:
         told = {field: got.body[field] for field in ("namespace", "limit", "window_ms")}
         assert told == {"namespace": "mail", "limit": 3, "window_ms": 60_000}
         check_problem(await served.post(wire.RATE_TAKE, name="post"), 409, "limit-mismatch")
-        await served.call("PUT", "/v1/namespaces/mail", {"rate": {**rate, "window_ms": 120_000}})
+        await served.call(
+            "PUT", "/v1/namespaces/mail", {"rate": {**rate, "window_ms": 120_000}, "reason": "by hand"}
+        )
         assert (await served.post(wire.RATE_TAKE, name="mail/ann", cost=2)).body["allowed"] is False
         several = {"locks": [{"name": "a"}], "rate_limits": [{"name": "mail/ann"}], "ttl_ms": 1000}
         assert (await served.post(wire.ACQUIRE, **several)).status == 200
-        got = await served.call("PUT", "/v1/namespaces/mail", {"rate": {**rate, "limit": 0}})
+        got = await served.call(
+            "PUT", "/v1/namespaces/mail", {"rate": {**rate, "limit": 0}, "reason": "by hand"}
+        )
         check_problem(got, 400, "invalid-request")

@@ -114,7 +114,7 @@ WRONG_BODIES: list[tuple[str, dict[str, Any], str]] = [
     (wire.SEMAPHORE_RENEW, {}, "hold_id or value"),
     (wire.SEMAPHORE_RELEASE, {"hold_id": "x", "names": ["a"]}, "names"),
     (wire.SEMAPHORE_RESIZE, {"name": "a"}, "limit"),
-    (wire.SEMAPHORE_RESIZE, {"name": "/", "limit": 1}, "name"),
+    (wire.SEMAPHORE_RESIZE, {"name": "/", "limit": 1, "reason": "r"}, "name"),
     (wire.RATE_TAKE, {"name": "a", "limit": 0}, "limit"),
     (wire.RATE_TAKE, {"name": "a", "window_ms": 0}, "window_ms"),
     (wire.RATE_TAKE, {"name": "a", "cost": 0}, "cost"),

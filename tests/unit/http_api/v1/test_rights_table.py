@@ -97,8 +97,8 @@ CASES: dict[str, Case] = {
     ),
     f"GET {wire.QUOTAS}": Case(wire.QUOTAS, None, _ADMIN, _ADMIN),
     f"GET {wire.QUOTA}": Case("/v1/quotas/somebody", None, _ADMIN, _ADMIN),
-    f"PUT {wire.QUOTA}": Case("/v1/quotas/somebody", {"holds": 1}, _ADMIN, _ADMIN),
-    f"DELETE {wire.QUOTA}": Case("/v1/quotas/somebody", None, _ADMIN, _ADMIN),
+    f"PUT {wire.QUOTA}": Case("/v1/quotas/somebody", {"holds": 1, "reason": "r"}, _ADMIN, _ADMIN),
+    f"DELETE {wire.QUOTA}": Case("/v1/quotas/somebody", {"reason": "r"}, _ADMIN, _ADMIN),
     f"POST {wire.LOCK_LIFT_DELAY}": Case(wire.LOCK_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.SEMAPHORE_LIFT_DELAY}": Case(
         wire.SEMAPHORE_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}
@@ -126,7 +126,7 @@ CASES: dict[str, Case] = {
     f"POST {wire.SEMAPHORE_FORCE_RELEASE}": Case(
         wire.SEMAPHORE_FORCE_RELEASE, _FORCE, {"enforcer", "all"}, {"all"}
     ),
-    f"POST {wire.SEMAPHORE_RESIZE}": _acquires(wire.SEMAPHORE_RESIZE, name="NAME", limit=9),
+    f"POST {wire.SEMAPHORE_RESIZE}": _acquires(wire.SEMAPHORE_RESIZE, name="NAME", limit=9, reason="by hand"),
     f"GET {wire.SEMAPHORE}": _reads("/v1/semaphores/NAME"),
     f"GET {wire.SEMAPHORES}": _lists(wire.SEMAPHORES),
     f"POST {wire.RATE_TAKE}": _acquires(wire.RATE_TAKE, **_RATE),
@@ -154,8 +154,10 @@ CASES: dict[str, Case] = {
     f"GET {wire.REFUSALS}": Case(wire.REFUSALS, None, _ADMIN, _ADMIN),
     f"GET {wire.NAMESPACES}": Case(f"{wire.NAMESPACES}?prefix=NAME", None, _SEES, {*READ_ALL, *_ADMIN}),
     f"GET {wire.NAMESPACE}": Case("/v1/namespaces/NAME", None, _SEES, {*READ_ALL, *_ADMIN}),
-    f"PUT {wire.NAMESPACE}": Case("/v1/namespaces/NAME", {"holds": 1}, {*_ADMIN, "tenant"}, _ADMIN),
-    f"DELETE {wire.NAMESPACE}": Case("/v1/namespaces/NAME", None, {*_ADMIN, "tenant"}, _ADMIN),
+    f"PUT {wire.NAMESPACE}": Case(
+        "/v1/namespaces/NAME", {"holds": 1, "reason": "r"}, {*_ADMIN, "tenant"}, _ADMIN
+    ),
+    f"DELETE {wire.NAMESPACE}": Case("/v1/namespaces/NAME", {"reason": "r"}, {*_ADMIN, "tenant"}, _ADMIN),
     f"GET {wire.WATCH}": _reads(f"{wire.WATCH}?prefix=NAME&since=x"),
     f"GET {wire.STREAM}": _by_id(wire.STREAM),
     f"GET {wire.CLUSTER}": Case(wire.CLUSTER, None, KNOWN, KNOWN),

@@ -96,13 +96,15 @@ async def test_a_semaphore_is_resized_live() -> None:
     """A smaller limit takes nothing from holders: what is available may be below zero for a while."""
     async with serving() as served:
         await _acquire(served, permits=3)
-        got = await served.post(wire.SEMAPHORE_RESIZE, name="pool", limit=1)
+        got = await served.post(wire.SEMAPHORE_RESIZE, name="pool", limit=1, reason="by hand")
         assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.SEMAPHORE_RESIZE}"]
         assert (got.body["name"], got.body["limit"], got.body["available"]) == ("pool", 1, -2)
         refused = await _acquire(served, limit=1)
         check_problem(refused, 409, "no-permits")
         assert refused.body["available"] == 0
-        check_problem(await served.post(wire.SEMAPHORE_RESIZE, name="x", limit=1), 409, "not-holder")
+        check_problem(
+            await served.post(wire.SEMAPHORE_RESIZE, name="x", limit=1, reason="by hand"), 409, "not-holder"
+        )
 
 
 async def test_a_wait_for_more_than_the_new_limit_ends() -> None:
@@ -111,7 +113,7 @@ async def test_a_wait_for_more_than_the_new_limit_ends() -> None:
         await _acquire(served)
         waiting = asyncio.ensure_future(_acquire(served, permits=3, wait_ms=60_000))
         await until(lambda: served.node.machine.semaphore("pool").queue)
-        await served.post(wire.SEMAPHORE_RESIZE, name="pool", limit=2)
+        await served.post(wire.SEMAPHORE_RESIZE, name="pool", limit=2, reason="by hand")
         got = await waiting
         check_problem(got, 409, "limit-mismatch")
         assert got.body["limit"] == 2

@@ -82,7 +82,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "peek": (wire.RATE_PEEK, {"name": DECOMPOSED, "limit": 2, "window_ms": 1000}),
     "fence": (wire.FENCE_ADVANCE, {"name": DECOMPOSED, "token": 1}),
     "fence check": (wire.FENCE_CHECK, {"name": DECOMPOSED, "token": 1}),
-    "resize": (wire.SEMAPHORE_RESIZE, {"name": DECOMPOSED, "limit": 3}),
+    "resize": (wire.SEMAPHORE_RESIZE, {"name": DECOMPOSED, "limit": 3, "reason": "r"}),
     "transaction": (wire.CELLS_TRANSACT, {"then": [{"put": DECOMPOSED, "value": "1"}]}),
 }
 
@@ -113,7 +113,9 @@ async def test_cells_and_namespaces_refuse_other_spellings() -> None:
     """Also those whose name is in the path."""
     async with serving() as served:
         check_problem(await served.call("PUT", "/v1/cells/a%20", {"value": ""}), 400, "invalid-request")
-        check_problem(await served.call("PUT", "/v1/namespaces/a%20", {}), 400, "invalid-request")
+        check_problem(
+            await served.call("PUT", "/v1/namespaces/a%20", {"reason": "by hand"}), 400, "invalid-request"
+        )
         assert_nothing(served)
 
 
@@ -123,7 +125,10 @@ async def test_what_was_spelled_otherwise_before_can_be_ended() -> None:
         forced = await served.post(wire.LOCK_FORCE_RELEASE, name="a ", reason="was spelled otherwise")
         assert forced.status == 200
         assert (await served.call("DELETE", "/v1/cells/a%20", {})).body["deleted"] == 0
-        assert (await served.call("DELETE", "/v1/namespaces/a%20")).status in (200, 404)
+        assert (await served.call("DELETE", "/v1/namespaces/a%20", {"reason": "by hand"})).status in (
+            200,
+            404,
+        )
 
 
 @pytest.mark.parametrize("has_lane", [True, False])

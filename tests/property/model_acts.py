@@ -1,0 +1,35 @@
+"""Events in the model of what belongs to nobody: what operators did to it, or set for all."""
+
+import json
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from lockstate.words.commands import NamespaceSettings, Quota
+from lockstate.words.ids import NO_OWNER, NO_SESSION
+from lockstate.words.modes import Mode
+from lockstate.words.results import Event, EventKind
+from tests.property.model_records import ModelState
+
+
+def tell_act(state: ModelState, kind: EventKind, name: str, reason: str, **said: Any) -> None:
+    """Add an event of what is nobody's; `said` are its other fields."""
+    when, by = (state.revision, state.now_ms), state.principal
+    fields = {"token": 0, **said}
+    token = fields.pop("token")
+    event = Event(*when, kind, name, Mode.EXCLUSIVE, NO_OWNER, token, NO_SESSION, 0, reason, by=by, **fields)
+    state.events.append(event)
+    state.history.append(event)
+
+
+def text_of(settings: NamespaceSettings | Quota) -> str:
+    """Return what settings say, as JSON."""
+    return json.dumps(_said(settings), separators=(",", ":"))
+
+
+def _said(settings: Any) -> Any:
+    if isinstance(settings, msgspec.Struct):
+        said = {field: getattr(settings, field) for field in settings.__struct_fields__}
+        return {field: _said(value) for field, value in said.items() if value is not None}
+    return settings.value if isinstance(settings, Enum) else settings

@@ -1,0 +1,144 @@
+"""What operators write: each command takes a reason, and leaves a record in the audit and an event."""
+
+from typing import Final
+
+import msgspec
+import pytest
+
+from lockstate.catalogue import ROWS
+from lockstate.words import limits
+from lockstate.words.commands import (
+    AdvanceFence,
+    ForceCloseSession,
+    ForceRelease,
+    ForceWaits,
+    ForgetFence,
+    ForgetRates,
+    IfHeld,
+    LiftDelay,
+    NamespaceSettings,
+    OfSomebody,
+    OnBehalf,
+    OpenSession,
+    Quota,
+    RateSettings,
+    ResizeSemaphore,
+    Revoke,
+    SetNamespace,
+    SetQuota,
+    TakeRate,
+)
+from lockstate.words.ids import SessionId
+from lockstate.words.results import OF_OPERATORS, EventKind, Reason
+from tests.unit.lockstate.machine_driver import MachineDriver, reason
+
+WHY: Final = "because it hangs"
+
+ACTS: Final[dict[type, tuple[tuple[OfSomebody, EventKind], ...]]] = {
+    ForceCloseSession: ((ForceCloseSession("s-1", WHY), EventKind.SESSION_FORCED),),
+    ForceRelease: ((ForceRelease("held", WHY), EventKind.FORCED),),
+    ForceWaits: ((ForceWaits("held", WHY), EventKind.WAIT_FORCED),),
+    LiftDelay: ((LiftDelay("delayed", WHY), EventKind.DELAY_LIFTED),),
+    ForgetRates: ((ForgetRates("mail", WHY), EventKind.RATE_LIMIT_FORGOTTEN),),
+    ForgetFence: ((ForgetFence("disk", WHY), EventKind.FENCE_FORGOTTEN),),
+    Revoke: ((Revoke("held", WHY, 1000), EventKind.REVOKED),),
+    ResizeSemaphore: ((ResizeSemaphore("pool", 5, reason=WHY), EventKind.RESIZED),),
+    SetQuota: (
+        (SetQuota("ops", Quota(holds=5), reason=WHY), EventKind.QUOTA_SET),
+        (SetQuota("ann", reason=WHY), EventKind.QUOTA_REMOVED),
+    ),
+    SetNamespace: (
+        (SetNamespace("new", NamespaceSettings(waits=1), reason=WHY), EventKind.NAMESPACE_SET),
+        (SetNamespace("old", reason=WHY), EventKind.NAMESPACE_REMOVED),
+    ),
+}
+"""Each command, and the event that it leaves in the state that `driver` has."""
+OF_ANYBODY: Final = {ResizeSemaphore}
+"""Acts for which the right to acquire is enough."""
+
+
+@pytest.fixture
+def driver() -> MachineDriver:
+    """Return a machine in which each of the acts finds something."""
+    driver = MachineDriver()
+    driver.run(OpenSession(SessionId("s1"), 60_000))
+    driver.granted("held", session_id="s1")
+    driver.queued("held", ttl_ms=60_000)
+    driver.granted("delayed", ttl_ms=60_000)
+    driver.force("delayed", 60_000)
+    driver.permitted("pool", 2, session_id="s1")
+    driver.run_all(
+        [
+            AdvanceFence("disk", 3),
+            TakeRate("mail", 2, 60_000),
+            SetQuota("ann", Quota(holds=1)),
+            SetNamespace("old", NamespaceSettings(holds=1)),
+        ]
+    )
+    return driver
+
+
+def test_every_write_of_operators_is_an_act() -> None:
+    """What needs a right of operators says why it is done, and is among those that are tried here."""
+    operators = {row.command for row in ROWS if row.right in {"force", "admin"}}
+    with_reason = {row.command for row in ROWS if "reason" in row.command.__struct_fields__}
+    assert operators | OF_ANYBODY == with_reason == set(ACTS)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"), [act for acts in ACTS.values() for act in acts], ids=lambda of: type(of).__name__
+)
+def test_an_act_leaves_a_record_and_an_event(
+    command: OfSomebody, kind: EventKind, driver: MachineDriver
+) -> None:
+    """It says who did it and why, and grants do not push it out."""
+    driver.run(OnBehalf("ops", command))
+    (told,) = [event for event in driver.events if event.kind is kind]
+    assert (told.reason, told.by) == (WHY, "ops")
+    assert told in driver.machine.audit()
+    assert kind in OF_OPERATORS
+    assert told.concerns_others
+
+
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        (SetQuota("*", Quota(sessions=1, bytes=0)), '{"sessions":1,"bytes":0}'),
+        (SetQuota("*", Quota()), "{}"),
+        (
+            SetNamespace("a", NamespaceSettings(if_held=IfHeld.REFUSE, rate=RateSettings(3, 1000))),
+            '{"if_held":"refuse","rate":{"limit":3,"window_ms":1000,"algorithm":"fixed-window"}}',
+        ),
+        (SetNamespace("old"), ""),
+    ],
+)
+def test_what_is_set_is_told(command: OfSomebody, value: str, driver: MachineDriver) -> None:
+    """As JSON, without what it leaves open."""
+    driver.run(command)
+    (told,) = driver.events
+    assert told.value == value
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ResizeSemaphore("pool", 2, reason=WHY),
+        ResizeSemaphore("nobody's", 2, reason=WHY),
+        SetQuota("ann", Quota(holds=1), reason=WHY),
+        SetQuota("bob", reason=WHY),
+        SetNamespace("none", reason=WHY),
+    ],
+)
+def test_what_changes_nothing_leaves_nothing(command: OfSomebody, driver: MachineDriver) -> None:
+    """A limit and a quota as they were, and the removal of what is not there."""
+    driver.run(command)
+    assert driver.events == ()
+
+
+@pytest.mark.parametrize("why", ["\n", "x" * (limits.REASON_BYTES_MAX + 1)])
+@pytest.mark.parametrize("kind", [ResizeSemaphore, SetNamespace, SetQuota])
+def test_reasons_that_cannot_be_shown(kind: type, why: str, driver: MachineDriver) -> None:
+    """They are refused, and nothing has changed."""
+    ((command, _), *_) = ACTS[kind]
+    assert reason(driver.run(msgspec.structs.replace(command, reason=why))) is Reason.INVALID_REQUEST
+    assert driver.events == ()
