@@ -62,8 +62,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     arguments = ["--allow-no-deadline", "*", "--allow-priority", "*"]
     with LocalCluster.up(tmp_path_factory.mktemp("openapi"), nodes=1, extra_args=arguments) as cluster:
         url = cluster.nodes()[0].http
-        settings = {"holds": 1_000, "reason": "for the examples"}
-        requests.put(f"{url}{wire.NAMESPACES}/{THERE}", json=settings, timeout=TIMEOUT_S).raise_for_status()
+        made = requests.put(
+            f"{url}{wire.NAMESPACES}/{THERE}",
+            json={"holds": 1_000, "reason": "for the examples"},
+            timeout=TIMEOUT_S,
+        )
+        made.raise_for_status()
         yield url
 
 
