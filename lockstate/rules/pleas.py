@@ -7,6 +7,7 @@ converts to a mode that is not in the way any more.
 """
 
 from collections.abc import Collection
+from itertools import islice
 
 from lockstate.reads.views import (
     holders_meant,
@@ -56,14 +57,10 @@ class Pleas:
 
     def _shown(self, asked: Collection[Hold], command: Revoke) -> tuple[RevokedView, ...]:
         """Return the first holders that are to give the name up, whoever has asked, with the earliest end."""
-        kind, shown = command.kind, list[RevokedView]()
-        for hold in asked:
-            revocation = revocation_of(self._state, hold, kind, command.name)
-            if revocation is not None:
-                shown.append(revoked_view(self._state, hold, kind, revocation))
-                if len(shown) == limits.REVOKED_PER_COMMAND_MAX:
-                    break
-        return tuple(shown)
+        kind = command.kind
+        asked_of = ((hold, revocation_of(self._state, hold, kind, command.name)) for hold in asked)
+        shown = (revoked_view(self._state, hold, kind, one) for hold, one in asked_of if one is not None)
+        return tuple(islice(shown, limits.REVOKED_PER_COMMAND_MAX))
 
     def put_off(self, command: PutOff) -> Result:
         """Give the holder its grace once more, for each name that it has not put off before."""

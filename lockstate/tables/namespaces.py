@@ -87,11 +87,10 @@ class Namespaces:
         self._ledger.settled_sum += marks.of_content(namespace)
 
     def remove(self, prefix: str) -> None:
-        """Forget a namespace, if there is one, and what it counted."""
-        known = self.rows.pop(prefix, None)
-        if known is not None:
-            del self.usage[prefix]
-            self._ledger.settled_sum -= marks.of_content(known)
+        """Forget a namespace that there is, and what it counted."""
+        known = self.rows.pop(prefix)
+        del self.usage[prefix]
+        self._ledger.settled_sum -= marks.of_content(known)
 
     def innermost(self, name: str) -> Namespace | None:
         """Return the longest namespace that covers a name."""

@@ -57,7 +57,8 @@ async def test_all_workloads_on_a_healthy_cluster(cluster: LocalCluster, tmp_pat
     kinds |= {"get", "convert", "add", "give-back", "force", "show"}
     assert kinds <= {item.kind for item in history.operations if item.outcome == "ok"}
     numbers = [number for item in history.operations for number in item.result.get("numbers", ())]
-    assert numbers == list(range(1, len(numbers) + 1)), "the audit was read too late to be judged"
+    is_whole = numbers == list(range(1, len(numbers) + 1))  # to tell all differences would take minutes
+    assert is_whole, "the audit was read too late to be judged"
     assert any(
         holder.name.startswith(history.final_holds[0].prefix) for holder in history.final_holds[0].holders
     )

@@ -208,6 +208,14 @@ def test_a_hold_that_ends_before_its_moment_gives_its_places_back(driver: Driver
     assert isinstance(again, GrantedSeveral)
 
 
+def test_a_hold_that_ends_at_its_moment_has_used_its_places(driver: Driver) -> None:
+    """The moment itself belongs to the client already."""
+    driver.run(TakeRate("mail", 2, 1000, cost=2))
+    got = driver.got("a", "", "mail", wait_ms=5000)
+    driver.run(Release(got.hold_id), got.at_ms)
+    assert not expect(RateTaken, driver.run(TakeRate("mail", 2, 1000, cost=2), got.at_ms)).allowed
+
+
 def test_a_session_that_ends_counts_each_limit_anew_once(driver: Driver) -> None:
     """However many places its holds had: to do it for each would keep all nodes busy for seconds."""
     driver.open("ann", "bob", ttl_ms=HOUR_MS)
