@@ -91,7 +91,7 @@ async def test_what_belongs_to_whom_on_every_node(cluster: LocalCluster) -> None
     await asyncio.to_thread(cluster.wait_ready)
     assert await renewals(cluster, own["hold_id"]) == [("ann", ""), ("bob", "lease-expired")] * 3
     (row,) = (await ask(cluster, "n2", "ops", "GET", wire.QUOTAS)).body["quotas"]
-    assert (row["principal"], row["used"]) == ("ann", USED | {"sessions": 1, "holds": 2})
+    assert (row["principal"], row["used"]) == ("ann", USED | {"sessions": 1, "holds": 2, "bytes": 2})
 
 
 async def test_a_node_that_joins_lets_nobody_reach_what_is_anothers(cluster: LocalCluster) -> None:
