@@ -115,6 +115,8 @@ if TYPE_CHECKING:
     )
     from holdfast.wire.listings import ElectionRow, FenceRow, RateLimitRow, SemaphoreRow, SessionRow
     from holdfast.wire.operators import (
+        FreezeInfo,
+        LeftBelow,
         Member,
         NamespaceInfo,
         NamespaceSettings,
@@ -163,6 +165,7 @@ __all__ = [
     "Fence",
     "FenceRow",
     "FencedResource",
+    "FreezeInfo",
     "Held",
     "Hold",
     "HoldKind",
@@ -178,6 +181,7 @@ __all__ = [
     "Leadership",
     "LeaseExpired",
     "LeaseLost",
+    "LeftBelow",
     "Listing",
     "Lock",
     "LockError",
@@ -377,6 +381,8 @@ _HOMES = {
     "Holder": "wire.held",
     "Leader": "wire.held",
     "LockInfo": "wire.held",
+    "FreezeInfo": "wire.operators",
+    "LeftBelow": "wire.operators",
     "Member": "wire.operators",
     "NamespaceInfo": "wire.operators",
     "NamespaceSettings": "wire.operators",

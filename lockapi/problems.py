@@ -20,6 +20,8 @@ from lockstate.words.results import QuotaExceeded, Reason, Refused, RefusedInNam
 
 _BECAUSE_OF_OTHERS: Final = frozenset({Reason.LOCK_HELD, Reason.NO_PERMITS})
 """Refusals that say who is in the way, even when nobody holds and only waiters are."""
+_TOGETHER: Final = _BECAUSE_OF_OTHERS | {Reason.FROZEN}
+"""Refusals that many get at the same moment."""
 
 
 class Problem(msgspec.Struct, kw_only=True):
@@ -92,7 +94,7 @@ class ProblemError(Exception):
 def refusal(refused: Refused, *, is_repeated: bool = False) -> ProblemError:
     """Return the problem for what the state machine, or a check of its limits, refused."""
     retry_after_ms = refused.retry_after_ms
-    if refused.reason in _BECAUSE_OF_OTHERS:
+    if refused.reason in _TOGETHER:
         retry_after_ms = _spread_ms(retry_after_ms)
     problem = ProblemError(
         refused.reason.value, refused.detail, retry_after_ms=retry_after_ms, refused=refused

@@ -20,9 +20,11 @@ from lockstate.words.commands import (
     Command,
     DeleteCells,
     ForgetRates,
+    Freeze,
     Numbered,
     PutCell,
     SetNamespace,
+    Thaw,
     TransactCells,
 )
 from lockstate.words.modes import Scope
@@ -149,6 +151,10 @@ def _on_prefix(rights: Rights, right: Right, command: SetNamespace) -> None:
         check_below(rights, right, command.prefix)
 
 
+def _on_below(rights: Rights, right: Right, command: Freeze | Thaw) -> None:
+    check_below(rights, right, command.prefix)
+
+
 def of_namespaces(rights: Rights) -> Rights:
     """Return rights by which namespaces are read: whoever may set one may read it."""
     return rights.with_implied(Right.ADMIN, Right.READ)
@@ -166,6 +172,7 @@ _CHECKS: Final[dict[On, Check]] = {
     On.COMMANDS: _on_commands,
     On.EVERYTHING: _on_everything,
     On.CLUSTER: _on_cluster,
+    On.BELOW: _on_below,
     On.PREFIX: _on_prefix,
 }
 _COMMANDS: Final[dict[type, tuple[Right, Check]]] = {

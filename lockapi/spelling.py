@@ -15,6 +15,7 @@ from lockstate.words.commands import (
     Acquire,
     AcquireSeveral,
     Command,
+    Freeze,
     Numbered,
     SetNamespace,
     TransactCells,
@@ -119,5 +120,6 @@ _CHECKS: Final[dict[On, Callable[[Any], None]]] = {
 _COMMANDS: Final[dict[type[Any], Callable[[Any], None]]] = {
     **{row.command: _CHECKS[row.on] for row in ROWS if row.on in _CHECKS and not row.frees},
     SetNamespace: _set_namespace,
+    Freeze: lambda command: check_name("prefix", command.prefix),
 }
 """What is looked at, by the class of the command. What frees something only ends what is there."""

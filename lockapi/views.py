@@ -41,6 +41,9 @@ from holdfast.wire.listings import (
     SessionRow,
 )
 from holdfast.wire.operators import (
+    FreezeInfo,
+    FreezePageJson,
+    LeftBelow,
     NamespaceInfo,
     NamespacePageJson,
     NamespaceSettings,
@@ -338,3 +341,26 @@ def namespace_page_of(found: tuple[list[results.NamespaceSummary], str | None]) 
 def namespace_of(row: results.NamespaceSummary) -> NamespaceInfo:
     """Return a namespace as a JSON object."""
     return NamespaceInfo(row.name, settings_of(row.settings), _copied(NamespaceUsed, row), **FRESH)
+
+
+def freeze_page_of(found: tuple[list[results.FreezeView], str | None]) -> FreezePageJson:
+    """Return a page of frozen prefixes as a JSON object."""
+    return FreezePageJson(tuple([freeze_of(row) for row in found[0]]), found[1], **FRESH)
+
+
+def freeze_of(row: results.FreezeView) -> FreezeInfo:
+    """Return a prefix and its freeze as a JSON object."""
+    return FreezeInfo(
+        row.name,
+        row.is_frozen,
+        row.reason,
+        row.frozen_ms,
+        ABSENT if row.ends_in_ms is None else row.ends_in_ms,
+        ABSENT if row.left is None else left_of(row.left),
+        **FRESH,
+    )
+
+
+def left_of(left: results.LeftView) -> LeftBelow:
+    """Return what is left below a prefix as a JSON object."""
+    return LeftBelow(left.holds, left.waits, ABSENT if left.is_all else True)

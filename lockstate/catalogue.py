@@ -50,6 +50,8 @@ class On(enum.Enum):
     """All names, without an exception."""
     CLUSTER = enum.auto()
     """The right without a prefix."""
+    BELOW = enum.auto()
+    """Its prefix, and all below it."""
     PREFIX = enum.auto()
     """All below its prefix, or the right without one."""
 
@@ -238,6 +240,16 @@ ROWS: Final = (
         commands.SetNamespace,
         lambda rules: partial(namespace_rules.set_namespace, rules.effects),
         right="admin", on=On.PREFIX, request_scope=operator.attrgetter("prefix"), frees=True,
+    ),
+    Row(
+        commands.Freeze, lambda rules: rules.freezes.freeze,
+        right="force", on=On.BELOW, request_scope=operator.attrgetter("prefix"), frees=True,
+        effort=effort.of_freeze,
+    ),
+    Row(
+        commands.Thaw, lambda rules: rules.freezes.thaw,
+        right="force", on=On.BELOW, request_scope=operator.attrgetter("prefix"), frees=True,
+        effort=effort.of_thaw,
     ),
     # -- streams --------------------------------------------------------------------------------------------
     Row(commands.ResumeStream, lambda rules: rules.frames.resume, right="acquire"),

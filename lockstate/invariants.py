@@ -65,12 +65,12 @@ def tokens_are_unique_and_given_out(state: State) -> None:
 
 
 def nobody_waits_in_vain(state: State) -> None:
-    """A waiter that no hold, no earlier waiter and no delay is in the way of has been let through."""
+    """A waiter that no hold, no earlier waiter, no delay and no freeze is in the way of was let through."""
     for ticket in state.tickets.values():
         if ticket.kind is HoldKind.SEMAPHORE:
             semaphore = state.semaphores[ticket.name]
             is_first = next(iter(semaphore.queue.values())) is ticket
-            fits = semaphore.used + ticket.permits <= semaphore.limit
+            fits = semaphore.used + ticket.permits <= semaphore.limit and can_go(state, ticket, ())
             assert not (is_first and fits), f"{ticket.name}: the first waiter could have its permits"
         else:
             assert not can_go(state, ticket, claims_of_hold(ticket)), (
@@ -384,6 +384,7 @@ def everything_timed_is_scheduled(state: State) -> None:
     timed += [hold for hold in state.holds.values() if hold.ttl_ms]
     timed += [*state.delays.values(), *state.permit_delays.values(), *state.pleas.rows.values()]
     timed += [cell for cell in state.cells.all() if cell.ttl_ms]
+    timed += [freeze for freeze in state.freezes.values() if freeze.expires_at_ms]
     timed += [*state.rates.all(), *state.rates.places.values()]
     assert len(state.deadlines) == len(timed), "deadlines and tables disagree"
     first = min((record.expires_at_ms for record in timed), default=None)
@@ -478,6 +479,13 @@ def pleas_are_of_holds(state: State) -> None:
     assert sum(map(len, pleas.of_tickets.values())) == len(for_waits), "pleas and waits disagree"
 
 
+def freezes_are_of_prefixes(state: State) -> None:
+    """A freeze is kept under its prefix, and began before now."""
+    for prefix, freeze in state.freezes.items():
+        assert freeze.prefix == prefix, "a freeze is kept for another prefix"
+        assert freeze.since_ms <= state.now_ms, f"{prefix}: is frozen from some later time on"
+
+
 def values_are_of_holds(state: State) -> None:
     """Only what has a value keeps one secret."""
     claimants: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
@@ -518,6 +526,7 @@ SENTENCES = (
     places_are_to_come,
     streams_are_right,
     pleas_are_of_holds,
+    freezes_are_of_prefixes,
     values_are_of_holds,
     the_fingerprint_is_kept_up,
     the_bytes_are_counted,

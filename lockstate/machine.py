@@ -28,6 +28,7 @@ from lockstate.words.commands import (
     Batch,
     Command,
     Entry,
+    Freeze,
     MayBeCancelled,
     MayWait,
     OnBehalf,
@@ -50,6 +51,7 @@ from lockstate.words.results import (
     FenceForgotten,
     FenceView,
     ForceReleased,
+    Frozen,
     Granted,
     HighestToken,
     Holdings,
@@ -70,6 +72,7 @@ from lockstate.words.results import (
     SessionOpened,
     SessionView,
     StreamView,
+    Thawed,
     Transacted,
     WaitsForced,
 )
@@ -447,8 +450,11 @@ class LockMachine:
             case RenewByValue() if isinstance(first, Renewed):
                 renewed = views.holder_with_token(self.state, command.kind, command.name, first.token)
                 return self._rules.sessions.renewed(renewed, first.token) if renewed else LEASE_EXPIRED
-            case PutOff() if isinstance(first, PutOffTo):
-                return PutOffTo(first.token, max(first.ends_in_ms - (self.state.now_ms - at_ms), 0))
+            case PutOff() | Freeze() if isinstance(first, PutOffTo | Frozen):
+                left_ms = max((first.ends_in_ms or 0) - (self.state.now_ms - at_ms), 0)
+                return msgspec.structs.replace(
+                    first, ends_in_ms=None if first.ends_in_ms is None else left_ms
+                )
             case TakeRate() if isinstance(first, RateTaken):
                 self.state.rates.join(key, command.attempt_id)
                 return rate_taken_later(first, self.state.now_ms - at_ms)
@@ -497,4 +503,6 @@ def _freed_nothing(result: Result) -> bool:
             return not result.waits
         case FenceForgotten():
             return result.highest_token is None
+        case Thawed():
+            return not result.was_frozen
     return False

@@ -60,6 +60,8 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.QUOTA_REMOVED: "event=quota-removed %s",
     EventKind.NAMESPACE_SET: "event=namespace-set %s",
     EventKind.NAMESPACE_REMOVED: "event=namespace-removed %s",
+    EventKind.FROZEN: "event=frozen %s",
+    EventKind.THAWED: "event=thawed %s",
 }
 """All that is audited: neither who begins to wait nor who gives up."""
 
@@ -195,6 +197,8 @@ def _said(event: Event) -> str:
             name = f"name={event.name!r} " if event.name else ""
             value = f" value={event.value!r}" if event.value else ""
             return f"{name}revision={event.revision}{value}{reason}"
+        case EventKind.FROZEN | EventKind.THAWED:
+            return f"name={event.name!r} revision={event.revision}{reason}"
         case EventKind.FENCE_FORGOTTEN:
             return f"name={event.name!r} token={event.token} revision={event.revision}{reason}"
         case EventKind.RATE_LIMIT_FORGOTTEN:

@@ -33,6 +33,7 @@ _PAGES: Final[Mapping[str, tuple[str, str]]] = {
     **LISTINGS,
     "quotas": (wire.QUOTAS, "quotas"),
     "namespaces": (wire.NAMESPACES, "namespaces"),
+    "freezes": (wire.FREEZES, "freezes"),
 }
 
 ITEMS: Final[Mapping[str, str]] = {

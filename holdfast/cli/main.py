@@ -20,6 +20,7 @@ from holdfast.cli import (
     exit_codes,
     failures,
     force,
+    freezes,
     holding,
     namespaces,
     quotas,
@@ -35,8 +36,8 @@ from holdfast.operations.terms import DEFAULT_TIMEOUT_S
 from holdfast.values.errors import LockError
 
 _FAMILIES = (
-    holding, reading, top, audit, cells, force, quotas, namespaces, refusals, cluster, tokens, certs,
-    completion,
+    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, cluster, tokens,
+    certs, completion,
 )  # fmt: skip
 """The commands, in the order in which help shows them."""
 

@@ -7,6 +7,7 @@ from holdfast.client import ending
 from holdfast.client.twins import ForThreads, waiting
 from holdfast.operations import (
     cluster_operations,
+    freeze_operations,
     namespace_operations,
     override_operations,
     quota_operations,
@@ -21,7 +22,16 @@ from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
 from holdfast.wire.answers import RatesForgottenJson
 from holdfast.wire.held import Holder, Waiter
-from holdfast.wire.operators import Member, NamespaceInfo, NamespaceSettings, PrincipalInfo, Quota, Refusals
+from holdfast.wire.operators import (
+    FreezeInfo,
+    LeftBelow,
+    Member,
+    NamespaceInfo,
+    NamespaceSettings,
+    PrincipalInfo,
+    Quota,
+    Refusals,
+)
 
 
 class Admin:
@@ -148,6 +158,33 @@ class Admin:
             is_more = answer.more
         return count
 
+    async def freeze(self, prefix: str, *, reason: str, duration: Seconds | None = None) -> LeftBelow:
+        """Grant nothing new at and below `prefix` for `duration` seconds, or until `thaw`.
+
+        What is held there goes on; return how much that is. A prefix that is frozen gets another end and
+        reason.
+        """
+        for_ms = None if duration is None else to_ms(duration, "duration")
+        return await self._transport.call(freeze_operations.freeze(prefix, reason, for_ms))
+
+    async def thaw(self, prefix: str, *, reason: str) -> bool:
+        """End the freeze of `prefix`, and grant what waits; return whether it was frozen."""
+        return await self._transport.call(freeze_operations.thaw(prefix, reason))
+
+    async def frozen(self, prefix: str, *, is_stale: bool = False) -> FreezeInfo:
+        """Return whether `prefix` is frozen itself, and how much is held and waited for below it."""
+        return await self._transport.call(freeze_operations.frozen(prefix, is_stale=is_stale))
+
+    async def freezes(self, prefix: str = "", *, is_stale: bool = False) -> tuple[FreezeInfo, ...]:
+        """Return the frozen prefixes that begin with `prefix`, as far as the caller may see them."""
+        found: list[FreezeInfo] = []
+        after: str | None = ""
+        while after is not None:
+            page = await self._transport.call(freeze_operations.freezes(prefix, after, is_stale=is_stale))
+            found += page.freezes
+            after = page.next
+        return tuple(found)
+
     # -- what principals and namespaces may have ------------------------------------------------------------
 
     async def quotas(self, *, is_stale: bool = False) -> tuple[PrincipalInfo, ...]:
@@ -266,6 +303,10 @@ class SyncAdmin(ForThreads[Admin]):
     forget_rate_limit = waiting(Admin.forget_rate_limit)
     forget_rate_limits = waiting(Admin.forget_rate_limits)
     forget_all_rate_limits = waiting(Admin.forget_all_rate_limits)
+    freeze = waiting(Admin.freeze)
+    thaw = waiting(Admin.thaw)
+    frozen = waiting(Admin.frozen)
+    freezes = waiting(Admin.freezes)
     quotas = waiting(Admin.quotas)
     quota = waiting(Admin.quota)
     set_quota = waiting(Admin.set_quota)

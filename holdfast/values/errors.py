@@ -4,7 +4,7 @@ LockError
  +-- Refused           no        the cluster decided against it; `.code` says why
  |    +-- InvalidRequest         the call is wrong: correct it
  |    +-- AccessDenied           the caller is not known (its token is wrong), or has no right for this
- |    +-- LockHeld               somebody else has the lock or the permits
+ |    +-- LockHeld               somebody else has the lock or the permits, or it is frozen
  |    |    +-- LockTimeout       and still has it when the wait is over; a TimeoutError, too
  |    +-- AlreadyHeld            this session has it already, or is about to get it
  |    +-- RateLimited            the rate limit allows it later; a TimeoutError, too
@@ -60,6 +60,8 @@ class AccessDenied(Refused):
 
 class LockHeld(Refused):
     """Another client has the lock, the permits or the election. `problem["holders"]` lists the holders.
+
+    Or nothing is granted there for now: then `code` is `frozen`, and `detail` says why.
 
     After a wait, `problem` has `waited_ms`, and the `position` in the queue at which it was given up.
     """
@@ -172,6 +174,7 @@ _REFUSALS: dict[str, type[Refused]] = {
     "forbidden": AccessDenied,
     "lock-held": LockHeld,
     "no-permits": LockHeld,
+    "frozen": LockHeld,
     "already-held": AlreadyHeld,
     "quota-exceeded": QuotaExceeded,
     "deadlock": Deadlock,

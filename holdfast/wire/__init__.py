@@ -65,6 +65,8 @@ QUOTAS: Final = "/v1/quotas"
 QUOTA: Final = "/v1/quotas/{principal}"
 NAMESPACES: Final = "/v1/namespaces"
 NAMESPACE: Final = "/v1/namespaces/{name}"
+FREEZES: Final = "/v1/freezes"
+FREEZE: Final = "/v1/freezes/{name}"
 WATCH: Final = "/v1/watch"
 STREAM: Final = "/v1/stream"
 CLUSTER: Final = "/v1/cluster"
@@ -139,6 +141,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "not-holder": ProblemKind(409, "The hold does not have this"),
     "not-revoked": ProblemKind(409, "Nobody has asked for the hold back, or it was put off before"),
     "no-permits": ProblemKind(409, "The semaphore has too few permits left"),
+    "frozen": ProblemKind(409, "The prefix is frozen"),
     "rate-limited": ProblemKind(409, "A rate limit has no place in time"),
     "limit-mismatch": ProblemKind(409, "The semaphore or rate limit has another limit"),
     "quota-exceeded": ProblemKind(409, "There is as much as there may be"),

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.wire.shape import ABSENT, MayLack, ReadAnswer, WriteAnswer
+from holdfast.wire.shape import ABSENT, UNSET, MayLack, ReadAnswer, Unset, WriteAnswer
 from holdfast.wire.words import Algorithm
 
 
@@ -130,6 +130,52 @@ class NamespaceSetJson(WriteAnswer, kw_only=True):
 
     prefix: str = ABSENT
     settings: NamespaceSettings | None
+    revision: int = ABSENT
+
+
+class LeftBelow(msgspec.Struct, frozen=True):
+    """How many holds and waits there are at and below a prefix; of very many only the first are counted."""
+
+    holds: int
+    waits: int
+    more: MayLack[bool] = False
+
+
+class FreezeInfo(ReadAnswer, frozen=True):
+    """A prefix, and whether it is frozen itself: for how long already, and for how much longer.
+
+    Without `ends_in_ms` it does not thaw by itself. A list does not count what is `left`.
+    """
+
+    prefix: str
+    frozen: bool
+    reason: str
+    frozen_ms: int
+    ends_in_ms: MayLack[int] | None = None
+    left: MayLack[LeftBelow] | None = None
+
+
+class FreezePageJson(ReadAnswer, frozen=True):
+    """Frozen prefixes in order, and the cursor to pass as `after` for more."""
+
+    freezes: tuple[FreezeInfo, ...]
+    next: str | None
+
+
+class FrozenJson(WriteAnswer, kw_only=True):
+    """A prefix is frozen from now on, for so long or until it is thawed, with what is left below it."""
+
+    prefix: str = ABSENT
+    ends_in_ms: int | Unset = UNSET
+    left: LeftBelow
+    revision: int = ABSENT
+
+
+class ThawedJson(WriteAnswer, kw_only=True):
+    """Whether there was a freeze of the prefix to end."""
+
+    prefix: str = ABSENT
+    thawed: bool
     revision: int = ABSENT
 
 

@@ -14,6 +14,7 @@ from http_api.v1.handlers import (
     cluster,
     elections,
     fences,
+    freezes,
     holds,
     locks,
     members,
@@ -45,9 +46,11 @@ from lockapi.requests.overrides import (
     ForceWaitsRequest,
     ForgetFenceRequest,
     ForgetRatesRequest,
+    FreezeRequest,
     LiftDelayRequest,
     PutOffRequest,
     RevokeRequest,
+    ThawRequest,
 )
 from lockapi.requests.primitives import (
     AcquirePermitsRequest,
@@ -124,7 +127,8 @@ _SEVERAL: Final = (
         method="POST", path=wire.ACQUIRE, need=needs.ACQUIRE, handler=several.acquire_several,
         takes=AcquireSeveralRequest, gives=answers.GrantedOfKindsJson,
         problems=(
-            "lock-held", "no-permits", "limit-mismatch", "rate-limited", "upgrade-pending", *_ACQUIRE,
+            "lock-held", "no-permits", "frozen", "limit-mismatch", "rate-limited", "upgrade-pending",
+            *_ACQUIRE,
         ),
     ),
 )  # fmt: skip
@@ -134,7 +138,7 @@ _LOCKS: Final = (
         method="POST", path=wire.LOCK_ACQUIRE, need=needs.ACQUIRE, handler=locks.acquire,
         direct=locks.ACQUIRE,
         takes=AcquireRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
-        problems=("lock-held", "already-held", "upgrade-pending", *_ACQUIRE),
+        problems=("lock-held", "frozen", "already-held", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
         method="POST", path=wire.LOCK_RENEW, need=needs.ACQUIRE, handler=locks.renew, direct=locks.RENEW,
@@ -153,15 +157,15 @@ _LOCKS: Final = (
         method="POST", path=wire.LOCK_CONVERT, need=needs.ACQUIRE, handler=locks.convert,
         takes=ConvertRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=(
-            "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "ticket-ended", "queue-full",
-            "quota-exceeded", *_WORLD,
+            "lock-held", "frozen", "conversion-deadlock", "deadlock", "lease-expired", "ticket-ended",
+            "queue-full", "quota-exceeded", *_WORLD,
         ),
     ),
     Route(
         method="POST", path=wire.LOCK_ADD, need=needs.ACQUIRE, handler=locks.add,
         takes=AddRequest, gives=answers.GrantedJson, or_gives=answers.GrantedSeveralJson,
         problems=(
-            "lock-held", "deadlock", "lease-expired", "ticket-ended", "queue-full", "name-too-long",
+            "lock-held", "frozen", "deadlock", "lease-expired", "ticket-ended", "queue-full", "name-too-long",
             "ttl-out-of-range", "quota-exceeded", "upgrade-pending", *_WORLD,
         ),
     ),
@@ -219,7 +223,7 @@ _SEMAPHORES: Final = (
     Route(
         method="POST", path=wire.SEMAPHORE_ACQUIRE, need=needs.ACQUIRE, handler=semaphores.acquire_permits,
         takes=AcquirePermitsRequest, gives=answers.PermitsGrantedJson,
-        problems=("no-permits", "limit-mismatch", "upgrade-pending", *_ACQUIRE),
+        problems=("no-permits", "frozen", "limit-mismatch", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RENEW, need=needs.ACQUIRE, handler=semaphores.renew_permits,
@@ -324,7 +328,7 @@ _ELECTIONS: Final = (
         method="POST", path=wire.ELECTION_CAMPAIGN, need=needs.ACQUIRE, handler=elections.campaign,
         takes=CampaignRequest, gives=answers.ElectedJson,
         problems=(
-            "name-too-long", "lock-held", "already-held", "session-expired", "lease-expired",
+            "name-too-long", "lock-held", "frozen", "already-held", "session-expired", "lease-expired",
             "ticket-ended", "deadlock", "queue-full", "quota-exceeded", *_WORLD,
         ),
     ),
@@ -452,6 +456,27 @@ _NAMESPACES: Final = (
     ),
 )  # fmt: skip
 
+_FREEZES: Final = (
+    Route(
+        method="GET", path=wire.FREEZES, need=needs.READ, handler=freezes.list_freezes,
+        gives=operators.FreezePageJson, query=_PAGE, problems=_READ,
+    ),
+    Route(
+        method="GET", path=wire.FREEZE, need=needs.READ, handler=freezes.get_freeze,
+        gives=operators.FreezeInfo, query=("consistency",), problems=("name-too-long", *_READ),
+    ),
+    Route(
+        method="PUT", path=wire.FREEZE, need=needs.FORCE, handler=freezes.freeze,
+        takes=FreezeRequest, gives=operators.FrozenJson,
+        problems=("name-too-long", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="DELETE", path=wire.FREEZE, need=needs.FORCE, handler=freezes.thaw,
+        takes=ThawRequest, gives=operators.ThawedJson,
+        problems=("name-too-long", "upgrade-pending", *_WORLD),
+    ),
+)  # fmt: skip
+
 _CLUSTER: Final = (
     Route(
         method="GET", path=wire.CLUSTER, need=needs.KNOWN, handler=cluster.get_cluster, gives=ClusterStatus,
@@ -509,7 +534,7 @@ def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]
     """Return all calls of the API, for one server that counts and traces there."""
     routes = [
         *_SESSIONS, *_SEVERAL, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT,
-        *_QUOTAS, *_NAMESPACES, *_watching(),
+        *_QUOTAS, *_NAMESPACES, *_FREEZES, *_watching(),
         Route(
             method="GET", path=wire.REFUSALS, need=needs.ADMIN, handler=audit.refusals_handler(trace),
             gives=operators.Refusals, query=("limit",),

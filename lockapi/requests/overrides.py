@@ -7,6 +7,7 @@ from typing import Final
 
 from lockapi.requests.fields import (
     UNSET,
+    FreezeTime,
     Grace,
     HeldToken,
     HoldIdText,
@@ -98,6 +99,35 @@ class ForceWaitsRequest(Write, kw_only=True):
         check_reason(self.reason)
         ticket = _number("ticket", self.ticket)
         return commands.ForceWaits(self.name, self.reason, self.kind, ticket, self.checked_id())
+
+
+class FreezeRequest(Write, kw_only=True):
+    """Grant nothing new at and below a prefix, for `for_ms` or until it is thawed."""
+
+    reason: Reason
+    for_ms: FreezeTime | Maybe = UNSET
+
+    def command(self, prefix: str) -> commands.Freeze:
+        """Return the command. Raises ProblemError."""
+        check(limits.check_name(prefix))
+        check_reason(self.reason)
+        for_ms = 0
+        if self.for_ms is not UNSET:
+            for_ms = self.for_ms
+            check_between("for_ms", for_ms, 1, limits.FREEZE_MS_MAX)
+        return commands.Freeze(prefix, self.reason, for_ms, self.checked_id())
+
+
+class ThawRequest(Write, kw_only=True):
+    """End the freeze of a prefix."""
+
+    reason: Reason
+
+    def command(self, prefix: str) -> commands.Thaw:
+        """Return the command. Raises ProblemError."""
+        check(limits.check_name(prefix))
+        check_reason(self.reason)
+        return commands.Thaw(prefix, self.reason, self.checked_id())
 
 
 class RevokeRequest(Write, kw_only=True):

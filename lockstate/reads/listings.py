@@ -5,7 +5,7 @@ leaves out counts too: a page may have fewer things than asked for, or none, and
 """
 
 import heapq
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeVar
 
@@ -277,7 +277,7 @@ def holdings(state: State, whose: Whose, prefix: str, after: str, limit: int) ->
     holds: list[HoldView] = []
     tickets: list[WaiterView] = []
     work, place = 0, None
-    for kind, name, holders, queue in _walk(state, prefix, after):
+    for kind, name, holders, queue in walk(state, prefix, after):
         if place is not None and (len(holds) + len(tickets) >= limit or work >= limits.LIST_ROWS_MAX):
             return Holdings(tuple(holds), tuple(tickets), place)
         holds += [hold_view(state, hold, name, kind) for hold in holders if whose.has(state, hold)]
@@ -290,14 +290,14 @@ def holdings(state: State, whose: Whose, prefix: str, after: str, limit: int) ->
     return Holdings(tuple(holds), tuple(tickets), None)
 
 
-def _walk(
-    state: State, prefix: str, after: str
+def walk(
+    state: State, prefix: str, after: str, kinds: Sequence[HoldKind] = _WALK
 ) -> Iterator[tuple[HoldKind, str, Collection[Hold], Collection[Ticket]]]:
     """Yield the kind, the name, the holders and the queue of everything behind a place."""
     kind_of_place, _, name_of_place = after.partition(" ")
-    known = [kind.value for kind in _WALK]
+    known = [kind.value for kind in kinds]
     first = known.index(kind_of_place) if kind_of_place in known else 0
-    for kind in _WALK[first:]:
+    for kind in kinds[first:]:
         start, inclusive = _start(prefix, name_of_place if kind == kind_of_place else "")
         if kind is _SEMAPHORE:
             for semaphore in state.semaphores_in_order.after(start, inclusive=inclusive):

@@ -274,10 +274,12 @@ def semaphore_view(state: State, name: str) -> SemaphoreView:
 def election_view(state: State, name: str) -> ElectionView:
     """Return an election, with its leader if it has one."""
     lock = state.locks.get(record_name(HoldKind.ELECTION, name))
-    hold = lock.holder if lock is not None else None
-    if lock is None or hold is None:
+    if lock is None:
         return ElectionView(name)
     queue = tuple([waiter_view(state, ticket, name, place) for place, ticket in enumerate(lock.queue(), 1)])
+    hold = lock.holder
+    if hold is None:
+        return ElectionView(name, queue=queue)
     return ElectionView(name, hold_view(state, hold, name), hold.details.value, queue)
 
 

@@ -8,7 +8,7 @@ from lockstate.reads.views import told_value
 from lockstate.tables.cells import Cell
 from lockstate.tables.owners import own_id
 from lockstate.tables.rate_algorithms import Limiter
-from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket, permits_in
+from lockstate.tables.records import Delay, Freeze, Hold, Plea, Session, Ticket, permits_in
 from lockstate.tables.state import State
 from lockstate.words.commands import NamespaceSettings, Quota, Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION
@@ -202,6 +202,15 @@ class Effects:
         event = self._of_nobody(kind, name, 0, reason)
         value = "" if settings is None else _said(settings)
         self.events.append(msgspec.structs.replace(event, value=value, principal=principal))
+
+    def tell_freeze(self, kind: EventKind, freeze: Freeze, reason: str) -> None:
+        """Add the event that a prefix was frozen or thawed; one that thaws by itself has no reason."""
+        event = self._of_nobody(kind, freeze.prefix, 0, reason)
+        now_ms, until_ms = self.state.now_ms, freeze.expires_at_ms
+        lasted_ms, ends_in_ms = now_ms - freeze.since_ms, max(until_ms - now_ms, 0)
+        if kind is EventKind.THAWED:
+            ends_in_ms = 0
+        self.events.append(msgspec.structs.replace(event, lasted_ms=lasted_ms, ends_in_ms=ends_in_ms))
 
     def _of_nobody(self, kind: EventKind, name: str, token: int, reason: str) -> Event:
         """Return an event of what belongs to no client."""

@@ -32,11 +32,13 @@ from lockstate.words.commands import (
     ForceRelease,
     ForceWaits,
     ForgetRates,
+    Freeze,
     KeepAlive,
     LiftDelay,
     Release,
     ResizeSemaphore,
     Revoke,
+    Thaw,
 )
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTING, Claim, is_intent
@@ -170,6 +172,16 @@ def of_forced_waits(state: State, command: ForceWaits) -> int:
 def of_lifting(state: State, command: LiftDelay) -> int:
     """Return how many delays end."""
     return _MOVE * len(state.delays_of(command.kind, command.name))
+
+
+def of_freeze(state: State, _: Freeze) -> int:
+    """Return who is looked at to tell what is left below a prefix, at most."""
+    return min(len(state.holds) + len(state.tickets), limits.LIST_ROWS_MAX) // _LOOKS
+
+
+def of_thaw(state: State, command: Thaw) -> int:
+    """Return who may be let through below a prefix, at most."""
+    return _MOVE * len(state.tickets) if command.prefix in state.freezes else 0
 
 
 def of_resize(state: State, command: ResizeSemaphore) -> int:

@@ -70,6 +70,7 @@ from lockstate.rules.values import texts_of
 from lockstate.tables import budget
 from lockstate.tables.blockers import shown_conflicts, shown_covering
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.freezes import freeze_of
 from lockstate.tables.owners import wish_of
 from lockstate.tables.principals import bytes_of_texts
 from lockstate.tables.queues import can_go, candidates, is_free
@@ -512,6 +513,8 @@ class Holds:
 
         Of several kinds it tells of the locks if one of them cannot be had, else of a semaphore.
         """
+        if self.state.freezes and (refused := frozen(self.state, claims, permits)) is not None:
+            return refused
         if not permits or (claims and not is_free(self.state, claims)):
             return self.lock_held(claims, but)
         semaphores = [(self.state.semaphores[name], count) for name, count in permits]
@@ -521,6 +524,8 @@ class Holds:
     def lock_held(self, claims: Claims, but: HoldId = NO_HOLD) -> Refused:
         """Return the refusal that says who is in the way of `claims`, except `but`, and when to ask again."""
         state = self.state
+        if state.freezes and (refused := frozen(state, claims)) is not None:
+            return refused
         in_the_way = shown_conflicts(state, claims, but)
         named = in_the_way or shown_covering(state, claims)
         holders = tuple([views.holder_view(state, hold, shown_name(name)) for name, hold in named])
@@ -538,6 +543,8 @@ class Holds:
     def no_permits(self, semaphore: Semaphore) -> Refused:
         """Return the refusal that says who has the permits, and when to ask again."""
         state = self.state
+        if state.freezes and (refused := frozen(state, (), ((semaphore.name, 0),))) is not None:
+            return refused
         first = islice(semaphore.holders.values(), limits.HOLDERS_SHOWN_MAX)
         holders = tuple([views.holder_view(state, hold, semaphore.name, _SEMAPHORE) for hold in first])
         available = max(views.available(semaphore), 0)
@@ -781,6 +788,16 @@ def refuse_kind(state: State, hold: Hold, kind: HoldKind) -> Refused:
     """Return the refusal of a command that takes a hold for one of another kind."""
     holder = views.holder_view(state, hold, views.parts_of(hold)[0].name)
     return Refused(Reason.WRONG_KIND, f"hold_id: its kind is {hold.kind}, not {kind}", (holder,))
+
+
+def frozen(state: State, claims: Claims, permits: Permits = ()) -> Refused | None:
+    """Refuse what a freeze is in the way of; the refusal says why, and when to ask again."""
+    freeze = freeze_of(state.freezes, claims, permits)
+    if freeze is None:
+        return None
+    why = f": {freeze.reason}" if freeze.reason else ""
+    left_ms = freeze.expires_at_ms - state.now_ms if freeze.expires_at_ms else RETRY_MS
+    return Refused(Reason.FROZEN, f"{freeze.prefix!r} is frozen{why}", retry_after_ms=_pause_ms([left_ms]))
 
 
 def refused_as_held(hold: Hold) -> Refused:

@@ -73,7 +73,8 @@ class Locks:
         refused = holds.check_room(session, len(claims), command)
         if refused is not None:
             return refused
-        if (lock is None and is_plain and len(claims) == 1) or is_free(state, claims):
+        is_alone = lock is None and is_plain and len(claims) == 1 and not state.freezes
+        if is_alone or is_free(state, claims):
             hold = self._record(Hold, command, owner, key, asked_of_hold(command.uncommon))
             return holds.begin(hold, claims, 0)
         return self._in_turn(command, owner, key, claims)

@@ -5,6 +5,7 @@ plain is left to `Locks` before anything has changed. Must stay equal to `locks`
 test compares them (tests/property/test_plain_locks.py).
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from lockstate.rules.effects import Effects
@@ -90,7 +91,8 @@ class PlainLocks:
         name, above = named
         if (
             (above and not records.keys().isdisjoint(above))
-            or (state.spaces and self._has_rules(named))
+            or (state.spaces and _lies_in(state.spaces, named))
+            or (state.freezes and _lies_in(state.freezes, named))
             or (state.principals.quotas and state.principals.check_named("holds", (name,)) is not None)
         ):
             return self.others.acquire(command, key)
@@ -181,7 +183,7 @@ class PlainLocks:
             lock.held != _OWN
             or lock.waiting
             or (above and not records.keys().isdisjoint(above))
-            or (state.spaces and self._has_rules(named))
+            or (state.spaces and _lies_in(state.spaces, named))
         ):
             return self.others.release(command)
 
@@ -239,12 +241,6 @@ class PlainLocks:
             else:
                 del intents[name_above]
 
-    def _has_rules(self, named: _Named) -> bool:
-        """Whether a name lies in a namespace: what that allows has to be looked at."""
-        name, above = named
-        prefixes = self._state.spaces
-        return name in prefixes or not prefixes.keys().isdisjoint(above)
-
     def _named(self, name: str) -> _Named | None:
         """Return a name, with those above it, and keep it; None if that is not worth while, or not a name."""
         if len(name) > _KEPT_CHARS_MAX or not name.isascii() or limits.check_name(name) is not None:
@@ -254,3 +250,9 @@ class PlainLocks:
         above = tuple([name_above for name_above, _ in claims_of_one(name, _EXCLUSIVE)[1:]])
         self._known[name] = named = name, above
         return named
+
+
+def _lies_in(prefixes: Mapping[str, object], named: _Named) -> bool:
+    """Whether a name lies in a namespace, or is frozen: what that allows has to be looked at."""
+    name, above = named
+    return name in prefixes or not prefixes.keys().isdisjoint(above)

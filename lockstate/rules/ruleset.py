@@ -8,6 +8,7 @@ from lockstate.rules.conversions import Conversions
 from lockstate.rules.effects import Effects
 from lockstate.rules.elections import Elections
 from lockstate.rules.frames import Frames
+from lockstate.rules.freezes import Freezes
 from lockstate.rules.holds import Holds
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.locks import Locks
@@ -55,7 +56,8 @@ class Ruleset:
         self.transactions = Transactions(state, effects)
         self.kinds = Kinds(holds)
         self.pleas = Pleas(holds, self.kinds)
-        self.sessions = Sessions(holds, self.transactions, self.pleas.end)
+        self.freezes = Freezes(holds)
+        self.sessions = Sessions(holds, self.transactions, self.pleas.end, self.freezes.end)
         self.locks = Locks(holds)
         self.plain_locks = PlainLocks(state, effects, self.locks)
         self.semaphores = Semaphores(holds)

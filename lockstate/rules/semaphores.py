@@ -8,6 +8,7 @@ from lockstate.rules.holds import SESSION_EXPIRED, Holds, check_count
 from lockstate.rules.namespace_rules import check_allowed
 from lockstate.rules.values import asked_of_hold, asked_of_ticket
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.freezes import freeze_of
 from lockstate.tables.rare import Rare
 from lockstate.tables.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, permits_in, precedence
 from lockstate.words import limits
@@ -51,11 +52,24 @@ class Semaphores:
         )
         if refused is not None:
             return refused
+        if state.freezes and freeze_of(state.freezes, (), ((command.name, 0),)) is not None:
+            return self._while_frozen(command, owner, key, semaphore)
         if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
             state.add_semaphore(semaphore)
             hold = self._record(Hold, command, owner, key, asked_of_hold(command.uncommon))
             return holds.begin(hold, (), 0)
         return self._in_turn(command, owner, key, semaphore)
+
+    def _while_frozen(
+        self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None, semaphore: Semaphore
+    ) -> Result:
+        """Queue or refuse a request, even if there are permits; a new semaphore begins with its queue."""
+        if command.wait_ms == 0:
+            return self._holds.no_permits(semaphore)
+        self._state.add_semaphore(semaphore)
+        result = self._holds.wait(self._ticket(command, owner, key), (), command.wait_ms)
+        self._state.drop_if_idle(semaphore)
+        return result
 
     def _in_turn(
         self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None, semaphore: Semaphore

@@ -15,7 +15,7 @@ from lockstate.tables.owners import order_in, public_name, session_name
 from lockstate.tables.principals import bytes_of_labels
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.rates import Place
-from lockstate.tables.records import Delay, Hold, Plea, Session, Ticket, names_of
+from lockstate.tables.records import Delay, Freeze, Hold, Plea, Session, Ticket, names_of
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -56,9 +56,15 @@ _LEFT: Final = {
 class Sessions:
     """Begins, extends and ends the sessions of one state."""
 
-    def __init__(self, holds: Holds, transactions: Transactions, end_plea: Callable[[Plea], None]) -> None:
+    def __init__(
+        self,
+        holds: Holds,
+        transactions: Transactions,
+        end_plea: Callable[[Plea], None],
+        end_freeze: Callable[[Freeze], None],
+    ) -> None:
         self._holds = holds
-        self._end_plea = end_plea
+        self._end_plea, self._end_freeze = end_plea, end_freeze
         self._transactions = transactions
         self._state = holds.state
 
@@ -212,24 +218,31 @@ class Sessions:
             left -= self._weight(state.holds[record.hold_id] if isinstance(record, Plea) else record)
             if isinstance(record, Session):
                 left -= len(self._state.cells.of_session(record.session_id))
-            match record:
-                case Hold():
-                    self._holds.serve(self._holds.end(record, EventKind.EXPIRED))
-                case Session():
-                    self._end(record, EventKind.EXPIRED)
-                case Ticket():
-                    self._holds.serve(self._holds.end_wait(record, Left.TIMED_OUT))
-                case Delay():
-                    self._holds.serve(state.end_delay(record))
-                case Cell():
-                    self._transactions.remove((record,), CellEventKind.EXPIRED)
-                case Plea():
-                    self._end_plea(record)
-                case Place():
-                    state.rates.arrive(record)
-                case _:
-                    assert isinstance(record, Limiter), "only these end by themselves"
-                    state.rates.end(record)
+            self._expire(record)
+
+    def _expire(self, record: Timed) -> None:
+        """End what has passed its deadline."""
+        state = self._state
+        match record:
+            case Hold():
+                self._holds.serve(self._holds.end(record, EventKind.EXPIRED))
+            case Session():
+                self._end(record, EventKind.EXPIRED)
+            case Ticket():
+                self._holds.serve(self._holds.end_wait(record, Left.TIMED_OUT))
+            case Delay():
+                self._holds.serve(state.end_delay(record))
+            case Cell():
+                self._transactions.remove((record,), CellEventKind.EXPIRED)
+            case Plea():
+                self._end_plea(record)
+            case Freeze():
+                self._end_freeze(record)
+            case Place():
+                state.rates.arrive(record)
+            case _:
+                assert isinstance(record, Limiter), "only these end by themselves"
+                state.rates.end(record)
 
     def _weight(self, record: Timed) -> int:
         """Return how many claims end with a record."""

@@ -21,6 +21,7 @@ from lockstate.rules.namespace_rules import check_allowed
 from lockstate.rules.rates import check_wanted, refuse_wanted
 from lockstate.rules.semaphores import refuse_limit
 from lockstate.rules.values import asked_of_hold
+from lockstate.tables.freezes import freeze_of
 from lockstate.tables.queues import can_go, is_free
 from lockstate.tables.rare import Rare
 from lockstate.tables.records import (
@@ -107,6 +108,9 @@ class Several:
     def _are_all_free(self, permits: Sequence[WantedPermits], claims: Claims) -> bool:
         """Whether a newcomer can have all of it at once: nobody has any of it, and nobody waits for it."""
         if not is_free(self._state, claims):
+            return False
+        names = tuple([(one.name, one.permits) for one in permits])
+        if self._state.freezes and freeze_of(self._state.freezes, (), names) is not None:
             return False
         semaphores = [(self._state.semaphores[one.name], one.permits) for one in permits]
         return all(not one.queue and one.used + count <= one.limit for one, count in semaphores)

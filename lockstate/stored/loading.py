@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate.tables.cells import Cell, size_of
-from lockstate.tables.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket
+from lockstate.tables.records import NOTHING, Delay, Freeze, Hold, Plea, Semaphore, Session, Ticket
 from lockstate.tables.state import Origin, State, claims_of_hold
 from lockstate.words.ids import attempt_of
 
@@ -50,6 +50,12 @@ def load_pleas(state: State, pleas: Iterable[Plea]) -> None:
     for plea in pleas:
         plea.hold_id = state.holds[plea.hold_id].hold_id
         state.pleas.enter(plea)
+
+
+def load_freezes(state: State, freezes: Iterable[Freeze]) -> None:
+    """Add frozen prefixes."""
+    for freeze in freezes:
+        state.enter_freeze(freeze)
 
 
 def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:

@@ -22,7 +22,7 @@ from lockstate.tables.audit import Base, KeptAct
 from lockstate.tables.cells import Cell
 from lockstate.tables.namespaces import Namespace
 from lockstate.tables.rates import Place, RateRow
-from lockstate.tables.records import Delay, Hold, Kept, Plea, RequestKey, Session, Ticket
+from lockstate.tables.records import Delay, Freeze, Hold, Kept, Plea, RequestKey, Session, Ticket
 from lockstate.tables.requests import Remembered
 from lockstate.tables.state import Origin, State
 from lockstate.words import limits
@@ -272,6 +272,12 @@ _TABLES: Final = (
         None,
         msgspec.msgpack.Decoder(list[tuple[str, int]]),
         loading.load_fences_of_namespaces,
+    ),
+    _Table(
+        lambda state: sorted(state.freezes.values(), key=lambda freeze: freeze.order),
+        None,
+        msgspec.msgpack.Decoder(list[Freeze]),
+        loading.load_freezes,
     ),
 )
 """All tables, in the order in which they are stored."""

@@ -14,11 +14,13 @@ from lockstate.words.results import OF_SETTINGS, Event, EventKind, HoldKind
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
-_OF_NOBODY: Final = OF_SETTINGS | {
+OF_NOBODY: Final = OF_SETTINGS | {
     EventKind.DELAY_LIFTED,
     EventKind.FENCE_FORGOTTEN,
     EventKind.RATE_LIMIT_FORGOTTEN,
     EventKind.RESIZED,
+    EventKind.FROZEN,
+    EventKind.THAWED,
 }
 """Events of what no client has: they show no owner."""
 _OF_NO_KIND: Final[dict[EventKind, str]] = {
@@ -30,6 +32,8 @@ _OF_NO_KIND: Final[dict[EventKind, str]] = {
     EventKind.QUOTA_REMOVED: "",
     EventKind.NAMESPACE_SET: "value",
     EventKind.NAMESPACE_REMOVED: "",
+    EventKind.FROZEN: "ends_in_ms",
+    EventKind.THAWED: "",
 }
 """Events of what is neither lock, semaphore nor election, and what they tell besides what all do."""
 _OF_PLEAS: Final = frozenset({EventKind.REVOKED, EventKind.PUT_OFF})
@@ -72,7 +76,7 @@ def shown(event: Event) -> AuditEvent:
         revision=event.revision,
         event=event.kind,
         name=event.name,
-        owner=shown_owner(event.owner, event.session_id) if event.kind not in _OF_NOBODY else "",
+        owner=shown_owner(event.owner, event.session_id) if event.kind not in OF_NOBODY else "",
         reason=event.reason,
         at_ms=event.now_ms,
         lasted_ms=event.lasted_ms,
@@ -82,15 +86,21 @@ def shown(event: Event) -> AuditEvent:
     said = _OF_NO_KIND.get(event.kind)
     if said is not None:
         if said:
-            setattr(record, said, getattr(event, said))
+            setattr(record, said, getattr(event, said) or UNSET)
         return record
     record.kind = event.of
-    if event.kind not in _OF_NOBODY:
+    if event.kind not in OF_NOBODY:
         record.token = event.token
     if event.ticket:
         record.ticket = event.ticket
     if event.kind in _OF_PLEAS:
         record.ends_in_ms = event.ends_in_ms
+    _add_what_it_is_of(record, event)
+    return record
+
+
+def _add_what_it_is_of(record: AuditEvent, event: Event) -> None:
+    """Add what is told of a hold, a wait or a delay by its kind."""
     if event.kind is EventKind.DELAY_LIFTED and event.of is HoldKind.LOCK:
         record.scope = event.scope
     elif event.of is HoldKind.LOCK:
@@ -99,7 +109,6 @@ def shown(event: Event) -> AuditEvent:
         record.permits = event.permits
     if _tells_value(event):
         record.value = event.value
-    return record
 
 
 def _tells_value(event: Event) -> bool:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Container, Iterator
 
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.freezes import freeze_of
 from lockstate.tables.records import (
     CONVERSION,
     RANKED,
@@ -45,7 +46,12 @@ from lockstate.words.results import HoldKind
 
 
 def is_free(state: State, claims: Claims) -> bool:
-    """Whether a newcomer can have all of `claims` at once: no hold, delay or waiter conflicts with any."""
+    """Whether a newcomer can have all of `claims` at once: nothing is in the way of any.
+
+    That is a hold, a delay or a waiter that conflicts with it, or a freeze.
+    """
+    if state.freezes and freeze_of(state.freezes, claims) is not None:
+        return False
     locks = state.locks
     for name, claim in claims:
         lock = locks.get(name)
@@ -58,8 +64,10 @@ def is_free(state: State, claims: Claims) -> bool:
     return True
 
 
-def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
+def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:  # noqa: C901 - asked of every waiter
     """Whether nothing that comes before `ticket` is in its way. The ticket may or may not be queued yet."""
+    if state.freezes and freeze_of(state.freezes, claims, permits_in(ticket)) is not None:
+        return False
     if ticket.kind is HoldKind.SEMAPHORE:
         return True  # `candidates` yields only tickets for which there are permits
     if ticket.permits and not _are_permits_there(state, ticket):

@@ -253,6 +253,17 @@ class Plea(Timed, eq=False, gc=False, array_like=True):
     is_put_off: bool = False
 
 
+class Freeze(Timed, eq=False, gc=False, array_like=True):
+    """A prefix at and below which nothing new is granted (see `freezes`).
+
+    With an `expires_at_ms` of 0 it lasts until somebody ends it.
+    """
+
+    prefix: str
+    reason: str
+    since_ms: int
+
+
 class Lock(msgspec.Struct, eq=False, gc=False):
     """A name that is held or wanted itself, or an ancestor of one that is wanted: what there is of it.
 

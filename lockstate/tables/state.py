@@ -24,6 +24,7 @@ from lockstate.tables.records import (
     NOTHING,
     Claimant,
     Delay,
+    Freeze,
     Hold,
     RequestKey,
     Semaphore,
@@ -85,6 +86,8 @@ class State:
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
+        self.freezes: dict[str, Freeze] = {}
+        """The frozen prefixes. What grants asks whether there are any (see `freezes`)."""
         self.rare_count = 0
         """How many holds and tickets have something that few have."""
         self.ranked_count = 0
@@ -602,6 +605,22 @@ class State:
             return [permits_of(delay.name)]
         del self.delays[delay.name, delay.scope]
         return self.claimed.remove(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
+
+    # -- freezes --------------------------------------------------------------------------------------------
+
+    def enter_freeze(self, freeze: Freeze) -> None:
+        """Freeze a prefix that is not frozen, with its deadline if it has one."""
+        if freeze.expires_at_ms:
+            self.deadlines.add(freeze)
+        self.ledger.noted[freeze] = 0
+        self.freezes[freeze.prefix] = freeze
+
+    def drop_freeze(self, freeze: Freeze) -> None:
+        """Take out the freeze of a prefix."""
+        del self.freezes[freeze.prefix]
+        if freeze.expires_at_ms:
+            self.deadlines.remove(freeze)
+        self.ledger.remove(freeze)
 
     # -- outcomes -------------------------------------------------------------------------------------------
 

@@ -533,6 +533,26 @@ class SetQuota(_Command, frozen=True, tag=84):
     reason: str = ""
 
 
+class Freeze(_Command, frozen=True, tag=88):
+    """Grant nothing new at or below a prefix for `for_ms`, or until it is thawed if that is 0.
+
+    If it is frozen already, this freeze replaces the one that there is.
+    """
+
+    prefix: str
+    reason: str
+    for_ms: int = 0
+    request_id: str = ""
+
+
+class Thaw(_Command, frozen=True, tag=89):
+    """End the freeze of a prefix, and grant what waits for it."""
+
+    prefix: str
+    reason: str
+    request_id: str = ""
+
+
 class SetNamespace(_Command, frozen=True, tag=85):
     """Set a namespace, or with None remove it. What is there already stays, and is not counted."""
 
@@ -618,6 +638,8 @@ OfSomebody = (
     | AddLocks
     | SetQuota
     | SetNamespace
+    | Freeze
+    | Thaw
     | ResumeStream
     | Numbered
 )

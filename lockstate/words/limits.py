@@ -121,6 +121,11 @@ QUOTA_MAX = 1_000_000_000
 NAMESPACES_COUNT_MAX = 10_000
 """Namespaces: more than people can tell apart, and few enough for one page of memory on each node."""
 
+FREEZES_COUNT_MAX = 1_000
+"""Frozen prefixes: each lock of a subtree is compared with all of them."""
+FREEZE_MS_MAX = 31 * 24 * 3600 * 1000
+"""Milliseconds of the longest freeze that ends by itself, a month."""
+
 ORIGINS_COUNT_MAX = 64
 """Node processes whose sequence numbers are remembered: a few nodes, each with its last restarts."""
 

@@ -40,6 +40,7 @@ class Reason(enum.StrEnum):
     NOT_REVOKED = "not-revoked"
     RATE_LIMITED = "rate-limited"
     QUOTA_EXCEEDED = "quota-exceeded"
+    FROZEN = "frozen"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
@@ -258,6 +259,26 @@ class NamespaceSummary(_Value, frozen=True):
     fences: int
     rate_limits: int
     bytes: int
+
+
+class LeftView(_Value, frozen=True):
+    """What is held and waited for at and below a prefix: of names up to a bound, so `is_all` may be false."""
+
+    holds: int
+    waits: int
+    is_all: bool = True
+
+
+class FreezeView(_Value, frozen=True):
+    """A prefix and its freeze. It thaws in `ends_in_ms`, or if that is None when somebody says so."""
+
+    name: str
+    """The prefix, under the field by which rights find what may be read."""
+    is_frozen: bool
+    reason: str = ""
+    frozen_ms: int = 0
+    ends_in_ms: int | None = None
+    left: LeftView | None = None
 
 
 class Holdings(_Value, frozen=True):
@@ -499,6 +520,22 @@ class NamespaceSet(_Value, frozen=True, tag=44):
     """There is such a namespace from now on, or none."""
 
 
+class Frozen(_Value, frozen=True, tag=47):
+    """Nothing new is granted below a prefix for `ends_in_ms`, or until it is thawed if that is None.
+
+    `left` is what still is held and waited for.
+    """
+
+    ends_in_ms: int | None
+    left: LeftView
+
+
+class Thawed(_Value, frozen=True, tag=48):
+    """The prefix is not frozen; `was_frozen` says whether it was."""
+
+    was_frozen: bool
+
+
 class Resized(_Value, frozen=True, tag=12):
     """The semaphore has this limit; `available` is negative while more is held than that."""
 
@@ -663,6 +700,8 @@ Result = (
     | QuotaSet
     | RefusedInNamespace
     | NamespaceSet
+    | Frozen
+    | Thawed
     | GrantedSeveral
     | StreamResumed
     | NumberedDone
@@ -689,6 +728,8 @@ class EventKind(enum.StrEnum):
     WAIT_FORCED = "wait-forced"
     REVOKED = "revoked"
     PUT_OFF = "put-off"
+    FROZEN = "frozen"
+    THAWED = "thawed"
     LEFT = "left"
     RESIZED = "resized"
     QUOTA_SET = "quota-set"
@@ -718,6 +759,8 @@ OF_OPERATORS: Final = OF_SETTINGS | frozenset(
         EventKind.FENCE_FORGOTTEN,
         EventKind.RATE_LIMIT_FORGOTTEN,
         EventKind.RESIZED,
+        EventKind.FROZEN,
+        EventKind.THAWED,
     }
 )
 """What operators do, and give a reason for."""
@@ -754,7 +797,8 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
     was lifted, what was forgotten (a fence or a rate limit), a semaphore that was resized (to so many
-    `permits`), and what operators set (`OF_SETTINGS`), have no owner and no session.
+    `permits`), a prefix that was frozen or thawed, and what operators set (`OF_SETTINGS`), have no owner and
+    no session.
 
     `principal` is whom it belongs to, and `by` who overrode somebody: forced, revoked, lifted, forgot, or set
     something. Both are empty if nodes were told of no principals. A quota has no name: it is the principal's.

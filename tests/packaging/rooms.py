@@ -100,7 +100,8 @@ ROOMS = {
     "http_api/v1": Room(
         (
             "cluster.config_sources", "cluster.errors", "cluster.observing", "holdfast.token_lines",
-            "holdfast.wire", "http_api.server", "lockapi", "lockstate.machine", "lockstate.reads.listings",
+            "holdfast.wire", "http_api.server", "lockapi", "lockstate.machine", "lockstate.reads.freezes",
+            "lockstate.reads.listings",
             "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.limits",
             "lockstate.words.results",
         ),

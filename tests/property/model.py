@@ -29,6 +29,7 @@ from lockstate.words.commands import (
     ForceWaits,
     ForgetFence,
     ForgetRates,
+    Freeze,
     KeepAlive,
     LiftDelay,
     Numbered,
@@ -47,6 +48,7 @@ from lockstate.words.commands import (
     SetNamespace,
     SetQuota,
     TakeRate,
+    Thaw,
     Tick,
     TransactCells,
     Undecodable,
@@ -249,6 +251,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
         case ForceRelease():
             result = force_release(state, command)
         case ForceCloseSession() | ForceWaits() | LiftDelay() | ForgetFence() | ForgetRates():
+            return override(state, command)
+        case Freeze() | Thaw():
             return override(state, command)
         case Revoke():
             return revoke(state, command)

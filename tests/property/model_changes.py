@@ -4,7 +4,7 @@ import msgspec
 
 from lockstate.words import limits
 from lockstate.words.commands import IfHeld, Wanted
-from lockstate.words.ids import HoldId
+from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId
 from lockstate.words.modes import Mode
 from lockstate.words.results import (
     CellEventKind,
@@ -38,6 +38,7 @@ from tests.property.model_records import (
     Delay,
     Hold,
     Lease,
+    ModelFreeze,
     ModelState,
     Place,
     Plea,
@@ -145,6 +146,18 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
     state.events += events
     if kind in AUDITED:
         state.history += events
+
+
+def tell_freeze(state: ModelState, kind: EventKind, freeze: ModelFreeze, reason: str) -> None:
+    """Add the event that a prefix was frozen or thawed."""
+    when, lasted_ms = (state.revision, state.now_ms), state.now_ms - freeze.since_ms
+    left_ms = 0 if freeze.until_ms is None else freeze.until_ms - state.now_ms
+    event = Event(
+        *when, kind, freeze.prefix, Mode.EXCLUSIVE, NO_OWNER, 0, NO_SESSION, lasted_ms, reason,
+        ends_in_ms=left_ms if kind is EventKind.FROZEN else 0, by=state.principal,
+    )  # fmt: skip
+    state.events.append(event)
+    state.history.append(event)
 
 
 # How things begin
@@ -399,24 +412,27 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
     return tuple(name for hold in holds for name in names(hold))
 
 
-def due(
-    state: ModelState,
-) -> list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea | Rate | Place]]:
+Due = Session | Hold | Ticket | Delay | Cell | Plea | Rate | Place | ModelFreeze
+"""What ends by itself."""
+
+
+def due(state: ModelState) -> list[tuple[int, int, Due]]:
     """Return (deadline, creation, thing) of everything that has a deadline, the first first."""
     leases: list[tuple[Lease, Session | Hold | Cell]] = [(s.lease, s) for s in state.sessions]
     leases += [(c.lease, c) for c in state.cells if c.lease]
     leases += [(h.lease, h) for h in state.holds if not h.session_id and h.lease]
-    every: list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea | Rate | Place]] = []
+    every: list[tuple[int, int, Due]] = []
     every += [(lease.expires_at_ms, lease.created, thing) for lease, thing in leases]
     every += [(t.deadline_ms, t.created, t) for t in state.tickets]
     every += [(d.until_ms, d.created, d) for d in state.delays]
     every += [(p.until_ms, p.created, p) for p in state.pleas]
+    every += [(f.until_ms, f.created, f) for f in state.freezes if f.until_ms is not None]
     every += [(r.whole_ms, r.created, r) for r in state.rates]
     every += [(p.at_ms, p.created, p) for _, p in state.places()]
     return sorted(every, key=lambda item: item[:2])
 
 
-def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Plea | Rate | Place) -> None:
+def expire(state: ModelState, thing: Due) -> None:  # noqa: C901 - a case for each thing
     """End what is due."""
     match thing:
         case Session():
@@ -431,6 +447,9 @@ def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Pl
             end_cells(state, [thing], CellEventKind.EXPIRED)
         case Plea():
             end_hold(state, thing.hold, EventKind.FORCED, thing.reason)
+        case ModelFreeze():
+            state.freezes.remove(thing)
+            tell_freeze(state, EventKind.THAWED, thing, "")
         case Rate():
             state.rates.remove(thing)
         case Place():

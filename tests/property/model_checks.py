@@ -21,6 +21,7 @@ from lockstate.words.commands import (
     ForceWaits,
     ForgetFence,
     ForgetRates,
+    Freeze,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -33,6 +34,7 @@ from lockstate.words.commands import (
     Revoke,
     SetNamespace,
     TakeRate,
+    Thaw,
     TransactCells,
     Uncommon,
     Undecodable,
@@ -136,6 +138,13 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_name(command.name),
                 limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
                 BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
+            ]
+        case Freeze() | Thaw():
+            for_ms = command.for_ms if isinstance(command, Freeze) else 0
+            return [
+                limits.check_name(command.prefix),
+                limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
+                limits.check_range("for_ms", for_ms, limits.FREEZE_MS_MAX),
             ]
         case Revoke():
             return [

@@ -7,7 +7,7 @@ from lockstate.words import limits
 from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import HoldKind
-from tests.property.model_records import Delay, Hold, ModelState, Ticket
+from tests.property.model_records import Delay, Hold, ModelFreeze, ModelState, Ticket
 
 MAY_SHARE = [
     {Mode.SHARED},
@@ -171,7 +171,31 @@ def used(state: ModelState, name: str) -> int:
 
 def is_grantable(state: ModelState, ticket: Ticket) -> bool:
     """Whether the ticket can be granted now."""
-    return can_have_permits(state, ticket) and can_have_locks(state, ticket)
+    return (
+        freeze_over(state, ticket) is None
+        and can_have_permits(state, ticket)
+        and can_have_locks(state, ticket)
+    )
+
+
+def freeze_over(state: ModelState, ticket: Ticket) -> ModelFreeze | None:
+    """Return a freeze that keeps the ticket from what it wants: of its first part, the nearest above it."""
+    for part in parts(ticket):
+        above = [one for one in state.freezes if f"{part.name}/".startswith(f"{one.prefix}/")]
+        below = [one for one in state.freezes if covers(part, one.prefix)]
+        if above:
+            return max(above, key=lambda one: len(one.prefix))
+        if below:
+            return min(below, key=lambda one: one.prefix)
+    return None
+
+
+def is_left_in(prefix: str, thing: Hold | Ticket) -> bool:
+    """Whether something is held or waited for at or below a prefix, or a subtree with it is held."""
+    covering = parts(thing) if isinstance(thing, Hold) and thing.kind is HoldKind.LOCK else []
+    return any(f"{name}/".startswith(f"{prefix}/") for name in names(thing)) or any(
+        covers(part, prefix) for part in covering
+    )
 
 
 def can_have_permits(state: ModelState, ticket: Ticket) -> bool:

@@ -1,26 +1,37 @@
-"""What operators do in the model to what others have: end sessions and waits, lift delays, forget."""
+"""What operators do in the model to what others have or want: end, lift, forget, freeze."""
 
 from lockstate.words import limits
-from lockstate.words.commands import ForceCloseSession, ForceWaits, ForgetFence, ForgetRates, LiftDelay
+from lockstate.words.commands import (
+    ForceCloseSession,
+    ForceWaits,
+    ForgetFence,
+    ForgetRates,
+    Freeze,
+    LiftDelay,
+    Thaw,
+)
 from lockstate.words.results import (
     DelaysLifted,
     EventKind,
     FenceForgotten,
+    Frozen,
     Left,
+    LeftView,
     RatesForgotten,
     Reason,
     Refused,
     Result,
     SessionForced,
+    Thawed,
     WaitsForced,
 )
 from tests.property.model_acts import tell_act
-from tests.property.model_changes import end_session, end_wait, serve, tell
-from tests.property.model_locks import claims, parts_of, queue
-from tests.property.model_records import ModelState, Rate, Ticket
+from tests.property.model_changes import end_session, end_wait, serve, tell, tell_freeze
+from tests.property.model_locks import claims, is_left_in, parts_of, queue
+from tests.property.model_records import ModelFreeze, ModelState, Rate, Ticket
 from tests.property.model_views import waiter_view
 
-Override = ForceCloseSession | ForceWaits | LiftDelay | ForgetFence | ForgetRates
+Override = ForceCloseSession | ForceWaits | LiftDelay | ForgetFence | ForgetRates | Freeze | Thaw
 
 
 def override(state: ModelState, command: Override) -> Result:
@@ -36,6 +47,10 @@ def override(state: ModelState, command: Override) -> Result:
             return forget_fence(state, command)
         case ForgetRates():
             return forget_rates(state, command)
+        case Freeze():
+            return freeze(state, command)
+        case Thaw():
+            return thaw(state, command)
 
 
 def force_close(state: ModelState, command: ForceCloseSession) -> Result:
@@ -113,3 +128,32 @@ def forget_rates(state: ModelState, command: ForgetRates) -> Result:
         name, whose = rate.key[0], rate.principal
         tell_act(state, EventKind.RATE_LIMIT_FORGOTTEN, name, command.reason, principal=whose)
     return RatesForgotten(len(gone), len(gone) < len(meant))
+
+
+def freeze(state: ModelState, command: Freeze) -> Result:
+    """Freeze a prefix, in place of the freeze that it has."""
+    known = next((one for one in state.freezes if one.prefix == command.prefix), None)
+    until_ms = state.now_ms + command.for_ms if command.for_ms else None
+    since_ms = state.now_ms if known is None else known.since_ms
+    if known is not None:
+        state.freezes.remove(known)
+    new = ModelFreeze(command.prefix, command.reason, since_ms, until_ms, state.next_created())
+    state.freezes.append(new)
+    tell_freeze(state, EventKind.FROZEN, new, command.reason)
+    return Frozen(command.for_ms or None, left_below(state, command.prefix))
+
+
+def left_below(state: ModelState, prefix: str) -> LeftView:
+    """Return how much is held and waited for there."""
+    holds = [hold for hold in state.holds if is_left_in(prefix, hold)]
+    return LeftView(len(holds), len([ticket for ticket in state.tickets if is_left_in(prefix, ticket)]))
+
+
+def thaw(state: ModelState, command: Thaw) -> Result:
+    """End the freeze of a prefix."""
+    known = [one for one in state.freezes if one.prefix == command.prefix]
+    for one in known:
+        state.freezes.remove(one)
+        tell_freeze(state, EventKind.THAWED, one, command.reason)
+    serve(state)
+    return Thawed(bool(known))

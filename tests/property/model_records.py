@@ -266,6 +266,17 @@ class ModelNamespace:
 
 
 @dataclass
+class ModelFreeze:
+    """A frozen prefix; with None it does not thaw by itself."""
+
+    prefix: str
+    reason: str
+    since_ms: int
+    until_ms: int | None
+    created: int
+
+
+@dataclass
 class ModelState:
     """The whole state. Lists are searched from end to end, nothing is indexed and nothing is counted."""
 
@@ -281,6 +292,7 @@ class ModelState:
     delays: list[Delay] = field(default_factory=list)
     pleas: list[Plea] = field(default_factory=list)
     """In the order in which they were asked."""
+    freezes: list[ModelFreeze] = field(default_factory=list)
     rates: list[Rate] = field(default_factory=list)
     rate_model: Callable[[Algorithm, int], RateModel] = RateModel
     """Makes what a rate limit is looked at as."""

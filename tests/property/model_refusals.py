@@ -8,6 +8,7 @@ from tests.property.model_locks import (
     conflict,
     covers,
     delays_in_the_way,
+    freeze_over,
     holds_in_the_way,
     parts_of,
     queue,
@@ -19,6 +20,10 @@ from tests.property.model_views import available, holder_view, holders
 
 def refuse_now(state: ModelState, ticket: Ticket) -> Refused:
     """Return the refusal of a ticket that can neither be granted nor wait."""
+    freeze = freeze_over(state, ticket)
+    if freeze is not None:
+        left_ms = 1000 if freeze.until_ms is None else freeze.until_ms - state.now_ms
+        return Refused(Reason.FROZEN, "", retry_after_ms=max(1, min(left_ms, 1000)))
     wanted = parts_of(ticket, HoldKind.SEMAPHORE)
     if not wanted or (ticket.locks and ticket.is_of_kinds and _is_a_lock_taken(state, ticket)):
         return lock_held(state, ticket)

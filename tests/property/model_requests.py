@@ -14,6 +14,7 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import NO_HOLD
 from lockstate.words.results import (
+    Frozen,
     Granted,
     GrantedSeveral,
     PutOffTo,
@@ -169,9 +170,9 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
             assert isinstance(command, Renew | RenewByValue)
             hold = _renewed_by(state, command, result)
             return renewed(state, hold, result.token) if hold else Refused(Reason.LEASE_EXPIRED, "")
-        case PutOffTo():
+        case PutOffTo() | Frozen() if result.ends_in_ms is not None:
             left_ms = result.ends_in_ms - (state.now_ms - remembered.outcome_ms)
-            return PutOffTo(result.token, max(0, left_ms))
+            return msgspec.structs.replace(result, ends_in_ms=max(0, left_ms))
         case SessionOpened():
             session = state.session(result.session_id)
             left_ms = max(0, session.lease.expires_at_ms - state.now_ms) if session else 0

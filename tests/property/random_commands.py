@@ -42,6 +42,7 @@ from lockstate.words.commands import (
     ForceWaits,
     ForgetFence,
     ForgetRates,
+    Freeze,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -64,6 +65,7 @@ from lockstate.words.commands import (
     SetNamespace,
     SetQuota,
     TakeRate,
+    Thaw,
     TransactCells,
     Uncommon,
     Wanted,
@@ -536,12 +538,24 @@ def namespace(rng: Random, _: ModelState) -> Command:
     )
 
 
+def freezing(rng: Random, state: ModelState) -> Command:
+    """Freeze a prefix, mostly for a short time, or thaw one."""
+    known = [one.prefix for one in state.freezes]
+    prefix = rng.choice([*known * 4, *NAMESPACES])
+    if rng.randrange(2) and (prefix not in known or rng.randrange(3)):
+        return Thaw(prefix, rng.choice(["", "well again"]), rng.choice(REQUEST_IDS))
+    return Freeze(
+        prefix, rng.choice(["", "because"]), rng.choice([0, 1, 50, 50, 200]), rng.choice(REQUEST_IDS)
+    )
+
+
 _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: opening(r, r.choice(SESSION_IDS)),
     lambda r, _: KeepAlive(r.choice(SESSION_IDS)),
     lambda r, _: KeepAlive(r.choice(SESSION_IDS), r.choice(SESSION_TTLS_MS)),
     force_close,
     lift_delay,
+    freezing,
     revocation,
     revocation,
     put_off,
@@ -700,6 +714,13 @@ BAD_COMMANDS: Final[list[Command]] = [
     ForceWaits("e", "be\ncause"),
     ForceWaits("e", "because", HoldKind.LOCK, -1),
     LiftDelay("/", "because"),
+    Freeze("", "because"),
+    Freeze("a//b", "because"),
+    Freeze("a", "be\ncause"),
+    Freeze("a", "because", -1),
+    Freeze("a", "because", limits.FREEZE_MS_MAX + 1),
+    Thaw("/", "because"),
+    Thaw("a", "be\ncause"),
     LiftDelay("e", "be\ncause"),
     LiftDelay("a", "because", HoldKind.ELECTION),
     ForgetFence("", "because", "r1"),

@@ -27,7 +27,15 @@ from lockstate.words.results import (
 )
 from tests.property.model_changes import due
 from tests.property.model_deadlock import party, reachable, tickets_needed, to_be_given_back
-from tests.property.model_locks import covers, delays_in_the_way, earlier, parts, used
+from tests.property.model_locks import (
+    covers,
+    delays_in_the_way,
+    earlier,
+    freeze_over,
+    is_left_in,
+    parts,
+    used,
+)
 from tests.property.model_namespaces import rows as namespace_rows
 from tests.property.model_records import Deadlock, Hold, Key, ModelState, Party
 
@@ -61,7 +69,7 @@ SITUATIONS: Final[dict[str, int]] = {
     "a session is ended by force": 10,
     "a wait is ended by force": 10,
     "a delay is lifted": 3,
-    "a fence is forgotten": 3,
+    "a fence is forgotten": 1,
     "rate limits are forgotten": 4,
     "a rate limit of somebody is forgotten": 1,
     "waits are abandoned": 14,
@@ -81,6 +89,11 @@ SITUATIONS: Final[dict[str, int]] = {
     "a request passes those who wait": 3,
     "a deadlock by passing": 3,
     "a deadlock of others by passing": 2,
+    "a wait is frozen": 40,
+    "something frozen is refused": 2,
+    "a frozen wait ends": 2,
+    "a thaw grants": 1,
+    "a hold goes on in what is frozen": 30,
     "several kinds are waited for": 100,
     "several kinds are served": 5,
     "several kinds go at once": 50,
@@ -93,7 +106,7 @@ SITUATIONS: Final[dict[str, int]] = {
     "a place is waited for twice": 3,
     "something of another principal is asked for": 12,
     "a quota is used up": 5,
-    "a quota of cells or fences is used up": 2,
+    "a quota of cells or fences is used up": 1,
     "a quota of bytes is used up": 5,
     "a cell counts for another one than who wrote it": 40,
     "a quota of a namespace is used up": 5,
@@ -248,6 +261,15 @@ _LOOKS: Final[dict[str, _Look]] = {
     "a session is ended by force": lambda w, _: any(e.kind is EventKind.SESSION_FORCED for e in w.events),
     "a wait is ended by force": lambda w, _: any(e.kind is EventKind.WAIT_FORCED for e in w.events),
     "a delay is lifted": lambda w, _: any(e.kind is EventKind.DELAY_LIFTED for e in w.events),
+    "a wait is frozen": lambda w, _: any(freeze_over(w, ticket) for ticket in w.tickets),
+    "something frozen is refused": lambda _, results: any(
+        isinstance(r, Refused) and r.reason is Reason.FROZEN for r in results
+    ),
+    "a frozen wait ends": lambda w, _: _settled(w, Reason.FROZEN),
+    "a thaw grants": lambda w, _: any(e.kind is EventKind.THAWED for e in w.events) and _served(w),
+    "a hold goes on in what is frozen": lambda w, _: any(
+        is_left_in(one.prefix, hold) for one in w.freezes for hold in w.holds
+    ),
     "several kinds are waited for": lambda w, _: any(t.is_of_kinds for t in w.tickets),
     "several kinds are served": lambda w, _: any(isinstance(g, GrantedSeveral) for _, g in _served(w)),
     "several kinds go at once": lambda _, results: any(isinstance(r, GrantedSeveral) for r in results),

@@ -22,6 +22,8 @@
     C force KIND NAME reason= [token=, delay=, request=]      of any kind, all holders or one
     C end session NAME reason= [request=]                     by its public name: s-1 is the first
     C end waits KIND NAME reason= [ticket=, request=]         all waits for it, or the one of this number
+    C freeze PREFIX reason= [for=, request=]                  grant nothing new there
+    C thaw PREFIX reason= [request=]
     C lift KIND NAME reason= [request=]                       the delays of a lock or a semaphore
     C revoke KIND NAME reason= grace= [token=, ticket=, request=]  ask holders to give up
     C put off NAME as KIND [request=]                         say "not yet"
@@ -67,6 +69,7 @@ from lockstate.words.commands import (
     ForceWaits,
     ForgetFence,
     ForgetRates,
+    Freeze,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -88,6 +91,7 @@ from lockstate.words.commands import (
     SetNamespace,
     SetQuota,
     TakeRate,
+    Thaw,
     TransactCells,
     Uncommon,
     Wanted,
@@ -430,6 +434,10 @@ def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901, PLR0912 - a 
         case "end", ["waits", kind, name]:
             ticket = int(options.get("ticket", "0"))
             return ForceWaits(name, line.text("reason"), HoldKind(kind), ticket, request_id)
+        case "freeze", [prefix]:
+            return Freeze(prefix, line.text("reason"), line.ms("for"), request_id)
+        case "thaw", [prefix]:
+            return Thaw(prefix, line.text("reason"), request_id)
         case "lift", [kind, name]:
             return LiftDelay(name, line.text("reason"), HoldKind(kind), request_id)
         case "revoke", [kind, name]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from lockstate.tables.audit_record import OF_NOBODY
 from lockstate.tables.owners import shown_owner
 from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.words.modes import Mode, Scope
@@ -24,6 +25,7 @@ from lockstate.words.results import (
     FenceView,
     ForceReleased,
     FrameRefused,
+    Frozen,
     Granted,
     GrantedSeveral,
     HolderView,
@@ -54,6 +56,7 @@ from lockstate.words.results import (
     SessionOpened,
     SessionView,
     StreamResumed,
+    Thawed,
     Transacted,
     WaiterView,
     WaitsAbandoned,
@@ -184,12 +187,21 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return "; ".join(result_text(each, names, fully=fully) for each in told)
         case FrameRefused():
             return f"frame refused: {result.fault}"
+        case Frozen() | Thawed():
+            return _frozen_text(result)
         case QuotaSet():
             return "quota set"
         case NamespaceSet():
             return "namespace set"
         case Refused():
             return _refused_text(result, names, fully=fully)
+
+
+def _frozen_text(result: Frozen | Thawed) -> str:
+    if isinstance(result, Thawed):
+        return "thawed" if result.was_frozen else "was not frozen"
+    until = "until it is thawed" if result.ends_in_ms is None else f"for {seconds(result.ends_in_ms)} s"
+    return f"frozen {until}, {result.left.holds} held, {result.left.waits} waiting"
 
 
 def _revocation_text(revocation: RevocationView) -> str:
@@ -275,7 +287,7 @@ def cycle_text(cycle: tuple[CycleView, ...]) -> str:
 
 def event_text(event: Event, wait_ended: Refused | None = None) -> str:
     """Return an event; of the end of a wait, with how it ended."""
-    owner = shown_owner(event.owner, event.session_id) if event.kind not in _OF_NOBODY else ""
+    owner = shown_owner(event.owner, event.session_id) if event.kind not in OF_NOBODY else ""
     text = " ".join(f"{event.kind} {_of_what(event)} {owner}".split())
     if event.token:
         text += f" token {event.token}"
@@ -295,25 +307,19 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
 
 
 _OF_SESSIONS = frozenset({EventKind.SESSION_EXPIRED, EventKind.SESSION_FORCED})
-_OF_NOBODY = OF_SETTINGS | {
-    EventKind.DELAY_LIFTED,
-    EventKind.FENCE_FORGOTTEN,
-    EventKind.RATE_LIMIT_FORGOTTEN,
-    EventKind.RESIZED,
-}
 
 
 def _of_what(event: Event) -> str:
     if event.kind in _OF_SESSIONS:
         return ""
-    if event.kind in {EventKind.FENCE_FORGOTTEN, EventKind.RATE_LIMIT_FORGOTTEN}:
-        return event.name
     if event.kind in OF_SETTINGS:
         return " ".join(filter(None, (event.principal or event.name, event.value)))
     if event.kind is EventKind.RESIZED:
         return f"semaphore {event.name} to {event.permits}"
     if event.kind is EventKind.DELAY_LIFTED:
         return f"{event.of} {event.name}" + (" subtree" if event.scope is Scope.SUBTREE else "")
+    if event.kind in OF_NOBODY:
+        return event.name
     if event.of is HoldKind.SEMAPHORE:
         return f"{_permits_text(event.permits)} of {event.name}"
     if event.of is HoldKind.ELECTION:
@@ -329,7 +335,7 @@ def audit_lines(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _lasted(event: Event) -> str:
-    if event.kind in _OF_SESSIONS | _OF_NOBODY:
+    if event.kind in _OF_SESSIONS | OF_NOBODY:
         return ""
     is_of_wait = event.kind in {EventKind.GRANTED, EventKind.ELECTED, EventKind.WAIT_FORCED}
     return f", {'waited' if is_of_wait else 'held'} for {seconds(event.lasted_ms)} s"

@@ -87,6 +87,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "holds", "waits", "cells", "fences", "rate_limits", "bytes", "if_held", "rate", "request_id",
     ),
     f"DELETE {wire.NAMESPACE}": ("reason", "request_id"),
+    f"PUT {wire.FREEZE}": ("reason", "for_ms", "request_id"),
+    f"DELETE {wire.FREEZE}": ("reason", "request_id"),
     f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer", "request_id"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer", "request_id"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("id", "request_id"),
@@ -197,6 +199,10 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"GET {wire.NAMESPACE}": ("prefix", "settings", "used"),
     f"PUT {wire.NAMESPACE}": ("prefix", "settings", "revision"),
     f"DELETE {wire.NAMESPACE}": ("prefix", "settings", "revision"),
+    f"GET {wire.FREEZES}": ("freezes", "next"),
+    f"GET {wire.FREEZE}": ("prefix", "frozen", "reason", "frozen_ms", "left"),
+    f"PUT {wire.FREEZE}": ("prefix", "left", "revision"),
+    f"DELETE {wire.FREEZE}": ("prefix", "thawed", "revision"),
     f"GET {wire.CLUSTER}": (
         "node_id",
         "leader",
@@ -284,6 +290,8 @@ NAMESPACE_FIELDS: Final = (
     "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
     *NAMESPACE_USED_FIELDS, "if_held", "rate",
 )  # fmt: skip
+FREEZE_FIELDS: Final = ("prefix", "frozen", "reason", "frozen_ms", "ends_in_ms", "left")
+LEFT_FIELDS: Final = ("holds", "waits", "more")
 LEADER_FIELDS: Final = ("owner", "value", "token")
 CYCLE_FIELDS: Final = ("owner", "name", "kind")
 EVENT_FIELDS: Final = ("revision", "event", "name", "owner", "reason", "at_ms", "lasted_ms")

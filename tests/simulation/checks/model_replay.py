@@ -142,6 +142,7 @@ class _RecordingState(ModelState):
             or any(delay.until_ms < now_ms for delay in self.delays)
             or any(plea.until_ms < now_ms for plea in self.pleas)
             or any(cell.lease.expires_at_ms < now_ms for cell in self.cells if cell.lease)
+            or any(freeze.until_ms < now_ms for freeze in self.freezes if freeze.until_ms is not None)
         )
 
 

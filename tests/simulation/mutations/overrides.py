@@ -7,11 +7,15 @@ import msgspec
 import lockstate.rules.fences
 import lockstate.rules.forgotten_rates
 from lockstate.reads.views import holders_of
+from lockstate.rules import freezes, holds
 from lockstate.rules.effects import Effects
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.sessions import Sessions
-from lockstate.tables.records import Hold, Session
+from lockstate.tables import queues
+from lockstate.tables.claim_table import Freed
+from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.state import State
+from lockstate.words.claims import Claims
 from lockstate.words.commands import (
     ForceCloseSession,
     ForceRelease,
@@ -60,6 +64,24 @@ def _lift_and_serve_nobody(kinds: Kinds, command: LiftDelay) -> Result:
         kinds._holds.effects.tell_lifted(delay, command.reason)
         state.end_delay(delay)
     return DelaysLifted(len(delays), max(left_ms, 0))
+
+
+def _can_go_while_frozen(state: State, ticket: Ticket, claims: Claims) -> bool:
+    """Let a ticket pass a freeze that newcomers do not pass."""
+    frozen, state.freezes = state.freezes, {}
+    try:
+        return _can_go(state, ticket, claims)
+    finally:
+        state.freezes = frozen
+
+
+_can_go = queues.can_go
+
+
+def _thaw_and_serve_nobody(state: State, prefix: str) -> Freed:
+    """Leave those that wait below a prefix to the next end of something."""
+    del state, prefix
+    return []
 
 
 def _forget_nothing(effects: Effects, command: ForgetFence) -> Result:
@@ -131,6 +153,20 @@ OVERRIDES: Final = (
         sentence="A waiter goes on waiting after the delay was lifted.",
         found_by=("model-events", "model-state", "reply"),
         apply=replaced(Kinds, "lift_delay", _lift_and_serve_nobody),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="waiter-passes-a-freeze",
+        sentence="A waiter is granted what it waits for while that is frozen.",
+        found_by=("model-events", "model-state", "reply"),
+        apply=replaced(holds, "can_go", _can_go_while_frozen),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="thaw-serves-nobody",
+        sentence="A waiter goes on waiting after the prefix was thawed.",
+        found_by=("model-events", "model-state", "reply"),
+        apply=replaced(freezes, "_freed", _thaw_and_serve_nobody),
         surroundings=_OPERATED,
     ),
     Mutation(

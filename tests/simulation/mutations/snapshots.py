@@ -44,6 +44,10 @@ def _forget_requests(state: State) -> None:
     state.requests = RequestMemory()
 
 
+def _forget_freezes(state: State) -> None:
+    state.freezes = {}
+
+
 def _forget_origins(state: State) -> None:
     state.origins = {}
 
@@ -96,6 +100,13 @@ SNAPSHOTS: Final = (
         found_by=("equal-digest", "one-outcome"),
         apply=snapshot_without(_forget_requests),
         surroundings=RESTORING,
+    ),
+    Mutation(
+        name="freezes-lost-in-snapshot",
+        sentence="A restored node grants what is frozen.",
+        found_by=("equal-digest",),
+        apply=snapshot_without(_forget_freezes),
+        surroundings=RESTORING_ALL,
     ),
     Mutation(
         name="origins-lost-in-snapshot",

@@ -18,6 +18,7 @@ from lockstate.words.commands import (
     ForceRelease,
     ForgetFence,
     ForgetRates,
+    Freeze,
     IfHeld,
     LiftDelay,
     NamespaceSettings,
@@ -28,6 +29,7 @@ from lockstate.words.commands import (
     Revoke,
     SetNamespace,
     TakeRate,
+    Thaw,
     Uncommon,
     Wanted,
     WantedPermits,
@@ -56,6 +58,8 @@ ENDLESS_CHANCE: Final = 0.05
 """That a hold is to have no deadline."""
 GUESS_CHANCE: Final = 0.3
 """That a value is named that nobody has, though it looks like one."""
+THAW_CHANCE: Final = 0.4
+"""That a prefix is thawed, which may not be frozen, and not frozen."""
 PRIORITY_CHANCE: Final = 0.3
 PRIORITIES: Final = (0, 4, 4, 6, 6, 9)
 """Of requests that have one: most are worth so little that a wait may make up for it."""
@@ -376,6 +380,15 @@ class ClientCommands:
             [(HoldKind.LOCK, self._settings.names), (HoldKind.SEMAPHORE, SEMAPHORES)]
         )
         return LiftDelay(self._random.choice(names), "by hand", kind, self._caller.request_id())
+
+    def freeze(self) -> Freeze | Thaw:
+        """Return a command that freezes what has names for a moment, or thaws it."""
+        random = self._random
+        name = random.choice((*self._settings.names, *SEMAPHORES, *ELECTIONS))
+        prefix = random.choice([name, name.partition("/")[0]])
+        if random.random() < THAW_CHANCE:
+            return Thaw(prefix, "by hand", self._caller.request_id())
+        return Freeze(prefix, "by hand", random.choice([100, 1000, 5000]), self._caller.request_id())
 
     def namespace(self) -> SetNamespace:
         """Return a command that sets a namespace, or ends one, around what has names."""

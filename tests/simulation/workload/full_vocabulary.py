@@ -129,6 +129,8 @@ class FullVocabulary:
             await actor.caller.insist(actor.commands.namespace())
         elif dice < 0.3:
             await self._ask_back()
+        elif dice < 0.38:
+            await actor.caller.insist(actor.commands.freeze())
         elif dice < 0.45:
             await actor.caller.insist(actor.commands.lift())
         elif dice < 0.55:

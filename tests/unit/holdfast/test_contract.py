@@ -52,6 +52,7 @@ FIELDS_NOT_SENT: Final = {
     ("DELETE /v1/quotas/{principal}", "?reason"): "the body has it",
     ("DELETE /v1/namespaces/{name}", "?reason"): "the body has it",
     ("GET /v1/namespaces", "?limit"): "all pages are read",
+    ("GET /v1/freezes", "?limit"): "all pages are read",
 }
 """Which fields the client leaves out, and why."""
 NEVER_SENT: Final = {
@@ -308,6 +309,10 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.namespaces("j", is_stale=True)
     await admin.namespace("jobs", is_stale=True)
     await admin.remove_namespace("jobs", reason="by hand")
+    await admin.freeze("jobs", reason="r", duration=60)
+    await admin.frozen("jobs", is_stale=True)
+    await admin.freezes("j", is_stale=True)
+    await admin.thaw("jobs", reason="r")
     await admin.refusals(limit=1)
     await admin.transfer_leadership("n1")
     for change in (admin.add_member("n2", "a:1"), admin.move_member("n2", "b:1"), admin.remove_member("n2")):

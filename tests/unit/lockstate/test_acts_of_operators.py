@@ -14,6 +14,7 @@ from lockstate.words.commands import (
     ForceWaits,
     ForgetFence,
     ForgetRates,
+    Freeze,
     IfHeld,
     LiftDelay,
     NamespaceSettings,
@@ -27,6 +28,7 @@ from lockstate.words.commands import (
     SetNamespace,
     SetQuota,
     TakeRate,
+    Thaw,
 )
 from lockstate.words.ids import SessionId
 from lockstate.words.results import OF_OPERATORS, EventKind, Reason
@@ -41,6 +43,8 @@ ACTS: Final[dict[type, tuple[tuple[OfSomebody, EventKind], ...]]] = {
     LiftDelay: ((LiftDelay("delayed", WHY), EventKind.DELAY_LIFTED),),
     ForgetRates: ((ForgetRates("mail", WHY), EventKind.RATE_LIMIT_FORGOTTEN),),
     ForgetFence: ((ForgetFence("disk", WHY), EventKind.FENCE_FORGOTTEN),),
+    Freeze: ((Freeze("warm", WHY), EventKind.FROZEN),),
+    Thaw: ((Thaw("cold", WHY), EventKind.THAWED),),
     Revoke: ((Revoke("held", WHY, 1000), EventKind.REVOKED),),
     ResizeSemaphore: ((ResizeSemaphore("pool", 5, reason=WHY), EventKind.RESIZED),),
     SetQuota: (
@@ -73,6 +77,7 @@ def driver() -> MachineDriver:
             TakeRate("mail", 2, 60_000),
             SetQuota("ann", Quota(holds=1)),
             SetNamespace("old", NamespaceSettings(holds=1)),
+            Freeze("cold", WHY),
         ]
     )
     return driver

@@ -87,7 +87,8 @@ A stream has `limits.STREAM_KEPT_MAX` outcomes of `limits.STREAM_KEPT_BYTES_MAX`
 """
 
 OF_THEIR_OWN: Final = {
-    # What only operators make, with the right `admin`.
+    # What only operators make, with the right `admin`, and freezes with `force`.
+    "freezes": limits.FREEZES_COUNT_MAX,
     "principals.quotas": limits.QUOTAS_COUNT_MAX,
     "namespaces.rows": limits.NAMESPACES_COUNT_MAX,
     "namespaces.usage": limits.NAMESPACES_COUNT_MAX,

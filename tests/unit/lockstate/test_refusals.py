@@ -16,6 +16,7 @@ from lockstate.words.commands import (
     Entry,
     ForceRelease,
     ForceWaits,
+    Freeze,
     IfHeld,
     OnBehalf,
     OpenSession,
@@ -406,6 +407,7 @@ ALL_REASONS = {
     Reason.LIMIT_MISMATCH: lambda driver: driver.permits("q", 2),
     Reason.STALE_TOKEN: lambda driver: driver.run(AdvanceFence("disk", 4)),
     Reason.TICKET_ENDED: lambda driver: driver.run(ForceWaits("a", "x", ticket=99)),
+    Reason.FROZEN: lambda driver: driver.acquire("frozen/x"),
     Reason.NOT_REVOKED: lambda driver: driver.run(PutOff(HoldId("h1"))),
     Reason.WRONG_KIND: lambda driver: driver.run(Release(HoldId("h1"), kind=HoldKind.SEMAPHORE)),
     Reason.RATE_LIMITED: lambda driver: driver.run(
@@ -446,6 +448,7 @@ def test_every_reason_occurs(monkeypatch: pytest.MonkeyPatch, expected: Reason) 
     driver.run(AdvanceFence("disk", 5))
     driver.run(TakeRate("r", 1, 1000))
     driver.run(SetQuota("ann", Quota(holds=0)))
+    driver.run(Freeze("frozen", "a move"))
     before = driver.machine.counts()
     assert reason(ALL_REASONS[expected](driver)) is expected
     assert driver.events == ()

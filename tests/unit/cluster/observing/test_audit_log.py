@@ -13,6 +13,7 @@ from cluster.observing.audit_log import (
     TOLD_MAX,
     AuditLog,
 )
+from lockstate.tables.audit_record import OF_NOBODY
 from lockstate.words.ids import OwnerName, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
@@ -239,13 +240,7 @@ def test_what_happens_all_the_time_is_for_debug(kind: EventKind, caplog: pytest.
 @pytest.mark.parametrize("owner", ["ann", ""])
 def test_no_secret_is_told(of: HoldKind, owner: str, caplog: pytest.LogCaptureFixture) -> None:
     """No line has the id of a session or a hold, also where nobody gave an owner; modes are of locks only."""
-    of_nobody = OF_SETTINGS | {
-        EventKind.DELAY_LIFTED,
-        EventKind.FENCE_FORGOTTEN,
-        EventKind.RATE_LIMIT_FORGOTTEN,
-        EventKind.RESIZED,
-    }
-    of_somebody = set(EventKind) - of_nobody
+    of_somebody = set(EventKind) - OF_NOBODY
     told = lines(caplog, logging.DEBUG, *(event(kind, owner=owner, of=of) for kind in sorted(of_somebody)))
     assert told
     assert SECRET not in str(told)
@@ -262,11 +257,13 @@ def test_what_operators_do_has_its_reason(caplog: pytest.LogCaptureFixture) -> N
         event(EventKind.DELAY_LIFTED, of=HoldKind.SEMAPHORE, reason="all is well"),
         event(EventKind.FENCE_FORGOTTEN, reason="a new disk"),
         event(EventKind.RATE_LIMIT_FORGOTTEN, reason="it is full"),
+        event(EventKind.FROZEN, reason="a move"),
     )
     assert "owner='ann'" in told[0]
     assert told[0].endswith("reason='gone mad'")
     assert "kind=semaphore" in told[1]
     assert "owner=" not in "".join(told[1:])
+    assert told[-1].endswith("reason='a move'")
     assert "token=" in told[2]
     assert "token=" not in told[3]
     assert told[3].endswith("reason='it is full'")

@@ -109,6 +109,11 @@ async def _rate_limited(served: Served) -> Got:
     return await served.post(wire.ACQUIRE, locks=[{"name": "a"}], rate_limits=[rate], ttl_ms=1000)
 
 
+async def _frozen(served: Served) -> Got:
+    await served.call("PUT", "/v1/freezes/a", {"reason": "the disk is moved"})
+    return await served.acquire("a/b")
+
+
 async def _not_revoked(served: Served) -> Got:
     got = await served.acquire("a")
     return await served.post(wire.LOCK_PUT_OFF, hold_id=got.body["hold_id"])
@@ -197,6 +202,7 @@ WAYS: dict[str, Way] = {
     "already-held": _held_already,
     "not-revoked": _not_revoked,
     "rate-limited": _rate_limited,
+    "frozen": _frozen,
     "invalid-request": _call("POST", wire.LOCK_ACQUIRE, {}),
     "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),
     "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),

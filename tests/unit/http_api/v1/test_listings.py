@@ -294,6 +294,7 @@ LARGE = (
     wire.HOLDS,
     wire.QUOTAS,
     wire.NAMESPACES,
+    wire.FREEZES,
     wire.AUDIT,
     f"{wire.AUDIT}?name=a",
 )

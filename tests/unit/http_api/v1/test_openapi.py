@@ -31,6 +31,8 @@ EXTRA: dict[type[Any], set[str]] = {
     answers.ElectedJson: {*http_contract.ELECTED_EXTRA_FIELDS},
     answers.ReleasedJson: {*http_contract.RELEASED_EXTRA_FIELDS},
     held.TicketInfo: {*http_contract.TICKET_EXTRA_FIELDS},
+    operators.FreezeInfo: {"ends_in_ms"},
+    operators.FrozenJson: {"ends_in_ms"},
 }
 """What is there where it applies."""
 
@@ -213,6 +215,8 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         (operators.NamespaceInfo, {*http_contract.NAMESPACE_ROW_FIELDS, *shape.ReadAnswer.__struct_fields__}),
         (operators.NamespaceSettings, {*http_contract.NAMESPACE_FIELDS}),
         (operators.NamespaceUsed, {*http_contract.NAMESPACE_USED_FIELDS}),
+        (operators.FreezeInfo, {*http_contract.FREEZE_FIELDS, *shape.ReadAnswer.__struct_fields__}),
+        (operators.LeftBelow, {*http_contract.LEFT_FIELDS}),
         (held.Revocation, {*http_contract.REVOCATION_FIELDS}),
         (held.CycleStepJson, {*http_contract.CYCLE_FIELDS}),
         (AuditEvent, {*http_contract.EVENT_FIELDS, *http_contract.EVENT_EXTRA_FIELDS}),

@@ -158,6 +158,10 @@ CASES: dict[str, Case] = {
         "/v1/namespaces/NAME", {"holds": 1, "reason": "r"}, {*_ADMIN, "tenant"}, _ADMIN
     ),
     f"DELETE {wire.NAMESPACE}": Case("/v1/namespaces/NAME", {"reason": "r"}, {*_ADMIN, "tenant"}, _ADMIN),
+    f"GET {wire.FREEZES}": _lists(wire.FREEZES),
+    f"GET {wire.FREEZE}": _reads("/v1/freezes/NAME"),
+    f"PUT {wire.FREEZE}": Case("/v1/freezes/NAME", {"reason": "r"}, {"enforcer", "all"}, {"all"}),
+    f"DELETE {wire.FREEZE}": Case("/v1/freezes/NAME", {"reason": "r"}, {"enforcer", "all"}, {"all"}),
     f"GET {wire.WATCH}": _reads(f"{wire.WATCH}?prefix=NAME&since=x"),
     f"GET {wire.STREAM}": _by_id(wire.STREAM),
     f"GET {wire.CLUSTER}": Case(wire.CLUSTER, None, KNOWN, KNOWN),

@@ -1,0 +1,47 @@
+"""Frozen prefixes: nothing new is granted at or below one of them, until it is thawed.
+
+A prefix covers names by whole parts, as a namespace's does. What is held there goes on: a freeze stops grants
+only. So it is not a claim, which could not stand beside the holds that are to drain.
+
+A lock of scope subtree is covered by a freeze of its own name, of a name above it, and of one below it: it
+would be a new lock of what is frozen.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from lockstate.tables.records import Freeze, Permits
+from lockstate.words.claims import Claims, shown_name
+from lockstate.words.modes import is_intent, is_tree
+
+ByPrefix: TypeAlias = Mapping[str, Freeze]
+"""Freezes by their prefixes."""
+
+
+def freeze_of(freezes: ByPrefix, claims: Claims, permits: Permits = ()) -> Freeze | None:
+    """Return a freeze that covers any of these, None if none does. Callers ask first if there is any."""
+    for name, claim in claims:
+        if is_intent(claim):
+            continue  # it is on a name above, which is looked at with the name that it is for
+        found = _above(freezes, shown_name(name)) or (_below(freezes, name) if is_tree(claim) else None)
+        if found is not None:
+            return found
+    return next(filter(None, [_above(freezes, name) for name, _ in permits]), None)
+
+
+def _above(freezes: ByPrefix, name: str) -> Freeze | None:
+    """Return the longest frozen prefix that covers a name."""
+    end = len(name)
+    while end > 0:
+        freeze = freezes.get(name[:end])
+        if freeze is not None:
+            return freeze
+        end = name.rfind("/", 0, end)
+    return None
+
+
+def _below(freezes: ByPrefix, name: str) -> Freeze | None:
+    """Return the first frozen prefix below a name."""
+    below = name + "/"
+    first = min([prefix for prefix in freezes if prefix.startswith(below)], default=None)
+    return None if first is None else freezes[first]

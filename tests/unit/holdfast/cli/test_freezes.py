@@ -1,0 +1,67 @@
+"""Freezes: by both clients, and by `holdfast freeze`."""
+
+import json
+
+import pytest
+
+import holdfast
+from holdfast.cli.main import _main, read
+from tests.unit.holdfast.cli.test_quotas import url_of
+from tests.unit.holdfast.conftest import NewClient
+from tests.unit.http_api.serving import serving
+
+
+async def test_a_prefix_is_frozen_and_thawed(new_client: NewClient) -> None:
+    """By either client: what is left is told, what would not wait is refused as if it were held."""
+    async with serving() as served, new_client(url_of(served)) as client:
+        lease = await client.acquire("db/1", ttl=60, renew=False)
+        left = await client.admin.freeze("db", reason="the disk is moved", duration=600)
+        assert (left.holds, left.waits, left.more) == (1, 0, False)
+        with pytest.raises(holdfast.LockTimeout) as refused:
+            await client.lock("db/2", ttl=60).acquire(wait=0)
+        assert (refused.value.code, refused.value.detail) == ("frozen", "'db' is frozen: the disk is moved")
+        await client.release(lease.hold_id)
+        now = await client.admin.frozen("db")
+        assert (now.frozen, now.reason, now.left) == (True, "the disk is moved", holdfast.LeftBelow(0, 0))
+        assert now.ends_in_ms is not None
+        assert [(row.prefix, row.left) for row in await client.admin.freezes("d")] == [("db", None)]
+        assert await client.admin.freezes("e") == ()
+        assert await client.admin.thaw("db", reason="it is moved") is True
+        assert await client.admin.thaw("db", reason="it is moved") is False
+        now = await client.admin.frozen("db")
+        assert (now.frozen, now.ends_in_ms) == (False, None)
+        assert (await client.acquire("db/2", ttl=60, renew=False)).token == 2
+
+
+async def test_all_pages_of_freezes(new_client: NewClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client reads on until there is no more."""
+    monkeypatch.setattr("lockstate.words.limits.LIST_LIMIT_MAX", 2)
+    async with serving() as served, new_client(url_of(served)) as client:
+        for name in ("a", "b", "c"):
+            await client.admin.freeze(name, reason="a test")
+        assert [row.prefix for row in await client.admin.freezes()] == ["a", "b", "c"]
+
+
+async def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """It freezes, shows, lists and thaws."""
+
+    async def line(*words: str) -> str:
+        assert await _main(read(["--nodes", url_of(served), "freeze", *words])) == 0
+        return capsys.readouterr().out
+
+    async with serving() as served:
+        await served.acquire("db/1")
+        said = await line("set", "db", "--for", "10m", "--reason", "the disk is moved")
+        assert said == "db is frozen; 1 held, 0 waiting\n"
+        shown = (await line("show", "db")).splitlines()
+        assert shown[0].split() == ["PREFIX", "FROZEN", "ENDS", "REASON", "LEFT"]
+        assert "the disk is moved" in shown[1]
+        assert shown[1].endswith("1 held, 0 waiting")
+        await line("set", "jobs", "--reason", "a look")
+        listed = await line("list")
+        assert "when thawed" in listed
+        (row,) = json.loads(await line("list", "j", "-o", "json"))
+        assert (row["prefix"], row["reason"]) == ("jobs", "a look")
+        assert await line("end", "db", "--reason", "done") == "db is thawed\n"
+        assert await line("end", "db", "--reason", "done") == "db was not frozen\n"
+        assert (await line("show", "db")).splitlines()[1].split()[:4] == ["db", "no", "-", "-"]
