@@ -1,5 +1,7 @@
 """The log lines of a whole cluster: each forced or expired hold leaves one, without a secret."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from holdfast import wire
@@ -7,6 +9,13 @@ from scripts.local_cluster import LocalCluster
 from tests.process.nodes import LogSince, followers, http_to, node_ids, until
 
 pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Give a cluster of its own: expiries of others may have used up the lines of a minute."""
+    with LocalCluster.up(tmp_path_factory.mktemp("lines")) as cluster:
+        yield cluster
 
 
 async def test_one_line_in_the_whole_cluster(cluster: LocalCluster) -> None:
