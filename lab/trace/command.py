@@ -42,7 +42,7 @@ TRIES_COUNT_MAX: Final = 10
 WARM_UP_COUNT: Final = 20
 """Requests before the first that is counted."""
 TIMEOUT_S: Final = 20.0
-HELD_S: Final = 2.0
+HELD_S: Final = 5.0
 QUIET_S: Final = 0.005
 """The nodes are idle when they have called nothing for so long."""
 LOCK: Final = "traces/of-one-acquire"

@@ -121,7 +121,7 @@ async def test_who_pings_and_reads_nothing_is_dropped(
     monkeypatch.setattr(stream_out, "UNREAD_S", 0.2)
     async with streamed(tmp_path) as served, served.stream() as client:
         await _flood(client)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             await ended.wait()
 
 
