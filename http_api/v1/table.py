@@ -290,12 +290,12 @@ _RATES_AND_FENCES: Final = (
     ),
     Route(
         method="DELETE", path=wire.RATE, need=needs.FORCE, handler=rates.forget_rate_limit,
-        takes=ForgetRatesRequest, gives=answers.RatesForgottenJson,
+        takes=ForgetRatesRequest, gives=answers.RatesForgottenJson, query=("reason",),
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="DELETE", path=wire.RATES, need=needs.FORCE, handler=rates.forget_rate_limits,
-        takes=ForgetRatesRequest, gives=answers.RatesForgottenJson, query=("prefix", "all"),
+        takes=ForgetRatesRequest, gives=answers.RatesForgottenJson, query=("prefix", "all", "reason"),
         problems=("upgrade-pending", *_WORLD),
     ),
     Route(
@@ -472,7 +472,7 @@ _FREEZES: Final = (
     ),
     Route(
         method="DELETE", path=wire.FREEZE, need=needs.FORCE, handler=freezes.thaw,
-        takes=ThawRequest, gives=operators.ThawedJson,
+        takes=ThawRequest, gives=operators.ThawedJson, query=("reason",),
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip

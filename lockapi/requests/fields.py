@@ -93,6 +93,13 @@ class Write(Request, kw_only=True):
         return self.request_id
 
 
+class Removal(Write, kw_only=True):
+    """Base of requests that take something away, and say why."""
+
+    reason: Reason | Maybe = UNSET
+    """A face may take it from elsewhere, so it may be missing here."""
+
+
 class WaitingRequest(Write, kw_only=True):
     """Base of requests that may wait in a queue, and be asked in slices.
 

@@ -9,6 +9,7 @@ from lockapi.requests.fields import (
     Maybe,
     RateLimit,
     Reason,
+    Removal,
     Request,
     Ttl,
     Window,
@@ -68,11 +69,8 @@ class SetNamespaceRequest(Write, kw_only=True):
         return SetNamespace(prefix, settings, self.checked_id(), reason)
 
 
-class RemoveNamespaceRequest(Write, kw_only=True):
+class RemoveNamespaceRequest(Removal, kw_only=True):
     """Remove a namespace. What is there stays."""
-
-    reason: Reason | Maybe = UNSET
-    """A face may take it from elsewhere, so it may be missing here."""
 
     def command(self, prefix: str, reason: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""

@@ -14,6 +14,7 @@ from lockapi.requests.fields import (
     Maybe,
     Name,
     Reason,
+    Removal,
     Write,
     check,
     check_between,
@@ -66,23 +67,21 @@ class ForgetFenceRequest(Write, kw_only=True):
         return commands.ForgetFence(self.name, self.reason, self.checked_id())
 
 
-class ForgetRatesRequest(Write, kw_only=True):
+class ForgetRatesRequest(Removal, kw_only=True):
     """Forget rate limits: they are as new."""
 
-    reason: Reason
-
-    def command(self, name: str) -> commands.ForgetRates:
+    def command(self, name: str, reason: str) -> commands.ForgetRates:
         """Return the command for those of one name. Raises ProblemError."""
         check(limits.check_name(name))
-        check_reason(self.reason)
-        return commands.ForgetRates(name, self.reason, request_id=self.checked_id())
+        check_reason(reason)
+        return commands.ForgetRates(name, reason, request_id=self.checked_id())
 
-    def command_below(self, prefix: str, *, is_all: bool) -> commands.ForgetRates:
+    def command_below(self, prefix: str, reason: str, *, is_all: bool) -> commands.ForgetRates:
         """Return the command for those whose names begin with a prefix, or for all. Raises ProblemError."""
         check_prefix_or_all(prefix, is_all=is_all, what="rate limits")
         check(limits.check_text("prefix", prefix, limits.NAME_BYTES_MAX))
-        check_reason(self.reason)
-        return commands.ForgetRates(prefix, self.reason, is_prefix=True, request_id=self.checked_id())
+        check_reason(reason)
+        return commands.ForgetRates(prefix, reason, is_prefix=True, request_id=self.checked_id())
 
 
 class ForceWaitsRequest(Write, kw_only=True):
@@ -118,16 +117,14 @@ class FreezeRequest(Write, kw_only=True):
         return commands.Freeze(prefix, self.reason, for_ms, self.checked_id())
 
 
-class ThawRequest(Write, kw_only=True):
+class ThawRequest(Removal, kw_only=True):
     """End the freeze of a prefix."""
 
-    reason: Reason
-
-    def command(self, prefix: str) -> commands.Thaw:
+    def command(self, prefix: str, reason: str) -> commands.Thaw:
         """Return the command. Raises ProblemError."""
         check(limits.check_name(prefix))
-        check_reason(self.reason)
-        return commands.Thaw(prefix, self.reason, self.checked_id())
+        check_reason(reason)
+        return commands.Thaw(prefix, reason, self.checked_id())
 
 
 class RevokeRequest(Write, kw_only=True):

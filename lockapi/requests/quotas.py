@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from lockapi.requests.fields import UNSET, Maybe, Reason, Write, check, check_reason, invalid
+from lockapi.requests.fields import UNSET, Maybe, Reason, Removal, Write, check, check_reason, invalid
 from lockstate.tables.principals import EVERYBODY
 from lockstate.words import limits
 from lockstate.words.commands import Quota, SetQuota
@@ -40,11 +40,8 @@ class SetQuotaRequest(Write, kw_only=True):
         return SetQuota(checked_principal(principal), Quota(**numbers), self.checked_id(), reason)
 
 
-class RemoveQuotaRequest(Write, kw_only=True):
+class RemoveQuotaRequest(Removal, kw_only=True):
     """End the quota of a principal: from now on that of everybody counts, if there is one."""
-
-    reason: Reason | Maybe = UNSET
-    """A face may take it from elsewhere, so it may be missing here."""
 
     def command(self, principal: str, reason: str) -> SetQuota:
         """Return the command. Raises ProblemError."""

@@ -47,7 +47,8 @@ async def freeze(gateway: Gateway, call: Call) -> Reply:
 
 async def thaw(gateway: Gateway, call: Call) -> Reply:
     """End the freeze of a prefix."""
-    command = (await schema.read(call, ThawRequest)).command(call.path_value)
+    request = await schema.read(call, ThawRequest)
+    command = request.command(call.path_value, schema.body_or_query(call, "reason", request.reason))
     result, revision, is_repeated = await gateway.submit(command, results.Thawed, call.timeout_s)
     answer = ThawedJson(prefix=command.prefix, thawed=result.was_frozen, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))

@@ -35,7 +35,8 @@ def _shown(taken: results.RateTaken | results.Refused) -> RatePeekJson:
 async def forget_rate_limit(gateway: Gateway, call: Call) -> Reply:
     """Make the rate limits of a name as new, whatever was taken from them."""
     request = await schema.read(call, ForgetRatesRequest)
-    command = request.command(schema.name(call))
+    reason = schema.body_or_query(call, "reason", request.reason)
+    command = request.command(schema.name(call), reason)
     return _forgotten(await gateway.submit(command, results.RatesForgotten, call.timeout_s))
 
 
@@ -43,7 +44,8 @@ async def forget_rate_limits(gateway: Gateway, call: Call) -> Reply:
     """Do the same to those whose names begin with a prefix, or to all, a limited number at a time."""
     request = await schema.read(call, ForgetRatesRequest)
     prefix, is_all = schema.prefix_or_all(call)
-    command = request.command_below(prefix, is_all=is_all)
+    reason = schema.body_or_query(call, "reason", request.reason)
+    command = request.command_below(prefix, reason, is_all=is_all)
     return _forgotten(await gateway.submit(command, results.RatesForgotten, call.timeout_s))
 
 

@@ -51,6 +51,9 @@ FIELDS_NOT_SENT: Final = {
     ("GET /v1/quotas", "?limit"): "all pages are read",
     ("DELETE /v1/quotas/{principal}", "?reason"): "the body has it",
     ("DELETE /v1/namespaces/{name}", "?reason"): "the body has it",
+    ("DELETE /v1/freezes/{name}", "?reason"): "the body has it",
+    ("DELETE /v1/rate-limits/{name}", "?reason"): "the body has it",
+    ("DELETE /v1/rate-limits", "?reason"): "the body has it",
     ("GET /v1/namespaces", "?limit"): "all pages are read",
     ("GET /v1/freezes", "?limit"): "all pages are read",
 }

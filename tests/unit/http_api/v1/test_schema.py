@@ -1,15 +1,21 @@
 """Reading JSON: which requests bodies become, and where in a body a problem is."""
 
 import json
+import re
 
 import pytest
 
+from http_api.server.metrics import RequestCounts
+from http_api.server.refusal_trace import RefusalTrace
+from http_api.server.routes import Route
 from http_api.v1 import schema
+from http_api.v1.table import make_routes
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, WantedLock
 from lockstate.words.commands import Algorithm
 from lockstate.words.modes import Mode, Scope
 from tests.support import http_contract
+from tests.unit.http_api.serving import serving
 
 
 def test_a_body_becomes_its_request() -> None:
@@ -64,3 +70,28 @@ def test_names_may_occur_in_several_entries() -> None:
     """Every entry of a list may have the same fields."""
     body = b'{"locks":[{"name":"a","mode":"shared"},{"name":"b","mode":"shared"}],"ttl_ms":1000}'
     assert len(schema.decode(body, AcquireRequest).command().locks) == 2
+
+
+async def test_every_removal_takes_its_reason_from_the_body_or_the_query() -> None:
+    """Not everything on the way passes on the body of a DELETE; both at once, and neither, are refused."""
+    removals = [route for route in make_routes(RequestCounts(), RefusalTrace()) if _takes_reason(route)]
+    assert all("reason" in route.query for route in removals)
+    assert len(removals) == 5
+    async with serving() as served:
+        for route in removals:
+            path = re.sub(r"\{\w+\}", "jobs", route.path)
+            for_all = "all=true&" if "all" in route.query else ""
+            for body, query, status in (
+                ({"reason": "over"}, "", 200),
+                (None, "reason=over", 200),
+                ({"reason": "over"}, "reason=over", 400),
+                (None, "", 400),
+            ):
+                got = await served.call("DELETE", f"{path}?{for_all}{query}", body)
+                assert got.status == status, (route.path, body, query, got.body)
+
+
+def _takes_reason(route: Route) -> bool:
+    """Whether this is a removal that says why."""
+    fields = () if route.takes is None else route.takes.__struct_fields__
+    return route.method == "DELETE" and "reason" in fields
