@@ -450,11 +450,9 @@ class LockMachine:
             case RenewByValue() if isinstance(first, Renewed):
                 renewed = views.holder_with_token(self.state, command.kind, command.name, first.token)
                 return self._rules.sessions.renewed(renewed, first.token) if renewed else LEASE_EXPIRED
-            case PutOff() | Freeze() if isinstance(first, PutOffTo | Frozen):
-                left_ms = max((first.ends_in_ms or 0) - (self.state.now_ms - at_ms), 0)
-                return msgspec.structs.replace(
-                    first, ends_in_ms=None if first.ends_in_ms is None else left_ms
-                )
+            case PutOff() | Freeze() if isinstance(first, PutOffTo | Frozen) and first.ends_in_ms is not None:
+                left_ms = max(first.ends_in_ms - (self.state.now_ms - at_ms), 0)
+                return msgspec.structs.replace(first, ends_in_ms=left_ms)
             case TakeRate() if isinstance(first, RateTaken):
                 self.state.rates.join(key, command.attempt_id)
                 return rate_taken_later(first, self.state.now_ms - at_ms)

@@ -6,7 +6,7 @@ from itertools import chain
 from lockstate.reads.listings import Page, walk
 from lockstate.reads.views import holders_of, queue_of
 from lockstate.tables.blockers import covering_holds
-from lockstate.tables.records import Freeze
+from lockstate.tables.records import FrozenPrefix
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.ids import HoldId
@@ -47,7 +47,7 @@ def freeze(state: State, prefix: str) -> FreezeView:
     return _view(state, prefix, left_below(state, prefix))
 
 
-def ends_in_ms(state: State, found: Freeze) -> int | None:
+def ends_in_ms(state: State, found: FrozenPrefix) -> int | None:
     """Return when a freeze ends by itself, None if it does not."""
     return max(found.expires_at_ms - state.now_ms, 0) if found.expires_at_ms else None
 

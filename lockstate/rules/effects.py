@@ -8,7 +8,7 @@ from lockstate.reads.views import told_value
 from lockstate.tables.cells import Cell
 from lockstate.tables.owners import own_id
 from lockstate.tables.rate_algorithms import Limiter
-from lockstate.tables.records import Delay, Freeze, Hold, Plea, Session, Ticket, permits_in
+from lockstate.tables.records import Delay, FrozenPrefix, Hold, Plea, Session, Ticket, permits_in
 from lockstate.tables.state import State
 from lockstate.words.commands import NamespaceSettings, Quota, Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION
@@ -203,7 +203,7 @@ class Effects:
         value = "" if settings is None else _said(settings)
         self.events.append(msgspec.structs.replace(event, value=value, principal=principal))
 
-    def tell_freeze(self, kind: EventKind, freeze: Freeze, reason: str) -> None:
+    def tell_freeze(self, kind: EventKind, freeze: FrozenPrefix, reason: str) -> None:
         """Add the event that a prefix was frozen or thawed; one that thaws by itself has no reason."""
         event = self._of_nobody(kind, freeze.prefix, 0, reason)
         now_ms, until_ms = self.state.now_ms, freeze.expires_at_ms

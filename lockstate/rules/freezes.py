@@ -11,10 +11,11 @@ from lockstate.reads.views import queue_of
 from lockstate.rules.holds import Holds, check_count
 from lockstate.tables import budget
 from lockstate.tables.claim_table import Freed
-from lockstate.tables.records import Freeze
+from lockstate.tables.records import FrozenPrefix
 from lockstate.tables.state import State
-from lockstate.words import commands, limits
+from lockstate.words import limits
 from lockstate.words.claims import claims_of, record_name
+from lockstate.words.commands import Freeze, Thaw
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import EventKind, Frozen, Refused, Result, Thawed
@@ -30,7 +31,7 @@ class Freezes:
         self._holds = holds
         self._state = holds.state
 
-    def freeze(self, command: commands.Freeze) -> Result:
+    def freeze(self, command: Freeze) -> Result:
         """Freeze a prefix, or give its freeze another end and reason."""
         state, prefix = self._state, command.prefix
         known = state.freezes.get(prefix)
@@ -50,12 +51,12 @@ class Freezes:
         since_ms = state.now_ms if known is None else known.since_ms
         if known is not None:
             state.drop_freeze(known)
-        freeze = Freeze(state.take_order(), until_ms, prefix, command.reason, since_ms)
+        freeze = FrozenPrefix(state.take_order(), until_ms, prefix, command.reason, since_ms)
         state.enter_freeze(freeze)
         self._holds.effects.tell_freeze(EventKind.FROZEN, freeze, command.reason)
         return Frozen(ends_in_ms(state, freeze), left_below(state, prefix))
 
-    def thaw(self, command: commands.Thaw) -> Result:
+    def thaw(self, command: Thaw) -> Result:
         """End the freeze of a prefix, if there is one, and serve those that wait for it."""
         refused = _check(command)
         if refused is not None:
@@ -65,11 +66,11 @@ class Freezes:
             self._end(freeze, command.reason)
         return Thawed(freeze is not None)
 
-    def end(self, freeze: Freeze) -> None:
+    def end(self, freeze: FrozenPrefix) -> None:
         """Thaw a prefix whose time is over."""
         self._end(freeze, "")
 
-    def _end(self, freeze: Freeze, reason: str) -> None:
+    def _end(self, freeze: FrozenPrefix, reason: str) -> None:
         self._state.drop_freeze(freeze)
         self._holds.effects.tell_freeze(EventKind.THAWED, freeze, reason)
         self._holds.serve(_freed(self._state, freeze.prefix))
@@ -83,7 +84,7 @@ def _freed(state: State, prefix: str) -> Freed:
     return [*freed, *[(record_name(kind, name), Mode.EXCLUSIVE.place) for kind, name in names]]
 
 
-def _check(command: commands.Freeze | commands.Thaw) -> Refused | None:
+def _check(command: Freeze | Thaw) -> Refused | None:
     return limits.check_name(command.prefix) or limits.check_text(
         "reason", command.reason, limits.REASON_BYTES_MAX
     )

@@ -15,7 +15,7 @@ from lockstate.tables.owners import order_in, public_name, session_name
 from lockstate.tables.principals import bytes_of_labels
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.rates import Place
-from lockstate.tables.records import Delay, Freeze, Hold, Plea, Session, Ticket, names_of
+from lockstate.tables.records import Delay, FrozenPrefix, Hold, Plea, Session, Ticket, names_of
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -61,7 +61,7 @@ class Sessions:
         holds: Holds,
         transactions: Transactions,
         end_plea: Callable[[Plea], None],
-        end_freeze: Callable[[Freeze], None],
+        end_freeze: Callable[[FrozenPrefix], None],
     ) -> None:
         self._holds = holds
         self._end_plea, self._end_freeze = end_plea, end_freeze
@@ -236,7 +236,7 @@ class Sessions:
                 self._transactions.remove((record,), CellEventKind.EXPIRED)
             case Plea():
                 self._end_plea(record)
-            case Freeze():
+            case FrozenPrefix():
                 self._end_freeze(record)
             case Place():
                 state.rates.arrive(record)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate.tables.cells import Cell, size_of
-from lockstate.tables.records import NOTHING, Delay, Freeze, Hold, Plea, Semaphore, Session, Ticket
+from lockstate.tables.records import NOTHING, Delay, FrozenPrefix, Hold, Plea, Semaphore, Session, Ticket
 from lockstate.tables.state import Origin, State, claims_of_hold
 from lockstate.words.ids import attempt_of
 
@@ -52,7 +52,7 @@ def load_pleas(state: State, pleas: Iterable[Plea]) -> None:
         state.pleas.enter(plea)
 
 
-def load_freezes(state: State, freezes: Iterable[Freeze]) -> None:
+def load_freezes(state: State, freezes: Iterable[FrozenPrefix]) -> None:
     """Add frozen prefixes."""
     for freeze in freezes:
         state.enter_freeze(freeze)

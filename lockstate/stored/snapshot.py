@@ -22,7 +22,7 @@ from lockstate.tables.audit import Base, KeptAct
 from lockstate.tables.cells import Cell
 from lockstate.tables.namespaces import Namespace
 from lockstate.tables.rates import Place, RateRow
-from lockstate.tables.records import Delay, Freeze, Hold, Kept, Plea, RequestKey, Session, Ticket
+from lockstate.tables.records import Delay, FrozenPrefix, Hold, Kept, Plea, RequestKey, Session, Ticket
 from lockstate.tables.requests import Remembered
 from lockstate.tables.state import Origin, State
 from lockstate.words import limits
@@ -276,7 +276,7 @@ _TABLES: Final = (
     _Table(
         lambda state: sorted(state.freezes.values(), key=lambda freeze: freeze.order),
         None,
-        msgspec.msgpack.Decoder(list[Freeze]),
+        msgspec.msgpack.Decoder(list[FrozenPrefix]),
         loading.load_freezes,
     ),
 )

@@ -10,15 +10,15 @@ would be a new lock of what is frozen.
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from lockstate.tables.records import Freeze, Permits
+from lockstate.tables.records import FrozenPrefix, Permits
 from lockstate.words.claims import Claims, shown_name
 from lockstate.words.modes import is_intent, is_tree
 
-ByPrefix: TypeAlias = Mapping[str, Freeze]
+ByPrefix: TypeAlias = Mapping[str, FrozenPrefix]
 """Freezes by their prefixes."""
 
 
-def freeze_of(freezes: ByPrefix, claims: Claims, permits: Permits = ()) -> Freeze | None:
+def freeze_of(freezes: ByPrefix, claims: Claims, permits: Permits = ()) -> FrozenPrefix | None:
     """Return a freeze that covers any of these, None if none does. Callers ask first if there is any."""
     for name, claim in claims:
         if is_intent(claim):
@@ -29,7 +29,7 @@ def freeze_of(freezes: ByPrefix, claims: Claims, permits: Permits = ()) -> Freez
     return next(filter(None, [_above(freezes, name) for name, _ in permits]), None)
 
 
-def _above(freezes: ByPrefix, name: str) -> Freeze | None:
+def _above(freezes: ByPrefix, name: str) -> FrozenPrefix | None:
     """Return the longest frozen prefix that covers a name."""
     end = len(name)
     while end > 0:
@@ -40,7 +40,7 @@ def _above(freezes: ByPrefix, name: str) -> Freeze | None:
     return None
 
 
-def _below(freezes: ByPrefix, name: str) -> Freeze | None:
+def _below(freezes: ByPrefix, name: str) -> FrozenPrefix | None:
     """Return the first frozen prefix below a name."""
     below = name + "/"
     first = min([prefix for prefix in freezes if prefix.startswith(below)], default=None)

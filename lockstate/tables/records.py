@@ -253,7 +253,7 @@ class Plea(Timed, eq=False, gc=False, array_like=True):
     is_put_off: bool = False
 
 
-class Freeze(Timed, eq=False, gc=False, array_like=True):
+class FrozenPrefix(Timed, eq=False, gc=False, array_like=True):
     """A prefix at and below which nothing new is granted (see `freezes`).
 
     With an `expires_at_ms` of 0 it lasts until somebody ends it.

@@ -24,7 +24,7 @@ from lockstate.tables.records import (
     NOTHING,
     Claimant,
     Delay,
-    Freeze,
+    FrozenPrefix,
     Hold,
     RequestKey,
     Semaphore,
@@ -86,7 +86,7 @@ class State:
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
-        self.freezes: dict[str, Freeze] = {}
+        self.freezes: dict[str, FrozenPrefix] = {}
         """The frozen prefixes. What grants asks whether there are any (see `freezes`)."""
         self.rare_count = 0
         """How many holds and tickets have something that few have."""
@@ -608,14 +608,14 @@ class State:
 
     # -- freezes --------------------------------------------------------------------------------------------
 
-    def enter_freeze(self, freeze: Freeze) -> None:
+    def enter_freeze(self, freeze: FrozenPrefix) -> None:
         """Freeze a prefix that is not frozen, with its deadline if it has one."""
         if freeze.expires_at_ms:
             self.deadlines.add(freeze)
         self.ledger.noted[freeze] = 0
         self.freezes[freeze.prefix] = freeze
 
-    def drop_freeze(self, freeze: Freeze) -> None:
+    def drop_freeze(self, freeze: FrozenPrefix) -> None:
         """Take out the freeze of a prefix."""
         del self.freezes[freeze.prefix]
         if freeze.expires_at_ms:
