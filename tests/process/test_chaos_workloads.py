@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,13 @@ STOPPED_RUN_S = 12.0
 """Some of it passes until all client processes have started."""
 STOPPED_RUNS_MAX = 5
 """Whether a client is stopped just between its read and its write is a matter of luck."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Give a cluster whose audit has room: it is judged from its first record on."""
+    with LocalCluster.up(tmp_path_factory.mktemp("workloads")) as cluster:
+        yield cluster
 
 
 async def recorded(

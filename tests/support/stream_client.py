@@ -48,9 +48,13 @@ class Stream:
         """What was in its answers to pings of the WebSocket."""
 
     async def __aenter__(self) -> Self:
-        """Connect, and begin or resume the stream."""
+        """Connect, and begin or resume the stream. If that fails, nothing is left open."""
         await self.connect()
-        await self.greet()
+        try:
+            await self.greet()
+        except BaseException:
+            await self.drop()
+            raise
         return self
 
     async def __aexit__(
@@ -76,7 +80,11 @@ class Stream:
         )
         proof = (f"Authorization: Bearer {self._token}",) if self._token else ()
         self._writer.write("\r\n".join((*lines, *proof, "", "")).encode())
-        head = await self._reader.readuntil(b"\r\n\r\n")
+        try:
+            head = await self._reader.readuntil(b"\r\n\r\n")
+        except BaseException:
+            await self.drop()
+            raise
         assert head.startswith(b"HTTP/1.1 101 "), head
         assert f"holdfast.v1.{self._form}".encode() in head
 
