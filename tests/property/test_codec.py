@@ -32,6 +32,7 @@ from lockstate.words.commands import (
     NumberedCommand,
     OfSomebody,
     Quota,
+    RateSettings,
     Tick,
     Uncommon,
     Undecodable,
@@ -56,6 +57,9 @@ _BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     Mode: st.sampled_from(Mode),
     Scope: st.sampled_from(Scope),
     HoldKind: st.sampled_from(HoldKind),
+    Algorithm: st.sampled_from(Algorithm),
+    int | None: st.none() | numbers,
+    bool | None: st.none() | st.booleans(),
     HoldKind | None: st.none() | st.sampled_from(HoldKind),
     Algorithm | None: st.none() | st.sampled_from(Algorithm),
     IfHeld | None: st.none() | st.sampled_from(IfHeld),
@@ -84,14 +88,9 @@ _BY_TYPE[tuple[tuple[int, int], ...]] = st.lists(st.tuples(numbers, numbers), ma
 _BY_TYPE[tuple[NumberedCommand, ...]] = st.lists(
     st.one_of([structs(kind) for kind in get_args(NumberedCommand)]), max_size=3
 ).map(tuple)
-_BY_TYPE[Quota | None] = st.none() | st.builds(Quota, *[st.none() | numbers] * 6)
-_BY_TYPE[NamespaceSettings | None] = st.none() | st.builds(
-    NamespaceSettings,
-    *[st.none() | numbers] * 3,
-    *[st.none() | st.booleans()] * 2,
-    *[st.none() | numbers] * 5,
-    _BY_TYPE[IfHeld | None],
-)
+_BY_TYPE[RateSettings | None] = st.none() | structs(RateSettings)
+_BY_TYPE[Quota | None] = st.none() | structs(Quota)
+_BY_TYPE[NamespaceSettings | None] = st.none() | structs(NamespaceSettings)
 _BY_TYPE[OfSomebody] = st.one_of([structs(kind) for kind in get_args(OfSomebody)])
 commands: st.SearchStrategy[Command] = st.one_of([structs(kind) for kind in VOCABULARY])
 batches = st.tuples(texts, st.lists(st.tuples(st.integers(0, 2**53), commands), max_size=4))
