@@ -82,8 +82,10 @@ class Ids:
         """Have a call name what there is, in the place of what was made up, and all else in plain letters."""
         case.path_parameters = {field: _plain(value) for field, value in case.path_parameters.items()}
         case.body = _plain(case.body)
-        if case.operation.label == f"DELETE {wire.CELLS}":  # a prefix or all, and not both
-            case.query = {"prefix": "made-up/"}
+        if case.operation.label in (f"DELETE {wire.CELLS}", f"DELETE {wire.RATES}"):
+            case.query = {"prefix": "made-up/"}  # or all, and not both
+        if case.operation.label == f"DELETE {wire.RATES}":  # the body or the query has it, and not both
+            (case.body if isinstance(case.body, dict) else case.query)["reason"] = "by hand"
         for fields in (case.path_parameters, case.body):
             if isinstance(fields, dict) and "session_id" in fields:
                 fields["session_id"] = self.session()
