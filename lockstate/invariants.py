@@ -481,6 +481,7 @@ def pleas_are_of_holds(state: State) -> None:
 
 def freezes_are_of_prefixes(state: State) -> None:
     """A freeze is kept under its prefix, and began before now."""
+    assert state.freezes.in_order == sorted(state.freezes), "frozen prefixes and their order disagree"
     for prefix, freeze in state.freezes.items():
         assert freeze.prefix == prefix, "a freeze is kept for another prefix"
         assert freeze.since_ms <= state.now_ms, f"{prefix}: is frozen from some later time on"

@@ -1,6 +1,6 @@
 """Frozen prefixes, and what is still held and waited for below them."""
 
-import heapq
+from bisect import bisect_left, bisect_right
 from itertools import chain
 
 from lockstate.reads.listings import Page, walk
@@ -36,8 +36,9 @@ def left_below(state: State, prefix: str) -> LeftView:
 def freezes(state: State, prefix: str, after: str, limit: int) -> Page[FreezeView]:
     """Return a page of frozen prefixes, of those that begin with `prefix`."""
     limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
-    names = [one for one in state.freezes if one > after and one.startswith(prefix)]
-    found = heapq.nsmallest(limit + 1, names)
+    names = state.freezes.in_order
+    start = max(bisect_left(names, prefix), bisect_right(names, after))
+    found = [one for one in names[start : start + limit + 1] if one.startswith(prefix)]
     rows = [_view(state, one, None) for one in found[:limit]]
     return rows, rows[-1].name if len(found) > limit else None
 

@@ -7,18 +7,34 @@ A lock of scope subtree is covered by a freeze of its own name, of a name above 
 would be a new lock of what is frozen.
 """
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from bisect import bisect_left, insort
 
 from lockstate.tables.records import FrozenPrefix, Permits
 from lockstate.words.claims import Claims, shown_name
 from lockstate.words.modes import is_intent, is_tree
 
-ByPrefix: TypeAlias = Mapping[str, FrozenPrefix]
-"""Freezes by their prefixes."""
+
+class FrozenPrefixes(dict[str, FrozenPrefix]):
+    """Freezes by their prefixes."""
+
+    def __init__(self) -> None:
+        """Make the table of a state in which nothing is frozen."""
+        super().__init__()
+        self.in_order: list[str] = []
+        """The prefixes, sorted: what is below a name lies side by side."""
+
+    def enter(self, freeze: FrozenPrefix) -> None:
+        """Add a freeze of a prefix that has none."""
+        self[freeze.prefix] = freeze
+        insort(self.in_order, freeze.prefix)
+
+    def drop(self, freeze: FrozenPrefix) -> None:
+        """Take out the freeze of a prefix."""
+        del self[freeze.prefix]
+        del self.in_order[bisect_left(self.in_order, freeze.prefix)]
 
 
-def freeze_of(freezes: ByPrefix, claims: Claims, permits: Permits = ()) -> FrozenPrefix | None:
+def freeze_of(freezes: FrozenPrefixes, claims: Claims, permits: Permits = ()) -> FrozenPrefix | None:
     """Return a freeze that covers any of these, None if none does. Callers ask first if there is any."""
     for name, claim in claims:
         if is_intent(claim):
@@ -29,7 +45,7 @@ def freeze_of(freezes: ByPrefix, claims: Claims, permits: Permits = ()) -> Froze
     return next(filter(None, [_above(freezes, name) for name, _ in permits]), None)
 
 
-def _above(freezes: ByPrefix, name: str) -> FrozenPrefix | None:
+def _above(freezes: FrozenPrefixes, name: str) -> FrozenPrefix | None:
     """Return the longest frozen prefix that covers a name."""
     end = len(name)
     while end > 0:
@@ -40,8 +56,9 @@ def _above(freezes: ByPrefix, name: str) -> FrozenPrefix | None:
     return None
 
 
-def _below(freezes: ByPrefix, name: str) -> FrozenPrefix | None:
+def _below(freezes: FrozenPrefixes, name: str) -> FrozenPrefix | None:
     """Return the first frozen prefix below a name."""
     below = name + "/"
-    first = min([prefix for prefix in freezes if prefix.startswith(below)], default=None)
-    return None if first is None else freezes[first]
+    at = bisect_left(freezes.in_order, below)
+    first = freezes.in_order[at : at + 1]
+    return freezes[first[0]] if first and first[0].startswith(below) else None

@@ -12,6 +12,7 @@ from lockstate.tables.cells import CellTable
 from lockstate.tables.claim_table import ClaimTable, Freed
 from lockstate.tables.crowds import Crowds
 from lockstate.tables.deadlines import Deadlines, Lease
+from lockstate.tables.freezes import FrozenPrefixes
 from lockstate.tables.ledger import Ledger, NamedValues
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import Party, Wish, party_of, wish_of
@@ -86,7 +87,7 @@ class State:
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
-        self.freezes: dict[str, FrozenPrefix] = {}
+        self.freezes = FrozenPrefixes()
         """The frozen prefixes. What grants asks whether there are any (see `freezes`)."""
         self.rare_count = 0
         """How many holds and tickets have something that few have."""
@@ -613,11 +614,11 @@ class State:
         if freeze.expires_at_ms:
             self.deadlines.add(freeze)
         self.ledger.noted[freeze] = 0
-        self.freezes[freeze.prefix] = freeze
+        self.freezes.enter(freeze)
 
     def drop_freeze(self, freeze: FrozenPrefix) -> None:
         """Take out the freeze of a prefix."""
-        del self.freezes[freeze.prefix]
+        self.freezes.drop(freeze)
         if freeze.expires_at_ms:
             self.deadlines.remove(freeze)
         self.ledger.remove(freeze)

@@ -37,6 +37,7 @@ from lockstate.words.results import (
 )
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason
+from tests.unit.lockstate.work_meter import Meter
 
 ANN = SessionId("ann")
 
@@ -354,3 +355,18 @@ def test_a_thaw_is_remembered_without_room_if_it_ended_a_freeze(
     assert driver.machine.counts()["requests"] == 0
     thaw = Thaw("a", "over", "r2")
     assert driver.run(thaw) == driver.run(thaw) == Thawed(was_frozen=True)
+
+
+def test_who_asks_for_a_subtree_does_not_look_through_all_freezes() -> None:
+    """Waiters are many, and so may freezes be: those below a name lie side by side."""
+
+    def cost(freezes_count: int) -> int:
+        meter = Meter()
+        for number in range(freezes_count):
+            meter.run(Freeze(f"b/{number}", "moved", 0))
+        hold = HoldId("h"), AttemptId("h")
+        spent = meter.cost(Acquire("a", Mode.EXCLUSIVE, *hold, ttl_ms=60_000, scope=Scope.SUBTREE))
+        assert isinstance(meter.outcome.batches[0].results[0], Granted)
+        return spent
+
+    assert cost(limits.FREEZES_COUNT_MAX) <= cost(1) + 10
