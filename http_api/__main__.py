@@ -26,7 +26,7 @@ from cluster.observing import memory
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
 from cluster.tls.files import TlsUnusable
-from http_api import listeners, signals
+from http_api import listeners, service_manager, signals
 from http_api.app import build_server
 from http_api.insecure_log import InsecureLog
 from http_api.ready_log import ReadyLog
@@ -119,6 +119,7 @@ async def _run(config: NodeConfig) -> int:
         freed.begin()
         _tell_readiness(node, config, doors.urls, [http_warning, node.peer_warning])
         failure = await _until_stopped(node, caught.stop_asked)
+        service_manager.tell("STOPPING=1")
         await doors.stop()
         if failure is None:
             # While this node still answers, so that its clients do not notice the change of leader.

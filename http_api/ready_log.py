@@ -1,11 +1,14 @@
-"""The lines `ready` and `not-ready`: they mean what /readyz means."""
+"""The lines `ready` and `not-ready`: they mean what /readyz means. The service manager is told the same."""
 
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 from cluster.config import NodeConfig
+from http_api import service_manager
 
 logger = logging.getLogger("http_api")
+
+_NOT_READY: Final = "this node knows no leader, or does not vote yet; `holdfast status` says why"
 
 
 class Readiness(Protocol):
@@ -35,6 +38,7 @@ class ReadyLog:
     def listening(self) -> None:
         """Say that clients can connect; whether they are served is another matter."""
         logger.info("event=listening %s", self._where)
+        service_manager.tell("READY=1", f"STATUS={_NOT_READY}")
 
     def look(self) -> None:
         """Say so if the node became ready, or is not ready any more. A node that stops says that itself."""
@@ -44,6 +48,7 @@ class ReadyLog:
         self._is_ready = is_ready
         if is_ready:
             logger.info("event=ready %s", self._where)
+            service_manager.tell("STATUS=ready")
         else:
-            detail = "this node knows no leader, or does not vote yet; `holdfast status` says why"
-            logger.warning("event=not-ready node_id=%s detail=%r", self._node_id, detail)
+            logger.warning("event=not-ready node_id=%s detail=%r", self._node_id, _NOT_READY)
+            service_manager.tell(f"STATUS={_NOT_READY}")

@@ -13,6 +13,7 @@ from lockstate.rules.kinded import Kinds
 from lockstate.rules.sessions import Sessions
 from lockstate.tables import queues
 from lockstate.tables.claim_table import Freed
+from lockstate.tables.freezes import FrozenPrefixes
 from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.state import State
 from lockstate.words.claims import Claims
@@ -68,7 +69,7 @@ def _lift_and_serve_nobody(kinds: Kinds, command: LiftDelay) -> Result:
 
 def _can_go_while_frozen(state: State, ticket: Ticket, claims: Claims) -> bool:
     """Let a ticket pass a freeze that newcomers do not pass."""
-    frozen, state.freezes = state.freezes, {}
+    frozen, state.freezes = state.freezes, FrozenPrefixes()
     try:
         return _can_go(state, ticket, claims)
     finally:

@@ -8,6 +8,7 @@ import msgspec
 from cluster.group import Group
 from lockstate.stored import snapshot
 from lockstate.tables.deadlines import Deadlines, Timed
+from lockstate.tables.freezes import FrozenPrefixes
 from lockstate.tables.rates import RateLimits
 from lockstate.tables.requests import RequestMemory
 from lockstate.tables.state import State
@@ -45,7 +46,7 @@ def _forget_requests(state: State) -> None:
 
 
 def _forget_freezes(state: State) -> None:
-    state.freezes = {}
+    state.freezes = FrozenPrefixes()
 
 
 def _forget_origins(state: State) -> None:
