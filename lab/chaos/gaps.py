@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from lab.chaos.faults.clocks import SlowClock
 from lab.chaos.faults.fault import Fault
 from lab.chaos.history import History, Operation
 
@@ -66,14 +67,36 @@ def silences(history: History) -> list[tuple[int, int]]:
 
 
 class ClusterClock:
-    """Cluster time as clients can know it: in a silence it stands still."""
+    """Cluster time as clients can know it: in a silence it stands still, and a slow clock may lead."""
 
     def __init__(self, history: History) -> None:
         self._silences = silences(history)
         self._faults = history.faults
+        self._slow = [fault for fault in self._faults if fault.what == SlowClock.name]
+
+    def was_broken(self, operation: Operation) -> bool:
+        """Whether the node that answered was broken meanwhile: its client may have heard of it late."""
+        return any(
+            operation.node in place
+            for fault in self._faults
+            if fault.begin_ns < operation.return_ns and operation.call_ns < fault.end_ns
+            for place in fault.where
+        )
 
     def after(self, from_ns: int, lasts_ns: int) -> int:
-        """Return when so much cluster time has passed since a moment."""
+        """Return when so much cluster time has passed since a moment, at the latest."""
+        return self._past_silences(from_ns, self._past_slow_clocks(from_ns, lasts_ns))
+
+    def _past_slow_clocks(self, from_ns: int, lasts_ns: int) -> int:
+        """Return how long it takes if a node leads whose clock has half its rate."""
+        slow_ns = [
+            min(lasts_ns, fault.end_ns - max(fault.begin_ns, from_ns))
+            for fault in self._slow
+            if from_ns < fault.end_ns and fault.begin_ns < from_ns + lasts_ns
+        ]
+        return lasts_ns + sum(slow_ns)
+
+    def _past_silences(self, from_ns: int, lasts_ns: int) -> int:
         at_ns = from_ns + lasts_ns
         first = bisect_right(self._silences, from_ns, key=lambda silence: silence[1])
         for begin_ns, end_ns in itertools.islice(self._silences, first, None):

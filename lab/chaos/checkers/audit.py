@@ -115,8 +115,19 @@ class _Judge:
         """Whether a record may tell what an operation did, or that a node took back what it was granted."""
         if item.outcome == "refused" and not item.lost:
             return False
-        is_taken_back = item.kind == "get" and item.lost and record.event in GIVEN_BACK
-        return bool(is_taken_back) or self._is_of(item, record)
+        if item.kind == "get" and item.lost:
+            if record.event in GIVEN_BACK:
+                return True
+            if record.event in GRANTED and record.part in _parts(item) and self._is_given_back(record):
+                return True  # to an attempt whose client was away; a later one was granted anew
+        return self._is_of(item, record)
+
+    def _is_given_back(self, granted: Record) -> bool:
+        """Whether the audit tells that a grant was given back by its client, or by a node for it."""
+        return any(
+            record.event in GIVEN_BACK and record.token == granted.token
+            for record in self._records[granted.owner]
+        )
 
     def _is_of(self, item: Operation, record: Record) -> bool:
         """Whether a record tells of what an operation asked for, as far as it knows how it ended."""

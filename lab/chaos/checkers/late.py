@@ -68,7 +68,7 @@ def late(history: History) -> list[Violation]:
         if operation.outcome == "refused" and operation.code in BUSY:
             until_ns = name.by_asked.below(operation.return_ns)
             found += _judged(operation, _refused_ns(operation), until_ns, "was refused")
-        elif operation.outcome == "ok" and _has_waited(operation):
+        elif operation.outcome == "ok" and _has_waited(operation) and not clock.was_broken(operation):
             ended_ns = max(
                 operation.call_ns,
                 name.ends_by_token.below(operation.result["token"]),

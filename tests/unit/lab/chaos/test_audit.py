@@ -52,6 +52,23 @@ def test_a_grant_may_be_taken_back_if_its_client_went_away() -> None:
     assert audited(script.history) == []
 
 
+def test_a_lost_attempt_may_have_been_granted_and_taken_back_before_the_one_that_was_answered() -> None:
+    """With another token: nobody heard of the first. If nobody gave it back, it is one too many."""
+    script = told()
+    of(script, "get", "o3").lost = 1
+    audit = of(script, "audit")
+    records = audit.result["records"]
+    (granted,) = [row for row in records if row[2] == "granted" and row[8] == "o3"]
+    first = [[0, 3, event, *granted[3:9], 2.5, ""] for event in ("granted", "released")]
+    at = records.index(granted)
+    for rows in (first, first[:1]):
+        told_of = [*records[:at], *rows, *records[at:]]
+        audit.result["records"] = [[number, *row[1:]] for number, row in enumerate(told_of, 1)]
+        audit.result["numbers"] = list(range(1, len(told_of) + 1))
+        found = texts(script)
+        assert ("for which nobody asked" in found) == (len(rows) == 1), found
+
+
 def test_answers_respect_real_time() -> None:
     """What is told to have happened before something that was over when it was asked for."""
     script = told()

@@ -7,12 +7,14 @@ from lab.chaos.history import AnyLine, FaultBegin, FaultEnd, History
 from tests.unit.lab.chaos.histories import MS, Script
 
 
-def objections(script: Script, *, broken: tuple[int, int] | None = None) -> int:
+def objections(
+    script: Script, *, broken: tuple[int, int] | None = None, what: str = "f", where: str = ""
+) -> int:
     """Return how much is late, if something was broken from then to then."""
     lines: list[AnyLine] = list(script.lines)
     if broken is not None:
         begin_ns, end_ns = broken[0] * MS, broken[1] * MS
-        lines += [FaultBegin(id=99, what="f", where=[], at_ns=begin_ns), FaultEnd(id=99, at_ns=end_ns)]
+        lines += [FaultBegin(id=99, what=what, where=[where], at_ns=begin_ns), FaultEnd(id=99, at_ns=end_ns)]
     return len(late(History(lines)))
 
 
@@ -75,6 +77,30 @@ def test_a_wait_is_refused_at_its_end() -> None:
     assert objections(script) == 1
     wait.attempts = 2
     assert objections(script) == 0
+
+
+@pytest.mark.parametrize(("where", "is_late"), [("n1, leading", False), ("n2", True)])
+def test_a_grant_is_heard_of_late_at_a_node_that_was_broken(where: str, *, is_late: bool) -> None:
+    """That says nothing of when it was granted; at another node it does."""
+    script = Script()
+    script.grant("h1", 1, 0, 5)
+    script.grant("h2", 2, 50, 3_500, wait_ms=3_000).node = "n1"
+    for call in range(0, 3_600, 100):
+        script.grant(f"o{call}", 3 + call, call, call + 5, name=f"o/{call}")
+    assert objections(script, broken=(60, 3_400), where=where) == is_late
+
+
+@pytest.mark.parametrize(("what", "is_late"), [("slow-clock", False), ("drifting-clock", True)])
+def test_while_a_slow_clock_leads_everything_takes_twice_as_long(what: str, *, is_late: bool) -> None:
+    """A lease of three seconds, and the two of patience; later it is no excuse."""
+    script = Script()
+    script.grant("h1", 1, 0, 5, ttl=3_000)
+    for call in range(10, 10_500, 100):
+        script.grant(f"o{call}", call, call, call + 5, name=f"o/{call}")
+    script.refused("x", 9_900, 9_905)
+    assert objections(script, broken=(0, 10_000), what=what, where="n1") == is_late
+    script.refused("x", 10_200, 10_205)
+    assert objections(script, broken=(0, 10_000), what=what, where="n1") == 1 + is_late
 
 
 def test_a_session_keeps_its_holds() -> None:
