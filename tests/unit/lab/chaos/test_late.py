@@ -92,7 +92,7 @@ def test_a_grant_is_heard_of_late_at_a_node_that_was_broken(where: str, *, is_la
 
 @pytest.mark.parametrize(("what", "is_late"), [("slow-clock", False), ("drifting-clock", True)])
 def test_while_a_slow_clock_leads_everything_takes_twice_as_long(what: str, *, is_late: bool) -> None:
-    """A lease of three seconds, and the two of patience; later it is no excuse."""
+    """A lease of three seconds, and the two of patience; later it excuses nothing."""
     script = Script()
     script.grant("h1", 1, 0, 5, ttl=3_000)
     for call in range(10, 10_500, 100):
