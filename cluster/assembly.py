@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from cluster.build import UNKNOWN, Build
 from cluster.commands.abandoned_waits import AbandonedWaits
 from cluster.commands.batcher import Batcher
 from cluster.commands.client_requests import ClientRequests
@@ -75,12 +76,14 @@ class Parts:
         *,
         syncs: SyncRunner | None = None,
         peer_tls_watch: PeerTlsWatch | None = None,
+        build: Build = UNKNOWN,
     ) -> None:
         """Recover from journal and snapshot. Raises DataDirError, SnapshotError.
 
         `syncs` runs the syncs of the journal; without it they are run in place.
         """
         self.node_id = config.node_id
+        self.build = build
         self.journal = journal
         self.links = links
         self.peer_tls_watch = peer_tls_watch
@@ -227,6 +230,7 @@ class Parts:
             dialed=links.dialed,
             clocks=self.clocks,
             divergence=self.divergence,
+            version=self.build.version,
         )
         self._refusals = RefusalWatch(
             config,

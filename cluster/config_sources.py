@@ -4,12 +4,12 @@ Flags win over variables, variables over the file. cluster/config.py parses the 
 """
 
 import argparse
-import importlib.metadata
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
+from cluster.build import this_build
 from cluster.errors import ConfigError
 
 NUMBERS: Final = frozenset(
@@ -220,17 +220,9 @@ def _parser() -> argparse.ArgumentParser:
             parser.add_argument(_flag(setting), dest=setting, action="append", metavar=metavar, help=text)
         else:
             parser.add_argument(_flag(setting), dest=setting, metavar=metavar, help=text)
-    parser.add_argument("--version", action="version", version=f"holdfast-node {version()}")
+    parser.add_argument("--version", action="version", version=f"holdfast-node {this_build().version}")
     return parser
 
 
 def _flag(setting: str) -> str:
     return "--" + setting.replace("_", "-")
-
-
-def version() -> str:
-    """Return the version of the installed distribution."""
-    try:
-        return importlib.metadata.version("holdfast-node")
-    except importlib.metadata.PackageNotFoundError:
-        return "0+source"

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from cluster import exposure
 from cluster.assembly import Parts
+from cluster.build import UNKNOWN, Build
 from cluster.commands.outbox import Answer
 from cluster.config import Address, NodeConfig, check_member, format_peers
 from cluster.consensus.beginning import Configured, contradiction, listed_members
@@ -66,8 +67,9 @@ class Node:
         child: Child | None = None,
         syncs: SyncRunner | None = None,
         work: DiskWork | None = None,
+        build: Build = UNKNOWN,
     ) -> None:
-        """Be a node of `config`.
+        """Be a node of `config`, that runs this build.
 
         `files` and `child` are its disk and how it forks, `syncs` runs the syncs of its journal, `work`
         does its other long work on the disk; for tests to replace.
@@ -77,6 +79,7 @@ class Node:
         self._child = child or Child()
         self._given_syncs = syncs
         self._given_work = work
+        self._build = build
         self._shutdown = asyncio.Event()
         self._parts: Parts | None = None
         self._secret_watch: SecretWatch | None = None
@@ -121,6 +124,7 @@ class Node:
                 self._unlinked(),
                 syncs=self._syncs,
                 peer_tls_watch=self.peer_tls_watch,
+                build=self._build,
             )
         except snapshot.SnapshotError as error:
             raise DataDirError(
@@ -389,6 +393,7 @@ class Node:
             nodes=tuple(self._peer_status(node_id, leader_id) for node_id in sorted(members)),
             obstacles=obstacles(parts, now_s=asyncio.get_running_loop().time(), monotonic_s=time.monotonic()),
             digest=f"{parts.machine.fingerprint:016x}",
+            rules=parts.machine.rules,
         )
 
     def troubles(self) -> tuple[str, ...]:
@@ -426,17 +431,24 @@ class Node:
         peer = member.peer if member is not None else str(self.config.peer)
         if node_id == self.config.node_id:
             return PeerStatus(
-                node_id, self.config.advertise_http, peer, parts.peering.role(), parts.machine.revision
+                node_id,
+                self.config.advertise_http,
+                peer,
+                parts.peering.role(),
+                parts.machine.revision,
+                parts.build.version,
+                parts.peering.rules_newest,
             )
         record = parts.peering.table.records[node_id]
-        ping, http = record.ping, record.http
+        ping, http, said = record.ping, record.http, record.particulars
+        version, rules = (said.version, said.rules) if said is not None else ("", 0)
         if ping is None:
-            return PeerStatus(node_id, http, peer, "unreachable", 0)
+            return PeerStatus(node_id, http, peer, "unreachable", 0, version, rules)
         told = "follower" if ping.state == "leader" else ping.state
         if member is not None and not member.is_voter:
             told = "joining"
         state = "leader" if node_id == leader_id else told
-        return PeerStatus(node_id, http, peer, state, ping.revision)
+        return PeerStatus(node_id, http, peer, state, ping.revision, version, rules)
 
     async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
         """Hand leadership to `to`, or to the most caught-up follower, from any node; return who leads then.

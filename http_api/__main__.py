@@ -18,11 +18,13 @@ import uvloop
 from aiohttp import web
 
 from cluster import exposure
+from cluster.build import this_build
 from cluster.config import NodeConfig, load
 from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError
 from cluster.file_watch import FileWatch
 from cluster.node import Node
 from cluster.observing import memory
+from cluster.storage.disk_space import DiskSpace, disk_space
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
 from cluster.tls.files import TlsUnusable
@@ -63,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = load(sys.argv[1:] if argv is None else argv, os.environ)
         logs.set_up(config.log_level, config.log_format)
+        _tell_start(config)
         return uvloop.run(_run(config))
     except (StartupError, NodeFailed) as exc:
         print(f"holdfast-node: {exc}", file=sys.stderr)
@@ -70,6 +73,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as exc:  # noqa: BLE001 - whatever it is, it must not pass for a wrong configuration
         traceback.print_exception(exc)
         return NodeFailed.exit_code
+
+
+def _tell_start(config: NodeConfig) -> None:
+    """Log what starts, and how much it has to read: the first line of a node's log."""
+    build = this_build()
+    try:
+        space = disk_space(config.data_dir)
+    except OSError:  # why it cannot be read is said when it is opened
+        space = DiskSpace()
+    logger.info(
+        "event=starting node_id=%s version=%s commit=%s python=%s rules=%d directory=%r snapshot_bytes=%d"
+        " journal_bytes=%d",
+        config.node_id,
+        build.version,
+        build.commit or "-",
+        build.python,
+        build.rules,
+        str(config.data_dir.absolute()),
+        space.snapshot,
+        space.journal,
+    )
 
 
 async def _run(config: NodeConfig) -> int:
@@ -90,7 +114,7 @@ async def _run(config: NodeConfig) -> int:
             is_allowed=config.insecure_http,
         )
         child = Child()
-        node = Node(config, child=child)
+        node = Node(config, child=child, build=this_build())
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
         caught.reload_with(partial(_reload, node, tls, tokens))

@@ -15,7 +15,16 @@ _CLOCK_RATE: Final = "How much faster a peer's clock runs than this node's; this
 def gauges(node: Observed) -> list[Sample]:
     """Return the present values."""
     replica, machine = node.replica, node.machine
+    build = node.build
     return [
+        gauge(
+            "build_info",
+            "What this node runs; always 1.",
+            1,
+            version=build.version,
+            commit=build.commit,
+            python=build.python,
+        ),
         *(
             gauge(table, f"{table.replace('_', ' ').capitalize()} in the replicated state.", count)
             for table, count in machine.counts().items()

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from cluster.build import Build
 from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.outbox import Outbox
 from cluster.commands.waiters import Waiters
@@ -20,6 +21,7 @@ class Observed(Protocol):
     """A node, as far as it is measured and looked at."""
 
     node_id: str
+    build: Build
     replica: Replica
     links: PeerLinks
     peering: Peering

@@ -9,7 +9,8 @@ class PeerStatus(msgspec.Struct, frozen=True):
     """One node as the asked node sees it.
 
     `state` is leader, follower, candidate, starting, joining (it gets the log and does not count yet) or
-    unreachable.
+    unreachable. `version` is what it runs, and `rules` are the newest that it knows; of a node that cannot be
+    reached, what it said last: empty and 0 if it never has since the asked node started.
     """
 
     id: str
@@ -17,6 +18,8 @@ class PeerStatus(msgspec.Struct, frozen=True):
     peer: str
     state: str
     revision: int
+    version: str = ""
+    rules: int = 0
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -25,7 +28,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     `lag_ms` is how long this node has heard from no leader: 0 on the leader, None if it has heard none since
     it started. `obstacles` is what keeps it from serving, or the cluster from doing what it should, the
     gravest first. Nodes at the same `revision` have the same `digest`, 16 hexadecimal digits of the state
-    there.
+    there. `rules` are those that the cluster follows.
     """
 
     node_id: str
@@ -37,3 +40,4 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     nodes: tuple[PeerStatus, ...]
     obstacles: tuple[Obstacle, ...] = ()
     digest: str = ""
+    rules: int = 0

@@ -56,6 +56,7 @@ class Particulars(msgspec.Struct, frozen=True):
     process. `certificate` is the digest of what the node has shown on this connection, empty without TLS:
     so somebody in between who speaks TLS with both sides is noticed, however good the certificates are.
     `term` and `last_index` are what its journal ends with: a disk that had come further is an older copy.
+    `version` is what it runs, for people.
     """
 
     disk_id: str
@@ -69,6 +70,7 @@ class Particulars(msgspec.Struct, frozen=True):
     certificate: str = ""
     term: int = 0
     last_index: int = 0
+    version: str = ""
 
 
 class LogPosition(NamedTuple):

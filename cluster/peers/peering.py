@@ -100,12 +100,14 @@ class Peering:
         dialed: Callable[[str], str],
         clocks: ClockWatch,
         divergence: Divergence,
+        version: str = "",
     ) -> None:
         """`is_alive` tells whether a peer is connected and has been heard of just now.
 
         `dialed` returns where this node has dialed a connected peer, empty if the peer dialed. `sync_ms`
         returns how long syncs take here, `state_bytes_max` is how much memory for the state this node can
-        bear, `clocks` measures the peers' clocks, `divergence` compares this node with them.
+        bear, `clocks` measures the peers' clocks, `divergence` compares this node with them,
+        `version` is what it runs.
         """
         self._datadir = datadir
         self._node_id: Final = datadir.identity.node_id
@@ -118,6 +120,7 @@ class Peering:
         self._dialed = dialed
         self._clocks = clocks
         self._divergence = divergence
+        self._version = version
         self._run_id: Final = secrets.token_hex(RUN_ID_BYTES)
         self.handlers: Handlers
         """Set before the first connection."""
@@ -184,6 +187,7 @@ class Peering:
             self._run_id,
             term=self._replica.log.synced_term,
             last_index=self._replica.log.last_index,
+            version=self._version,
         )
 
     def rules_known(self, node_id: str) -> int:

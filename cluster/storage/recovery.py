@@ -52,6 +52,11 @@ def segment_path(directory: Path, number: int) -> Path:
     return directory / f"journal-{number:016d}.log"
 
 
+def is_segment(name: str) -> bool:
+    """Whether a file of this name is a segment of a journal."""
+    return _SEGMENT_NAME.fullmatch(name) is not None
+
+
 def list_segments(directory: Path, files: Files) -> list[Segment]:
     """Return the segments in `directory`, oldest first, unread."""
     found = []

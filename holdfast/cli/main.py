@@ -28,6 +28,7 @@ from holdfast.cli import (
     refusals,
     tokens,
     top,
+    versions,
 )
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
@@ -36,8 +37,8 @@ from holdfast.operations.terms import DEFAULT_TIMEOUT_S
 from holdfast.values.errors import LockError
 
 _FAMILIES = (
-    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, cluster, tokens,
-    certs, completion,
+    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, cluster, versions,
+    tokens, certs, completion,
 )  # fmt: skip
 """The commands, in the order in which help shows them."""
 

@@ -13,6 +13,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """A node as another sees it.
 
     `state` is leader, follower, candidate, starting, joining (not yet a voter) or unreachable.
+    `version` is what it runs and `rules` the newest rules that it knows, as it said last; empty and 0 if not.
     """
 
     id: str
@@ -20,6 +21,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     peer: str
     state: str
     revision: int
+    version: str = ""
+    rules: int = 0
 
 
 class Obstacle(msgspec.Struct, frozen=True):
@@ -41,7 +44,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
 
     `ready` says whether the node can serve, `lag_ms` how long ago it heard from a leader (0 on the leader,
     None if it has not yet). The most serious `obstacles` come first. Nodes at the same `revision` have the
-    same `digest` of the state there.
+    same `digest` of the state there. `rules` are those that the cluster follows.
     """
 
     node_id: str
@@ -53,6 +56,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     lag_ms: int | None = None
     ready: bool = False
     digest: str = ""
+    rules: int = 0
 
 
 class Holdings(ReadAnswer, frozen=True):

@@ -9,6 +9,7 @@ import http
 import time
 from typing import NamedTuple
 
+from cluster.build import this_build
 from holdfast import wire
 from http_api.server import call_ids
 from http_api.server.refusals import CallRefused, header_lines
@@ -72,6 +73,7 @@ def _first_lines(status: int, media_type: str) -> str:
         text = _FirstLines.texts[status, media_type] = (
             f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\n"
             f"Date: {email.utils.formatdate(second, usegmt=True)}\r\n"
+            f"Server: holdfast/{this_build().version}\r\n"
             f"Content-Type: {media_type}\r\n"
         )
     return text

@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from cluster.config_sources import version
+from cluster.build import this_build
 from holdfast import wire
 from holdfast.wire.answers import StillWaitingJson
 from http_api.server.routes import Route
@@ -160,7 +160,11 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Holdfast", "version": version(), "summary": "A distributed lock service."},
+        "info": {
+            "title": "Holdfast",
+            "version": this_build().version,
+            "summary": "A distributed lock service.",
+        },
         "paths": paths,
         "security": [{"token": []}, {}],
         "components": {

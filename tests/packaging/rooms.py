@@ -39,8 +39,11 @@ ROOMS = {
         "put what both need into lockstate, or hand it over as a callable from http_api/__main__.py",
     ),
     "cluster/errors.py": Room((), "an error carries values, and knows nothing of where it is raised"),
+    "cluster/build.py": Room(
+        ("lockstate.words",), "a build is text here; what knows which it is gets it as an argument"
+    ),
     "cluster/config_sources.py": Room(
-        ("cluster.errors",), "settings are text here; cluster/config.py gives them a meaning"
+        ("cluster.build", "cluster.errors"), "settings are text here; cluster/config.py gives them a meaning"
     ),
     "cluster/file_watch.py": Room((), "a file is a place here; what it says is read by those that watch it"),
     "cluster/config_secrets.py": Room((), "a secret is bytes here; cluster/peers proves with it"),
@@ -77,7 +80,7 @@ ROOMS = {
         "links carry frames; what they mean is told by the callables that cluster/assembly.py gives them",
     ),
     "cluster/observing": Room(
-        ("cluster.commands", "cluster.consensus", "cluster.peers", "lockstate"),
+        ("cluster.build", "cluster.commands", "cluster.consensus", "cluster.peers", "lockstate"),
         "observing only looks: let cluster/group.py or cluster/node.py report to it",
     ),
     # -- what faces share ---------------------------------------------------------------------------------
@@ -94,12 +97,15 @@ ROOMS = {
         "only holdfast.wire is shared with the SDK, and token_lines: move names that both need there",
     ),
     "http_api/server": Room(
-        ("lockapi", "cluster.observing.metrics", "cluster.tls", "holdfast.token_lines", "holdfast.wire"),
+        (
+            "lockapi", "cluster.build", "cluster.observing.metrics", "cluster.tls", "holdfast.token_lines",
+            "holdfast.wire",
+        ),
         "the server serves any calls: put what depends on these into http_api/v1",
     ),
     "http_api/v1": Room(
         (
-            "cluster.config_sources", "cluster.errors", "cluster.observing", "holdfast.token_lines",
+            "cluster.build", "cluster.errors", "cluster.observing", "holdfast.token_lines",
             "holdfast.wire", "http_api.server", "lockapi", "lockstate.machine", "lockstate.reads.freezes",
             "lockstate.reads.listings",
             "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.limits",

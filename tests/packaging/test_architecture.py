@@ -37,7 +37,11 @@ def room_name(module: str) -> str:
     """Return what the table calls the room of a module; nothing for settings and errors of a node."""
     parts = module.split(".")
     match parts:
-        case ["cluster", "config" | "config_secrets" | "config_sources" | "errors" | "file_watch", *_]:
+        case [
+            "cluster",
+            "build" | "config" | "config_secrets" | "config_sources" | "errors" | "file_watch",
+            *_,
+        ]:
             return ""
         case ["lockstate", "machine"]:
             return "lockstate"

@@ -213,6 +213,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "nodes",
         "obstacles",
         "digest",
+        "rules",
     ),
     f"POST {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("members", "revision"),
@@ -302,7 +303,7 @@ EVENT_EXTRA_FIELDS: Final = (
 AUDIT_FIELDS: Final = (*EVENT_FIELDS, *EVENT_EXTRA_FIELDS[-4:])
 """Of every event; of all but the end of a session, of locks, of semaphores, of an elected leader, of what
 belongs to a principal, of what one did to others, and of the audit; and of every event of the audit."""
-NODE_FIELDS: Final = ("id", "http", "peer", "state", "revision")
+NODE_FIELDS: Final = ("id", "http", "peer", "state", "revision", "version", "rules")
 OBSTACLE_FIELDS: Final = ("kind", "peer", "for_ms", "detail", "advice")
 MEMBER_FIELDS: Final = ("id", "peer", "state")
 
