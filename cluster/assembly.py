@@ -342,6 +342,7 @@ class Parts:
             period_s=period_ms / 1000,
             on_sync_begun=self.disk.begun,
             on_sync=self._synced,
+            on_timer=self.metrics.loop_stall_seconds.observe,
             syncs=syncs,
         )
 

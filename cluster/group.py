@@ -223,7 +223,7 @@ class Group:
     def role_changed(self) -> None:
         """Begin or end to lead."""
         role = self.replica.role
-        self._metrics.leadership_changes += 1
+        self._metrics.led(role.leader_id, role.term)
         logger.info(
             "event=leadership leader=%s term=%d is_leader=%s",
             role.leader_id or "-",

@@ -79,11 +79,13 @@ class Loop:
         period_s: float,
         on_sync_begun: Callable[[float], None],
         on_sync: Callable[[float], None],
+        on_timer: Callable[[float], None],
         syncs: SyncRunner,
     ) -> None:
         """`period_s` is the time between ticks of an idle node.
 
-        `on_sync_begun` is told when a sync begins, and `on_sync` how long it took.
+        `on_sync_begun` is told when a sync begins, and `on_sync` how long it took;
+        `on_timer` by how many seconds the timer came late.
         """
         self.failure: Final[asyncio.Future[BaseException]] = asyncio.get_running_loop().create_future()
         self._replica = replica
@@ -93,6 +95,7 @@ class Loop:
         self._period_s = period_s
         self._on_sync_begun = on_sync_begun
         self._on_sync = on_sync
+        self._on_timer_late = on_timer
         self._loop = asyncio.get_running_loop()
         self._syncs = syncs
         self._promises: list[tuple[str, Message]] = []
@@ -100,6 +103,7 @@ class Loop:
         self._present_promises: list[tuple[str, Message]] = []
         self._tick_is_due = self._sync_is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_s = self._loop.time()
         self._news_timer: asyncio.TimerHandle | None = None
         self._is_stopped = self._has_failed = False
 
@@ -285,9 +289,11 @@ class Loop:
             self.send(peer_id, message)
 
     def _set_timer(self) -> None:
+        self._timer_due_s = self._loop.time() + self._period_s
         self._timer = self._loop.call_later(self._period_s, self.start)
 
     def _on_timer(self) -> None:
+        self._on_timer_late(max(0.0, self._loop.time() - self._timer_due_s))
         self._work.look()
         if self._work.takes_part():
             self._tick()

@@ -13,7 +13,8 @@ still itself, or because its connection was broken, does not count as a pause of
 
 from typing import Final
 
-from cluster.consensus import guards
+from cluster.consensus import elections, guards
+from cluster.consensus.elections import Elections
 from cluster.consensus.engine import Engine
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import has_majority
@@ -37,6 +38,8 @@ STALL_HEARTBEATS: Final = 1.0
 """A node ticks twice in a heartbeat. One that finds that it has not for so long stood still itself."""
 TURN_S: Final = 0.01
 """The pause, in seconds, before the first question: the others may have heard the leader a bit later."""
+RECENT_STALL: Final = 2.0
+"""A stall explains what happens within so many times the silence after which a leader counts as lost."""
 UNFIT_PATIENCE: Final = 10
 """A node that should not lead leaves the election to others for so many times the silence after which a
 leader counts as lost. After that nobody else can win: perhaps it alone has the newest entry."""
@@ -51,15 +54,17 @@ class PreVote:
         log: EngineJournal,
         engine: Engine,
         membership: Membership,
+        told: Elections,
         *,
         leader_lost_after_s: float,
         heartbeat_s: float,
     ) -> None:
-        """After a silence of `leader_lost_after_s` any leader counts as lost."""
+        """After a silence of `leader_lost_after_s` any leader counts as lost. `told` hears why."""
         self._node_id = node_id
         self._log = log
         self._engine = engine
         self._membership = membership
+        self._told = told
         self._leader_lost_after_s = leader_lost_after_s
         self._short_patience_s = min(SHORT_PATIENCE_HEARTBEATS * heartbeat_s, leader_lost_after_s)
         self._pause_s_max = PAUSE_HEARTBEATS_MAX * heartbeat_s
@@ -69,12 +74,14 @@ class PreVote:
         self._term = 0
         self._leader_heard_s = float("-inf")
         self._heard_term = 0
+        self._heard_leader = ""
         self._keeps_time_from_s = float("-inf")
         self._longest_pause_s = 0.0
         self._late_until_s = float("-inf")
         self._looked_s = engine.now_s()
         self._stalled_s = 0.0
         """For how long this node stood still since it heard the leader."""
+        self._stall_s, self._stall_ended_s = 0.0, float("-inf")
         self._may_hurry = False
         """Whether this node has not yet made up its mind about the silence of the leader that it hears."""
         self._led_s = float("-inf")
@@ -121,9 +128,20 @@ class PreVote:
 
     def _look_at_clock(self, now_s: float) -> None:
         """Find out whether this node stood still: what it then has not heard may wait to be read."""
-        if now_s - self._looked_s > self._stall_s_min:
-            self._stalled_s += now_s - self._looked_s
+        gap_s = now_s - self._looked_s
+        if gap_s > self._stall_s_min:
+            self._stalled_s += gap_s
+            self._stall_s, self._stall_ended_s = gap_s, now_s
         self._looked_s = now_s
+
+    def recent_stall_s(self) -> float:
+        """Return for how long this process stood still just now, 0 if it did not."""
+        now_s = self._engine.now_s()
+        gap_s = now_s - self._looked_s
+        if gap_s > self._stall_s_min:
+            return gap_s
+        is_recent = now_s - self._stall_ended_s < RECENT_STALL * self._leader_lost_after_s
+        return self._stall_s if is_recent else 0.0
 
     def leader_heard(self) -> None:
         """Record that the leader of this term spoke."""
@@ -139,6 +157,8 @@ class PreVote:
             self._longest_pause_s = max(pause_s, self._longest_pause_s if is_remembered else 0.0)
             self._late_until_s = now_s + LATE_S
         self._leader_heard_s = now_s
+        self._heard_leader = self._engine.leader_id or ""
+        self._told.settled()
         self._stalled_s = 0.0
         self._may_hurry = True
         self._is_leader_cut_off = self._is_link_replaced = False
@@ -189,6 +209,7 @@ class PreVote:
             engine.election_deadline_s = self._soon_s()
             return []
         engine.may_stand = self.may_stand
+        self._tell_why(now_s)
         if engine.may_stand:
             return []
         engine.election_deadline_s = self._soon_s()
@@ -202,6 +223,23 @@ class PreVote:
             last_log_term=self._log.term_at(self._log.last_index) or 0,
         )
         return [(peer_id, request) for peer_id in sorted(connected & self._membership.voters)]
+
+    def _tell_why(self, now_s: float) -> None:
+        """Say why this node wants an election."""
+        told, leader_id = self._told, self._heard_leader
+        silence_s = now_s - self._leader_heard_s - self._stalled_s
+        if self._engine.is_takeover_asked:
+            told.asked_to(leader_id)
+        elif self._led_s > self._leader_heard_s:
+            told.wanted(elections.STOOD_DOWN, self._node_id)
+        elif not leader_id:
+            told.wanted(elections.START, "")
+        elif self._is_leader_cut_off:
+            told.wanted(elections.CUT_OFF, leader_id)
+        elif self._stalled_s > silence_s:
+            told.wanted(elections.stalled(self._stalled_s), self._node_id)
+        else:
+            told.wanted(elections.silent(silence_s), leader_id)
 
     def _is_hurry_due(self, now_s: float) -> bool:
         """Whether a leader that kept time is silent, and it is this node's turn to ask the others."""

@@ -16,6 +16,7 @@ import msgspec
 
 from cluster.consensus import bounds, guards, member_list
 from cluster.consensus.admission import Gate, TwoLeadersError
+from cluster.consensus.elections import Elections
 from cluster.consensus.engine import FOUNDED_INDEX, FOUNDED_TERM, Engine
 from cluster.consensus.library import RaftConfig
 from cluster.consensus.library_words import EngineJournal
@@ -30,6 +31,7 @@ from cluster.consensus.messages import (
     PreVoteGranted,
     PreVoteRequest,
     SnapshotPosition,
+    Vote,
 )
 from cluster.consensus.prevote import PreVote
 from cluster.consensus.ready import Ready, SnapshotDue
@@ -105,11 +107,14 @@ class Replica:
         )
         self.engine.use_snapshots(self._transfer)
         self._terms = bounds.TermBound(self.engine.term, self.engine.now_s())
+        self._elections = Elections(config.node_id, self.engine.now_s)
+        self._newer_from = ""
         self.prevote = PreVote(
             config.node_id,
             self.log,
             self.engine,
             self.membership,
+            self._elections,
             leader_lost_after_s=config.election_ms_min / 1000,
             heartbeat_s=config.heartbeat_ms / 1000,
         )
@@ -186,6 +191,7 @@ class Replica:
         engine = self.engine
         is_newer = message.term > engine.term
         bounds.check(message, self._terms.term_max(engine.now_s()) if is_newer else engine.term)
+        self._newer_from = peer_id if is_newer else ""
         ready = Ready()
         match message:
             case PreVoteRequest():
@@ -218,6 +224,8 @@ class Replica:
             return
         ready.difference = admission.difference
         if admission.message is not None:
+            if type(admission.message) is Vote and self.engine.is_candidate:
+                self._elections.voted(peer_id)
             self.engine.receive(peer_id, admission.message)
             if type(admission.message) is AppendEntries:
                 self.prevote.leader_heard()
@@ -238,6 +246,7 @@ class Replica:
         """
         ready = Ready()
         engine = self.engine
+        self._newer_from = ""
         engine.sent += self.prevote.ask(self._connected)
         engine.has_proposal = self.is_proposing and (has_entry or self._next_members is not None)
         engine.tick()
@@ -345,8 +354,16 @@ class Replica:
 
     def _change_role(self, ready: Ready) -> None:
         """Let go of what belongs to the role of before."""
-        engine = self.engine
+        engine, was_leader = self.engine, self.role.is_leader
         self.role = Role(engine.leader_id, engine.term, engine.is_leader, engine.is_candidate)
+        if engine.is_leader and not was_leader:
+            logger.info("%s", self._elections.won(engine.term))
+        elif was_leader and not engine.is_leader:
+            stall_s = self.prevote.recent_stall_s()
+            lost = self._elections.lost(engine.term, newer_from=self._newer_from, stall_s=stall_s)
+            logger.info("%s", lost)
+        if engine.is_candidate:
+            self._elections.stood()
         self._transfer.stop_sending()
         self._next_members = None
         if not engine.is_leader:
@@ -446,4 +463,5 @@ class Replica:
         if not self.engine.is_leader or not is_ready:
             return None
         self.engine.transfer(peer_id)
+        self._elections.handing_over(peer_id)
         return self._finish(Ready())

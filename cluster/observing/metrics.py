@@ -21,6 +21,8 @@ def _word(kind: type) -> str:
 
 _WORDS: Final[Mapping[type, str]] = {kind: _word(kind) for kind in get_args(Result)}
 
+_STALL_BOUNDS_S: Final = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
 
 class NodeMetrics:
     """What a node counts. `gauges` is asked for the present values when somebody reads them."""
@@ -31,13 +33,25 @@ class NodeMetrics:
         self.failures: Counter[str] = Counter()
         self.entries_proposed = 0
         self.commands_resent = 0
-        self.leadership_changes = 0
+        self.leader_changes = 0
+        self._led: tuple[str, int] | None = None
         self.sync_seconds = Histogram("holdfast_sync_seconds", "Time to write and sync the journal once.")
         self.apply_seconds = Histogram(
             "holdfast_apply_seconds", "Time to apply one entry. A node does nothing else meanwhile."
         )
+        self.loop_stall_seconds = Histogram(
+            "holdfast_loop_stall_seconds",
+            "By how much a timer that is due twice in a heartbeat came late.",
+            _STALL_BOUNDS_S,
+        )
         self.contention = Contention()
         self.cell_events: dict[CellEventKind, int] = dict.fromkeys(CellEventKind, 0)
+
+    def led(self, leader_id: str | None, term: int) -> None:
+        """Count a new leader. Neither a term without one counts, nor another role of this node."""
+        if leader_id is not None and self._led != (leader_id, term):
+            self._led = leader_id, term
+            self.leader_changes += 1
 
     def applied(self, outcome: Outcome) -> None:
         """Count what applying one entry did."""
@@ -81,10 +95,11 @@ class NodeMetrics:
         yield "holdfast_entries_proposed_total", text, "counter", {}, self.entries_proposed
         text = "Commands sent again after a change of leader or connection."
         yield "holdfast_commands_resent_total", text, "counter", {}, self.commands_resent
-        text = "Changes of leader, term or role seen."
-        yield "holdfast_leadership_changes_total", text, "counter", {}, self.leadership_changes
+        text = "Elections seen that had a winner."
+        yield "holdfast_leader_changes_total", text, "counter", {}, self.leader_changes
         yield from self.sync_seconds.samples()
         yield from self.apply_seconds.samples()
+        yield from self.loop_stall_seconds.samples()
         yield from self.contention.samples()
         yield from self._gauges()
 

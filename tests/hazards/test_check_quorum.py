@@ -107,16 +107,51 @@ def test_every_change_of_leadership_is_logged_and_counted(
     caplog.set_level(logging.INFO)
     cluster = whole_cluster(tmp_path, monkeypatch)
     cluster.elect("a")
-    before = {node_id: cluster[node_id].parts.metrics.leadership_changes for node_id in "abc"}
+    before = {node_id: cluster[node_id].parts.metrics.leader_changes for node_id in "abc"}
     caplog.clear()
     cluster.network.held |= CUT_OFF
     cluster.run_ms(4000)
     leader_id = cluster.leader_of("bc")
     term = cluster[leader_id or ""].term
-    for node_id in "abc":
-        assert cluster[node_id].parts.metrics.leadership_changes > before[node_id]
+    after = {node_id: cluster[node_id].parts.metrics.leader_changes for node_id in "abc"}
+    assert after == {"a": before["a"], "b": before["b"] + 1, "c": before["c"] + 1}
     assert f"event=leadership leader={leader_id} term={term} is_leader=True" in caplog.text
     assert f"event=leadership leader={leader_id} term={term} is_leader=False" in caplog.text
+    won, lost = elections(caplog, "won"), elections(caplog, "lost")
+    assert [line.partition(" led_ms=")[0] for line in lost] == [
+        "event=election result=lost leader=a term=1 reason='stood down' by=a"
+    ]
+    assert len(won) == 1
+    assert f"leader={leader_id} term={term} reason='silent " in won[0]
+    assert " by=a votes=b,c took_ms=" in won[0]
+
+
+def elections(caplog: pytest.LogCaptureFixture, result: str) -> list[str]:
+    """Return the lines about elections with this result."""
+    return [text for text in caplog.messages if text.startswith(f"event=election result={result} ")]
+
+
+def test_a_handover_for_a_slow_disk_is_told_on_both_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader says whom it has asked, and the winner who has asked it; why stands in the line before."""
+    caplog.set_level(logging.INFO)
+    cluster = whole_cluster(tmp_path, monkeypatch)
+    cluster.elect("a")
+    cluster.run_ms(1500)
+    caplog.clear()
+    for node_id in "bc":
+        cluster[node_id].parts.links.ping()
+    cluster.run_ms(STEP_MS)
+    disk = cluster["a"].parts.disk
+    monkeypatch.setattr(disk, "sync_ms", lambda _now_s: 400)
+    monkeypatch.setattr(disk, "reason_to_hand_over", lambda *_: "syncs take 400 ms here")
+    cluster.run_ms(1000)
+    leader_id = cluster.leader_of("bc")
+    (won,), (lost,) = elections(caplog, "won"), elections(caplog, "lost")
+    assert "event=unfit-leader-hands-over" in caplog.text
+    assert f"leader={leader_id} term=2 reason='handed over' by=a votes=" in won
+    assert f"leader=a term=2 reason='handed over' by={leader_id} led_ms=" in lost
 
 
 def test_a_leader_that_stepped_down_knows_since_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

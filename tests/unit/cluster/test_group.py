@@ -378,12 +378,12 @@ async def test_a_change_of_role_sends_everything_again(tmp_path: Path) -> None:
         asking = [asyncio.create_task(parts.requests.submit(OPEN, DEADLINE_S)) for _ in range(2)]
         await settle()
         node.links.sent.clear()
-        changes = parts.metrics.leadership_changes
+        changes = parts.metrics.leader_changes
         node.hear("n3", term=2)
         await settle()
         assert node.links.take(FrameKind.FORWARD) == [("n3", batch(parts.outbox.origin, 2, OPEN, OPEN))]
         assert parts.metrics.commands_resent == 2
-        assert parts.metrics.leadership_changes == changes + 1
+        assert parts.metrics.leader_changes == changes + 1
         for task in asking:
             task.cancel()
 

@@ -71,6 +71,7 @@ class _Node:
             LoopWork(*(getattr(self, name) for name in LoopWork._fields)),
             period_s=period_s,
             on_sync_begun=lambda _: None,
+            on_timer=lambda _: None,
             on_sync=self.sync_times.append,
             syncs=self.syncs,
         )

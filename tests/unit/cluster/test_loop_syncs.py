@@ -48,6 +48,7 @@ class _Node:
             LoopWork(*[cast("Any", getattr(self, name, _nothing)) for name in LoopWork._fields]),
             period_s=3_600.0,
             on_sync_begun=lambda _: None,
+            on_timer=lambda _: None,
             on_sync=lambda took_s: self.told.append(("took", took_s)),
             syncs=self,
         )
