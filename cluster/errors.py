@@ -23,6 +23,10 @@ PeerFault                            a peer said what no correct node says: its 
  +-- PeerContradicts                 it says that other entries are committed than are committed here
 """
 
+import errno
+from collections.abc import Iterator
+from typing import Final
+
 
 class ClusterError(Exception):
     """A command that got no result. `outcome` is "not-applied" or "unknown"; `code` is the public code."""
@@ -143,6 +147,45 @@ class StateDamaged(NodeFailed):
             " snapshot was written of it. Start this node again: it makes its state anew of snapshot and log."
             " Test its memory (see 'Nodes that differ' in docs/operating.md)"
         )
+
+
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_explained(error: BaseException) -> bool:
+    """Whether the message of a failure says what an operator needs. Anything else is a bug, or unforeseen."""
+    return isinstance(error, NodeFailed | StartupError) or any(
+        isinstance(each, OSError | MemoryError) for each in _chain(error)
+    )
+
+
+def advice_on(error: BaseException) -> str:
+    """Return what to do about a failure; empty if its own message says that."""
+    for cause in _chain(error):
+        if isinstance(cause, MemoryError):
+            return (
+                "memory ran out: give this node more, or a smaller --state-bytes-max, and start it again; it"
+                " has everything that it acknowledged on its disk"
+            )
+        if isinstance(cause, OSError) and cause.errno in _NO_SPACE:
+            return (
+                "the disk is full: make room on it, and start this node again; nothing that was acknowledged"
+                " is lost"
+            )
+        if isinstance(cause, OSError):
+            return (
+                "the disk failed: see what the kernel's log says of it; if it is sound, start this node"
+                " again, else replace the node (see 'A node lost its disk' in docs/operating.md)"
+            )
+    return ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it was raised from."""
+    present: BaseException | None = error
+    while present is not None:
+        yield present
+        present = present.__cause__
 
 
 class PeerFault(Exception):

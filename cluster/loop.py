@@ -20,7 +20,7 @@ from cluster.consensus.log_digest import Difference
 from cluster.consensus.messages import Message
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
-from cluster.errors import IdentityRefused, NodeFailed, PeerFault
+from cluster.errors import IdentityRefused, NodeFailed, PeerFault, advice_on, is_explained
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.storage.journal import Journal, Sync
@@ -31,6 +31,13 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 _UNKNOWN_FAILURE: Final = NodeFailed("this node broke, and the memory to say how was missing")
+
+
+def _failed_by(error: BaseException) -> NodeFailed:
+    """Return the failure of a node for what somebody else raised."""
+    failure = NodeFailed(repr(error))
+    failure.__cause__ = error
+    return failure
 
 
 class LoopWork(NamedTuple):
@@ -186,8 +193,11 @@ class Loop:
         self._has_failed = True
         failure: BaseException = _UNKNOWN_FAILURE
         try:
-            failure = error if isinstance(error, NodeFailed | IdentityRefused) else NodeFailed(repr(error))
-            logger.critical("event=node-failed error=%r", str(failure), exc_info=error)
+            failure = error if isinstance(error, NodeFailed | IdentityRefused) else _failed_by(error)
+            trace = None if is_explained(error) else error
+            logger.critical(
+                "event=node-failed error=%r advice=%r", str(failure), advice_on(error), exc_info=trace
+            )
         finally:
             self.failure.set_result(failure)
             self._work.failed()

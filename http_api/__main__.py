@@ -20,7 +20,7 @@ from aiohttp import web
 from cluster import exposure
 from cluster.build import this_build
 from cluster.config import NodeConfig, load
-from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError
+from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError, advice_on
 from cluster.file_watch import FileWatch
 from cluster.node import Node
 from cluster.observing import memory
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell_start(config)
         return uvloop.run(_run(config))
     except (StartupError, NodeFailed) as exc:
-        print(f"holdfast-node: {exc}", file=sys.stderr)
+        _tell_end(exc, exc.exit_code)
         return exc.exit_code
     except Exception as exc:  # noqa: BLE001 - whatever it is, it must not pass for a wrong configuration
         traceback.print_exception(exc)
@@ -97,7 +97,7 @@ def _tell_start(config: NodeConfig) -> None:
 
 
 async def _run(config: NodeConfig) -> int:
-    """Run a node; return the exit code. Raises StartupError."""
+    """Run a node until it is told to stop; return the exit code. Raises StartupError, NodeFailed."""
     if not config.state_bytes_max:
         config = dataclasses.replace(config, state_bytes_max=memory.state_bytes_max())
     for warning in config.warnings:
@@ -150,7 +150,6 @@ async def _run(config: NodeConfig) -> int:
             await node.hand_over()
         else:
             _end_within(_FAILED_S)
-            logger.critical("event=node-failed detail=%r", str(failure), exc_info=failure)
         node.begin_shutdown()
         await runner.cleanup()  # open calls get their answers from a node that still runs
         freed.stop()
@@ -160,7 +159,8 @@ async def _run(config: NodeConfig) -> int:
             await node.stop()
         # A node may also have broken since it was told to stop.
         if node.failure is not None:
-            return await _close_failed(node, node.failure)
+            await _close_failed(node)
+            raise _as_failure(node.failure)
     logger.info("event=stopped node_id=%s", config.node_id)
     return 0
 
@@ -209,14 +209,28 @@ def _end_within(seconds: int) -> None:
     signal.alarm(seconds)
 
 
-async def _close_failed(node: Node, failure: BaseException) -> int:
-    """Close what is left of a broken node, and return the exit code whatever else goes wrong."""
+def _tell_end(error: BaseException, exit_code: int) -> None:
+    """Say in the last line why this node ends and what to do: in a sentence, or in JSON as an event."""
+    advice = advice_on(error)
+    handlers = logging.getLogger().handlers
+    if any(isinstance(handler.formatter, logs.JsonFormatter) for handler in handlers):
+        logger.critical("event=ended exit_code=%d reason=%r advice=%r", exit_code, str(error), advice)
+    else:
+        print(f"holdfast-node: {error}{'. ' if advice else ''}{advice}", file=sys.stderr)
+
+
+async def _close_failed(node: Node) -> None:
+    """Close what is left of a broken node, whatever else goes wrong."""
     try:
         async with asyncio.timeout(_CLOSE_S):
             await node.stop()
     except Exception:
         logger.exception("event=close-failed")
-    return failure.exit_code if isinstance(failure, NodeFailed | IdentityRefused) else NodeFailed.exit_code
+
+
+def _as_failure(error: BaseException) -> NodeFailed | IdentityRefused:
+    """Return what broke a node as what it ends with."""
+    return error if isinstance(error, NodeFailed | IdentityRefused) else NodeFailed(repr(error))
 
 
 async def _until_stopped(node: Node, stop_asked: asyncio.Event) -> BaseException | None:

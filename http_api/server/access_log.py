@@ -1,6 +1,8 @@
 """What is recorded of every answer, whichever way the call took: a count, and a line if it is news."""
 
+import asyncio
 import logging
+import re
 import time
 from typing import Final
 
@@ -8,6 +10,7 @@ from holdfast import wire
 from http_api.server import call_ids
 from http_api.server.log_budget import LogBudget
 from http_api.server.metrics import RequestCounts
+from http_api.server.peer_address import address_of
 
 logger = logging.getLogger("http_api.access")
 
@@ -17,6 +20,11 @@ _STATUS_HELD: Final = 409
 """The status that clients that poll a lock get all day: not worth a log line. Nor is a probe of /readyz."""
 _LINES_A_MINUTE: Final = 10
 """Lines above debug for refusals of one call with one status: strangers must not fill the log."""
+_SECRET_PARTS: Final = ("{session_id}", "{ticket}")
+"""Parts of paths that a line must not show."""
+_LIKE_A_SECRET: Final = re.compile(r"(?<=/sessions/).*|(?<=/tickets/).*|[^/]{16,}")
+"""What could be an id in a path that has no route."""
+_PATH_CHARS_MAX: Final = 200
 
 
 class AccessLog:
@@ -28,11 +36,21 @@ class AccessLog:
         self._lines = LogBudget(_LINES_A_MINUTE)
 
     def answered(
-        self, method: str, path: str, status: int, call_id: str, started_s: float, *, principal: str = ""
+        self,
+        method: str,
+        path: str,
+        status: int,
+        call_id: str,
+        started_s: float,
+        *,
+        principal: str = "",
+        asked: str = "",
+        transport: asyncio.BaseTransport | None = None,
     ) -> None:
         """Record an answer to `principal`, if its name is known.
 
-        Takes method and path of the route: those of clients may hold a session id.
+        `method` and `path` are those of the route. A refusal also shows what was `asked` for, the path as the
+        client has written it, and from which address.
         """
         self._counts.add(method, path, status)
         is_news = status >= _STATUS_REFUSED and status != _STATUS_HELD and path != wire.READYZ
@@ -44,8 +62,26 @@ class AccessLog:
                 level,
                 "event=request request_id=%s method=%s route=%s status=%d%s duration_ms=%.1f",
                 *(call_ids.as_header(call_id), method, path, status),
-                *(f" principal={principal}" if principal else "", duration_ms),
+                *(_who(principal, path, asked, transport, status), duration_ms),
             )
+
+
+def _who(principal: str, route: str, asked: str, transport: asyncio.BaseTransport | None, status: int) -> str:
+    """Return what a line says of the caller, and of a refusal of its path; nothing that is secret."""
+    told = f" principal={principal}" if principal else ""
+    if status < _STATUS_REFUSED:
+        return told
+    return f"{told} path={shown_path(route, asked)!r} address={address_of(transport) or '-'}"
+
+
+def shown_path(route: str, asked: str) -> str:
+    """Return a path as a client has written it, without the query, and without what may be a secret."""
+    path = asked.partition("?")[0] or route
+    if any(part in route for part in _SECRET_PARTS):
+        return route
+    if "{" not in route and path != route:
+        path = _LIKE_A_SECRET.sub("...", path)
+    return path[:_PATH_CHARS_MAX]
 
 
 def log_failure(exc: Exception, call_id: str) -> None:

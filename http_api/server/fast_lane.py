@@ -246,7 +246,13 @@ class LaneCall:
         call_id, is_kept = self._named(), not lane.node.is_shutting_down
         principal = self._gateway.principal.name
         lane.access_log.answered(
-            route.method, route.path, content.status, call_id, self._started_s, principal=principal
+            route.method,
+            route.path,
+            content.status,
+            call_id,
+            self._started_s,
+            principal=principal,
+            transport=connection.transport,
         )
         lines = content.lines + answer_bytes.length_lines(content.body, is_kept=is_kept)
         head = answer_bytes.head(content.status, content.media_type, lines, call_id)

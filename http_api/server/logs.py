@@ -1,14 +1,27 @@
 """Log lines on standard error: key=value pairs for people, JSON for collectors."""
 
+import ast
 import datetime as dt
 import json
 import logging
+import re
 import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
 
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029) if code != ord("\n")
 } | {ord("\n"): "\\n"}
 """What could begin a line of its own, or change what a terminal shows, and how it is written instead."""
+_EVENT: Final = "event="
+"""What our own lines begin with. The words of libraries have no fields."""
+_PAIR: Final = re.compile(r"""([a-z]\w*)=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S*)(?: |$)""")
+"""A field and its value: quoted as Python quotes, or up to the next blank."""
+_TEXTS: Final = re.compile(r"([a-z]\w*)=%[^ ]*[sx](?: |$)")
+"""A field whose value is a text, even where it looks like a number: an id, a digest."""
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
+_WORDS: Final = {"True": True, "False": False}
 
 
 class TextFormatter(logging.Formatter):
@@ -22,11 +35,11 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """One JSON object per line, with each field of an event as a field of the object."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record."""
-        line = {
+        line: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -34,6 +47,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        line = dict(_fields(record.getMessage(), _texts(str(record.msg)))) | line
         return json.dumps(line, ensure_ascii=False)
 
 
@@ -42,6 +56,32 @@ def set_up(level: str, log_format: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _fields(message: str, texts: frozenset[str]) -> Iterator[tuple[str, object]]:
+    """Yield the fields of an event, with those in `texts` as they are; nothing for other messages."""
+    if not message.startswith(_EVENT):
+        return
+    for name, written in _PAIR.findall(message):
+        yield name, _WORDS.get(written, written) if name in texts else _value(written)
+
+
+def _value(written: str) -> object:
+    """Return what a value stands for: a quoted text, a number, true or false, or itself."""
+    if written[:1] in ("'", '"'):
+        try:
+            return ast.literal_eval(written)
+        except (SyntaxError, ValueError):
+            return written
+    if _NUMBER.fullmatch(written):
+        return float(written) if "." in written else int(written)
+    return _WORDS.get(written, written)
+
+
+@lru_cache(maxsize=1000)
+def _texts(template: str) -> frozenset[str]:
+    """Return the fields of a line that are texts by its template."""
+    return frozenset(_TEXTS.findall(template)) if template.startswith(_EVENT) else frozenset()
 
 
 def _time(record: logging.LogRecord) -> str:

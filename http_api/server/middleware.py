@@ -86,7 +86,16 @@ class Front:
             )
         if self._node.is_shutting_down or call.place.refused or not call.content.is_eof():
             reply.force_close()
-        self._log.answered(method, path, reply.status, call.id, started_s, principal=principal)
+        self._log.answered(
+            method,
+            path,
+            reply.status,
+            call.id,
+            started_s,
+            principal=principal,
+            asked=call.raw_path,
+            transport=call.transport,
+        )
         return reply
 
     def _admit(self, route: Route, call: Call) -> Gateway:

@@ -50,6 +50,11 @@ async def check_stops(cluster: LocalCluster, load: Load, node_id: str, said: Log
     (line, *_) = said.lines("event=journal-failed")
     assert str(cluster.data_dir(node_id)) in line
     assert said.lines("event=node-failed", "the journal cannot be written")
+    last = said.text.splitlines()[-1]
+    assert last.startswith("holdfast-node: ")
+    assert "the disk " in last
+    assert "start this node again" in last
+    assert "Traceback" not in said.text
     await load.grants(50)
 
 

@@ -60,6 +60,8 @@ async def test_logs_carry_the_request_id_and_no_secret(caplog: pytest.LogCapture
     assert fine.startswith("event=request request_id=fine method=GET route=/livez status=200 duration_ms=")
     assert "request_id=gone method=GET route=/v1/sessions/{session_id} status=410" in gone
     assert "request_id=lost method=- route=- status=404" in lost
+    assert " path='/v1/sessions/{session_id}' address=127.0.0.1 duration_ms=" in gone
+    assert " path='/v1/sessions/...' address=127.0.0.1 duration_ms=" in lost
     assert "s3cret" not in caplog.text
 
 
