@@ -1,5 +1,6 @@
 """The alerts for Prometheus: each says what to do, has a test, and rests on metrics that there are."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -76,3 +77,16 @@ def test_each_alert_says_how_urgent_it_is() -> None:
     for rule in RULES:
         assert rule["labels"]["severity"] in {"page", "ticket"}, rule["alert"]
         assert rule["annotations"]["summary"], rule["alert"]
+
+
+def test_the_dashboard_rests_on_metrics_of_the_manual() -> None:
+    """And shows them of one cluster: each expression asks for its job."""
+    panels = json.loads((ROOT / "deploy/grafana/holdfast.json").read_text())["panels"]
+    expressions = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    known = set(re.findall(r"`(holdfast_\w+)`", MANUAL))
+    named = set().union(*map(metrics_of, expressions))
+    assert len(named) > 20, "the expressions are read"
+    assert named <= known, named - known
+    for expression in expressions:
+        asked = len(re.findall(r"\b(?:holdfast_\w+|up)\{", expression))
+        assert asked == expression.count('job="$job"') > 0, expression
