@@ -36,6 +36,8 @@ def load_holds(state: State, holds: Iterable[Hold]) -> None:
             hold.session_id = session.session_id
             if hold.owner == session.owner:
                 hold.owner = session.owner
+            if hold.request is not None and hold.request[0] == session.session_id:
+                hold.request = (session.session_id, hold.request[1])
         state.add_hold(hold, claims_of_hold(hold))
 
 

@@ -6,8 +6,8 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.records import Hold, Ticket
 from lockstate.words import codec
-from lockstate.words.commands import Acquire, Convert, Entry
-from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.commands import Acquire, Convert, Entry, Numbered, ResumeStream
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
 
@@ -47,6 +47,23 @@ def test_neighbours_share_texts_and_numbers() -> None:
     machine.apply(decoded(machine, acquire("b", wait_ms=999), change))
     check(machine)
     check(LockMachine(snapshot.decode(snapshot.encode(machine.state))))
+
+
+def test_the_requests_of_a_stream_share_the_id_of_their_session() -> None:
+    """After a restart as before: busy clients have as many holds as requests, and one session."""
+    driver = MachineDriver()
+    driver.open("ann")
+    session_id = SessionId("ann")
+    driver.run(ResumeStream(session_id))
+    frame = tuple([Acquire(one, EXCLUSIVE, HoldId(one), AttemptId(one), session_id) for one in "ab"])
+    driver.run(Numbered(2, session_id, 1, 1, (), frame))
+    loaded = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state))).state
+    (session,) = loaded.sessions.values()
+    requests = [hold.request for hold in loaded.holds.values()]
+    assert requests == [("ann", 1), ("ann", 2)]
+    for request in requests:
+        assert request is not None
+        assert request[0] is session.session_id
 
 
 def test_another_ttl_and_another_moment_are_their_own() -> None:
