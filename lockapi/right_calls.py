@@ -4,7 +4,15 @@ from typing import Final
 
 from holdfast import wire
 from lockapi.problems import ProblemError
-from lockstate.words.commands import Command, ForceRelease, PutOff, Release, Renew, Revoke
+from lockstate.words.commands import (
+    Command,
+    ForceRelease,
+    PutOff,
+    Release,
+    Renew,
+    Revoke,
+    WithdrawRevocation,
+)
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import Refused
 
@@ -29,6 +37,11 @@ _CALLS: Final[dict[type[Command], dict[HoldKind, str]]] = {
         _LOCK: wire.LOCK_REVOKE,
         _SEMAPHORE: wire.SEMAPHORE_REVOKE,
         _ELECTION: wire.ELECTION_REVOKE,
+    },
+    WithdrawRevocation: {
+        _LOCK: wire.LOCK_WITHDRAW,
+        _SEMAPHORE: wire.SEMAPHORE_WITHDRAW,
+        _ELECTION: wire.ELECTION_WITHDRAW,
     },
     PutOff: {
         _LOCK: wire.LOCK_PUT_OFF,

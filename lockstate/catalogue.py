@@ -186,6 +186,10 @@ ROWS: Final = (
         right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_revoke,
     ),
     Row(
+        commands.WithdrawRevocation, lambda rules: rules.pleas.withdraw,
+        right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_withdrawal,
+    ),
+    Row(
         commands.ForceRelease, lambda rules: rules.kinds.force_release,
         right="force", on=On.NAME, request_scope=_name, frees=True, effort=effort.of_force,
     ),

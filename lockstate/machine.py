@@ -67,6 +67,7 @@ from lockstate.words.results import (
     Released,
     Renewed,
     Result,
+    RevocationsWithdrawn,
     Revoked,
     SemaphoreView,
     SessionOpened,
@@ -491,7 +492,7 @@ def _is_to_be_tried_again(result: Result) -> bool:
 def _freed_nothing(result: Result) -> bool:
     """Whether a command that is there to free something found nothing, or nobody to ask for it."""
     match result:
-        case CellsDeleted() | DelaysLifted() | RatesForgotten():
+        case CellsDeleted() | DelaysLifted() | RatesForgotten() | RevocationsWithdrawn():
             return not result.count
         case ForceReleased():
             return not result.released

@@ -62,9 +62,9 @@ def add_parser(commands: CommandParser) -> None:
         "--grace",
         metavar="TIME",
         type=duration_ms,
-        default=round(DEFAULT_GRACE_S * 1000),
         help=f"how long they have (default: {DEFAULT_GRACE_S:g}s)",
     )
+    revoke.add_argument("--withdraw", action="store_true", help="take back what they were asked")
     for parser, what in ((release, "hold"), (waits, "wait for"), (revoke, "hold")):
         parser.add_argument(
             "--kind",
@@ -172,12 +172,15 @@ async def _forget_rate_limits(client: Inspector, arguments: argparse.Namespace) 
 
 async def _revoke(client: Inspector, arguments: argparse.Namespace) -> int:
     """Ask holders to release, and print who was asked."""
+    if arguments.withdraw:
+        return await _withdraw(client, arguments)
+    grace_ms = round(DEFAULT_GRACE_S * 1000) if arguments.grace is None else arguments.grace
     answer = await client.told(
         override_operations.revoke(
             arguments.kind,
             arguments.name,
             arguments.reason,
-            arguments.grace,
+            grace_ms,
             token=arguments.token,
             ticket=None,
         )
@@ -186,6 +189,20 @@ async def _revoke(client: Inspector, arguments: argparse.Namespace) -> int:
     if not asked:
         raise Refused(NOTHING, f"nobody holds {arguments.kind} {arguments.name!r}; nobody was asked")
     print_one(answer, table(_ASKED, asked), arguments.output)
+    return 0
+
+
+async def _withdraw(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Take back what holders were asked, as many calls as that takes, and print how much that was."""
+    if arguments.grace is not None:
+        raise ValueError("--withdraw gives no grace: leave out --grace")
+    kind, name = arguments.kind, arguments.name
+    withdrawn = await client.admin.withdraw_revocation(
+        name, reason=arguments.reason, kind=kind, token=arguments.token
+    )
+    if not withdrawn:
+        raise Refused(NOTHING, f"no holder of {kind} {name!r} was asked to release; nothing was withdrawn")
+    print_one({"withdrawn": withdrawn}, [f"{withdrawn} withdrawn"], arguments.output)
     return 0
 
 

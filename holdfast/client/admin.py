@@ -85,6 +85,31 @@ class Admin:
         )
         return await self._transport.call(operation)
 
+    async def withdraw_revocation(
+        self,
+        name: Name,
+        *,
+        reason: str,
+        kind: HoldKind = "lock",
+        token: int | None = None,
+        ticket: int | None = None,
+    ) -> int:
+        """Take back what the holders of a name were asked, or the one with `token`; return how much that was.
+
+        They keep what they have, and hear of it with their next renewal. With `ticket`, only what was asked
+        for the wait with that number is taken back. 0 when nobody was asked. One call takes back a limited
+        number: this calls until none is left.
+        """
+        count, left = 0, 1
+        while left:
+            operation = override_operations.withdraw_revocation(
+                kind, to_name(name), reason, token=token, ticket=ticket
+            )
+            answer = await self._transport.call(operation)
+            count += answer.withdrawn
+            left = answer.left
+        return count
+
     async def force_waits(
         self, name: Name, *, reason: str, kind: HoldKind = "lock", ticket: int | None = None
     ) -> tuple[Waiter, ...]:
@@ -295,6 +320,7 @@ class SyncAdmin(ForThreads[Admin]):
 
     force_release = waiting(Admin.force_release)
     revoke = waiting(Admin.revoke)
+    withdraw_revocation = waiting(Admin.withdraw_revocation)
     force_waits = waiting(Admin.force_waits)
     force_principal = waiting(Admin.force_principal)
     force_close_session = waiting(Admin.force_close_session)

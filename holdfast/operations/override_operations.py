@@ -10,6 +10,7 @@ from holdfast.wire.answers import (
     FenceForgottenJson,
     ForceReleasedJson,
     RatesForgottenJson,
+    RevocationsWithdrawnJson,
     RevokedJson,
     SessionForcedJson,
     WaitsForcedJson,
@@ -92,6 +93,31 @@ def revoke(
         "request_id": new_request_id(),
     }
     return write(path, fields, lambda answer: decode(answer, RevokedJson).revoked)
+
+
+_WITHDRAWALS: Final = {
+    "lock": wire.LOCK_WITHDRAW,
+    "semaphore": wire.SEMAPHORE_WITHDRAW,
+    "election": wire.ELECTION_WITHDRAW,
+}
+"""The calls that take back what holders were asked, by kind."""
+
+
+def withdraw_revocation(
+    kind: str, name: str, reason: str, *, token: int | None, ticket: int | None
+) -> Operation[RevocationsWithdrawnJson]:
+    """Take back what holders were asked; the answer says how much that was, and how much is left."""
+    path = _WITHDRAWALS.get(kind)
+    if path is None:
+        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_WITHDRAWALS)}")
+    fields = {
+        "name": name,
+        "reason": reason,
+        "token": token,
+        "ticket": ticket,
+        "request_id": new_request_id(),
+    }
+    return write(path, fields, lambda answer: decode(answer, RevocationsWithdrawnJson))
 
 
 def forget_fence(name: str, reason: str) -> Operation[int | None]:

@@ -82,11 +82,11 @@ class Event(msgspec.Struct, frozen=True):
     """An event of a watch, or a record of the audit.
 
     `event` is granted, queued, released, expired, forced, wait-forced, converted, session-expired,
-    session-forced, revoked, put-off, elected, resigned, delay-lifted, fence-forgotten, rate-limit-forgotten,
-    frozen, thawed, resized, quota-set, quota-removed, namespace-set, namespace-removed, cell-put,
-    cell-deleted or cell-expired; `kind` is lock, semaphore, election or cell. `principal` is its owner, or
-    whose quota was set, `by` the principal of the operator. A watch continues after `id`, the audit after
-    `number`; its records are chained by `hash`.
+    session-forced, revoked, put-off, revocation-withdrawn, elected, resigned, delay-lifted, fence-forgotten,
+    rate-limit-forgotten, frozen, thawed, resized, quota-set, quota-removed, namespace-set, namespace-removed,
+    cell-put, cell-deleted or cell-expired; `kind` is lock, semaphore, election or cell. `principal` is its
+    owner, or whose quota was set, `by` the principal of the operator. A watch continues after `id`, the audit
+    after `number`; its records are chained by `hash`.
     """
 
     revision: int

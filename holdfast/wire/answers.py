@@ -176,6 +176,14 @@ class RevokedJson(WriteAnswer):
     left: int = ABSENT
 
 
+class RevocationsWithdrawnJson(WriteAnswer):
+    """How many revocations were taken back; `left` is how many were not, for a call takes only so many."""
+
+    withdrawn: int
+    revision: int = ABSENT
+    left: int = ABSENT
+
+
 class WaitsForcedJson(WriteAnswer):
     """The waits that an operator ended; `left` is how many still wait, for a call ends only so many."""
 

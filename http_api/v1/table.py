@@ -51,6 +51,7 @@ from lockapi.requests.overrides import (
     PutOffRequest,
     RevokeRequest,
     ThawRequest,
+    WithdrawRevocationRequest,
 )
 from lockapi.requests.primitives import (
     AcquirePermitsRequest,
@@ -185,6 +186,12 @@ _LOCKS: Final = (
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
+        method="POST", path=wire.LOCK_WITHDRAW, need=needs.FORCE,
+        handler=locks.withdraw_revocation,
+        takes=WithdrawRevocationRequest, gives=answers.RevocationsWithdrawnJson,
+        problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
+    ),
+    Route(
         method="POST", path=wire.LOCK_PUT_OFF, need=needs.ACQUIRE, handler=locks.put_off,
         takes=PutOffRequest, gives=answers.PutOffJson,
         problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
@@ -251,6 +258,12 @@ _SEMAPHORES: Final = (
     Route(
         method="POST", path=wire.SEMAPHORE_REVOKE, need=needs.FORCE, handler=semaphores.revoke_permits,
         takes=RevokeRequest, gives=answers.RevokedJson,
+        problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SEMAPHORE_WITHDRAW, need=needs.FORCE,
+        handler=semaphores.withdraw_permit_revocation,
+        takes=WithdrawRevocationRequest, gives=answers.RevocationsWithdrawnJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
@@ -350,6 +363,12 @@ _ELECTIONS: Final = (
     Route(
         method="POST", path=wire.ELECTION_REVOKE, need=needs.FORCE, handler=elections.revoke_leader,
         takes=RevokeRequest, gives=answers.RevokedJson,
+        problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.ELECTION_WITHDRAW, need=needs.FORCE,
+        handler=elections.withdraw_leader_revocation,
+        takes=WithdrawRevocationRequest, gives=answers.RevocationsWithdrawnJson,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(

@@ -145,6 +145,22 @@ class RevokeRequest(Write, kw_only=True):
         return commands.Revoke(self.name, self.reason, self.grace_ms, kind, token, ticket, self.checked_id())
 
 
+class WithdrawRevocationRequest(Write, kw_only=True):
+    """Take back what all holders of a name were asked, or the one that has `token`."""
+
+    name: Name
+    reason: Reason
+    token: HeldToken | Maybe = UNSET
+    ticket: HeldToken | Maybe = UNSET
+
+    def command(self, kind: HoldKind) -> commands.WithdrawRevocation:
+        """Return the command for holders of this kind. Raises ProblemError."""
+        check(limits.check_name(self.name))
+        check_reason(self.reason)
+        token, ticket = (_number(field, getattr(self, field)) for field in ("token", "ticket"))
+        return commands.WithdrawRevocation(self.name, self.reason, kind, token, ticket, self.checked_id())
+
+
 def _number(field: str, value: int | Maybe) -> int:
     """Return a token or a ticket, 0 if none is given. Raises ProblemError."""
     if value is UNSET:

@@ -28,7 +28,13 @@ from lockstate.words.results import (
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""
 _OVERRIDES: Final = frozenset(
-    {EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.WAIT_FORCED, EventKind.REVOKED}
+    {
+        EventKind.FORCED,
+        EventKind.SESSION_FORCED,
+        EventKind.WAIT_FORCED,
+        EventKind.REVOKED,
+        EventKind.REVOCATION_WITHDRAWN,
+    }
 )
 """Events of what somebody does to what others hold or wait for."""
 
@@ -142,12 +148,18 @@ class Effects:
 
     def tell_plea(self, kind: EventKind, hold: Hold, plea: Plea) -> None:
         """Add the event that a holder is to give up a name, or has put that off."""
-        state = self.state
-        lasted_ms, ends_in_ms = state.now_ms - hold.since_ms, plea.expires_at_ms - state.now_ms
+        self._tell_plea(kind, hold, plea, plea.reason, max(0, plea.expires_at_ms - self.state.now_ms))
+
+    def tell_withdrawn(self, hold: Hold, plea: Plea, reason: str) -> None:
+        """Add the event that a holder need not give up a name any more, and why."""
+        self._tell_plea(EventKind.REVOCATION_WITHDRAWN, hold, plea, reason, 0)
+
+    def _tell_plea(self, kind: EventKind, hold: Hold, plea: Plea, reason: str, ends_in_ms: int) -> None:
+        lasted_ms = self.state.now_ms - hold.since_ms
         asked = [part for part in _parts(hold) if (_kind_of(hold, part), part.name) == (plea.kind, plea.name)]
         for part in asked:
-            event = self._event(kind, hold, part, lasted_ms, plea.reason, plea.ticket)
-            self.events.append(msgspec.structs.replace(event, ends_in_ms=max(0, ends_in_ms)))
+            event = self._event(kind, hold, part, lasted_ms, reason, plea.ticket)
+            self.events.append(msgspec.structs.replace(event, ends_in_ms=ends_in_ms))
 
     def tell_session(self, session: Session, kind: EventKind, reason: str) -> None:
         """Add the event that a session expired, or was ended by force for a reason."""

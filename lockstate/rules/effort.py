@@ -39,6 +39,7 @@ from lockstate.words.commands import (
     ResizeSemaphore,
     Revoke,
     Thaw,
+    WithdrawRevocation,
 )
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTING, Claim, is_intent
@@ -157,6 +158,13 @@ def of_revoke(state: State, command: Revoke) -> int:
     """Return who is asked by a command that means all holders of a name, and who is looked at for that."""
     holders = 0 if command.token else len(holders_of(state, command.kind, command.name))
     return _MOVE * min(holders, limits.REVOKED_PER_COMMAND_MAX) + holders // _LOOKS
+
+
+def of_withdrawal(state: State, command: WithdrawRevocation) -> int:
+    """Return how much is taken back of all holders of a name, and who is looked at for that."""
+    holders = 1 if command.token else len(holders_of(state, command.kind, command.name))
+    asked = min(len(state.pleas), holders * (limits.PLEAS_PER_NAME_MAX + 1), limits.REVOKED_PER_COMMAND_MAX)
+    return _MOVE * asked + holders // _LOOKS if asked else 0
 
 
 def of_forced_waits(state: State, command: ForceWaits) -> int:

@@ -3,7 +3,8 @@
 A *plea* hangs on one name of a hold. A holder that gives that name up in time has obeyed and keeps the rest;
 otherwise the hold ends as a whole, as by force. Whoever asks again can only let the plea end earlier. A plea
 that is made for a wait asks only holders that are in its way. It ends with the wait, or when the holder
-converts to a mode that is not in the way any more.
+converts to a mode that is not in the way any more. Any plea can be withdrawn: then its hold is as if nobody
+had asked.
 """
 
 from collections.abc import Collection
@@ -22,8 +23,17 @@ from lockstate.rules.kinded import Kinds
 from lockstate.tables import budget
 from lockstate.tables.records import Hold, Plea, Ticket
 from lockstate.words import limits
-from lockstate.words.commands import PutOff, Revoke
-from lockstate.words.results import EventKind, PutOffTo, Reason, Refused, Result, Revoked, RevokedView
+from lockstate.words.commands import PutOff, Revoke, WithdrawRevocation
+from lockstate.words.results import (
+    EventKind,
+    PutOffTo,
+    Reason,
+    Refused,
+    Result,
+    RevocationsWithdrawn,
+    Revoked,
+    RevokedView,
+)
 
 
 class Pleas:
@@ -38,14 +48,12 @@ class Pleas:
         """Ask the holders of a name to give up within the grace."""
         state = self._state
         ticket = state.tickets_in_order.get(command.ticket) if command.ticket else None
-        refused = _check(command) or _check_ticket(command, ticket)
+        refused = _check_grace(command) or _check(command) or _check_ticket(command, ticket)
         if refused is not None:
             return refused
         asked = holders_meant(state, command.kind, command.name, command.token)
         if not asked:
-            is_held = bool(holders_of(state, command.kind, command.name))
-            nothing = self._kinds.nothing_of(command.kind, command.name, command.token, is_held=is_held)
-            return nothing or Revoked(())
+            return self._refuse_nothing(command) or Revoked(())
         if ticket is not None:
             asked = [hold for hold in asked if is_in_the_way(hold, ticket, command.kind, command.name)]
         if state.is_tight and (refused := budget.check_room(state)) is not None:
@@ -54,6 +62,32 @@ class Pleas:
         for hold in later[: limits.REVOKED_PER_COMMAND_MAX]:
             self._ask(hold, command)
         return Revoked(self._shown(asked, command), max(0, len(later) - limits.REVOKED_PER_COMMAND_MAX))
+
+    def withdraw(self, command: WithdrawRevocation) -> Result:
+        """Take back what the holders of a name were asked, whoever has asked."""
+        state = self._state
+        refused = _check(command)
+        if refused is not None:
+            return refused
+        held = holders_meant(state, command.kind, command.name, command.token)
+        if not held:
+            return self._refuse_nothing(command) or RevocationsWithdrawn(0)
+        found = [
+            (hold, plea)
+            for hold in (held if state.pleas else ())
+            for plea in state.pleas.of_name(hold.hold_id, command.kind, command.name)
+            if command.ticket in {0, plea.ticket}
+        ]
+        for hold, plea in found[: limits.REVOKED_PER_COMMAND_MAX]:
+            state.pleas.drop(plea)
+            self._holds.effects.tell_withdrawn(hold, plea, command.reason)
+        left = max(0, len(found) - limits.REVOKED_PER_COMMAND_MAX)
+        return RevocationsWithdrawn(len(found) - left, left)
+
+    def _refuse_nothing(self, command: Revoke | WithdrawRevocation) -> Refused | None:
+        """Refuse a command that finds no holder, if another kind is held, or with other tokens."""
+        is_held = bool(holders_of(self._state, command.kind, command.name))
+        return self._kinds.nothing_of(command.kind, command.name, command.token, is_held=is_held)
 
     def _shown(self, asked: Collection[Hold], command: Revoke) -> tuple[RevokedView, ...]:
         """Return the first holders that are to give the name up, whoever has asked, with the earliest end."""
@@ -129,11 +163,14 @@ def _check_ticket(command: Revoke, ticket: Ticket | None) -> Refused | None:
     return Refused(Reason.INVALID_REQUEST, "ticket: no waiter for this has that number")
 
 
-def _check(command: Revoke) -> Refused | None:
+def _check_grace(command: Revoke) -> Refused | None:
+    return limits.check_range("grace_ms", command.grace_ms, limits.GRACE_MS_MAX)
+
+
+def _check(command: Revoke | WithdrawRevocation) -> Refused | None:
     return (
         limits.check_name(command.name)
         or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
-        or limits.check_range("grace_ms", command.grace_ms, limits.GRACE_MS_MAX)
         or limits.check_range("token", command.token, limits.TOKEN_MAX)
         or limits.check_range("ticket", command.ticket, limits.TOKEN_MAX)
     )

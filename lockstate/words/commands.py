@@ -466,6 +466,20 @@ class Revoke(_Command, frozen=True, tag=73):
     request_id: str = ""
 
 
+class WithdrawRevocation(_Command, frozen=True, tag=90):
+    """Take back what was asked of the holders of a name, or of the one that has `token`.
+
+    With a `ticket`, only what was asked for that wait. One command takes back only a limited number.
+    """
+
+    name: str
+    reason: str
+    kind: HoldKind = HoldKind.LOCK
+    token: int = 0
+    ticket: int = 0
+    request_id: str = ""
+
+
 class PutOff(_Command, frozen=True, tag=74):
     """Answer revocations with "not yet": each grace counts once more. Possible once for each name."""
 
@@ -631,6 +645,7 @@ OfSomebody = (
     | ForgetRates
     | ForgetFence
     | Revoke
+    | WithdrawRevocation
     | PutOff
     | ReleaseByValue
     | RenewByValue

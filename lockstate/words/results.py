@@ -423,6 +423,13 @@ class Revoked(_Value, frozen=True, tag=24):
     left: int = 0
 
 
+class RevocationsWithdrawn(_Value, frozen=True, tag=49):
+    """How many revocations were taken back. One command takes back only so many: `left` go on."""
+
+    count: int
+    left: int = 0
+
+
 class WaitsForced(_Value, frozen=True, tag=45):
     """The waits that were ended. One command ends only so many: `left` still wait."""
 
@@ -694,6 +701,7 @@ Result = (
     | FenceForgotten
     | RatesForgotten
     | Revoked
+    | RevocationsWithdrawn
     | WaitsForced
     | PutOffTo
     | QuotaExceeded
@@ -727,6 +735,7 @@ class EventKind(enum.StrEnum):
     RATE_LIMIT_FORGOTTEN = "rate-limit-forgotten"
     WAIT_FORCED = "wait-forced"
     REVOKED = "revoked"
+    REVOCATION_WITHDRAWN = "revocation-withdrawn"
     PUT_OFF = "put-off"
     FROZEN = "frozen"
     THAWED = "thawed"
@@ -755,6 +764,7 @@ OF_OPERATORS: Final = OF_SETTINGS | frozenset(
         EventKind.SESSION_FORCED,
         EventKind.WAIT_FORCED,
         EventKind.REVOKED,
+        EventKind.REVOCATION_WITHDRAWN,
         EventKind.DELAY_LIFTED,
         EventKind.FENCE_FORGOTTEN,
         EventKind.RATE_LIMIT_FORGOTTEN,

@@ -86,6 +86,7 @@ CALLS: Final = (
     Call("add names", (wire.LOCK_ADD, "", "")),
     Call("change the value", ("", "", wire.ELECTION_PROCLAIM), said.StreamProclaim),
     Call("revoke", (wire.LOCK_REVOKE, wire.SEMAPHORE_REVOKE, wire.ELECTION_REVOKE)),
+    Call("withdraw a revocation", (wire.LOCK_WITHDRAW, wire.SEMAPHORE_WITHDRAW, wire.ELECTION_WITHDRAW)),
     Call("put off", (wire.LOCK_PUT_OFF, wire.SEMAPHORE_PUT_OFF, wire.ELECTION_PUT_OFF)),
     Call(
         "end by force",
@@ -132,7 +133,11 @@ WHY_NOT: Final = {
     ("change the value", "a lock"): "a value finds the hold, so it stays",
     ("change the value", "permits"): "a value finds the hold, so it stays",
     ("lift a delay", "an election"): "it has none",
-    **{(call, kind): _OPERATORS for call in ("revoke", "end by force") for kind in HOLD_KINDS},
+    **{
+        (call, kind): _OPERATORS
+        for call in ("revoke", "withdraw a revocation", "end by force")
+        for kind in HOLD_KINDS
+    },
     **{("lift a delay", kind): _OPERATORS for kind in HOLD_KINDS[:2]},
     **{("put off", kind): _RARE for kind in HOLD_KINDS},
 }

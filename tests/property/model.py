@@ -52,6 +52,7 @@ from lockstate.words.commands import (
     Tick,
     TransactCells,
     Undecodable,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.words.results import (
@@ -88,7 +89,7 @@ from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import claims, names, parts, permits_of, used
 from tests.property.model_namespaces import refuse_named_in, refuse_texts_in, refuse_ttl, set_namespace
 from tests.property.model_overrides import override
-from tests.property.model_pleas import kept, meant, put_off, revoke
+from tests.property.model_pleas import kept, meant, put_off, revoke, withdraw
 from tests.property.model_principals import (
     refuse_bad_principal,
     refuse_foreign,
@@ -256,6 +257,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return override(state, command)
         case Revoke():
             return revoke(state, command)
+        case WithdrawRevocation():
+            return withdraw(state, command)
         case PutOff():
             return refuse_other_kind(state, command) or put_off(state, command)
         case ResizeSemaphore():

@@ -63,10 +63,17 @@ DRAWING = {
 """The changes of mode that draw a token: who may write now must come behind all who have read, and who keeps
 writers away behind all that they wrote. To reserve a write is neither."""
 
-OVERRIDES = {EventKind.FORCED, EventKind.SESSION_FORCED, EventKind.WAIT_FORCED, EventKind.REVOKED}
+OVERRIDES = {
+    EventKind.FORCED,
+    EventKind.SESSION_FORCED,
+    EventKind.WAIT_FORCED,
+    EventKind.REVOKED,
+    EventKind.REVOCATION_WITHDRAWN,
+}
 """What one does to others."""
 AUDITED = {
     EventKind.REVOKED,
+    EventKind.REVOCATION_WITHDRAWN,
     EventKind.PUT_OFF,
     EventKind.GRANTED,
     EventKind.RELEASED,

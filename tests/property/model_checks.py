@@ -39,6 +39,7 @@ from lockstate.words.commands import (
     Uncommon,
     Undecodable,
     Wanted,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import AttemptId
 from lockstate.words.kinds import HoldKind
@@ -151,6 +152,13 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_name(command.name),
                 limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
                 limits.check_range("grace_ms", command.grace_ms, limits.GRACE_MS_MAX),
+                BAD if not 0 <= command.token <= limits.TOKEN_MAX else None,
+                BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
+            ]
+        case WithdrawRevocation():
+            return [
+                limits.check_name(command.name),
+                limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
                 BAD if not 0 <= command.token <= limits.TOKEN_MAX else None,
                 BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
             ]

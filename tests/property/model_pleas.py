@@ -3,7 +3,7 @@
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import ForceRelease, PutOff, Revoke
+from lockstate.words.commands import ForceRelease, PutOff, Revoke, WithdrawRevocation
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import (
     EventKind,
@@ -11,6 +11,7 @@ from lockstate.words.results import (
     Reason,
     Refused,
     Result,
+    RevocationsWithdrawn,
     Revoked,
     RevokedView,
     SessionKept,
@@ -21,7 +22,9 @@ from tests.property.model_records import Hold, ModelState, Plea, Session
 from tests.property.model_views import holder_view, plea_view, revoked_view
 
 
-def meant(state: ModelState, command: ForceRelease | Revoke) -> list[tuple[Hold, Part]] | Refused:
+def meant(
+    state: ModelState, command: ForceRelease | Revoke | WithdrawRevocation
+) -> list[tuple[Hold, Part]] | Refused:
     """Return the holds of this very name and kind, all or the one with this token, or why there are none."""
     held = [(hold, part) for hold in state.holds for part in parts(hold) if part.name == command.name]
     of_kind = [(hold, part) for hold, part in held if part.kind is command.kind]
@@ -66,6 +69,32 @@ def revoke(state: ModelState, command: Revoke) -> Result:
             _tell(state, EventKind.REVOKED, plea)
     views = [revoked_view(state, hold, part) for hold, part in found]
     return Revoked(tuple(view for view in views if view is not None))
+
+
+def withdraw(state: ModelState, command: WithdrawRevocation) -> Result:
+    """Forget what holders were asked for this name, whoever asked, or what was asked for one wait."""
+    found = meant(state, command)
+    if isinstance(found, Refused):
+        return found
+    asked = [
+        plea
+        for hold, part in found
+        for plea in state.asked(hold)
+        if (plea.kind, plea.name) == (part.kind, part.name) and command.ticket in {0, plea.ticket}
+    ]
+    now = asked[: limits.REVOKED_PER_COMMAND_MAX]
+    for plea in now:
+        state.pleas.remove(plea)
+        tell(
+            state,
+            EventKind.REVOCATION_WITHDRAWN,
+            plea.hold,
+            plea.hold.granted_at_ms,
+            command.reason,
+            only=parts_of(plea.hold, plea.kind, plea.name),
+            number=plea.ticket,
+        )
+    return RevocationsWithdrawn(len(now), len(asked) - len(now))
 
 
 def put_off(state: ModelState, command: PutOff) -> Result:

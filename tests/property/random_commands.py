@@ -71,6 +71,7 @@ from lockstate.words.commands import (
     Wanted,
     WantedPermits,
     WantedRate,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import (
     NO_ATTEMPT,
@@ -85,7 +86,7 @@ from lockstate.words.ids import (
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 from tests.property.model_locks import names, parts
-from tests.property.model_records import ModelState
+from tests.property.model_records import ModelState, Plea
 
 NAMES = ["e", "e", "a", "a/b", "a/b/c", "a/d"]
 SEMAPHORES = ["a", "pool/x"]
@@ -381,7 +382,12 @@ def force_end(rng: Random, state: ModelState) -> Command:
 
 
 def revocation(rng: Random, state: ModelState) -> Command:
-    """Ask for what is held of a name, mostly of the kind that is held, sometimes for somebody who waits."""
+    """Ask for what is held of a name, mostly of the kind that is held, sometimes for somebody who waits.
+
+    Or take back what was asked.
+    """
+    if state.pleas and not rng.randrange(3):
+        return withdrawal(rng, rng.choice(state.pleas))
     meant = force_end(rng, state)
     assert isinstance(meant, ForceRelease)
     numbers = [ticket.number for ticket in state.tickets if ticket.kind is meant.kind]
@@ -397,8 +403,17 @@ def revocation(rng: Random, state: ModelState) -> Command:
     )
 
 
+def withdrawal(rng: Random, plea: Plea) -> Command:
+    """Take back what was asked: all of it, of one holder, or for one wait; sometimes of another kind."""
+    kind = plea.kind if rng.randrange(8) else rng.choice(list(HoldKind))
+    token, ticket = rng.choice([0, 0, plea.hold.token, 9999]), rng.choice([0, 0, plea.ticket, 9999])
+    return WithdrawRevocation(plea.name, rng.choice(REASONS), kind, token, ticket, rng.choice(REQUEST_IDS))
+
+
 def put_off(rng: Random, state: ModelState) -> Command:
-    """Put off what is mostly to be given up."""
+    """Put off what is mostly to be given up, or take that back."""
+    if state.pleas and rng.randrange(2):
+        return withdrawal(rng, rng.choice(state.pleas))
     asked = [plea.hold.hold_id for plea in state.pleas]
     hold_id = rng.choice([*asked * 4, _id(rng, state)])
     return PutOff(hold_id, _kind_of(rng, state, hold_id), rng.choice(REQUEST_IDS))
@@ -713,6 +728,10 @@ BAD_COMMANDS: Final[list[Command]] = [
     ForceWaits("", "because", request_id="r1"),
     ForceWaits("e", "be\ncause"),
     ForceWaits("e", "because", HoldKind.LOCK, -1),
+    WithdrawRevocation("/", "because"),
+    WithdrawRevocation("e", "be\ncause"),
+    WithdrawRevocation("e", "because", HoldKind.LOCK, -1),
+    WithdrawRevocation("e", "because", HoldKind.LOCK, 0, -1),
     LiftDelay("/", "because"),
     Freeze("", "because"),
     Freeze("a//b", "because"),

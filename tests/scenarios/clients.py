@@ -27,6 +27,7 @@
     C lift KIND NAME reason= [request=]                       the delays of a lock or a semaphore
     C revoke KIND NAME reason= grace= [token=, ticket=, request=]  ask holders to give up
     C put off NAME as KIND [request=]                         say "not yet"
+    C withdraw revocation KIND NAME reason= [token=, ticket=, request=]  ask no more
     C forget fence NAME reason= [request=]                    C keepalive ttl=
     C quota PRINCIPAL [sessions=, cells=, ..., reason=, request=]  bound what a principal may have, or not
     C namespace PREFIX [holds=, ttl_ms_max=, no_deadline=yes, ..., reason=, request=]   set one, or remove it
@@ -97,6 +98,7 @@ from lockstate.words.commands import (
     Wanted,
     WantedPermits,
     WantedRate,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
@@ -444,6 +446,9 @@ def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901, PLR0912 - a 
             grace_ms, reason = line.ms("grace"), line.text("reason")
             numbers = int(options.get("token", 0)), int(options.get("ticket", 0))
             return Revoke(name, reason, grace_ms, HoldKind(kind), *numbers, request_id)
+        case "withdraw", ["revocation", kind, name]:
+            numbers = int(options.get("token", 0)), int(options.get("ticket", 0))
+            return WithdrawRevocation(name, line.text("reason"), HoldKind(kind), *numbers, request_id)
         case "renew", [kind, name] if "value" in line.options:
             return RenewByValue(name, line.text("value"), line.ms("ttl"), HoldKind(kind), line.request_id)
         case "release", [kind, name] if "value" in line.options:

@@ -47,6 +47,7 @@ from lockstate.words.results import (
     Renewed,
     Resized,
     Result,
+    RevocationsWithdrawn,
     RevocationView,
     Revoked,
     SemaphoreView,
@@ -145,6 +146,8 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
                 for holder in result.holders
             )
             return f"revoked: {asked or 'nothing'}"
+        case RevocationsWithdrawn():
+            return f"withdrew {result.count} revocations" + (f", {result.left} left" if result.left else "")
         case WaitsForced():
             waited = ", ".join(f"{one.owner} ticket {one.ticket}" for one in result.waits)
             still = f", {result.left} left" if result.left else ""

@@ -41,6 +41,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
     f"POST {wire.LOCK_LIFT_DELAY}": ("name", "reason", "request_id"),
     f"POST {wire.LOCK_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
+    f"POST {wire.LOCK_WITHDRAW}": ("name", "reason", "token", "ticket", "request_id"),
     f"POST {wire.LOCK_PUT_OFF}": ("hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_ACQUIRE}": (
         "name", "limit", "permits", "session_id", "ttl_ms", "owner",
@@ -53,6 +54,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SEMAPHORE_RESIZE}": ("name", "limit", "reason", "request_id"),
     f"POST {wire.SEMAPHORE_LIFT_DELAY}": ("name", "reason", "request_id"),
     f"POST {wire.SEMAPHORE_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
+    f"POST {wire.SEMAPHORE_WITHDRAW}": ("name", "reason", "token", "ticket", "request_id"),
     f"POST {wire.SEMAPHORE_PUT_OFF}": ("hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
     f"POST {wire.RATE_TAKE}": (
@@ -71,6 +73,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.ELECTION_RESIGN}": ("hold_id", "request_id"),
     f"POST {wire.ELECTION_DEPOSE}": ("name", "reason", "token", "request_id"),
     f"POST {wire.ELECTION_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
+    f"POST {wire.ELECTION_WITHDRAW}": ("name", "reason", "token", "ticket", "request_id"),
     f"POST {wire.ELECTION_PUT_OFF}": ("hold_id", "request_id"),
     f"PUT {wire.CELL}": (
         "value", "value_base64", "session_id", "ttl_ms", "if_version", "if_mod_revision", "request_id",
@@ -133,9 +136,11 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SESSION_FORCE_CLOSE}": ("session_name", "owner", "names", "revision"),
     f"POST {wire.LOCK_LIFT_DELAY}": ("lifted", "left_ms", "revision"),
     f"POST {wire.LOCK_REVOKE}": ("revoked", "revision", "left"),
+    f"POST {wire.LOCK_WITHDRAW}": ("withdrawn", "revision", "left"),
     f"POST {wire.LOCK_PUT_OFF}": ("token", "ends_in_ms", "revision"),
     f"POST {wire.SEMAPHORE_LIFT_DELAY}": ("lifted", "left_ms", "revision"),
     f"POST {wire.SEMAPHORE_REVOKE}": ("revoked", "revision", "left"),
+    f"POST {wire.SEMAPHORE_WITHDRAW}": ("withdrawn", "revision", "left"),
     f"POST {wire.SEMAPHORE_PUT_OFF}": ("token", "ends_in_ms", "revision"),
     f"POST {wire.FENCE_FORGET}": ("forgotten", "highest_token", "revision"),
     f"DELETE {wire.RATE}": ("forgotten", "more", "revision"),
@@ -180,6 +185,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.ELECTION_RESIGN}": ("released", "revision"),
     f"POST {wire.ELECTION_DEPOSE}": ("forced", "revision"),
     f"POST {wire.ELECTION_REVOKE}": ("revoked", "revision", "left"),
+    f"POST {wire.ELECTION_WITHDRAW}": ("withdrawn", "revision", "left"),
     f"POST {wire.ELECTION_PUT_OFF}": ("token", "ends_in_ms", "revision"),
     f"GET {wire.ELECTION}": ("name", "leader", "queue"),
     f"PUT {wire.CELL}": ("create_revision", "mod_revision", "version", "revision"),

@@ -73,6 +73,7 @@ from lockstate.words.commands import (
     Wanted,
     WantedPermits,
     WantedRate,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
@@ -180,6 +181,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     ForceCloseSession: Word(47, ForceCloseSession("s-7", "why", "r"), ("session_name",)),
     LiftDelay: Word(48, LiftDelay("q", "why", HoldKind.SEMAPHORE, "r"), ("name",)),
     ForgetFence: Word(49, ForgetFence("disk", "why", "r"), ("name",)),
+    WithdrawRevocation: Word(90, WithdrawRevocation("a", "why", HoldKind.SEMAPHORE, 7, 8, "r"), ("name",)),
     Revoke: Word(73, Revoke("a", "why", 5, HoldKind.SEMAPHORE, 7, 8, "r"), ("name",)),
     PutOff: Word(74, PutOff(_HOLD, HoldKind.ELECTION, "r"), ("hold_id",)),
     ReleaseByValue: Word(79, ReleaseByValue("a", "v", HoldKind.SEMAPHORE), ("value",)),

@@ -132,6 +132,7 @@ def threads(client: holdfast.SyncClient) -> None:
         assert_type(row, holdfast.HoldRow)
     assert_type(client.list_sessions().page(limit=5).items, tuple[holdfast.SessionRow, ...])
     assert_type(client.admin.revoke("a", reason="why"), tuple[holdfast.Holder, ...])
+    assert_type(client.admin.withdraw_revocation("a", reason="why"), int)
     assert_type(client.admin.force_waits("a", reason="why"), tuple[holdfast.Waiter, ...])
     assert_type(client.get_ticket(7).estimate_ms, int | None)
     client.cells.put("app/me", "here", session=session)

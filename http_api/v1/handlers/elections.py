@@ -43,6 +43,11 @@ async def revoke_leader(gateway: Gateway, call: Call) -> Reply:
     return await locks.revoke_of(gateway, call, HoldKind.ELECTION)
 
 
+async def withdraw_leader_revocation(gateway: Gateway, call: Call) -> Reply:
+    """Take back what the leader of an election was asked."""
+    return await locks.withdraw_revocation_of(gateway, call, HoldKind.ELECTION)
+
+
 async def put_off_resigning(gateway: Gateway, call: Call) -> Reply:
     """Lead for the grace once more, although asked to resign."""
     return await locks.put_off_of(gateway, call, HoldKind.ELECTION)

@@ -7,6 +7,7 @@ from holdfast.wire.answers import (
     ForceReleasedJson,
     PutOffJson,
     ReleasedJson,
+    RevocationsWithdrawnJson,
     RevokedJson,
 )
 from http_api.server.call import Call, Reply
@@ -23,7 +24,12 @@ from lockapi.requests.locks import (
     ReleaseRequest,
     RenewRequest,
 )
-from lockapi.requests.overrides import LiftDelayRequest, PutOffRequest, RevokeRequest
+from lockapi.requests.overrides import (
+    LiftDelayRequest,
+    PutOffRequest,
+    RevokeRequest,
+    WithdrawRevocationRequest,
+)
 from lockstate.words import results
 from lockstate.words.kinds import HoldKind
 
@@ -128,6 +134,21 @@ async def revoke_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
         request.command(kind), results.Revoked, call.timeout_s
     )
     answer = RevokedJson(views.holders_of(result.holders), revision, result.left)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
+
+
+async def withdraw_revocation(gateway: Gateway, call: Call) -> Reply:
+    """Take back what the holders of a lock were asked."""
+    return await withdraw_revocation_of(gateway, call, HoldKind.LOCK)
+
+
+async def withdraw_revocation_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
+    """Take back what holders of any kind were asked."""
+    request = await schema.read(call, WithdrawRevocationRequest)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(kind), results.RevocationsWithdrawn, call.timeout_s
+    )
+    answer = RevocationsWithdrawnJson(result.count, revision, result.left)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

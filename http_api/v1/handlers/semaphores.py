@@ -44,6 +44,11 @@ async def revoke_permits(gateway: Gateway, call: Call) -> Reply:
     return await locks.revoke_of(gateway, call, HoldKind.SEMAPHORE)
 
 
+async def withdraw_permit_revocation(gateway: Gateway, call: Call) -> Reply:
+    """Take back what those that have permits of a semaphore were asked."""
+    return await locks.withdraw_revocation_of(gateway, call, HoldKind.SEMAPHORE)
+
+
 async def put_off_permits(gateway: Gateway, call: Call) -> Reply:
     """Keep permits that are to be given back for the grace once more."""
     return await locks.put_off_of(gateway, call, HoldKind.SEMAPHORE)

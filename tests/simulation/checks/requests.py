@@ -29,6 +29,7 @@ from lockstate.words.results import (
     Renewed,
     Resized,
     Result,
+    RevocationsWithdrawn,
     Revoked,
     SessionClosed,
     SessionForced,
@@ -164,6 +165,8 @@ def essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901, PLR0912 - 
             return ("rates forgotten", result.count, result.is_more)
         case Revoked():
             return ("revoked", tuple([view.token for view in result.holders]))
+        case RevocationsWithdrawn():
+            return ("withdrawn", result.count, result.left)
         case PutOffTo():
             return ("put off", result.token)
         case DelaysLifted():

@@ -34,6 +34,7 @@ from lockstate.words.commands import (
     Wanted,
     WantedPermits,
     WantedRate,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
@@ -369,6 +370,11 @@ class ClientCommands:
         """Return a revocation of what somebody waits for, for this wait."""
         grace_ms, request_id = self._random.choice([200, 1000, 5000]), self._caller.request_id()
         return Revoke(waiter.name, "my turn", grace_ms, waiter.kind, 0, waiter.ticket, request_id)
+
+    def withdraw_revocation(self, held: list[Held]) -> WithdrawRevocation:
+        """Return a command to take back what may have been asked, of all holders of a name or of one."""
+        meant = self.force(held)
+        return WithdrawRevocation(meant.name, "not now", meant.kind, meant.token, 0, meant.request_id)
 
     def put_off(self, held: Held) -> PutOff:
         """Return the answer "not yet" to a revocation that may have been made."""

@@ -166,7 +166,7 @@ class FullVocabulary:
             await caller.insist(random.choice(commands), patience_s=3)
 
     async def _ask_back(self) -> None:
-        """Ask for what may be our own, perhaps again or for waits, and say "not yet", perhaps twice."""
+        """Ask for what may be our own, perhaps again or for waits; say "not yet", perhaps take it back."""
         actor, random = self._actor, self._actor.random
         held = list(actor.holdings.held.values())
         one = random.choice(held) if held else None
@@ -179,6 +179,9 @@ class FullVocabulary:
         for _ in range(random.randint(0, 2)):
             if one is not None and one.hold_id in actor.holdings.held:
                 await actor.caller.insist(actor.commands.put_off(one), patience_s=5)
+        if random.random() < 0.3:
+            command = actor.commands.withdraw_revocation([one] if one is not None else [])
+            await actor.caller.insist(command, patience_s=5)
 
     async def _end_a_session(self) -> None:
         """End the session of somebody who holds a lock, whoever it is."""

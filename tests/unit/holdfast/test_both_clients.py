@@ -310,6 +310,26 @@ async def test_a_holder_is_asked_to_give_up(new_client: NewClient) -> None:
         assert hold.reason == "lease-expired"
 
 
+async def test_a_revocation_is_withdrawn(new_client: NewClient) -> None:
+    """With its next renewal the holder hears that nobody asks any more, and lives on as before."""
+    async with a_node() as (_, url), new_client(url) as client:
+        hold = await client.lock("a", ttl=60).acquire()
+        assert await client.admin.withdraw_revocation("a", reason="nobody asked") == 0
+        await client.admin.revoke("a", reason="maintenance", grace=5)
+        await hold.renew()
+        assert hold.remaining < 10
+        assert await client.admin.withdraw_revocation("a", reason="put off", ticket=99) == 0
+        assert await client.admin.withdraw_revocation("a", reason="put off", token=hold.token) == 1
+        await hold.renew()
+        assert (hold.revocation, hold.revocations) == (None, ())
+        assert hold.remaining > 50
+        with pytest.raises(holdfast.Refused) as caught:
+            await client.admin.withdraw_revocation("a", reason="x", kind="election")
+        assert caught.value.code == "wrong-kind"
+        with pytest.raises(ValueError, match="kind: 'cell'"):
+            await client.admin.withdraw_revocation("a", reason="x", kind=cast("Any", "cell"))
+
+
 async def test_what_was_asked_for_stands_when_the_token_is_another_one(new_client: NewClient) -> None:
     """A change of the hold does not make it last longer."""
     async with a_node() as (_, url), new_client(url) as client, client.session(ttl=60) as session:

@@ -196,6 +196,7 @@ async def _locks(client: holdfast.Client, other: holdfast.Client) -> None:
         await _try(client.admin.revoke("i", reason="r", ticket=1))
         await client.admin.revoke("i", reason="r", grace=60, token=hold.token)
         await hold.put_off()
+        await client.admin.withdraw_revocation("i", reason="r", token=hold.token, ticket=1)
         waiting = asyncio.ensure_future(other.lock("i", wait=DEADLINE_S).acquire())
         async with asyncio.timeout(DEADLINE_S):
             while not (waits := [row async for row in client.list_waits()]):  # noqa: ASYNC110
@@ -218,6 +219,7 @@ async def _permits_and_elections(client: holdfast.Client) -> None:
         await _try(client.admin.revoke("s", reason="r", kind="semaphore", ticket=1))
         await client.admin.revoke("s", reason="r", grace=9, kind="semaphore", token=hold.token)
         await hold.put_off()
+        await client.admin.withdraw_revocation("s", reason="r", kind="semaphore", token=hold.token, ticket=1)
     await _try(client.release_by_value("s", "v", kind="semaphore"))
     await (await client.semaphore("batch/s", limit=1, no_deadline=True).acquire()).release()
     async with client.session() as session, client.semaphore("s", limit=5, session=session):
@@ -227,6 +229,9 @@ async def _permits_and_elections(client: holdfast.Client) -> None:
         await _try(client.admin.revoke("e", reason="r", kind="election", ticket=1))
         await client.admin.revoke("e", reason="r", grace=9, kind="election", token=leadership.token)
         await leadership.put_off()
+        await client.admin.withdraw_revocation(
+            "e", reason="r", kind="election", token=leadership.token, ticket=1
+        )
     limiter = client.rate_limiter("m", limit=5, per=60, algorithm="gcra")
     await limiter.take(2, wait=5)
     await limiter.peek(2, is_stale=True)

@@ -22,7 +22,7 @@ from holdfast.operations import (
 from holdfast.operations.operation import Operation, TimedAnswer
 from holdfast.operations.wanted import HoldRequest
 from holdfast.values.lease import Lease
-from holdfast.wire.answers import RatesForgottenJson, Taken, WaitsForcedJson
+from holdfast.wire.answers import RatesForgottenJson, RevocationsWithdrawnJson, Taken, WaitsForcedJson
 from tests.support import http_contract
 
 FULL = HoldRequest(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")
@@ -69,6 +69,15 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.LOCK_REVOKE, override_operations.revoke("lock", "a", "why", 5, token=1, ticket=2)),
         (wire.SEMAPHORE_REVOKE, override_operations.revoke("semaphore", "a", "why", 5, token=1, ticket=2)),
         (wire.ELECTION_REVOKE, override_operations.revoke("election", "a", "why", 5, token=1, ticket=2)),
+        (wire.LOCK_WITHDRAW, override_operations.withdraw_revocation("lock", "a", "why", token=1, ticket=2)),
+        (
+            wire.SEMAPHORE_WITHDRAW,
+            override_operations.withdraw_revocation("semaphore", "a", "why", token=1, ticket=2),
+        ),
+        (
+            wire.ELECTION_WITHDRAW,
+            override_operations.withdraw_revocation("election", "a", "why", token=1, ticket=2),
+        ),
         (wire.LOCK_PUT_OFF, hold_operations.put_off("lock", "h")),
         (wire.SEMAPHORE_PUT_OFF, hold_operations.put_off("semaphore", "h")),
         (wire.ELECTION_PUT_OFF, hold_operations.put_off("election", "h")),
@@ -190,6 +199,11 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
             override_operations.revoke("lock", "a", "why", 5, token=1, ticket=2),
             b'{"revoked":[{"owner":"o"}]}',
             (holdfast.Holder("o"),),
+        ),
+        (
+            override_operations.withdraw_revocation("lock", "a", "why", token=1, ticket=2),
+            b'{"withdrawn":4,"left":3}',
+            RevocationsWithdrawnJson(4, left=3),
         ),
         (
             override_operations.force_release("lock", "a", "why", 5, token=1),

@@ -29,6 +29,7 @@ from lockstate.words.commands import (
     SetQuota,
     TakeRate,
     Thaw,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import SessionId
 from lockstate.words.results import OF_OPERATORS, EventKind, Reason
@@ -46,6 +47,7 @@ ACTS: Final[dict[type, tuple[tuple[OfSomebody, EventKind], ...]]] = {
     Freeze: ((Freeze("warm", WHY), EventKind.FROZEN),),
     Thaw: ((Thaw("cold", WHY), EventKind.THAWED),),
     Revoke: ((Revoke("held", WHY, 1000), EventKind.REVOKED),),
+    WithdrawRevocation: ((WithdrawRevocation("asked", WHY), EventKind.REVOCATION_WITHDRAWN),),
     ResizeSemaphore: ((ResizeSemaphore("pool", 5, reason=WHY), EventKind.RESIZED),),
     SetQuota: (
         (SetQuota("ops", Quota(holds=5), reason=WHY), EventKind.QUOTA_SET),
@@ -67,6 +69,7 @@ def driver() -> MachineDriver:
     driver = MachineDriver()
     driver.run(OpenSession(SessionId("s1"), 60_000))
     driver.granted("held", session_id="s1")
+    driver.granted("asked", session_id="s1")
     driver.queued("held", ttl_ms=60_000)
     driver.granted("delayed", ttl_ms=60_000)
     driver.force("delayed", 60_000)
@@ -78,6 +81,7 @@ def driver() -> MachineDriver:
             SetQuota("ann", Quota(holds=1)),
             SetNamespace("old", NamespaceSettings(holds=1)),
             Freeze("cold", WHY),
+            Revoke("asked", "it is needed", 30_000),
         ]
     )
     return driver

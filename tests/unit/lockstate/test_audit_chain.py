@@ -181,6 +181,7 @@ def test_a_chain_begins_anew_behind_what_was_forgotten_too_soon(monkeypatch: pyt
         (EventKind.ELECTED, HoldKind.ELECTION, {"kind", "token", "ticket", "value"}),
         (EventKind.RESIGNED, HoldKind.ELECTION, {"kind", "token", "ticket"}),
         (EventKind.REVOKED, HoldKind.ELECTION, {"kind", "token", "ticket", "ends_in_ms"}),
+        (EventKind.REVOCATION_WITHDRAWN, HoldKind.ELECTION, {"kind", "token", "ticket"}),
         (EventKind.SESSION_EXPIRED, HoldKind.LOCK, set()),
         (EventKind.FENCE_FORGOTTEN, HoldKind.LOCK, {"token"}),
         (EventKind.RATE_LIMIT_FORGOTTEN, HoldKind.LOCK, set()),

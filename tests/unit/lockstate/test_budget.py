@@ -32,6 +32,7 @@ from lockstate.words.commands import (
     Revoke,
     TakeRate,
     Uncommon,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import (
@@ -46,6 +47,7 @@ from lockstate.words.results import (
     Released,
     Renewed,
     Result,
+    RevocationsWithdrawn,
     Revoked,
     SessionClosed,
     SessionKept,
@@ -197,6 +199,23 @@ def test_who_is_to_give_up_is_told_and_may_put_it_off_without_room(monkeypatch: 
     put_off = PutOff(HoldId("h1"), request_id="r2")
     assert expect(PutOffTo, driver.run(put_off)) == driver.run(put_off)
     assert driver.machine.counts()["requests"] == 2
+
+
+def test_a_withdrawn_revocation_is_remembered_without_room_if_there_was_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So its repetition does not take back what was asked again meanwhile; what took back nothing is not."""
+    driver = MachineDriver()
+    driver.granted("a")
+    monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 0)
+    withdrawal = WithdrawRevocation("a", "not now", request_id="r1")
+    assert driver.run(withdrawal) == RevocationsWithdrawn(0)
+    assert driver.machine.counts()["requests"] == 0
+    driver.run(Revoke("a", "because", 1000))
+    assert driver.run(withdrawal) == RevocationsWithdrawn(1)
+    driver.run(Revoke("a", "because", 1000))
+    assert driver.run(withdrawal) == RevocationsWithdrawn(1)
+    assert len(driver.machine.state.pleas) == 1
 
 
 def test_a_repeated_revocation_does_not_ask_the_next_holder(monkeypatch: pytest.MonkeyPatch) -> None:

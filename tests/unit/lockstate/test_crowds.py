@@ -21,6 +21,7 @@ from lockstate.words.commands import (
     RenewByValue,
     Revoke,
     Uncommon,
+    WithdrawRevocation,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
@@ -59,6 +60,7 @@ def _command(chance: Random, number: int) -> OfSomebody:
             RenewByValue(name, value, 80_000, kind),
             ForceRelease(name, "why", kind=kind, token=token),
             Revoke(name, "why", 50_000, kind, token),
+            WithdrawRevocation(name, "why", kind, token),
         ]
     )
 

@@ -5,9 +5,19 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import Command, KeepAlive, PutOff, Renew, Revoke, Wanted
+from lockstate.words.commands import Command, KeepAlive, PutOff, Renew, Revoke, Wanted, WithdrawRevocation
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import EventKind, PutOffTo, Reason, Refused, Renewed, Revoked, SessionKept
+from lockstate.words.kinds import HoldKind
+from lockstate.words.results import (
+    EventKind,
+    PutOffTo,
+    Reason,
+    Refused,
+    Renewed,
+    RevocationsWithdrawn,
+    Revoked,
+    SessionKept,
+)
 from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import SHARED, expect, reason
 
@@ -224,3 +234,97 @@ def test_one_command_asks_only_so_many(driver: CellDriver, monkeypatch: pytest.M
         lefts.append((revoked.left, len(driver.events), [holder.token for holder in revoked.holders]))
     assert lefts == [(3, 2, tokens[:2]), (1, 2, tokens[:2]), (0, 1, tokens[:2]), (0, 0, tokens[:2])]
     assert len(driver.machine.state.pleas) == 5
+
+
+# -- what is taken back -------------------------------------------------------------------------------------
+
+
+def test_a_withdrawn_revocation_ends_nothing(driver: CellDriver) -> None:
+    """The hold is as if nobody had asked, and may be asked again, with another "not yet"."""
+    hold = driver.granted("a", ttl_ms=50_000)
+    asked(driver, "a", 1000)
+    driver.run(PutOff(hold.hold_id))
+    assert driver.run(WithdrawRevocation("a", "the disk is fine"), at_ms=999) == RevocationsWithdrawn(1)
+    (told,) = driver.events
+    assert (told.kind, told.reason, told.token) == (
+        EventKind.REVOCATION_WITHDRAWN,
+        "the disk is fine",
+        hold.token,
+    )
+    assert told.ends_in_ms == 0
+    assert driver.run(Renew(hold.hold_id)) == Renewed(hold.token, 50_000)
+    assert reason(driver.run(PutOff(hold.hold_id))) is Reason.NOT_REVOKED
+    assert driver.pass_to(20_000) == []
+    asked(driver, "a", 1000)
+    assert isinstance(driver.run(PutOff(hold.hold_id)), PutOffTo)
+
+
+def test_a_revocation_of_one_wait_is_withdrawn(driver: CellDriver) -> None:
+    """The others still ask, and so does what was asked for none; the wait goes on without it."""
+    hold = driver.granted("a", ttl_ms=50_000)
+    tickets = [driver.machine.state.tickets[driver.queued("a").hold_id].order for _ in range(2)]
+    asked(driver, "a", 3000)
+    for ticket in tickets:
+        asked(driver, "a", 1000, ticket=ticket)
+    withdrawal = WithdrawRevocation("a", "not so urgent", ticket=tickets[0])
+    assert driver.run(withdrawal) == RevocationsWithdrawn(1)
+    assert [event.ticket for event in driver.events] == [tickets[0]]
+    assert driver.run(withdrawal) == RevocationsWithdrawn(0)
+    assert [plea.ticket for plea in driver.machine.state.pleas.rows.values()] == [0, tickets[1]]
+    assert len(driver.machine.state.tickets) == 2
+    assert driver.run(WithdrawRevocation("a", "not at all")) == RevocationsWithdrawn(2)
+    driver.release(hold.hold_id)
+    assert [event.ticket for event in driver.events if event.kind is EventKind.GRANTED] == tickets[:1]
+
+
+def test_only_what_was_asked_of_this_name_and_holder_is_withdrawn(driver: CellDriver) -> None:
+    """A hold of several names is still to give up the others, and other holders what they were asked."""
+    hold = driver.granted(locks=[Wanted("a", SHARED), Wanted("b", SHARED)], ttl_ms=50_000)
+    driver.granted("a", mode=SHARED, ttl_ms=50_000)
+    asked(driver, "a", 1000)
+    asked(driver, "b", 2000)
+    assert driver.run(WithdrawRevocation("a", "x", token=hold.token)) == RevocationsWithdrawn(1)
+    left = [(plea.name, plea.hold_id == hold.hold_id) for plea in driver.machine.state.pleas.rows.values()]
+    assert left == [("a", False), ("b", True)]
+
+
+def test_nothing_to_withdraw_is_not_refused(driver: CellDriver) -> None:
+    """Unless something else is meant: another kind, or a holder with another token."""
+    assert driver.run(WithdrawRevocation("a", "x")) == RevocationsWithdrawn(0)
+    hold = driver.granted("a", ttl_ms=50_000)
+    assert driver.run(WithdrawRevocation("a", "x")) == RevocationsWithdrawn(0)
+    assert driver.events == ()
+    assert reason(driver.run(WithdrawRevocation("a", "x", HoldKind.ELECTION))) is Reason.WRONG_KIND
+    assert reason(driver.run(WithdrawRevocation("a", "x", token=hold.token + 1))) is Reason.NOT_HOLDER
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        WithdrawRevocation("", "x"),
+        WithdrawRevocation("a", "x" * (limits.REASON_BYTES_MAX + 1)),
+        WithdrawRevocation("a", "x", token=-1),
+        WithdrawRevocation("a", "x", ticket=limits.TOKEN_MAX + 1),
+    ],
+)
+def test_a_malformed_withdrawal_takes_nothing_back(driver: CellDriver, command: Command) -> None:
+    """It is refused for what is wrong with it."""
+    driver.granted("a", ttl_ms=9000)
+    asked(driver, "a")
+    assert isinstance(driver.run(command), Refused)
+    assert driver.machine.state.pleas
+
+
+def test_one_command_takes_back_only_so_many(driver: CellDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the first holders. Who asks again takes back the next ones, until nothing is left."""
+    for _ in range(5):
+        driver.granted("a", mode=SHARED, ttl_ms=90_000)
+    asked(driver, "a", 1000)
+    monkeypatch.setattr(limits, "REVOKED_PER_COMMAND_MAX", 2)
+    withdrawn = [driver.run(WithdrawRevocation("a", "x")) for _ in range(4)]
+    assert withdrawn == [
+        RevocationsWithdrawn(2, 3),
+        RevocationsWithdrawn(2, 1),
+        RevocationsWithdrawn(1),
+        RevocationsWithdrawn(0),
+    ]

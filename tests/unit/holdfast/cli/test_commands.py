@@ -211,6 +211,7 @@ async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]
         (("force", "forget-fence", "a"), "fence 'a' has never seen a token; nothing was forgotten"),
         (("force", "forget-rate-limits", "a"), "nothing has been taken from any of these rate limits"),
         (("revoke", "a"), "nobody holds lock 'a'; nobody was asked"),
+        (("revoke", "a", "--withdraw"), "no holder of lock 'a' was asked to release; nothing was withdrawn"),
     ],
 )
 async def test_nothing_to_override_is_not_success(
@@ -221,6 +222,22 @@ async def test_nothing_to_override_is_not_success(
         code, out, err = await Line(url, capsys)(*command, "--reason", "it hangs")
         assert (code, out) == (119, "")
         assert said in err
+
+
+async def test_a_revocation_is_made_and_withdrawn(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its grace; to take it back needs none. The audit has both reasons."""
+    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+        line = Line(url, capsys)
+        hold = await client.lock("a", ttl=60).acquire()
+        code, out, _ = await line("revoke", "a", "--reason", "the disk is replaced")
+        assert (code, "30.0s" in out or "29.9s" in out) == (0, True)
+        withdraw = ("revoke", "a", "--withdraw", "--reason", "the disk is fine")
+        code, _, err = await line(*withdraw, "--grace", "5s")
+        assert (code, "leave out --grace" in err) == (2, True)
+        code, out, _ = await line(*withdraw, "--token", str(hold.token), "-o", "json")
+        assert (code, json.loads(out)) == (0, {"withdrawn": 1})
+        _, out, _ = await line("audit", "a")
+        assert "reason=the disk is fine" in out
 
 
 async def test_holds_of_any_kind_are_ended_by_force(capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,6 +189,9 @@ async def test_to_forget_a_rate_limit_takes_a_reason(path: str) -> None:
         (wire.LOCK_REVOKE, {"name": "a"}),
         (wire.SEMAPHORE_REVOKE, {"name": "a"}),
         (wire.ELECTION_REVOKE, {"name": "a"}),
+        (wire.LOCK_WITHDRAW, {"name": "a"}),
+        (wire.SEMAPHORE_WITHDRAW, {"name": "a"}),
+        (wire.ELECTION_WITHDRAW, {"name": "a"}),
     ],
 )
 async def test_a_reason_is_required(path: str, body: dict[str, str]) -> None:

@@ -11,6 +11,9 @@ from tests.unit.http_api.serving import Served, check_problem, serving
 WHY = {"reason": "maintenance"}
 KINDS = ("lock", "semaphore", "election")
 REVOKE = dict(zip(KINDS, (wire.LOCK_REVOKE, wire.SEMAPHORE_REVOKE, wire.ELECTION_REVOKE), strict=True))
+WITHDRAW = dict(
+    zip(KINDS, (wire.LOCK_WITHDRAW, wire.SEMAPHORE_WITHDRAW, wire.ELECTION_WITHDRAW), strict=True)
+)
 PUT_OFF = dict(zip(KINDS, (wire.LOCK_PUT_OFF, wire.SEMAPHORE_PUT_OFF, wire.ELECTION_PUT_OFF), strict=True))
 
 
@@ -56,6 +59,55 @@ async def test_a_holder_of_any_kind_is_asked_and_hears_of_it(kind: str) -> None:
         assert [one["event"] for one in told] == ["forced", "revoked", "put-off", "revoked"]
         assert told[0]["reason"] == "maintenance"
         assert [("ends_in_ms" in one) for one in told] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_was_asked_of_a_holder_of_any_kind_is_withdrawn(kind: str) -> None:
+    """Neither keepalives nor reads mention it any more, a watch tells it, and the audit says why."""
+    async with serving() as served:
+        _, session = await hold(served, kind)
+        await served.post(REVOKE[kind], name="a", **WHY)
+        why = {"reason": "the disk is fine", "request_id": "0123456789abcdef"}
+        got = await served.post(WITHDRAW[kind], name="a", **why)
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {WITHDRAW[kind]}"]
+        assert (got.body["withdrawn"], got.body["left"]) == (1, 0)
+        again = await served.post(WITHDRAW[kind], name="a", **why)
+        assert (again.body["withdrawn"], again.body["repeated"]) == (1, True)
+        assert (await served.post(WITHDRAW[kind], name="a", **WHY)).body["withdrawn"] == 0
+        assert "revoked" not in (await served.post(wire.SESSION_KEEPALIVE.format(session_id=session))).body
+        seen = (await served.call("GET", wire.SESSION.format(session_id=session))).body
+        assert "revocation" not in seen["holds"][0]
+        (told,) = (await served.call("GET", f"{wire.AUDIT}?name=a&limit=1")).body["events"]
+        assert (told["event"], told["reason"], told["kind"]) == (
+            "revocation-withdrawn",
+            "the disk is fine",
+            kind,
+        )
+        assert "ends_in_ms" not in told
+        others = {"lock": "election", "semaphore": "lock", "election": "semaphore"}
+        wrong = await served.post(WITHDRAW[others[kind]], name="a", **WHY)
+        check_problem(wrong, 400, "wrong-kind")
+        assert f"use POST {WITHDRAW[kind]}" in wrong.body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"name": "a", "token": 0}, 400, "invalid-request"),
+        ({"name": "a", "ticket": 0}, 400, "invalid-request"),
+        ({"name": ""}, 400, "invalid-request"),
+        ({"name": "a", "token": 99}, 409, "not-holder"),
+        ({"name": "a", "grace_ms": 5}, 400, "invalid-request"),
+    ],
+)
+async def test_what_is_wrong_takes_nothing_back(body: dict[str, object], status: int, code: str) -> None:
+    """The holder is still to give up."""
+    async with serving() as served:
+        held = (await served.acquire("a")).body
+        await served.post(wire.LOCK_REVOKE, name="a", **WHY)
+        check_problem(await served.post(wire.LOCK_WITHDRAW, **WHY | body), status, code)
+        renewed = (await served.post(wire.LOCK_RENEW, hold_id=held["hold_id"])).body
+        assert len(renewed["revocations"]) == 1
 
 
 async def test_a_renewal_says_it_too() -> None:

@@ -104,10 +104,13 @@ CASES: dict[str, Case] = {
         wire.SEMAPHORE_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}
     ),
     f"POST {wire.LOCK_REVOKE}": Case(wire.LOCK_REVOKE, _FORCE, {"enforcer", "all"}, {"all"}),
+    f"POST {wire.LOCK_WITHDRAW}": Case(wire.LOCK_WITHDRAW, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.LOCK_PUT_OFF}": _by_id(wire.LOCK_PUT_OFF, **_HOLD),
     f"POST {wire.SEMAPHORE_REVOKE}": Case(wire.SEMAPHORE_REVOKE, _FORCE, {"enforcer", "all"}, {"all"}),
+    f"POST {wire.SEMAPHORE_WITHDRAW}": Case(wire.SEMAPHORE_WITHDRAW, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.SEMAPHORE_PUT_OFF}": _by_id(wire.SEMAPHORE_PUT_OFF, **_HOLD),
     f"POST {wire.ELECTION_REVOKE}": Case(wire.ELECTION_REVOKE, _FORCE, {"enforcer", "all"}, {"all"}),
+    f"POST {wire.ELECTION_WITHDRAW}": Case(wire.ELECTION_WITHDRAW, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.ELECTION_PUT_OFF}": _by_id(wire.ELECTION_PUT_OFF, **_HOLD),
     f"POST {wire.FENCE_FORGET}": Case(
         wire.FENCE_FORGET, {"name": "NAME", "reason": "r"}, {"enforcer", "all"}, {"all"}
