@@ -383,6 +383,7 @@ def everything_timed_is_scheduled(state: State) -> None:
     timed: list[Timed] = [*state.sessions.values(), *state.tickets.values()]
     timed += [hold for hold in state.holds.values() if hold.ttl_ms]
     timed += [*state.delays.values(), *state.permit_delays.values(), *state.pleas.rows.values()]
+    timed += state.pleas.asks.values()
     timed += [cell for cell in state.cells.all() if cell.ttl_ms]
     timed += [freeze for freeze in state.freezes.values() if freeze.expires_at_ms]
     timed += [*state.rates.all(), *state.rates.places.values()]
@@ -477,6 +478,13 @@ def pleas_are_of_holds(state: State) -> None:
     assert sum(map(len, pleas.of_holds.values())) == len(pleas), "pleas and holds disagree"
     for_waits = [plea for plea in pleas.rows.values() if plea.ticket]
     assert sum(map(len, pleas.of_tickets.values())) == len(for_waits), "pleas and waits disagree"
+    for hold_id, ask in pleas.asks.items():
+        assert ask.hold_id == hold_id, "a wait asks as another one"
+        ticket = state.tickets.get(hold_id)
+        assert ticket is not None, "something asks for a wait that is over"
+        assert ticket.details.asks is not None, "a wait asks that does not say so"
+    orders = [ask.order for ask in pleas.asks.values()]
+    assert orders == sorted(orders), "the waits that ask are kept out of order"
 
 
 def freezes_are_of_prefixes(state: State) -> None:

@@ -18,7 +18,7 @@ from holdfast.cli.run import run_under_lock
 from holdfast.cli.waiting import Waiting
 from holdfast.client.acquiring import Acquirable
 from holdfast.operations import hold_operations
-from holdfast.operations.terms import DEFAULT_SESSION_TTL_S, DEFAULT_TTL_S
+from holdfast.operations.terms import DEFAULT_GRACE_S, DEFAULT_SESSION_TTL_S, DEFAULT_TTL_S
 from holdfast.wire.words import PRIORITY_DEFAULT
 
 HOLD_ID_VARIABLE: Final = "HOLDFAST_HOLD_ID"
@@ -87,6 +87,19 @@ def _add_run(commands: CommandParser) -> None:
         type=int,
         default=PRIORITY_DEFAULT,
         help="0 to 9, the highest goes first, where the nodes allow it (default: 5)",
+    )
+    run.add_argument(
+        "--ask-after",
+        metavar="TIME",
+        type=duration_ms,
+        help="after waiting this long, ask holders of your own or of a lower priority to give up, where a"
+        " namespace allows it",
+    )
+    run.add_argument(
+        "--ask-grace",
+        metavar="TIME",
+        type=duration_ms,
+        help=f"how long they have then (default: {DEFAULT_GRACE_S:g}s)",
     )
     _add_ending(run)
 
@@ -272,6 +285,10 @@ async def _run(client: Inspector, arguments: argparse.Namespace) -> int:
         "note": arguments.note,
         "priority": arguments.priority,
     }
+    if arguments.ask_after is not None:
+        terms["ask_after"] = arguments.ask_after / 1000
+    if arguments.ask_grace is not None:
+        terms["grace"] = arguments.ask_grace / 1000
     if arguments.semaphore is None:
         lock = client.lock(arguments.name, mode=arguments.mode, **terms)
         return await _under(client, lock, "lock", arguments)

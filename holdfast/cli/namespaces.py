@@ -19,6 +19,12 @@ _TIMES: Final = (
         "--lock-delay-min",
         "the shortest lock-delay after a hold expires or is ended by force",
     ),
+    (
+        "ask_after_ms_min",
+        "--ask-after-min",
+        "let waits ask holders to give up, after this time or later",
+    ),
+    ("grace_ms_min", "--grace-min", "the shortest grace with which waits may ask"),
 )
 _FLAGS: Final = (
     ("no_deadline", "--no-deadline", "whether holds without a deadline are allowed"),

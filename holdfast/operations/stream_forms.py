@@ -90,7 +90,8 @@ def acquire_permits(
 
 
 def _is_allowed_everywhere(wanted: HoldRequest) -> bool:
-    return not (wanted.has_no_deadline or wanted.is_counted) and wanted.priority == PRIORITY_DEFAULT
+    is_rare = wanted.has_no_deadline or wanted.is_counted or wanted.asks
+    return not is_rare and wanted.priority == PRIORITY_DEFAULT
 
 
 def given(number: int | None) -> int:

@@ -69,12 +69,17 @@ class HoldTerms(CommonTerms[S, H], total=False):
     `value_secret` only its holder sees it. With `no_deadline`, which a node must allow, it has no lease: it
     is held until it is released or ended by others, even if this program dies. `priority` is 0 to 9: the
     highest goes first in the queue, where the nodes allow it.
+
+    A wait that is longer than `ask_after` asks the holders in its way, once, to give up within `grace`: those
+    of its own principal and those of a lower priority. A namespace must allow it.
     """
 
     value: str
     value_secret: bool
     no_deadline: bool
     priority: int
+    ask_after: Seconds
+    grace: Seconds
 
 
 class LockTerms(HoldTerms[S, H], total=False):
@@ -177,6 +182,8 @@ class Terms:
     is_value_secret: bool = False
     has_no_deadline: bool = False
     priority: int = PRIORITY_DEFAULT
+    ask_after_ms: int | None = None
+    grace_ms: int | None = None
     is_renewed: bool = True
     tied_to: Owner | None = None
     is_pushed: bool = False
@@ -198,6 +205,8 @@ class Terms:
             has_no_deadline=self.has_no_deadline,
             priority=self.priority,
             is_counted=self.is_counted and self.session is not None,
+            ask_after_ms=self.ask_after_ms,
+            grace_ms=self.grace_ms,
         )
 
     def waiting(self, wait: Wait) -> "Terms":
@@ -223,6 +232,8 @@ def terms_of(call: str, owner: str, known: type, given: Mapping[str, Any]) -> Te
     if given.get("tied_to") is not None and endless:
         raise ValueError("tied_to: what has no deadline is not renewed, and would outlive it")
     check_owner(given.get("tied_to"))
+    if "grace" in given and "ask_after" not in given:
+        raise ValueError("grace: needs ask_after, which says when the wait asks")
     if given.get("if_held", "refuse") not in ("refuse", "count"):
         raise ValueError(f"if_held: {given['if_held']!r} is neither refuse nor count")
     has_ttl = "ttl" in known.__annotations__
@@ -240,6 +251,8 @@ def terms_of(call: str, owner: str, known: type, given: Mapping[str, Any]) -> Te
         is_value_secret=given.get("value_secret", False),
         has_no_deadline=endless,
         priority=given.get("priority", PRIORITY_DEFAULT),
+        ask_after_ms=to_ms(given["ask_after"], "ask_after") if "ask_after" in given else None,
+        grace_ms=to_ms(given["grace"], "grace") if "grace" in given else None,
         is_renewed=given.get("renew", True),
         tied_to=given.get("tied_to"),
         is_pushed=given.get("push", False),

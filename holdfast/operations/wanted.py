@@ -10,8 +10,9 @@ from holdfast.wire.words import PRIORITY_DEFAULT
 class HoldRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What every request for something to hold may say: one of `ttl_ms`, `session_id` and no deadline.
 
-    `wait_ms` None waits as long as the cluster allows. One that `is_counted` needs one more release each time
-    that its session acquires it.
+    `wait_ms` None waits as long as the cluster allows. A wait that is longer than `ask_after_ms` asks those
+    in its way to give up within `grace_ms`. One that `is_counted` needs one more release each time that its
+    session acquires it.
     """
 
     owner: str = ""
@@ -25,6 +26,8 @@ class HoldRequest(msgspec.Struct, frozen=True, kw_only=True):
     has_no_deadline: bool = False
     priority: int = PRIORITY_DEFAULT
     is_counted: bool = False
+    ask_after_ms: int | None = None
+    grace_ms: int | None = None
 
     def fields(self) -> dict[str, object]:
         """Return it as fields of a body."""
@@ -40,8 +43,15 @@ class HoldRequest(msgspec.Struct, frozen=True, kw_only=True):
             "no_deadline": self.has_no_deadline or None,
             "priority": None if self.priority == PRIORITY_DEFAULT else self.priority,
             "if_held": "count" if self.is_counted else None,
+            "ask_after_ms": self.ask_after_ms if self.asks else None,
+            "grace_ms": self.grace_ms if self.asks else None,
             "request_id": new_request_id(),
         }
+
+    @property
+    def asks(self) -> bool:
+        """Whether it waits for so long that it asks by itself."""
+        return self.ask_after_ms is not None and self.ask_after_ms < self.longest_wait_ms
 
     @property
     def longest_wait_ms(self) -> int:

@@ -78,7 +78,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, instead of the settings of nodes. An
     acquire of a lock that its session holds already, or a campaign of a leader, renews it, or is refused as
     `already-held` if `if_held` is "refuse", unless it has an `if_held` of its own. `rate` is what each rate
-    limit is, each by its name. The others are bounds on how much there may be.
+    limit is, each by its name. With an `ask_after_ms_min` waits may ask by themselves, after that time or
+    later, and with a grace of `grace_ms_min` or more. The others are bounds on how much there may be.
     """
 
     ttl_ms_min: int | None = None
@@ -94,6 +95,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
     bytes: int | None = None
     if_held: Literal["renew", "refuse"] | None = None
     rate: RateSettings | None = None
+    ask_after_ms_min: int | None = None
+    grace_ms_min: int | None = None
 
 
 class NamespaceUsed(msgspec.Struct, frozen=True):

@@ -46,6 +46,8 @@ Reason = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1})]
 HeldToken = Annotated[int, _bounds(1, limits.TOKEN_MAX)]
 Wait = Annotated[int, _bounds(0, limits.WAIT_MS_MAX)]
 LockDelay = Annotated[int, _bounds(0, limits.LOCK_DELAY_MS_MAX)]
+GRACE_MS: Final = 30_000
+"""The time, in ms, in which a holder is to give up if nobody says another."""
 Grace = Annotated[int, _bounds(0, limits.GRACE_MS_MAX)]
 FreezeTime = Annotated[int, _bounds(1, limits.FREEZE_MS_MAX)]
 Priority = Annotated[int, _bounds(0, limits.PRIORITY_MAX)]

@@ -5,7 +5,9 @@ from typing import Annotated
 import msgspec
 
 from lockapi.requests.fields import (
+    GRACE_MS,
     UNSET,
+    Grace,
     HeldToken,
     HoldIdText,
     HoldValue,
@@ -17,6 +19,7 @@ from lockapi.requests.fields import (
     RequestId,
     SessionIdText,
     Ttl,
+    Wait,
     WaitingRequest,
     Write,
     check,
@@ -36,6 +39,7 @@ from lockstate.words.modes import Mode, Scope
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
 IfHeldOrNot = IfHeld | Maybe
+GraceOrNot = Annotated[Grace | Maybe, msgspec.Meta(extra_json_schema={"default": GRACE_MS})]
 ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
 
 
@@ -82,6 +86,8 @@ class AcquiringAs(AcquiringRequest, kw_only=True):
     value_secret: bool = False
     no_deadline: bool = False
     priority: Priority = PRIORITY_DEFAULT
+    ask_after_ms: Wait | Maybe = UNSET
+    grace_ms: GraceOrNot = UNSET
 
     def uncommon(self) -> commands.Uncommon | None:
         """Check what only few holds have; return it as the command has it, None if nothing of it is asked."""
@@ -91,12 +97,24 @@ class AcquiringAs(AcquiringRequest, kw_only=True):
             check_value(self.value)
         elif self.value_secret:
             raise invalid("value_secret: needs a value")
-        elif not self.no_deadline and self.priority == PRIORITY_DEFAULT:
+        asks = self._checked_asking()
+        is_common = self.value is UNSET and self.priority == PRIORITY_DEFAULT
+        if is_common and not self.no_deadline and asks is None:
             return super().uncommon()
         value = "" if self.value is UNSET else self.value
-        return commands.Uncommon(
-            self.lock_delay_ms, self.note, value, self.value_secret, self.priority, self.no_deadline
-        )
+        said = self.lock_delay_ms, self.note, value, self.value_secret, self.priority, self.no_deadline
+        return commands.Uncommon(*said, asks=asks)
+
+    def _checked_asking(self) -> commands.Asking | None:
+        """Return when the wait asks by itself, None if it does not. Raises ProblemError."""
+        if self.ask_after_ms is UNSET:
+            if self.grace_ms is not UNSET:
+                raise invalid("grace_ms: needs ask_after_ms")
+            return None
+        grace_ms = GRACE_MS if self.grace_ms is UNSET else self.grace_ms
+        asks = commands.Asking(self.ask_after_ms, grace_ms)
+        check(checks.check_asking(asks, self.wait_ms))
+        return asks
 
     def _checked_lease(self) -> tuple[SessionId, int]:
         if not self.no_deadline:

@@ -4,6 +4,7 @@ from typing import Any
 
 from lockapi.requests.fields import (
     UNSET,
+    Grace,
     IfHeldUncounted,
     LockDelay,
     Maybe,
@@ -12,6 +13,7 @@ from lockapi.requests.fields import (
     Removal,
     Request,
     Ttl,
+    Wait,
     Window,
     Write,
     check,
@@ -49,6 +51,8 @@ class SetNamespaceRequest(Write, kw_only=True):
     bytes: Amount | Maybe = UNSET
     if_held: IfHeldUncounted | Maybe = UNSET
     rate: RateSettingsRequest | Maybe = UNSET
+    ask_after_ms_min: Wait | Maybe = UNSET
+    grace_ms_min: Grace | Maybe = UNSET
 
     def command(self, prefix: str, reason: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""

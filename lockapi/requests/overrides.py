@@ -3,9 +3,8 @@
 Force on holds is in `locks`, with what is particular to it.
 """
 
-from typing import Final
-
 from lockapi.requests.fields import (
+    GRACE_MS,
     UNSET,
     FreezeTime,
     Grace,
@@ -23,9 +22,6 @@ from lockapi.requests.fields import (
 )
 from lockstate.words import commands, limits
 from lockstate.words.kinds import HoldKind
-
-GRACE_MS: Final = 30_000
-"""The time, in ms, in which a holder is to give up if nobody says another."""
 
 
 class ForceCloseSessionRequest(Write, kw_only=True):

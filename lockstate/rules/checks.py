@@ -6,7 +6,7 @@ from lockstate.tables.records import Hold
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import ancestors
-from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Uncommon, Wanted
+from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Asking, Uncommon, Wanted
 from lockstate.words.limits import ID_CHARS_MAX, NAME_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.words.modes import Scope
 from lockstate.words.results import Reason, Refused
@@ -88,7 +88,7 @@ def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
     """Return what is wrong with the lease, or with what is uncommon, or None."""
     asked, ttl_ms = command.uncommon, command.ttl_ms
     if asked is not None:
-        refused = _check_uncommon(asked)
+        refused = _check_uncommon(asked) or check_asking(asked.asks, command.wait_ms)
         if refused is not None:
             return refused
         if asked.is_endless:
@@ -108,6 +108,17 @@ def _check_uncommon(asked: Uncommon) -> Refused | None:
         or limits.check_range("lock_delay_ms", asked.lock_delay_ms, limits.LOCK_DELAY_MS_MAX)
         or check_value(asked.value)
         or limits.check_range("priority", asked.priority, limits.PRIORITY_MAX)
+    )
+
+
+def check_asking(asks: Asking | None, wait_ms: int) -> Refused | None:
+    """Return why a wait of this length cannot ask by itself like that, or None."""
+    if asks is None:
+        return None
+    if asks.ask_after_ms >= wait_ms:
+        return invalid(f"ask_after_ms: {asks.ask_after_ms}; must be less than wait_ms, which is {wait_ms}")
+    return limits.check_range("ask_after_ms", asks.ask_after_ms, limits.WAIT_MS_MAX) or limits.check_range(
+        "grace_ms", asks.grace_ms, limits.GRACE_MS_MAX
     )
 
 

@@ -78,6 +78,7 @@ from lockstate.tables.rare import PLAIN, changed
 from lockstate.tables.rates import Taker
 from lockstate.tables.records import (
     NOTHING,
+    Ask,
     Hold,
     Permits,
     RequestKey,
@@ -429,6 +430,8 @@ class Holds:
         position = views.newcomer_position(state, ticket, claims, queue_length)
         ticket.origin = state.asking
         state.add_ticket(ticket, claims)
+        if (asks := ticket.details.asks) is not None:
+            state.pleas.enter_ask(Ask(state.take_order(), state.now_ms + asks.ask_after_ms, ticket.hold_id))
         self.effects.tell(EventKind.QUEUED, ticket, 0)
         return Queued(ticket.hold_id, position)
 

@@ -21,6 +21,7 @@ from lockstate.words.commands import (
     AcquirePermits,
     AcquireSeveral,
     Acquisition,
+    Asking,
     Campaign,
     IfHeld,
     NamespaceSettings,
@@ -83,9 +84,21 @@ def check_settings(settings: NamespaceSettings) -> Refused | None:
     checks = [
         limits.check_range(what, number, limits.QUOTA_MAX) for what, number in numbers if number is not None
     ]
+    checks.append(_check_least(settings))
     if settings.rate is not None:
         checks.append(check_rate(settings.rate.limit, settings.rate.window_ms, "rate."))
     return next(filter(None, checks), None)
+
+
+def _check_least(settings: NamespaceSettings) -> Refused | None:
+    """Refuse numbers of waits that ask which mean nothing."""
+    if settings.ask_after_ms_min is None:
+        if settings.grace_ms_min is None:
+            return None
+        return invalid("grace_ms_min: needs ask_after_ms_min, which lets waits ask by themselves")
+    return limits.check_range(
+        "ask_after_ms_min", settings.ask_after_ms_min, limits.WAIT_MS_MAX
+    ) or limits.check_range("grace_ms_min", settings.grace_ms_min or 0, limits.GRACE_MS_MAX)
 
 
 # -- what may be asked for -----------------------------------------------------------------------------------
@@ -100,7 +113,7 @@ def names_asked(command: Acquisition) -> tuple[str, ...]:
 
 
 def check_allowed(state: State, command: Acquire | AcquirePermits) -> Refused | None:
-    """Refuse a priority, a hold without a deadline or a lease that is not allowed for a name.
+    """Refuse a priority, no deadline, a wait that asks or a lease that is not allowed for a name.
 
     Of the former two the node that was asked has written into the command for which of its names its own
     settings do not allow it; they count where no namespace says anything.
@@ -110,6 +123,8 @@ def check_allowed(state: State, command: Acquire | AcquirePermits) -> Refused | 
         refused = _check_priority(state, names, asked) if asked.priority != PRIORITY_DEFAULT else None
         if refused is None and asked.is_endless:
             refused = check_endless(state, names, asked.endless_not_for)
+        if refused is None and asked.asks is not None:
+            refused = _check_asking(state, names, asked.asks)
         if refused is not None:
             return refused
     return check_ttl(state, names, command.ttl_ms) if state.spaces else None
@@ -172,6 +187,25 @@ def check_endless(state: State, names: Iterable[str], not_for: Collection[str]) 
             refused = _forbidden("no_deadline: true", name, namespace)
         if refused is not None:
             return refused
+    return None
+
+
+def _check_asking(state: State, names: Iterable[str], asks: Asking) -> Refused | None:
+    """Refuse a wait that asks by itself where no namespace lets it, or that asks too early or too harshly."""
+    for name in names:
+        namespace = state.namespaces.innermost(name)
+        if namespace is None:
+            return invalid(f"ask_after_ms: {asks.ask_after_ms}: no namespace allows it for {name!r}")
+        settings = namespace.settings
+        if settings.ask_after_ms_min is None:
+            return _forbidden(f"ask_after_ms: {asks.ask_after_ms}", name, namespace)
+        for field, said_ms, lowest_ms in (
+            ("ask_after_ms", asks.ask_after_ms, settings.ask_after_ms_min),
+            ("grace_ms", asks.grace_ms, settings.grace_ms_min or 0),
+        ):
+            if said_ms < lowest_ms:
+                least = f"must be at least {lowest_ms} in the namespace {namespace.prefix!r}"
+                return _refused(Reason.INVALID_REQUEST, f"{field}: {said_ms}; {least}", namespace)
     return None
 
 

@@ -5,10 +5,14 @@ otherwise the hold ends as a whole, as by force. Whoever asks again can only let
 that is made for a wait asks only holders that are in its way. It ends with the wait, or when the holder
 converts to a mode that is not in the way any more. Any plea can be withdrawn: then its hold is as if nobody
 had asked.
+
+A wait may ask by itself once it has waited for some time, where a namespace lets it: the holders in its way
+that are of its own principal or of a lower priority. That is a revocation for this wait like any other.
 """
 
 from collections.abc import Collection
 from itertools import islice
+from typing import Final
 
 from lockstate.reads.views import (
     holders_meant,
@@ -21,7 +25,7 @@ from lockstate.reads.views import (
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, refuse_kind
 from lockstate.rules.kinded import Kinds
 from lockstate.tables import budget
-from lockstate.tables.records import Hold, Plea, Ticket
+from lockstate.tables.records import Ask, Hold, Plea, Ticket
 from lockstate.words import limits
 from lockstate.words.commands import PutOff, Revoke, WithdrawRevocation
 from lockstate.words.results import (
@@ -34,6 +38,9 @@ from lockstate.words.results import (
     Revoked,
     RevokedView,
 )
+
+ASKED_BY_A_WAIT: Final = "a wait needs it"
+"""The reason of what a wait asks by itself."""
 
 
 class Pleas:
@@ -58,10 +65,41 @@ class Pleas:
             asked = [hold for hold in asked if is_in_the_way(hold, ticket, command.kind, command.name)]
         if state.is_tight and (refused := budget.check_room(state)) is not None:
             return refused
+        left = self._ask_all(asked, command)
+        return Revoked(self._shown(asked, command), left)
+
+    def ask(self, ask: Ask) -> None:
+        """Let a wait ask that has waited for so long. Without room nobody is asked, and it waits on."""
+        state = self._state
+        ticket = state.tickets[ask.hold_id]
+        state.pleas.drop_ask(ask)
+        asks = ticket.details.asks
+        assert asks is not None, "a wait asks that says so"
+        # While time passes, `is_tight` is not yet that of this entry.
+        if budget.bytes_of(state) >= state.bytes_max:
+            return
+        for part in parts_of(ticket):
+            command = Revoke(part.name, ASKED_BY_A_WAIT, asks.grace_ms, part.kind, 0, ticket.order)
+            held = holders_of(state, part.kind, part.name)
+            asked = [
+                hold
+                for hold in held
+                if self._may_ask(ticket, hold) and is_in_the_way(hold, ticket, part.kind, part.name)
+            ]
+            self._ask_all(asked, command)
+
+    def _may_ask(self, ticket: Ticket, hold: Hold) -> bool:
+        """Whether a wait may ask for a hold: it has a lower priority, or belongs to the same principal."""
+        principals = self._state.principals
+        is_lower = hold.details.priority < ticket.details.priority
+        return is_lower or principals.of(hold) == principals.of(ticket)
+
+    def _ask_all(self, asked: Collection[Hold], command: Revoke) -> int:
+        """Ask the first of those that are not to give up as early already; return how many are left."""
         later = [hold for hold in asked if not self._is_asked(hold, command)]
         for hold in later[: limits.REVOKED_PER_COMMAND_MAX]:
             self._ask(hold, command)
-        return Revoked(self._shown(asked, command), max(0, len(later) - limits.REVOKED_PER_COMMAND_MAX))
+        return max(0, len(later) - limits.REVOKED_PER_COMMAND_MAX)
 
     def withdraw(self, command: WithdrawRevocation) -> Result:
         """Take back what the holders of a name were asked, whoever has asked."""

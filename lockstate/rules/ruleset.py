@@ -57,7 +57,7 @@ class Ruleset:
         self.kinds = Kinds(holds)
         self.pleas = Pleas(holds, self.kinds)
         self.freezes = Freezes(holds)
-        self.sessions = Sessions(holds, self.transactions, self.pleas.end, self.freezes.end)
+        self.sessions = Sessions(holds, self.transactions, self.pleas.end, self.pleas.ask, self.freezes.end)
         self.locks = Locks(holds)
         self.plain_locks = PlainLocks(state, effects, self.locks)
         self.semaphores = Semaphores(holds)

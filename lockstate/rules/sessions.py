@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from lockstate.reads.views import parts_of, remaining_ms, revocations_of, revoked_of
+from lockstate.reads.views import holders_of, parts_of, remaining_ms, revocations_of, revoked_of
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count, refuse_kind
 from lockstate.rules.namespace_rules import check_ttl
 from lockstate.rules.transactions import Transactions
@@ -15,7 +15,7 @@ from lockstate.tables.owners import order_in, public_name, session_name
 from lockstate.tables.principals import bytes_of_labels
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.rates import Place
-from lockstate.tables.records import Delay, FrozenPrefix, Hold, Plea, Session, Ticket, names_of
+from lockstate.tables.records import Ask, Delay, FrozenPrefix, Hold, Plea, Session, Ticket, names_of
 from lockstate.tables.state import weight_of
 from lockstate.words import limits
 from lockstate.words.commands import (
@@ -61,10 +61,11 @@ class Sessions:
         holds: Holds,
         transactions: Transactions,
         end_plea: Callable[[Plea], None],
+        ask: Callable[[Ask], None],
         end_freeze: Callable[[FrozenPrefix], None],
     ) -> None:
         self._holds = holds
-        self._end_plea, self._end_freeze = end_plea, end_freeze
+        self._end_plea, self._ask, self._end_freeze = end_plea, ask, end_freeze
         self._transactions = transactions
         self._state = holds.state
 
@@ -236,6 +237,8 @@ class Sessions:
                 self._transactions.remove((record,), CellEventKind.EXPIRED)
             case Plea():
                 self._end_plea(record)
+            case Ask():
+                self._ask(record)
             case FrozenPrefix():
                 self._end_freeze(record)
             case Place():
@@ -253,4 +256,7 @@ class Sessions:
                 return weight_of(record)
             case Session():
                 return max(record.claims_count, 1)
+            case Ask():
+                wanted = parts_of(self._state.tickets[record.hold_id])
+                return 1 + sum([len(holders_of(self._state, part.kind, part.name)) for part in wanted])
         return 1

@@ -168,7 +168,7 @@ def check_several(command: AcquireSeveral) -> Refused | None:
     """Return what is wrong with the command itself, or None."""
     asked = command.uncommon
     if asked is not None and asked != Uncommon(asked.lock_delay_ms, asked.note):
-        return invalid("value, priority, no_deadline: not for several kinds at once")
+        return invalid("value, priority, no_deadline, ask_after_ms: not for several kinds at once")
     return check_things(command) or check_attempt(command) or check_lease(command)
 
 

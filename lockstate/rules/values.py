@@ -90,6 +90,7 @@ def asked_of_hold(asked: Uncommon | None, **more: Any) -> Rare | None:
         value=given.value,
         is_secret=given.is_secret,
         lock_delay_ms=given.lock_delay_ms,
+        priority=given.priority,
         **more,
     )
 
@@ -98,7 +99,7 @@ def asked_of_ticket(asked: Uncommon | None, if_held: IfHeld = IfHeld.RENEW) -> R
     """Return what a command asks for a wait, and for the hold that it becomes, that few have."""
     if asked is None and if_held is IfHeld.RENEW:
         return None
-    return asked_of_hold(asked, priority=(asked or ORDINARY).priority, if_held=if_held)
+    return asked_of_hold(asked, if_held=if_held, asks=(asked or ORDINARY).asks)
 
 
 def texts_of(command: Acquisition) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate.tables.cells import Cell, size_of
-from lockstate.tables.records import NOTHING, Delay, FrozenPrefix, Hold, Plea, Semaphore, Session, Ticket
+from lockstate.tables.records import NOTHING, Ask, Delay, FrozenPrefix, Hold, Plea, Semaphore, Session, Ticket
 from lockstate.tables.state import Origin, State, claims_of_hold
 from lockstate.words.ids import attempt_of
 
@@ -52,6 +52,13 @@ def load_pleas(state: State, pleas: Iterable[Plea]) -> None:
     for plea in pleas:
         plea.hold_id = state.holds[plea.hold_id].hold_id
         state.pleas.enter(plea)
+
+
+def load_asks(state: State, asks: Iterable[Ask]) -> None:
+    """Let waits ask by themselves."""
+    for ask in asks:
+        ask.hold_id = state.tickets[ask.hold_id].hold_id
+        state.pleas.enter_ask(ask)
 
 
 def load_freezes(state: State, freezes: Iterable[FrozenPrefix]) -> None:

@@ -22,7 +22,7 @@ from lockstate.tables.audit import Base, KeptAct
 from lockstate.tables.cells import Cell
 from lockstate.tables.namespaces import Namespace
 from lockstate.tables.rates import Place, RateRow
-from lockstate.tables.records import Delay, FrozenPrefix, Hold, Kept, Plea, RequestKey, Session, Ticket
+from lockstate.tables.records import Ask, Delay, FrozenPrefix, Hold, Kept, Plea, RequestKey, Session, Ticket
 from lockstate.tables.requests import Remembered
 from lockstate.tables.state import Origin, State
 from lockstate.words import limits
@@ -209,6 +209,12 @@ _TABLES: Final = (
         None,
         msgspec.msgpack.Decoder(list[Plea]),
         loading.load_pleas,
+    ),
+    _Table(
+        lambda state: list(state.pleas.asks.values()),
+        None,
+        msgspec.msgpack.Decoder(list[Ask]),
+        loading.load_asks,
     ),
     _Table(
         lambda state: state.streams.dump(),

@@ -31,6 +31,7 @@ _LOCK: Final = 220
 _SEMAPHORE: Final = 700
 _DELAY: Final = 400
 _PLEA: Final = 450
+_ASK: Final = 330
 _FREEZE: Final = 450
 _REQUEST: Final = 300
 _STREAM: Final = 420
@@ -61,8 +62,8 @@ def recounted(state: State) -> int:
     """Return the bytes as `bytes_of` does, from the records themselves: slow if there are many."""
     sums = sum([mark_of_session(session) for session in state.sessions.values()])
     sums += sum([marks.of_record(cell) for cell in state.cells.all()])
-    tables = state.holds, state.tickets, state.delays, state.permit_delays, state.pleas.rows, state.freezes
-    for records in tables:
+    tables = state.holds, state.tickets, state.delays, state.permit_delays, state.freezes
+    for records in (*tables, state.pleas.rows, state.pleas.asks):
         sums += sum([marks.of_record(record) for record in records.values()])
     sums += sum([marks.of_length(len(resource)) for resource in state.fences])
     sums += (
@@ -85,6 +86,7 @@ def _with_records(state: State, sums: int) -> int:
         + _SEMAPHORE * len(state.semaphores)
         + _DELAY * (len(state.delays) + len(state.permit_delays))
         + _PLEA * len(state.pleas)
+        + _ASK * len(state.pleas.asks)
         + _FREEZE * len(state.freezes)
         + _REQUEST * len(state.requests)
         + _STREAM * len(state.streams)

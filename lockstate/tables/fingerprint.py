@@ -3,11 +3,12 @@
 It is derived, so it is not stored: a snapshot that is loaded gives the fingerprint of the state it was made
 of. What it has of a record is in `marks`; the sums are kept where the records are kept.
 
-In it, completely: sessions, holds, tickets, pleas, freezes, streams, delays, semaphores, fences, cells, fixed
-windows and leaky buckets, places of rate limits, origins, remembered requests, to whom everything belongs and
-the quotas, the namespaces, all deadlines, the counters, cluster time, and the active rules. Of the log of a
-sliding window its end, its length and its total. Not in it: the audit, which decides nothing, and of which
-each event tells of a change that is in it; and what is derived from all this, as the fingerprint is.
+In it, completely: sessions, holds, tickets, pleas, waits that ask, freezes, streams, delays, semaphores,
+fences, cells, fixed windows and leaky buckets, places of rate limits, origins, remembered requests, to whom
+everything belongs and the quotas, the namespaces, all deadlines, the counters, cluster time, and the active
+rules. Of the log of a sliding window its end, its length and its total. Not in it: the audit, which decides
+nothing, and of which each event tells of a change that is in it; and what is derived from all this, as the
+fingerprint is.
 """
 
 from typing import Final
@@ -41,8 +42,8 @@ def recomputed(state: State) -> int:
     """Return the fingerprint as `of` does, from the records themselves: it takes as long as they are many."""
     sums = sum([mark_of_session(session) for session in state.sessions.values()])
     sums += sum([marks.of_record(cell) for cell in state.cells.all()])
-    tables = state.holds, state.tickets, state.delays, state.permit_delays, state.pleas.rows, state.freezes
-    for records in tables:
+    tables = state.holds, state.tickets, state.delays, state.permit_delays, state.freezes
+    for records in (*tables, state.pleas.rows, state.pleas.asks):
         sums += sum([marks.of_record(record) for record in records.values()])
     sums += sum([marks.of_name(name) * number_of_semaphore(one) for name, one in state.semaphores.items()])
     sums += sum([marks.of_name(name) * number_of_fence(token) for name, token in state.fences.items()])

@@ -2,13 +2,15 @@
 
 A plea hangs on one name of a hold, and is made for one wait or for none. It ends with the hold, with that
 name of it, and with that wait. Each wait has pleas of its own, so none of them is lost with another wait.
+
+A wait may also ask by itself, once, after some time: until then it has an `Ask` here.
 """
 
 from typing import TypeAlias, TypeVar
 
 from lockstate.tables.deadlines import Deadlines
 from lockstate.tables.ledger import Ledger
-from lockstate.tables.records import NOTHING, Plea
+from lockstate.tables.records import NOTHING, Ask, Plea
 from lockstate.words.ids import HoldId
 from lockstate.words.kinds import HoldKind
 
@@ -33,6 +35,8 @@ class PleaTable:
         self.of_holds: dict[HoldId, dict[PleaKey, Plea]] = {}
         self.of_tickets: dict[int, dict[int, Plea]] = {}
         """The pleas of each wait for which one is made, by order."""
+        self.asks: dict[HoldId, Ask] = {}
+        """The waits that will ask by themselves, in order of creation, by the ids under which they wait."""
 
     def __len__(self) -> int:
         """Return how many pleas there are."""
@@ -73,6 +77,18 @@ class PleaTable:
         """Take out all pleas that were made for a wait."""
         for plea in list(self.of_tickets.get(ticket, NOTHING).values()):
             self.drop(plea)
+
+    def enter_ask(self, ask: Ask) -> None:
+        """Let a wait that has none yet ask by itself, at the deadline of `ask`."""
+        self._deadlines.add(ask)
+        self._ledger.noted[ask] = 0
+        self.asks[ask.hold_id] = ask
+
+    def drop_ask(self, ask: Ask) -> None:
+        """Let a wait not ask by itself any more."""
+        self._deadlines.remove(ask)
+        self._ledger.remove(ask)
+        del self.asks[ask.hold_id]
 
 
 def _take_out(table: dict[_Outer, dict[_Inner, Plea]], key: _Outer, inner: _Inner) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from lockstate.words import limits
-from lockstate.words.commands import PRIORITY_DEFAULT, IfHeld, WantedPermits, WantedRate
+from lockstate.words.commands import PRIORITY_DEFAULT, Asking, IfHeld, WantedPermits, WantedRate
 from lockstate.words.ids import AttemptId
 
 Others: TypeAlias = tuple[tuple[AttemptId, str], ...]
@@ -42,9 +42,11 @@ class Rare(
     if_held: IfHeld = IfHeld.RENEW
     """What a ticket means if another one of its session gets the same before."""
     priority: Annotated[int, msgspec.Meta(ge=0, le=limits.PRIORITY_MAX)] = PRIORITY_DEFAULT
-    """The priority of a ticket. A hold keeps none: it is never preempted."""
+    """The priority of a ticket. A hold keeps it: waits of a higher one may ask it to give up."""
     is_addition: bool = False
     """Whether a ticket that changes a hold adds to it, and does not convert it."""
+    asks: Asking | None = None
+    """When a ticket asks those that are in its way to give up, if it does so by itself."""
 
 
 PLAIN: Final = Rare()
@@ -61,4 +63,4 @@ def of_hold(rare: Rare | None) -> Rare | None:
     """Return what a hold keeps of what its ticket had."""
     if rare is None:
         return None
-    return changed(rare, rates=(), if_held=IfHeld.RENEW, priority=PRIORITY_DEFAULT, is_addition=False)
+    return changed(rare, rates=(), if_held=IfHeld.RENEW, is_addition=False, asks=None)

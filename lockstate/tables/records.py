@@ -253,6 +253,12 @@ class Plea(Timed, eq=False, gc=False, array_like=True):
     is_put_off: bool = False
 
 
+class Ask(Timed, eq=False, gc=False, array_like=True):
+    """The moment at which a ticket asks those that are in its way to give up, unless it ends before."""
+
+    hold_id: HoldId
+
+
 class FrozenPrefix(Timed, eq=False, gc=False, array_like=True):
     """A prefix at and below which nothing new is granted (see `freezes`).
 

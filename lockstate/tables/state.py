@@ -456,6 +456,8 @@ class State:
             self.ranked_count -= ticket.steps != 0
         if self.pleas:
             self.pleas.drop_ticket(ticket.order)
+        if ask := self.pleas.asks.get(ticket.hold_id):
+            self.pleas.drop_ask(ask)
         freed = self._remove_permits(ticket) if ticket.permits else []
         self.tickets_in_order.remove(ticket)
         self.deadlines.remove(ticket)

@@ -105,8 +105,9 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
     A lease of a hold's own is to be `ttl_ms_min` to `ttl_ms_max` long, and a lock-delay at least
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
     `if_held` is what an acquire of a lock or a campaign means that does not say it itself: to renew, or to
-    refuse. `rate` is what each rate limit of the namespace is, each by its name. The others are quotas
-    (lockstate/tables/namespaces.py).
+    refuse. `rate` is what each rate limit of the namespace is, each by its name. Waits may ask by themselves
+    if there is an `ask_after_ms_min`, no earlier than that, and with a grace of `grace_ms_min` or more. The
+    others are quotas (lockstate/tables/namespaces.py).
     """
 
     ttl_ms_min: int | None = None
@@ -122,6 +123,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
     bytes: int | None = None
     if_held: IfHeld | None = None
     rate: RateSettings | None = None
+    ask_after_ms_min: int | None = None
+    grace_ms_min: int | None = None
 
 
 class OpenSession(_Command, frozen=True, tag=1):
@@ -147,12 +150,19 @@ class CloseSession(_Command, frozen=True, tag=3):
     request_id: str = ""
 
 
+class Asking(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """When a wait asks those that are in its way to give up, and what grace they have then."""
+
+    ask_after_ms: int
+    grace_ms: int
+
+
 class Uncommon(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What only few acquires say, in one field: an ordinary one has None there, and is short.
 
     `value` is a text that the hold carries, which only its holder is told of if it `is_secret`. `priority` is
     its place in the queue, 0 to 9. A hold that `is_endless` has neither a session nor a ttl, and ends when
-    somebody ends it.
+    somebody ends it. A wait that `asks` does so once, if it waits for so long.
 
     `priority_not_for` and `endless_not_for` are those of the names for which the node that was asked is not
     set to allow it. Then it is refused, unless a namespace allows it.
@@ -166,6 +176,7 @@ class Uncommon(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_endless: bool = False
     priority_not_for: tuple[str, ...] = ()
     endless_not_for: tuple[str, ...] = ()
+    asks: Asking | None = None
 
 
 ORDINARY: Final = Uncommon()

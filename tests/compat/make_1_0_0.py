@@ -28,6 +28,7 @@ from lockstate.words.commands import (
     AcquirePermits,
     AdvanceFence,
     Algorithm,
+    Asking,
     Command,
     Freeze,
     NamespaceSettings,
@@ -38,8 +39,9 @@ from lockstate.words.commands import (
     Revoke,
     SetNamespace,
     TakeRate,
+    Uncommon,
 )
-from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.ids import NO_SESSION, AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Outcome
 from tests.compat.values import plain
@@ -57,11 +59,19 @@ _END: Final[dict[str, Any]] = {"session_id": SessionId("end"), "attempt_id": Att
 DAY_MS: Final = 86_400_000
 FIRST: Final[list[Command]] = [
     OpenSession(SessionId("end"), DAY_MS),
-    SetNamespace("end", NamespaceSettings(holds=9)),
+    SetNamespace("end", NamespaceSettings(holds=9, ask_after_ms_min=0)),
     Freeze("ended", "it is over", DAY_MS),
     OnBehalf("end", PutCell(b"end", b"v")),
     Acquire("end/a", Mode.EXCLUSIVE, hold_id=HoldId("end-1"), **_END),
     Revoke("end/a", "for the next one", 3_600_000),
+    Acquire(
+        "end/a",
+        Mode.EXCLUSIVE,
+        hold_id=HoldId("end-4"),
+        wait_ms=DAY_MS,
+        uncommon=Uncommon(asks=Asking(DAY_MS - 1, 0)),
+        **_END | {"session_id": NO_SESSION, "ttl_ms": DAY_MS},
+    ),
     AcquirePermits("end/q", 2, 1, hold_id=HoldId("end-2"), **_END),
     AdvanceFence("end/f", 1),
     OnBehalf("end", AdvanceFence("end/g", 1)),

@@ -20,12 +20,14 @@ from lockstate.words.commands import (
     Change,
     Command,
     Entry,
+    NamespaceSettings,
     Numbered,
     OfSomebody,
     OnBehalf,
     OpenSession,
     Release,
     ResumeStream,
+    SetNamespace,
     TakeRate,
 )
 from lockstate.words.ids import NO_SESSION, HoldId
@@ -94,7 +96,14 @@ class MachineWithModel:
         self._pause(rng)
         count = rng.randint(1, COMMANDS_MAX)
         commands = [random_commands.wish(rng, self._new_hold_id("h")) for _ in range(count)]
+        commands = [random_commands.asking(rng, self.state, command) for command in commands]
         self._apply([(rng.choice(random_commands.ORIGINS), commands)])
+
+    def let_waits_ask(self) -> None:
+        """Waits for most names may ask by themselves, and have a priority, until a namespace is set anew."""
+        settings = NamespaceSettings(priority=True, ask_after_ms_min=0)
+        commands: list[Command] = [SetNamespace(name, settings) for name in random_commands.NAMESPACES]
+        self._apply([(random_commands.ORIGINS[0], commands)])
 
     def rush(self, rng: Random) -> None:
         """Two clients want the same rate, one after the other."""

@@ -89,7 +89,7 @@ from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import claims, names, parts, permits_of, used
 from tests.property.model_namespaces import refuse_named_in, refuse_texts_in, refuse_ttl, set_namespace
 from tests.property.model_overrides import override
-from tests.property.model_pleas import kept, meant, put_off, revoke, withdraw
+from tests.property.model_pleas import ask_by_itself, kept, meant, put_off, revoke, withdraw
 from tests.property.model_principals import (
     refuse_bad_principal,
     refuse_foreign,
@@ -98,7 +98,7 @@ from tests.property.model_principals import (
     refuse_texts,
     set_quota,
 )
-from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket
+from tests.property.model_records import Asker, Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import (
     earlier_key,
@@ -142,14 +142,26 @@ def pass_time(state: ModelState) -> None:
     while ended < limits.EXPIRIES_PER_ENTRY_MAX and due(state) and due(state)[0][0] < state.now_ms:
         thing = due(state)[0][2]
         ended += weight(state, thing)
-        expire(state, thing)
+        if isinstance(thing, Asker):
+            ask_by_itself(state, thing.waiter)
+        else:
+            expire(state, thing)
 
 
 def weight(state: ModelState, thing: object) -> int:
-    """Return what ending something costs: a hold or a wait, as many as its claims; others one."""
+    """Return what ending something costs: a hold or a wait, as many as its claims; others one.
+
+    What was asked for a wait ends with it; one that asks looks at all who hold what it wants.
+    """
     if isinstance(thing, Plea):
         thing = thing.hold
-    if isinstance(thing, Hold | Ticket):
+    if isinstance(thing, Asker):
+        wanted = [(part.kind, part.name) for part in parts(thing.waiter)]
+        held = [(part.kind, part.name) for hold in state.holds for part in parts(hold)]
+        return 1 + sum(held.count(one) for one in wanted)
+    if isinstance(thing, Ticket):
+        return claims(thing) + sum(plea.waiter is thing for plea in state.pleas)
+    if isinstance(thing, Hold):
         return claims(thing)
     if not isinstance(thing, Session):
         return 1

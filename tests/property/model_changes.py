@@ -34,6 +34,7 @@ from tests.property.model_namespaces import longest_delay_ms, refuse_texts_in
 from tests.property.model_principals import refuse_texts
 from tests.property.model_records import (
     UNKNOWN_NUMBER,
+    Asker,
     Cell,
     Delay,
     Hold,
@@ -175,6 +176,11 @@ def enqueue(state: ModelState, ticket: Ticket) -> None:
     ticket.origin = state.asking
     state.tickets.append(ticket)
     ticket.number = UNKNOWN_NUMBER
+    if ticket.asks is not None:
+        ticket.asks_at_ms, ticket.asks_created = (
+            state.now_ms + ticket.asks.ask_after_ms,
+            state.next_created(),
+        )
     tell(state, EventKind.QUEUED, ticket)
 
 
@@ -214,6 +220,7 @@ def grant(state: ModelState, ticket: Ticket) -> Granted | Refused:
         rates=ticket.rates,
         at_ms=at_ms if at_ms > state.now_ms else 0,
         principal=ticket.principal,
+        priority=ticket.priority,
     )
     state.holds.append(hold)
     kind = EventKind.ELECTED if hold.kind is HoldKind.ELECTION else EventKind.GRANTED
@@ -419,8 +426,8 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
     return tuple(name for hold in holds for name in names(hold))
 
 
-Due = Session | Hold | Ticket | Delay | Cell | Plea | Rate | Place | ModelFreeze
-"""What ends by itself."""
+Due = Session | Hold | Ticket | Delay | Cell | Plea | Asker | Rate | Place | ModelFreeze
+"""What ends by itself, or asks by itself."""
 
 
 def due(state: ModelState) -> list[tuple[int, int, Due]]:
@@ -433,6 +440,7 @@ def due(state: ModelState) -> list[tuple[int, int, Due]]:
     every += [(t.deadline_ms, t.created, t) for t in state.tickets]
     every += [(d.until_ms, d.created, d) for d in state.delays]
     every += [(p.until_ms, p.created, p) for p in state.pleas]
+    every += [(t.asks_at_ms, t.asks_created, Asker(t)) for t in state.tickets if t.asks is not None]
     every += [(f.until_ms, f.created, f) for f in state.freezes if f.until_ms is not None]
     every += [(r.whole_ms, r.created, r) for r in state.rates]
     every += [(p.at_ms, p.created, p) for _, p in state.places()]

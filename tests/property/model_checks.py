@@ -82,6 +82,7 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             of_one.append(
                 BAD if (rare.priority, rare.priority_not_for, rare.endless_not_for) != (5, (), ()) else None
             )
+            of_one.append(None if rare.asks is None else BAD)
             return of_one + refuse_bad_several(command) + locks + _check_wish(command)
         case Acquire():
             names = _check_several(command) if command.locks else [limits.check_name(command.name)]
@@ -238,6 +239,10 @@ def _check_wish(command: Acquire | AcquirePermits) -> list[Refused | None]:
         limits.check_text("note", rare.note, limits.NOTE_BYTES_MAX),
         limits.check_range("lock_delay_ms", rare.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
     ]
+    if rare.asks is not None:
+        after_ms, grace_ms = rare.asks.ask_after_ms, rare.asks.grace_ms
+        is_well = 0 <= after_ms < command.wait_ms and 0 <= grace_ms <= limits.GRACE_MS_MAX
+        checks.append(None if is_well else BAD)
     if rare.is_endless:
         checks.append(BAD if command.session_id or command.ttl_ms else None)
     elif bool(command.session_id) == bool(command.ttl_ms):

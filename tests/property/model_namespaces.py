@@ -8,6 +8,7 @@ from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
     AcquirePermits,
+    Asking,
     IfHeld,
     NamespaceSettings,
     PutCell,
@@ -107,6 +108,10 @@ def refuse_bad_namespace(command: SetNamespace) -> list[Refused | None]:
     ):
         found.append(None if 0 <= (number or 0) <= limits.QUOTA_MAX else BAD)
     found.append(BAD if settings.if_held is IfHeld.COUNT else None)
+    after_ms, grace_ms = settings.ask_after_ms_min, settings.grace_ms_min
+    found.append(BAD if after_ms is None and grace_ms is not None else None)
+    found.append(None if 0 <= (after_ms or 0) <= limits.WAIT_MS_MAX else BAD)
+    found.append(None if 0 <= (grace_ms or 0) <= limits.GRACE_MS_MAX else BAD)
     if (rate := settings.rate) is not None:
         found.append(None if 1 <= rate.limit <= limits.RATE_LIMIT_MAX else BAD)
         found.append(
@@ -264,7 +269,22 @@ def refuse_rare(state: ModelState, command: Acquire | AcquirePermits, of: list[s
             prefix, settings = innermost(state, name)
             if refused := _refuse_rare(prefix, settings.priority, name, rare.priority_not_for):
                 return refused
-    return refuse_endless(state, of, rare.endless_not_for) if rare.is_endless else None
+    endless = refuse_endless(state, of, rare.endless_not_for) if rare.is_endless else None
+    return endless or _refuse_asking(state, rare.asks, of)
+
+
+def _refuse_asking(state: ModelState, asks: Asking | None, of: list[str]) -> Refused | None:
+    """Return the refusal of a wait that asks by itself where it may not, too early or too harshly."""
+    if asks is None:
+        return None
+    for name in of:
+        prefix, settings = innermost(state, name)
+        after_ms, grace_ms = settings.ask_after_ms_min, settings.grace_ms_min or 0
+        if not prefix:
+            return BAD
+        if after_ms is None or asks.ask_after_ms < after_ms or asks.grace_ms < grace_ms:
+            return RefusedInNamespace(Reason.INVALID_REQUEST, "", namespace=prefix)
+    return None
 
 
 def refuse_endless(state: ModelState, of: list[str], not_for: tuple[str, ...]) -> Refused | None:

@@ -18,7 +18,7 @@ from lockstate.words.results import (
 )
 from tests.property.model_changes import hinders, tell
 from tests.property.model_locks import Part, parts, parts_of
-from tests.property.model_records import Hold, ModelState, Plea, Session
+from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_views import holder_view, plea_view, revoked_view
 
 
@@ -49,6 +49,29 @@ def revoke(state: ModelState, command: Revoke) -> Result:
         return found
     if waiter is not None:
         found = [(hold, part) for hold, part in found if hinders(hold, part, waiter)]
+    _ask(state, command, waiter, found)
+    views = [revoked_view(state, hold, part) for hold, part in found]
+    return Revoked(tuple(view for view in views if view is not None))
+
+
+def ask_by_itself(state: ModelState, waiter: Ticket) -> None:
+    """Ask for a wait, once, who is in its way and of its own principal or of a lower priority."""
+    asks, waiter.asks = waiter.asks, None
+    assert asks is not None
+    for want in parts(waiter):
+        found = [
+            (hold, part)
+            for hold in state.holds
+            for part in parts_of(hold, want.kind, want.name)
+            if hinders(hold, part, waiter)
+            and (hold.priority < waiter.priority or hold.principal == waiter.principal)
+        ]
+        command = Revoke(want.name, "a wait needs it", asks.grace_ms, want.kind, 0, waiter.number)
+        _ask(state, command, waiter, found)
+
+
+def _ask(state: ModelState, command: Revoke, waiter: Ticket | None, found: list[tuple[Hold, Part]]) -> None:
+    """Ask the first that are not to give up as early already."""
     until_ms = state.now_ms + command.grace_ms
     asked = 0
     for hold, part in found:
@@ -67,8 +90,6 @@ def revoke(state: ModelState, command: Revoke) -> Result:
                 state.pleas.remove(known)
             state.pleas.append(plea)
             _tell(state, EventKind.REVOKED, plea)
-    views = [revoked_view(state, hold, part) for hold, part in found]
-    return Revoked(tuple(view for view in views if view is not None))
 
 
 def withdraw(state: ModelState, command: WithdrawRevocation) -> Result:

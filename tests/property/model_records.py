@@ -7,6 +7,7 @@ from typing import TypeAlias
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Algorithm,
+    Asking,
     IfHeld,
     NamespaceSettings,
     Quota,
@@ -90,6 +91,7 @@ class Hold:
     at_ms: int = 0
     """The moment from which on it may be used, if that was yet to come."""
     principal: str = ""
+    priority: int = PRIORITY_DEFAULT
 
 
 UNKNOWN_NUMBER = -1
@@ -137,6 +139,10 @@ class Ticket:
     beside: list[WantedPermits] = field(default_factory=list)
     rates: list[WantedRate] = field(default_factory=list)
     principal: str = ""
+    asks: Asking | None = None
+    """What it asks by itself, as long as it waits and has not asked."""
+    asks_at_ms: int = 0
+    asks_created: int = 0
 
     @property
     def changes(self) -> Hold | None:
@@ -186,6 +192,13 @@ class Plea:
     ticket: int = 0
     waiter: "Ticket | None" = None
     is_put_off: bool = False
+
+
+@dataclass
+class Asker:
+    """A wait that is about to ask by itself."""
+
+    waiter: Ticket
 
 
 @dataclass

@@ -27,7 +27,7 @@ def mark(ticket: Ticket, command: Acquire | AcquirePermits) -> None:
     rare = command.uncommon
     if rare is not None:
         ticket.value, ticket.is_secret, ticket.priority = rare.value, rare.is_secret, rare.priority
-        ticket.lock_delay_ms, ticket.note = rare.lock_delay_ms, rare.note
+        ticket.lock_delay_ms, ticket.note, ticket.asks = rare.lock_delay_ms, rare.note, rare.asks
 
 
 def take(hold: Hold, ticket: Ticket) -> None:

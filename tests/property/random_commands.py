@@ -30,6 +30,7 @@ from lockstate.words.commands import (
     AddLocks,
     AdvanceFence,
     Algorithm,
+    Asking,
     Campaign,
     Cancel,
     CloseSession,
@@ -298,6 +299,17 @@ def wish(rng: Random, hold_id: HoldId) -> Command:
     return rng.choice(kinds)(rng, hold_id)
 
 
+def asking(rng: Random, state: ModelState, command: Command) -> Command:
+    """Return a request, which asks by itself if it waits and a namespace lets it, and sometimes if not."""
+    lets = [of.settings.ask_after_ms_min is not None for of in state.namespaces.values()]
+    if not isinstance(command, Acquire | AcquirePermits) or not command.wait_ms or not any(lets):
+        return command
+    if isinstance(command, AcquireSeveral) and rng.randrange(8):
+        return command
+    asks = Asking(rng.choice([0, 0, 20, command.wait_ms - 1]), rng.choice([10, *GRACES_MS]))
+    return replace(command, uncommon=replace(command.uncommon or Uncommon(), asks=asks))
+
+
 def conversion(rng: Random, state: ModelState, ticket_id: HoldId) -> Command:
     """Ask for another mode of what somebody holds, mostly upwards."""
     mode = rng.choice([*Mode, Mode.EXCLUSIVE, Mode.EXCLUSIVE])
@@ -542,6 +554,8 @@ _SETTINGS: Final = (
     NamespaceSettings(rate=RateSettings(3, 300)),
     NamespaceSettings(rate=RateSettings(2, 1000, Algorithm.GCRA)),
     NamespaceSettings(rate=RateSettings(2, 300, Algorithm.SLIDING_WINDOW)),
+    NamespaceSettings(priority=True, ask_after_ms_min=0),
+    NamespaceSettings(ask_after_ms_min=10, grace_ms_min=10),
 )
 """Mostly none, as of quotas."""
 
@@ -726,6 +740,13 @@ BAD_COMMANDS: Final[list[Command]] = [
     ForceRelease("a", "because", 1, "", HoldKind.ELECTION),
     ForceCloseSession("s-1", "be\ncause"),
     ForceWaits("", "because", request_id="r1"),
+    SetNamespace("a", NamespaceSettings(grace_ms_min=1)),
+    SetNamespace("a", NamespaceSettings(ask_after_ms_min=-1)),
+    SetNamespace("a", NamespaceSettings(ask_after_ms_min=0, grace_ms_min=limits.GRACE_MS_MAX + 1)),
+    Acquire("e", _X, _HX, _A1, ttl_ms=100, uncommon=Uncommon(asks=Asking(0, 10))),
+    Acquire("e", _X, _HX, _A1, ttl_ms=100, wait_ms=5, uncommon=Uncommon(asks=Asking(5, 10))),
+    Acquire("e", _X, _HX, _A1, ttl_ms=100, wait_ms=5, uncommon=Uncommon(asks=Asking(-1, 10))),
+    Acquire("e", _X, _HX, _A1, ttl_ms=100, wait_ms=5, uncommon=Uncommon(asks=Asking(0, -1))),
     ForceWaits("e", "be\ncause"),
     ForceWaits("e", "because", HoldKind.LOCK, -1),
     WithdrawRevocation("/", "because"),

@@ -94,6 +94,7 @@ SITUATIONS: Final[dict[str, int]] = {
     "a frozen wait ends": 2,
     "a thaw grants": 1,
     "a revocation is withdrawn": 1,
+    "a wait asks by itself": 5,
     "a hold goes on in what is frozen": 30,
     "several kinds are waited for": 100,
     "several kinds are served": 5,
@@ -267,6 +268,9 @@ _LOOKS: Final[dict[str, _Look]] = {
         isinstance(r, Refused) and r.reason is Reason.FROZEN for r in results
     ),
     "a frozen wait ends": lambda w, _: _settled(w, Reason.FROZEN),
+    "a wait asks by itself": lambda w, _: any(
+        e.kind is EventKind.REVOKED and e.reason == "a wait needs it" for e in w.events
+    ),
     "a revocation is withdrawn": lambda w, _: any(e.kind is EventKind.REVOCATION_WITHDRAWN for e in w.events),
     "a thaw grants": lambda w, _: any(e.kind is EventKind.THAWED for e in w.events) and _served(w),
     "a hold goes on in what is frozen": lambda w, _: any(

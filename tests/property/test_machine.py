@@ -21,6 +21,8 @@ from tests.property.machine_with_model import PRINCIPALS, MachineWithModel
 
 SEEDS = (*range(118), 131, 205, 249, 255, 259, 264, 271, 334, 537)
 """The last ones for what is seen seldom."""
+ASKING_SEEDS = range(1000, 1008)
+"""More of them, of histories in which waits may ask by themselves."""
 STEPS = 60
 ENDS_MAX = [None, 1, 3]
 """How many things one entry or command ends at most: the real limit, or so few that something is left."""
@@ -78,6 +80,8 @@ def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
     try:
         with bounded(ENDS_MAX[seed % len(ENDS_MAX)], STEPS_MS[seed % len(STEPS_MS)]):
             pair.come_back(rng)
+            if seed in ASKING_SEEDS:
+                pair.let_waits_ask()
             for _ in range(STEPS):
                 pair.step(rng)
     except AssertionError as error:
@@ -85,7 +89,7 @@ def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
     return pair.seen, None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *ASKING_SEEDS])
 def test_machine_and_model_agree(seed: int) -> None:
     """On every history of a seed, a machine that restarts and one that does not do what the model does."""
     seen, error = run(seed)
@@ -97,5 +101,5 @@ def test_machine_and_model_agree(seed: int) -> None:
 @pytest.mark.parametrize("sight", situations.SITUATIONS)
 def test_the_interesting_is_often_seen(sight: str) -> None:
     """The histories of the seeds lead to every situation in which a machine is likely to be wrong."""
-    count = sum(run(seed)[0][sight] for seed in SEEDS)
+    count = sum(run(seed)[0][sight] for seed in (*SEEDS, *ASKING_SEEDS))
     assert count >= situations.SITUATIONS[sight], f"seen {count} times"

@@ -2,6 +2,7 @@
 
     C open ttl=3 [owner=, label:KEY=VALUE, request=]          C keepalive / C close [request=]
     C acquire NAME [shared | update, subtree, ttl=, wait=, delay=, note=, owner=, request=, held=, priority=]
+        with [ask_after=, grace=] a wait asks by itself who is in its way
     C acquire a, b shared, c subtree [...]                    several locks, all or none
     C acquire ... [value=, secret=yes]                        a hold that carries a value
     C acquire ... deadline=none                               a hold that ends when somebody ends it
@@ -59,6 +60,7 @@ from lockstate.words.commands import (
     AddLocks,
     AdvanceFence,
     Algorithm,
+    Asking,
     Campaign,
     Cancel,
     CloseSession,
@@ -399,7 +401,7 @@ def _permits(fields: dict[str, Any], line: Line) -> AcquirePermits:
 
 def _uncommon(line: Line) -> Uncommon | None:
     """Return what only few holds have, None if nothing of it is asked."""
-    if not {"delay", "note", "value", "secret", "deadline", "priority"} & line.options.keys():
+    if not {"delay", "note", "value", "secret", "deadline", "priority", "ask_after"} & line.options.keys():
         return None
     return Uncommon(
         line.ms("delay"),
@@ -408,6 +410,7 @@ def _uncommon(line: Line) -> Uncommon | None:
         line.options.get("secret") == "yes",
         int(line.options.get("priority", PRIORITY_DEFAULT)),
         "deadline" in line.options,
+        asks=Asking(line.ms("ask_after"), line.ms("grace")) if "ask_after" in line.options else None,
     )
 
 

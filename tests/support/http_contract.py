@@ -30,7 +30,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "name", "locks", "session_id", "ttl_ms", "owner", "mode", "scope",
         "wait_ms", "poll_ms", "lock_delay_ms", "note",
         "request_id", "if_held", "value", "value_secret", "no_deadline",
-        "priority",
+        "priority", "ask_after_ms", "grace_ms",
     ),
     f"POST {wire.LOCK_RENEW}": ("hold_id", "name", "value", "ttl_ms", "request_id"),
     f"POST {wire.LOCK_RELEASE}": ("hold_id", "name", "value", "names", "request_id"),
@@ -47,7 +47,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "name", "limit", "permits", "session_id", "ttl_ms", "owner",
         "wait_ms", "poll_ms", "lock_delay_ms", "note",
         "request_id", "strict", "value", "value_secret", "no_deadline",
-        "priority",
+        "priority", "ask_after_ms", "grace_ms",
     ),
     f"POST {wire.SEMAPHORE_RENEW}": ("hold_id", "name", "value", "ttl_ms", "request_id"),
     f"POST {wire.SEMAPHORE_RELEASE}": ("hold_id", "name", "value", "request_id"),
@@ -87,7 +87,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.QUOTA}": ("reason", "request_id"),
     f"PUT {wire.NAMESPACE}": (
         "reason", "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
-        "holds", "waits", "cells", "fences", "rate_limits", "bytes", "if_held", "rate", "request_id",
+        "holds", "waits", "cells", "fences", "rate_limits", "bytes", "if_held", "rate",
+        "ask_after_ms_min", "grace_ms_min", "request_id",
     ),
     f"DELETE {wire.NAMESPACE}": ("reason", "request_id"),
     f"PUT {wire.FREEZE}": ("reason", "for_ms", "request_id"),
@@ -295,7 +296,7 @@ NAMESPACE_ROW_FIELDS: Final = ("prefix", "settings", "used")
 NAMESPACE_USED_FIELDS: Final = ("holds", "waits", "cells", "fences", "rate_limits", "bytes")
 NAMESPACE_FIELDS: Final = (
     "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
-    *NAMESPACE_USED_FIELDS, "if_held", "rate",
+    *NAMESPACE_USED_FIELDS, "if_held", "rate", "ask_after_ms_min", "grace_ms_min",
 )  # fmt: skip
 FREEZE_FIELDS: Final = ("prefix", "frozen", "reason", "frozen_ms", "ends_in_ms", "left")
 LEFT_FIELDS: Final = ("holds", "waits", "more")

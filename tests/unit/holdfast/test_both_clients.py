@@ -497,6 +497,30 @@ async def test_a_priority_goes_first(new_client: NewClient, kind: str) -> None:
             await client.lock("b", priority=9).acquire()
 
 
+async def test_a_wait_asks_by_itself(new_client: NewClient) -> None:
+    """Where a namespace lets it; one that does not wait for so long does not say it. A grace needs a time."""
+    async with a_node() as (_, url), new_client(url) as client, new_client(url) as other:
+        ruled = holdfast.NamespaceSettings(ask_after_ms_min=10, grace_ms_min=0)
+        assert (await client.admin.set_namespace("jobs", ruled, reason="as agreed")) == ruled
+        for kind in ("lock", "semaphore"):
+
+            def wish(one: Any, name: str, kind: str = kind, **terms: Any) -> Any:
+                return one.lock(name, **terms) if kind == "lock" else one.semaphore(name, limit=1, **terms)
+
+            hold = await wish(client, "jobs/1", ttl=60).acquire()
+            urgent = await wish(other, "jobs/1", ask_after=0.01, grace=0, wait=60).acquire()
+            with pytest.raises(holdfast.LeaseExpired):
+                await hold.renew()
+            await urgent.release()
+            with pytest.raises(holdfast.InvalidRequest, match="must be at least 10"):
+                await wish(other, "jobs/1", ask_after=0, wait=60).acquire()
+            with pytest.raises(holdfast.InvalidRequest, match="no namespace allows it"):
+                await wish(other, "else", ask_after=0.01, wait=60).acquire()
+            await (await wish(other, "else", ask_after=0.01, wait=0).acquire()).release()
+            with pytest.raises(ValueError, match="grace: needs ask_after"):
+                wish(other, "jobs/1", grace=5)
+
+
 async def test_a_rate_limit_is_shared(new_client: NewClient) -> None:
     """What is not allowed within the timeout is RateLimited, which is a TimeoutError."""
     async with a_node() as (_, url), new_client(url) as client:

@@ -172,6 +172,8 @@ async def _locks(client: holdfast.Client, other: holdfast.Client) -> None:
             await watch.begin()
     async with client.locks("c", "d", mode="shared", scope="subtree"):
         pass
+    await _try(client.lock("e", ask_after=1, grace=9).acquire(wait=2))
+    await _try(client.semaphore("e", limit=1, ask_after=1, grace=9).acquire(wait=2))
     secret = await client.lock("e", ttl=60, value="v", value_secret=True, priority=7).acquire(wait=0)
     await secret.renew(ttl=40)
     await client.renew_by_value("e", "v", ttl=50)
@@ -312,7 +314,8 @@ async def _operators(client: holdfast.Client) -> None:
     settings = {"ttl_ms_min": 1000, "ttl_ms_max": 9000, "lock_delay_ms_min": 1, "if_held": "renew"}
     counts = dict.fromkeys(("holds", "waits", "cells", "fences", "rate_limits", "bytes"), 9)
     flags = {"no_deadline": True, "priority": True, "rate": holdfast.RateSettings(9, 9000, "gcra")}
-    ruled = holdfast.NamespaceSettings(**settings, **counts, **flags)  # type: ignore[arg-type]
+    asks = {"ask_after_ms_min": 0, "grace_ms_min": 0}
+    ruled = holdfast.NamespaceSettings(**settings, **counts, **flags, **asks)  # type: ignore[arg-type]
     await admin.set_namespace("jobs", ruled, reason="by hand")
     await admin.namespaces("j", is_stale=True)
     await admin.namespace("jobs", is_stale=True)

@@ -681,6 +681,7 @@ REFUSED: dict[str, Callable[[holdfast.Client], Awaitable[object]]] = {
     "too few permits": lambda client: client.semaphore("gpu", limit=0).acquire(wait=0),
     "wrong kind": _release_permits_as_a_lock,
     "priority": lambda client: client.lock("a", priority=7).acquire(),
+    "asking": lambda client: client.lock("a", ask_after=1).acquire(wait=5),
 }
 """What is refused by a node where others hold "held" and one of two permits of "gpu"."""
 _VARYING = ("request_id", "instance", "retry_after_ms")

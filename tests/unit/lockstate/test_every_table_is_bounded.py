@@ -21,6 +21,7 @@ from lockstate.words.commands import (
     AddLocks,
     AdvanceFence,
     Algorithm,
+    Asking,
     Campaign,
     Convert,
     NamespaceSettings,
@@ -60,6 +61,7 @@ IN_QUOTAS_AND_NAMESPACES: Final[dict[str, Callable[[Used], int]]] = {
     "pleas.rows": lambda used: used.holds * (used.waits + 1),  # of each name one for each wait, and one more
     "pleas.of_holds": lambda used: used.holds,
     "pleas.of_tickets": lambda used: used.waits,
+    "pleas.asks": lambda used: used.waits,
     "claimed.locks": lambda used: used.bytes,  # a name has fewer ancestors than bytes
     "claimed.intents": lambda used: used.bytes,
     "fences": lambda used: used.fences,
@@ -164,6 +166,7 @@ def test_every_table_has_a_bound() -> None:
 S1 = SessionId("s1")
 SAYING = Uncommon(lock_delay_ms=5000, note="n", value="v")
 QUIET = Uncommon(lock_delay_ms=5000, note="n")
+ASKING = Uncommon(asks=Asking(8000, 1000))
 
 
 def asked(kind: type[Any], number: int, *fields: Any, **more: Any) -> Any:
@@ -179,7 +182,7 @@ def growing() -> list[OfSomebody]:
         ResumeStream(S1),
         Numbered(1, S1, 1, 1, (), (Acquire("jobs/n", EXCLUSIVE, HoldId("n"), AttemptId("n"), S1),)),
         asked(Acquire, 1, "jobs/a/b", EXCLUSIVE, request_id="r" * 16),
-        asked(Acquire, 2, "jobs/a/b", EXCLUSIVE, wait_ms=9000),
+        asked(Acquire, 2, "jobs/a/b", EXCLUSIVE, wait_ms=9000, uncommon=ASKING),
         Acquire("jobs/a/b", EXCLUSIVE, HoldId("h3"), AttemptId("h3"), S1, wait_ms=9000),
         asked(Acquire, 4, "", SHARED, locks=wanted("jobs/c", "jobs/d/e/f"), uncommon=SAYING),
         AddLocks(HoldId("h4"), wanted("jobs/g"), HoldId("t1"), AttemptId("t1")),
@@ -220,7 +223,7 @@ def check_rows(state: State, seen: set[str]) -> None:
 def test_rows_are_counted_wherever_they_are() -> None:
     """At every step from an empty state to a full one and back, none is anywhere that nobody counts."""
     driver, seen = Driver(), set[str]()
-    driver.run(SetNamespace("jobs", NamespaceSettings(waits=1000)))
+    driver.run(SetNamespace("jobs", NamespaceSettings(waits=1000, ask_after_ms_min=0)))
     state = driver.machine.state
     for at_ms, command in enumerate(growing()):
         result = driver.by("ann", command, at_ms)
@@ -244,8 +247,10 @@ def test_rows_are_counted_wherever_they_are() -> None:
 def test_nothing_grows_for_who_may_have_nothing() -> None:
     """With quotas of 0 every command that puts in a row is refused, by a principal's or by a namespace's."""
     nothing = Quota(0, 0, 0, 0, 0, 0, 0)
-    closed = NamespaceSettings(holds=0, waits=0, cells=0, fences=0, rate_limits=0, bytes=0)
-    for who, settings in (("ann", NamespaceSettings(waits=9)), ("bob", closed)):
+    closed = NamespaceSettings(
+        holds=0, waits=0, cells=0, fences=0, rate_limits=0, bytes=0, ask_after_ms_min=0
+    )
+    for who, settings in (("ann", NamespaceSettings(waits=9, ask_after_ms_min=0)), ("bob", closed)):
         driver = Driver()
         driver.run(SetQuota("ann", nothing))
         driver.run(SetNamespace("jobs", settings))

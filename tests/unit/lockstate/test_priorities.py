@@ -127,13 +127,13 @@ def test_nobody_starves(driver: CellDriver) -> None:
     assert now_ms == 9 * STEP_MS + 1000 - 1000, "nine steps make up for all priorities"
 
 
-def test_a_hold_keeps_no_priority(driver: CellDriver) -> None:
-    """What was granted after a wait is a hold like every other, but for what is to be counted."""
+def test_a_hold_keeps_its_priority(driver: CellDriver) -> None:
+    """By which waits of a higher one may ask for it; what only waits say is gone."""
     driver.granted("a")
     waiting = waits(ask(driver, "a", 9, session_id="ann", if_held=IfHeld.COUNT))
     assert driver.machine.state.tickets[waiting].rare == Rare(if_held=IfHeld.COUNT, priority=9)
     driver.release("h1")
-    assert not driver.machine.state.rare_count
+    assert driver.machine.state.holds[waiting].rare == Rare(priority=9)
 
 
 def test_a_request_that_passes_takes_a_wait_of_its_session_along(driver: CellDriver) -> None:

@@ -8,7 +8,7 @@ from lockstate.stored import snapshot
 from lockstate.tables import budget, fingerprint
 from lockstate.tables.rare import PLAIN, Rare, changed, of_hold
 from lockstate.tables.records import Hold, Ticket
-from lockstate.words.commands import Acquire, CloseSession, IfHeld, OpenSession, Release, Uncommon
+from lockstate.words.commands import Acquire, Asking, CloseSession, IfHeld, OpenSession, Release, Uncommon
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from tests.unit.lockstate.machine_driver import MachineDriver
@@ -43,7 +43,7 @@ def test_a_hold_has_what_its_ticket_had(driver: MachineDriver) -> None:
     waiting = Rare(value="mine", is_secret=True, priority=7)
     assert having(driver.machine) == {"h1": NOTED, "h2": waiting}
     driver.run(Release(HoldId("h1")))
-    assert having(driver.machine) == {"h2": Rare(value="mine", is_secret=True)}
+    assert having(driver.machine) == {"h2": waiting}
     driver.run(CloseSession(SessionId("s1")))
     driver.run(Release(HoldId("h2")))
     assert having(driver.machine) == {}
@@ -56,7 +56,7 @@ def test_what_is_as_usual_is_nothing() -> None:
     assert changed(NOTED, note="") is None
     assert changed(NOTED, depth=2) == Rare(note="why", depth=2)
     assert of_hold(None) is None
-    assert of_hold(Rare(if_held=IfHeld.COUNT, priority=9, is_addition=True)) is None
+    assert of_hold(Rare(if_held=IfHeld.COUNT, is_addition=True, asks=Asking(1, 2))) is None
     assert Hold.__struct_defaults__[-3:] == (None, 0, HoldId("")), "a plain hold has None"
     assert Rare() == PLAIN
 

@@ -8,7 +8,7 @@ import pytest
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import limits
-from lockstate.words.commands import AcquireSeveral, Algorithm, TakeRate, WantedPermits, WantedRate
+from lockstate.words.commands import AcquireSeveral, Algorithm, Asking, TakeRate, WantedPermits, WantedRate
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.results import (
@@ -297,12 +297,14 @@ def test_a_full_state_refuses_new_rates(driver: Driver) -> None:
         assert driver.refused("h3").reason is Reason.OVERLOADED
 
 
-@pytest.mark.parametrize("rare", [{"value": "v"}, {"priority": 7}, {"is_endless": True, "ttl_ms": 0}])
+@pytest.mark.parametrize(
+    "rare", [{"value": "v"}, {"priority": 7}, {"is_endless": True, "ttl_ms": 0}, {"asks": Asking(1, 2)}]
+)
 def test_it_has_no_more_than_a_note_and_a_delay(driver: Driver, rare: dict[str, Any]) -> None:
     """What else only few acquires say is for one lock, for several, or for permits."""
     driver.got("a", "q", note="n", lock_delay_ms=100)
     refused = expect(Refused, driver.several("b", "p", **rare))
     assert (refused.reason, refused.detail.split(":")[0]) == (
         Reason.INVALID_REQUEST,
-        "value, priority, no_deadline",
+        "value, priority, no_deadline, ask_after_ms",
     )

@@ -485,6 +485,24 @@ async def test_run_with_a_priority(more: tuple[str, ...]) -> None:
             assert running.returncode == code, err
 
 
+@pytest.mark.parametrize("more", [(), ("--semaphore", "1")])
+async def test_run_asks_for_what_it_needs(more: tuple[str, ...]) -> None:
+    """The holder is ended after the grace, and the command runs."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        ruled = holdfast.NamespaceSettings(ask_after_ms_min=0)
+        await client.admin.set_namespace("gpu", ruled, reason="as agreed")
+        await (
+            client.semaphore("gpu", limit=1, renew=False) if more else client.lock("gpu", renew=False)
+        ).acquire()
+        asks = ("--wait", "60s", "--ask-after", "10ms", "--ask-grace", "0s")
+        running = await start(url, "run", "gpu", *more, *asks, "--", "true")
+        _, err = await running.communicate()
+        assert running.returncode == 0, err
+        running = await start(url, "run", "gpu", *more, "--ask-grace", "1s", "--", "true")
+        _, err = await running.communicate()
+        assert (running.returncode, b"needs ask_after" in err) == (2, True)
+
+
 # -- top --------------------------------------------------------------------------------------------------
 
 

@@ -25,8 +25,8 @@ MISSING, UNKNOWN = object(), object()
 """Stand for a field that is left out, and for one more than there are."""
 INVALID: Final = "invalid-request"
 ACCEPTED: Final = ""
-ONLY_HTTP: Final = frozenset({"request_id", "poll_ms"})
-"""Streams have numbers instead; and only calls are asked in slices."""
+ONLY_HTTP: Final = frozenset({"request_id", "poll_ms", "ask_after_ms", "grace_ms"})
+"""Streams have numbers instead; and only calls are asked in slices, or ask by themselves."""
 OF_STREAM: Final = {"value_secret": "is_secret", "no_deadline": "is_endless", "strict": "is_strict"}
 INSTEAD: Final = {"session_id": {"ttl_ms"}, "no_deadline": {"ttl_ms"}, "locks": {"name"}}
 """What a field stands in the place of."""
