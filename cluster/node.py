@@ -489,6 +489,19 @@ class Node:
         }
         return self.config.node_id if self.config.node_id in candidates else min(candidates, default=None)
 
+    async def members_if_made(
+        self, node_id: str, peer: str, timeout_s: float, *, is_move: bool = False
+    ) -> Members | None:
+        """Return the committed list if a change is made already, None if it is still to be made.
+
+        The change is to add a node at `peer`, to move it there, or, without a `peer`, to remove it. Raises
+        what the change would.
+        """
+        self.parts.requests.check_open()
+        if peer:
+            peer = str(check_member(node_id, peer))
+        return await self.parts.changes.if_made(node_id, peer, timeout_s, is_move=is_move)
+
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
         """Add a node that listens at `peer`; return the committed list. It counts when it has caught up.
 

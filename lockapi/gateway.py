@@ -33,14 +33,25 @@ from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AddLocks,
+    ClusterAct,
     Command,
     MayBeCancelled,
     MayWait,
     Numbered,
+    RecordAct,
     TakeRate,
 )
 from lockstate.words.ids import HoldId, SessionId
-from lockstate.words.results import GrantedSeveral, Queued, RateTaken, Reason, Refused, Result, TicketView
+from lockstate.words.results import (
+    Done,
+    GrantedSeveral,
+    Queued,
+    RateTaken,
+    Reason,
+    Refused,
+    Result,
+    TicketView,
+)
 from lockstate.words.versions import RULES
 
 UPGRADE_RETRY_MS: Final = 5_000
@@ -429,46 +440,56 @@ class Gateway:
 
     # -- the cluster ----------------------------------------------------------------------------------------
 
-    async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
-        """Hand leadership to `to`, or to the most advanced node. Raises ProblemError, ClusterError."""
+    async def transfer_leadership(self, act: RecordAct, timeout_s: float) -> str:
+        """Hand leadership to the node that is meant, or to the most advanced one; return who leads.
+
+        Who asks is recorded before. Raises ProblemError, ClusterError.
+        """
         needs.ADMIN.check(self.rights)
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        to = act.node_id or None
         if to is not None:
             known = [peer.id for peer in self._node.status().nodes]
             if to not in known:
                 detail = f"to: {to!r}; must be one of {', '.join(known)}"
                 raise ProblemError("invalid-request", detail)
-        return await self._node.transfer_leadership(to, timeout_s)
+        if to is None or self._node.status().leader != to:
+            await self.submit(act, Done, timeout_s)
+        return await self._node.transfer_leadership(to, _left_s(deadline_s))
 
-    async def add_member(self, node_id: str, peer: str, timeout_s: float) -> tuple[Members, int]:
-        """Add a node; return the members and the revision. Raises ProblemError, ClusterError."""
+    async def change_members(self, act: RecordAct, timeout_s: float) -> tuple[Members, int]:
+        """Add, move or remove a node; return the members and the revision.
+
+        Who asks is recorded before, unless the list is as it shall be. Raises ProblemError, ClusterError.
+        """
         needs.ADMIN.check(self.rights)
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        node, node_id, peer = self._node, act.node_id, act.peer
         try:
-            check_member(node_id, peer)
+            if act.act is ClusterAct.REMOVE:
+                check_node_id("id", node_id)
+            else:
+                check_member(node_id, peer)
         except WrongValueError as wrong:
-            raise _wrong_value(wrong) from None
-        return await self._node.add_member(node_id, peer, timeout_s), self._node.machine.revision
-
-    async def move_member(self, node_id: str, peer: str, timeout_s: float) -> tuple[Members, int]:
-        """Change a node's address; return the members and the revision. Raises ProblemError, ClusterError."""
-        needs.ADMIN.check(self.rights)
-        try:
-            check_member(node_id, peer)
-        except WrongValueError as wrong:
-            raise _wrong_value(wrong) from None
-        return await self._node.move_member(node_id, peer, timeout_s), self._node.machine.revision
-
-    async def remove_member(self, node_id: str, timeout_s: float) -> tuple[Members, int]:
-        """Remove a node; return the members and the revision. Raises ProblemError, ClusterError."""
-        needs.ADMIN.check(self.rights)
-        try:
-            check_node_id("id", node_id)
-        except WrongValueError as wrong:
-            raise _wrong_value(wrong) from None
-        return await self._node.remove_member(node_id, timeout_s), self._node.machine.revision
+            raise ProblemError(
+                "invalid-request", f"{wrong.setting}: {wrong.value!r}; {wrong.allowed}"
+            ) from None
+        is_move = act.act is ClusterAct.MOVE
+        members = await node.members_if_made(node_id, peer, timeout_s, is_move=is_move)
+        if members is None:
+            await self.submit(act, Done, _left_s(deadline_s))
+            if act.act is ClusterAct.REMOVE:
+                members = await node.remove_member(node_id, _left_s(deadline_s))
+            elif is_move:
+                members = await node.move_member(node_id, peer, _left_s(deadline_s))
+            else:
+                members = await node.add_member(node_id, peer, _left_s(deadline_s))
+        return members, node.machine.revision
 
 
-def _wrong_value(wrong: WrongValueError) -> ProblemError:
-    return ProblemError("invalid-request", f"{wrong.setting}: {wrong.value!r}; {wrong.allowed}")
+def _left_s(deadline_s: float) -> float:
+    """Return the seconds until a moment of the loop, at least 0."""
+    return max(0.0, deadline_s - asyncio.get_running_loop().time())
 
 
 def _nothing(machine: LockMachine) -> None:

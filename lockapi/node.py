@@ -151,6 +151,16 @@ class ServingNode(NodeState, Protocol):
         """Hand leadership over and return the new leader's id."""
         ...
 
+    async def members_if_made(
+        self, node_id: str, peer: str, timeout_s: float, *, is_move: bool = False
+    ) -> Members | None:
+        """Return the committed list if a change is made already, None if it is still to be made.
+
+        The change is to add a node at `peer`, to move it there, or, without a `peer`, to remove it. Nothing
+        is changed.
+        """
+        ...
+
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
         """Add a node and return the committed list; the node votes once it has caught up."""
         ...

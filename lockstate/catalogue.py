@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from lockstate.rules import effort, fences, forgotten_rates, namespace_rules, rates
+from lockstate.rules import cluster_acts, effort, fences, forgotten_rates, namespace_rules, rates
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables.state import State
 from lockstate.words import commands
@@ -254,6 +254,10 @@ ROWS: Final = (
         commands.Thaw, lambda rules: rules.freezes.thaw,
         right="force", on=On.BELOW, request_scope=operator.attrgetter("prefix"), frees=True,
         effort=effort.of_thaw,
+    ),
+    Row(
+        commands.RecordAct, lambda rules: partial(cluster_acts.record, rules.effects),
+        right="admin", on=On.CLUSTER, request_scope=operator.attrgetter("node_id"), frees=True,
     ),
     # -- streams --------------------------------------------------------------------------------------------
     Row(commands.ResumeStream, lambda rules: rules.frames.resume, right="acquire"),

@@ -43,6 +43,8 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     node_id: str
     peer: str = ""
     is_move: bool = False
+    is_question: bool = False
+    """Whether nothing is to be changed: the verdict only says whether there is anything to change."""
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +54,8 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     code: str = ""
     detail: str = ""
     members: Members = Members()
+    is_to_do: bool = False
+    """The answer to a question: nothing is in the way of the change, but it was not made."""
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +90,7 @@ class MemberChanges:
         self._means = means
         self._loop = loop
         self._next_number = 1
-        self._asked: dict[int, asyncio.Future[Members]] = {}
+        self._asked: dict[int, asyncio.Future[Verdict]] = {}
         self._under_way: tuple[int, Members, Callable[[ClusterError | None], None]] | None = None
         # When the present round began, what was committed then, and the same of the round before it.
         self._rounds: tuple[float, int | None, int | None] = (float("-inf"), None, None)
@@ -101,11 +105,26 @@ class MemberChanges:
         Tries again, until `timeout_s` is over, while there is no leader or another change is under way.
         Raises NoLeader, MemberChangeRefused (and its kinds), OutcomeUnknown.
         """
+        return (await self._verdict(Change(0, node_id, peer, is_move), timeout_s)).members
+
+    async def if_made(
+        self, node_id: str, peer: str, timeout_s: float, *, is_move: bool = False
+    ) -> Members | None:
+        """Return the committed list if there is nothing to change, None if there is. Changes nothing.
+
+        Takes and raises the same as `change`.
+        """
+        question = Change(0, node_id, peer, is_move, is_question=True)
+        verdict = await self._verdict(question, timeout_s)
+        return None if verdict.is_to_do else verdict.members
+
+    async def _verdict(self, wanted: Change, timeout_s: float) -> Verdict:
+        """Ask for what is wanted, under a new number each time, until there is a verdict."""
         deadline_s = self._loop.time() + timeout_s
         is_sure = True
         while True:
             try:
-                change = Change(self._next_number, node_id, peer, is_move)
+                change = msgspec.structs.replace(wanted, number=self._next_number)
                 self._next_number += 1
                 return await self._ask(change, min(deadline_s, self._loop.time() + ANSWER_S))
             except (NoLeader, MemberChangePending, OutcomeUnknown) as error:
@@ -118,7 +137,7 @@ class MemberChanges:
                         raise
                     raise OutcomeUnknown(f"look, and repeat the change; last: {error}") from error
 
-    async def _ask(self, change: Change, deadline_s: float) -> Members:
+    async def _ask(self, change: Change, deadline_s: float) -> Verdict:
         """Ask the leader once, and wait for its verdict."""
         future = self._asked[change.number] = self._loop.create_future()
         try:
@@ -130,8 +149,8 @@ class MemberChanges:
             else:
                 self._means.send(leader_id, change)
             async with asyncio.timeout_at(deadline_s):
-                members_now: Members = await future
-                return members_now
+                verdict: Verdict = await future
+                return verdict
         except TimeoutError:
             raise OutcomeUnknown("the change was not seen to be committed in time") from None
         finally:
@@ -145,7 +164,7 @@ class MemberChanges:
         if verdict.code:
             future.set_exception(_ERRORS.get(verdict.code, OutcomeUnknown)(verdict.detail))
         else:
-            future.set_result(verdict.members)
+            future.set_result(verdict)
 
     def asked(self, peer_id: str, change: Change) -> None:
         """Decide a change that a peer asks for, on behalf of its operator."""
@@ -173,6 +192,8 @@ class MemberChanges:
             return
         if new is self._replica.membership.latest:
             done(None)
+        elif change.is_question:
+            answer(Verdict(change.number, is_to_do=True))
         else:
             logger.info("event=member-change from=%s to=%s", self._replica.membership.latest, new)
             self._begin(new, done)
@@ -202,7 +223,7 @@ class MemberChanges:
             return present
         disk_id = self._means.disk_ids().get(change.node_id, "")
         new = member_list.without(present, change.node_id, disk_id, replica.reachable())
-        if change.node_id == self._node_id:
+        if change.node_id == self._node_id and not change.is_question:
             self._means.hand_over()
             raise MemberChangePending(f"{self._node_id} leads, and hands leadership over first")
         return new

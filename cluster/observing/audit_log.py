@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from lockstate.tables.owners import shown_owner
-from lockstate.words.results import OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
+from lockstate.words.results import OF_CLUSTER, OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ OF_AN_ENTRY_MAX: Final = 1000
 """How many lines one entry has, for the same reason; the others are counted in one, too."""
 
 _NEWS: Final = frozenset(TOLD_MAX)
+_OF_VALUES: Final = OF_SETTINGS.union(OF_CLUSTER.values())
 
 _LINES: Final[dict[EventKind, str]] = {
     EventKind.GRANTED: "event=granted %s",
@@ -63,6 +64,10 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.NAMESPACE_REMOVED: "event=namespace-removed %s",
     EventKind.FROZEN: "event=frozen %s",
     EventKind.THAWED: "event=thawed %s",
+    EventKind.MEMBER_ADD_ASKED: "event=member-add-asked %s",
+    EventKind.MEMBER_MOVE_ASKED: "event=member-move-asked %s",
+    EventKind.MEMBER_REMOVE_ASKED: "event=member-remove-asked %s",
+    EventKind.TRANSFER_ASKED: "event=transfer-asked %s",
 }
 """All that is audited: neither who begins to wait nor who gives up."""
 
@@ -194,7 +199,7 @@ def _said(event: Event) -> str:
             return f"kind={event.of} name={event.name!r} revision={event.revision}{reason}"
         case EventKind.RESIZED:
             return f"name={event.name!r} limit={event.permits} revision={event.revision}{reason}"
-        case kind if kind in OF_SETTINGS:
+        case kind if kind in _OF_VALUES:
             name = f"name={event.name!r} " if event.name else ""
             value = f" value={event.value!r}" if event.value else ""
             return f"{name}revision={event.revision}{value}{reason}"

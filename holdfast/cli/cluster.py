@@ -109,6 +109,8 @@ def add_parser(commands: CommandParser) -> None:
     }
     for action, (default_ms, text) in waits.items():
         action.add_argument("--wait", metavar="TIME", type=duration_ms, default=default_ms, help=text)
+    for parser in (add, move, remove, replace, transfer):
+        parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
     for parser in (status, members, add, move, remove, replace, transfer):
         parser.add_output()
 
@@ -147,9 +149,9 @@ async def _add(client: Inspector, arguments: argparse.Namespace) -> int:
 async def _added(client: Inspector, arguments: argparse.Namespace) -> tuple[Member, ...]:
     """Add a node and return the members. What is said meanwhile is the answer, unless that is JSON."""
     tell = print_lines if arguments.output == TABLE else _say_all
-    node_id, peer = arguments.node_id, arguments.peer
+    node_id, peer, reason = arguments.node_id, arguments.peer, arguments.reason
     deadline_s = now_s() + arguments.wait / 1000
-    members = await _patiently(lambda: client.admin.add_member(node_id, peer), deadline_s)
+    members = await _patiently(lambda: client.admin.add_member(node_id, peer, reason=reason), deadline_s)
     if _votes(members, node_id):
         tell([f"{node_id} is a member and votes"])
         return members
@@ -165,7 +167,7 @@ async def _added(client: Inspector, arguments: argparse.Namespace) -> tuple[Memb
     if not arguments.wait:
         return members
     tell(["", f"waiting until {node_id} votes"])
-    while not _votes(members := await client.admin.add_member(node_id, peer), node_id):
+    while not _votes(members := await client.admin.add_member(node_id, peer, reason=reason), node_id):
         if now_s() >= deadline_s:
             detail = f"{node_id} is still joining: does it run, and do the others reach {peer}?"
             raise Unavailable(detail, STILL_JOINING)
@@ -177,9 +179,10 @@ async def _added(client: Inspector, arguments: argparse.Namespace) -> tuple[Memb
 async def _move(client: Inspector, arguments: argparse.Namespace) -> int:
     """Change the address of a node."""
     node_id, deadline_s = arguments.node_id, now_s() + arguments.wait / 1000
-    members = await _patiently(lambda: client.admin.move_member(node_id, arguments.peer), deadline_s)
-    (peer,) = (member.peer for member in members if member.id == node_id)
-    text = f"the others reach {node_id} at {peer} from now on; let it run there, on its data directory"
+    peer, reason = arguments.peer, arguments.reason
+    members = await _patiently(lambda: client.admin.move_member(node_id, peer, reason=reason), deadline_s)
+    (reached_at,) = (member.peer for member in members if member.id == node_id)
+    text = f"the others reach {node_id} at {reached_at} from now on; let it run there, on its data directory"
     _print(members, text, arguments.output)
     return 0
 
@@ -193,7 +196,8 @@ async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
 async def _removed(client: Inspector, node_id: str, arguments: argparse.Namespace) -> None:
     """Remove a node and print the members that are left."""
     deadline_s = now_s() + arguments.wait / 1000
-    left = await _patiently(lambda: client.admin.remove_member(node_id), deadline_s)
+    reason = arguments.reason
+    left = await _patiently(lambda: client.admin.remove_member(node_id, reason=reason), deadline_s)
     text = f"{node_id} was removed; the members are {', '.join(member.id for member in left)}"
     _print(left, text, arguments.output)
 
@@ -216,7 +220,7 @@ async def _replace(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _transfer(client: Inspector, arguments: argparse.Namespace) -> int:
     """Hand leadership over, and print who leads."""
-    leader = await client.admin.transfer_leadership(arguments.to)
+    leader = await client.admin.transfer_leadership(arguments.to, reason=arguments.reason)
     print_one({"leader": leader}, [f"{leader} leads"], arguments.output)
     return 0
 

@@ -282,30 +282,30 @@ class Admin:
 
     # -- the cluster ----------------------------------------------------------------------------------------
 
-    async def add_member(self, node_id: str, peer: str) -> tuple[Member, ...]:
+    async def add_member(self, node_id: str, peer: str, *, reason: str) -> tuple[Member, ...]:
         """Add a node that listens for the others at `peer` (HOST:PORT); return all members.
 
         It is `joining` until it has caught up; add it again to see. Raises MemberChangeRefused.
         """
-        return await self._transport.call(cluster_operations.add_member(node_id, peer))
+        return await self._transport.call(cluster_operations.add_member(node_id, peer, reason))
 
-    async def move_member(self, node_id: str, peer: str) -> tuple[Member, ...]:
+    async def move_member(self, node_id: str, peer: str, *, reason: str) -> tuple[Member, ...]:
         """Make the other nodes reach a node at `peer` (HOST:PORT) from now on; return all members.
 
         It keeps its id, its data directory and its vote. Raises MemberChangeRefused.
         """
-        return await self._transport.call(cluster_operations.move_member(node_id, peer))
+        return await self._transport.call(cluster_operations.move_member(node_id, peer, reason))
 
-    async def remove_member(self, node_id: str) -> tuple[Member, ...]:
+    async def remove_member(self, node_id: str, *, reason: str) -> tuple[Member, ...]:
         """Remove a node and return the members that are left.
 
         Raises MemberChangeRefused, also when the cluster would lose its quorum.
         """
-        return await self._transport.call(cluster_operations.remove_member(node_id))
+        return await self._transport.call(cluster_operations.remove_member(node_id, reason))
 
-    async def transfer_leadership(self, to: str = "") -> str:
+    async def transfer_leadership(self, to: str = "", *, reason: str) -> str:
         """Hand leadership to a node, or to the most advanced one, and return the new leader."""
-        return await self._transport.call(cluster_operations.transfer_leadership(to))
+        return await self._transport.call(cluster_operations.transfer_leadership(to, reason))
 
     async def refusals(self, *, limit: int = 100) -> Refusals:
         """Return the calls that a node has refused because of their caller, the newest first.

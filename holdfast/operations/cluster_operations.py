@@ -1,7 +1,7 @@
 """The operations on the cluster and its members. No I/O."""
 
 from holdfast import wire
-from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, write
+from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 from holdfast.values.answers import ClusterInfo
 from holdfast.wire.operators import LeadershipTransferredJson, Member, MemberListJson, Refusals
 
@@ -16,29 +16,34 @@ def refusals(limit: int) -> Operation[Refusals]:
     return ask(wire.REFUSALS, {"limit": str(limit)}, lambda answer: decode(answer, Refusals))
 
 
-def add_member(node_id: str, peer: str) -> Operation[tuple[Member, ...]]:
-    """Add a node. Repeating it is harmless, so it needs no request id."""
-    return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members)
+def add_member(node_id: str, peer: str, reason: str) -> Operation[tuple[Member, ...]]:
+    """Add a node. Repeating it changes nothing."""
+    return _change("POST", reason, id=node_id, peer=peer)
 
 
-def move_member(node_id: str, peer: str) -> Operation[tuple[Member, ...]]:
-    """Change a node's address. Repeating it is harmless, so it needs no request id."""
-    return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members, method="PATCH")
+def move_member(node_id: str, peer: str, reason: str) -> Operation[tuple[Member, ...]]:
+    """Change a node's address. Repeating it changes nothing."""
+    return _change("PATCH", reason, id=node_id, peer=peer)
 
 
-def remove_member(node_id: str) -> Operation[tuple[Member, ...]]:
-    """Remove a node. Repeating it is harmless, so it needs no request id."""
-    return write(wire.CLUSTER_MEMBERS, {"id": node_id}, _members, method="DELETE")
+def remove_member(node_id: str, reason: str) -> Operation[tuple[Member, ...]]:
+    """Remove a node. Repeating it changes nothing."""
+    return _change("DELETE", reason, id=node_id)
+
+
+def _change(method: str, reason: str, **fields: str) -> Operation[tuple[Member, ...]]:
+    said = {**fields, "reason": reason, "request_id": new_request_id()}
+    return write(wire.CLUSTER_MEMBERS, said, _members, method=method)
 
 
 def _members(answer: TimedAnswer) -> tuple[Member, ...]:
     return decode(answer, MemberListJson).members
 
 
-def transfer_leadership(to: str) -> Operation[str]:
+def transfer_leadership(to: str, reason: str) -> Operation[str]:
     """Hand leadership over; the answer names the new leader."""
     return write(
         wire.CLUSTER_TRANSFER_LEADERSHIP,
-        {"to": to},
+        {"to": to, "reason": reason, "request_id": new_request_id()},
         lambda answer: decode(answer, LeadershipTransferredJson).leader,
     )

@@ -214,6 +214,13 @@ class MemoryNode:
             raise TransferFailed(_ALONE)
         return NODE_ID
 
+    async def members_if_made(
+        self, node_id: str, peer: str, timeout_s: float, *, is_move: bool = False
+    ) -> Members | None:
+        """Refuse any change."""
+        del node_id, peer, timeout_s, is_move
+        raise MemberChangeRefused(_ALONE)
+
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
         """Refuse it."""
         del node_id, peer, timeout_s

@@ -517,7 +517,7 @@ _CLUSTER: Final = (
     ),
     Route(
         method="DELETE", path=wire.CLUSTER_MEMBERS, need=needs.ADMIN, handler=members.remove_member,
-        takes=RemoveMemberRequest, gives=operators.MemberListJson, query=("id",),
+        takes=RemoveMemberRequest, gives=operators.MemberListJson, query=("id", "reason"),
         problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
 )  # fmt: skip

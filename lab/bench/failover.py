@@ -86,7 +86,7 @@ def _stop(cluster: LocalCluster, leader: str) -> None:
 def _transfer(cluster: LocalCluster, leader: str) -> None:
     connection = cluster.connection(leader, TRANSFER_S)
     try:
-        connection.request("POST", wire.CLUSTER_TRANSFER_LEADERSHIP)
+        connection.request("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, b'{"reason": "a measurement"}')
         answer = connection.getresponse()
         body = answer.read()
     finally:

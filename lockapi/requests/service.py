@@ -1,6 +1,6 @@
 """Requests about sessions and about the cluster."""
 
-from lockapi.requests.fields import UNSET, Maybe, Ttl, Write, check
+from lockapi.requests.fields import UNSET, Maybe, Reason, Removal, Ttl, Write, check, check_reason
 from lockapi.requests.ids import new_session_id
 from lockstate.words import commands, limits
 from lockstate.words.ids import SessionId
@@ -47,31 +47,53 @@ class KeepAliveRequest(Write, kw_only=True):
         return commands.KeepAlive(SessionId(session_id), self.ttl_ms)
 
 
-class ClusterRequest(Write, kw_only=True):
-    """Base of requests about the cluster. They are safe to repeat, so a `request_id` is for logs only."""
-
-
-class TransferRequest(ClusterRequest, kw_only=True):
+class TransferRequest(Write, kw_only=True):
     """Hand leadership over, to the node `to` or to the most advanced one."""
 
     to: str | Maybe = UNSET
+    reason: Reason
+
+    def command(self) -> commands.RecordAct:
+        """Return the record of it. Raises ProblemError."""
+        return _record(self, commands.ClusterAct.TRANSFER, self.to or "", "", self.reason)
 
 
-class AddMemberRequest(ClusterRequest, kw_only=True):
+class AddMemberRequest(Write, kw_only=True):
     """Add the node `id`, which listens for the others at `peer` (HOST:PORT)."""
 
     id: str
     peer: str
+    reason: Reason
+
+    def command(self) -> commands.RecordAct:
+        """Return the record of it. Raises ProblemError."""
+        return _record(self, commands.ClusterAct.ADD, self.id, self.peer, self.reason)
 
 
-class MoveMemberRequest(ClusterRequest, kw_only=True):
+class MoveMemberRequest(Write, kw_only=True):
     """Reach the node `id` at another address from now on; it keeps its data directory and its vote."""
 
     id: str
     peer: str
+    reason: Reason
+
+    def command(self) -> commands.RecordAct:
+        """Return the record of it. Raises ProblemError."""
+        return _record(self, commands.ClusterAct.MOVE, self.id, self.peer, self.reason)
 
 
-class RemoveMemberRequest(ClusterRequest, kw_only=True):
+class RemoveMemberRequest(Removal, kw_only=True):
     """Remove a node. A face may take its id from elsewhere, so it may be missing here."""
 
     id: str | Maybe = UNSET
+
+    def command(self, node_id: str, reason: str) -> commands.RecordAct:
+        """Return the record of it. Raises ProblemError."""
+        return _record(self, commands.ClusterAct.REMOVE, node_id, "", reason)
+
+
+def _record(
+    request: Write, act: commands.ClusterAct, node_id: str, peer: str, reason: str
+) -> commands.RecordAct:
+    check_reason(reason)
+    return commands.RecordAct(act, node_id, peer, reason, request.checked_id())

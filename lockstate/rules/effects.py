@@ -10,11 +10,12 @@ from lockstate.tables.owners import own_id
 from lockstate.tables.rate_algorithms import Limiter
 from lockstate.tables.records import Delay, FrozenPrefix, Hold, Plea, Session, Ticket, permits_in
 from lockstate.tables.state import State
-from lockstate.words.commands import NamespaceSettings, Quota, Wanted
+from lockstate.words.commands import NamespaceSettings, Quota, RecordAct, Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (
+    OF_CLUSTER,
     CellEvent,
     CellEventKind,
     Event,
@@ -214,6 +215,13 @@ class Effects:
         event = self._of_nobody(kind, name, 0, reason)
         value = "" if settings is None else _said(settings)
         self.events.append(msgspec.structs.replace(event, value=value, principal=principal))
+
+    def tell_asked(self, command: RecordAct) -> None:
+        """Add the event that somebody asks for a change of the members, or for another leader."""
+        event = self._of_nobody(OF_CLUSTER[command.act], "", 0, command.reason)
+        said = {"id": command.node_id, "peer": command.peer}
+        value = msgspec.json.encode({what: text for what, text in said.items() if text}).decode()
+        self.events.append(msgspec.structs.replace(event, value=value))
 
     def tell_freeze(self, kind: EventKind, freeze: FrozenPrefix, reason: str) -> None:
         """Add the event that a prefix was frozen or thawed; one that thaws by itself has no reason."""

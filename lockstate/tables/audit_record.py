@@ -9,12 +9,12 @@ import msgspec
 
 from lockstate.tables.owners import shown_owner
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import OF_SETTINGS, Event, EventKind, HoldKind
+from lockstate.words.results import OF_CLUSTER, OF_SETTINGS, Event, EventKind, HoldKind
 
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
-OF_NOBODY: Final = OF_SETTINGS | {
+OF_NOBODY: Final = OF_SETTINGS.union(OF_CLUSTER.values()) | {
     EventKind.DELAY_LIFTED,
     EventKind.FENCE_FORGOTTEN,
     EventKind.RATE_LIMIT_FORGOTTEN,
@@ -34,6 +34,7 @@ _OF_NO_KIND: Final[dict[EventKind, str]] = {
     EventKind.NAMESPACE_REMOVED: "",
     EventKind.FROZEN: "ends_in_ms",
     EventKind.THAWED: "",
+    **dict.fromkeys(OF_CLUSTER.values(), "value"),
 }
 """Events of what is neither lock, semaphore nor election, and what they tell besides what all do."""
 _OF_PLEAS: Final = frozenset({EventKind.REVOKED, EventKind.PUT_OFF})

@@ -587,6 +587,29 @@ class SetNamespace(_Command, frozen=True, tag=85):
     reason: str = ""
 
 
+class ClusterAct(enum.StrEnum):
+    """What an operator does to the cluster itself."""
+
+    ADD = "add"
+    MOVE = "move"
+    REMOVE = "remove"
+    TRANSFER = "transfer"
+
+
+class RecordAct(_Command, frozen=True, tag=90):
+    """Record that somebody asks for a change of the members, or for another leader. It changes nothing else.
+
+    `node_id` is the node that is to join, move, leave or lead (empty: whichever can best), `peer` its address
+    if it gets one.
+    """
+
+    act: ClusterAct
+    node_id: str
+    peer: str
+    reason: str
+    request_id: str = ""
+
+
 NumberedCommand = (
     Acquire
     | AcquirePermits
@@ -666,6 +689,7 @@ OfSomebody = (
     | SetNamespace
     | Freeze
     | Thaw
+    | RecordAct
     | ResumeStream
     | Numbered
 )

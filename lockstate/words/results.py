@@ -9,7 +9,14 @@ from typing import Final
 import msgspec
 
 from lockstate.words import kinds
-from lockstate.words.commands import PRIORITY_DEFAULT, Algorithm, NamespaceSettings, Quota, Wanted
+from lockstate.words.commands import (
+    PRIORITY_DEFAULT,
+    Algorithm,
+    ClusterAct,
+    NamespaceSettings,
+    Quota,
+    Wanted,
+)
 from lockstate.words.ids import NO_OWNER, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode, Scope
 
@@ -486,7 +493,7 @@ class Cancelled(_Value, frozen=True, tag=9):
 
 
 class Done(_Value, frozen=True, tag=10):
-    """A Tick or a Barrier was applied."""
+    """A Tick or a Barrier was applied, or an act was recorded."""
 
 
 class Refused(_Value, frozen=True, tag=11):
@@ -745,6 +752,10 @@ class EventKind(enum.StrEnum):
     QUOTA_REMOVED = "quota-removed"
     NAMESPACE_SET = "namespace-set"
     NAMESPACE_REMOVED = "namespace-removed"
+    MEMBER_ADD_ASKED = "member-add-asked"
+    MEMBER_MOVE_ASKED = "member-move-asked"
+    MEMBER_REMOVE_ASKED = "member-remove-asked"
+    TRANSFER_ASKED = "transfer-asked"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
@@ -758,7 +769,15 @@ OF_SETTINGS: Final = frozenset(
     }
 )
 """What operators set for others, and what that was before is gone. What it is now is the `value`, as JSON."""
-OF_OPERATORS: Final = OF_SETTINGS | frozenset(
+OF_CLUSTER: Final = {
+    ClusterAct.ADD: EventKind.MEMBER_ADD_ASKED,
+    ClusterAct.MOVE: EventKind.MEMBER_MOVE_ASKED,
+    ClusterAct.REMOVE: EventKind.MEMBER_REMOVE_ASKED,
+    ClusterAct.TRANSFER: EventKind.TRANSFER_ASKED,
+}
+"""What operators are about to do to the cluster itself. Which node is meant is the `value`, as JSON."""
+OF_OPERATORS: Final = OF_SETTINGS.union(
+    OF_CLUSTER.values(),
     {
         EventKind.FORCED,
         EventKind.SESSION_FORCED,
@@ -771,7 +790,7 @@ OF_OPERATORS: Final = OF_SETTINGS | frozenset(
         EventKind.RESIZED,
         EventKind.FROZEN,
         EventKind.THAWED,
-    }
+    },
 )
 """What operators do, and give a reason for."""
 
@@ -807,8 +826,8 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
     was lifted, what was forgotten (a fence or a rate limit), a semaphore that was resized (to so many
-    `permits`), a prefix that was frozen or thawed, and what operators set (`OF_SETTINGS`), have no owner and
-    no session.
+    `permits`), a prefix that was frozen or thawed, and what operators set (`OF_SETTINGS`) or do to the
+    cluster (`OF_CLUSTER`), have no owner and no session.
 
     `principal` is whom it belongs to, and `by` who overrode somebody: forced, revoked, lifted, forgot, or set
     something. Both are empty if nodes were told of no principals. A quota has no name: it is the principal's.

@@ -48,9 +48,21 @@ def test_a_lost_volume_is_repaired(cluster: Cluster) -> None:
     state = "{{.State.Running}} {{.RestartCount}}"
     assert docker("inspect", "--format", state, cluster.container("n3")) == "true 0"
 
-    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", "cluster", "remove", "n3")
+    cluster.compose(
+        "exec",
+        "-T",
+        "n1",
+        "holdfast",
+        "--nodes",
+        "http://n1:7700",
+        "cluster",
+        "remove",
+        "--reason",
+        "by hand",
+        "n3",
+    )
     cluster.compose("up", "--detach", "n3", HOLDFAST_JOIN_N3="true")
-    added = ("cluster", "add", "n3", "n3:7800", "--wait", "1m")
+    added = ("cluster", "add", "--reason", "by hand", "n3", "n3:7800", "--wait", "1m")
     cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", *added)
     wait_for("n3 is ready", partial(cluster.ready, "n3"))
     assert cluster.members("n3").keys() == set(NODE_IDS)
@@ -64,11 +76,23 @@ def test_a_fourth_node_joins_and_leaves(cluster: Cluster) -> None:
     """It is started from its own file, added, has all locks, can be removed, and comes back."""
     token = take(cluster, "shared")
     cluster.compose("up", "--detach", NEW_ID)
-    added = ("cluster", "add", NEW_ID, "n4:7800", "--wait", "1m")
+    added = ("cluster", "add", "--reason", "by hand", NEW_ID, "n4:7800", "--wait", "1m")
     cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", *added)
     wait_for("n4 is ready", partial(cluster.ready, NEW_ID))
     check_kept(cluster, NEW_ID, "shared", token)
-    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", "cluster", "remove", NEW_ID)
+    cluster.compose(
+        "exec",
+        "-T",
+        "n1",
+        "holdfast",
+        "--nodes",
+        "http://n1:7700",
+        "cluster",
+        "remove",
+        "--reason",
+        "by hand",
+        NEW_ID,
+    )
     cluster.compose("rm", "--stop", "--force", NEW_ID)
     docker("volume", "rm", f"{cluster.project}_{NEW_ID}")
     assert cluster.members("n1").keys() == set(NODE_IDS)
@@ -76,7 +100,19 @@ def test_a_fourth_node_joins_and_leaves(cluster: Cluster) -> None:
     cluster.compose("up", "--detach", NEW_ID)
     cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", *added)
     check_kept(cluster, NEW_ID, "shared", token)
-    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", "cluster", "remove", NEW_ID)
+    cluster.compose(
+        "exec",
+        "-T",
+        "n1",
+        "holdfast",
+        "--nodes",
+        "http://n1:7700",
+        "cluster",
+        "remove",
+        "--reason",
+        "by hand",
+        NEW_ID,
+    )
     cluster.compose("rm", "--stop", "--force", NEW_ID)
 
 

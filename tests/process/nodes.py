@@ -105,11 +105,13 @@ class Http:
 
     async def add_member(self, node_id: str, new_id: str, peer: str) -> Got:
         """Add a node."""
-        return await self.call(node_id, "POST", wire.CLUSTER_MEMBERS, {"id": new_id, "peer": peer})
+        return await self.call(
+            node_id, "POST", wire.CLUSTER_MEMBERS, {"id": new_id, "peer": peer, "reason": "by hand"}
+        )
 
     async def remove_member(self, node_id: str, old_id: str) -> Got:
         """Remove a node."""
-        return await self.call(node_id, "DELETE", wire.CLUSTER_MEMBERS, {"id": old_id})
+        return await self.call(node_id, "DELETE", wire.CLUSTER_MEMBERS, {"id": old_id, "reason": "by hand"})
 
     async def queue_length(self, node_id: str, name: str) -> int:
         """Return how many wait for a lock."""

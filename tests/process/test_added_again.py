@@ -32,7 +32,9 @@ async def test_who_was_away_hears_a_leader_whose_disk_it_does_not_know(tmp_path:
 
             async def leads() -> bool:
                 # It can be elected once a majority has connected with it, and is asked again until then.
-                got = await http.call("n2", "POST", "/v1/cluster/transfer-leadership", {"to": "n5"})
+                got = await http.call(
+                    "n2", "POST", "/v1/cluster/transfer-leadership", {"to": "n5", "reason": "by hand"}
+                )
                 return bool(got.body == {"leader": "n5"})
 
             await until(leads, "n5 leads")

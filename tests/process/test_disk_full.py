@@ -80,7 +80,9 @@ async def test_full_disk(tmp_path: Path) -> None:
         cluster = stack.enter_context(LocalCluster.up(directory))
         async with Load(urls(cluster), prefix="full", keep_every=4) as load:
             async with http_to(cluster) as http:
-                await http.call("n2", "POST", "/v1/cluster/transfer-leadership", {"to": "n1"})
+                await http.call(
+                    "n2", "POST", "/v1/cluster/transfer-leadership", {"to": "n1", "reason": "by hand"}
+                )
             said = LogSince(cluster, "n1")
             filler = cluster.data_dir("n1") / "filler"
             await asyncio.to_thread(fill, filler)

@@ -174,7 +174,11 @@ async def test_no_majority_no_change(cluster: LocalCluster) -> None:
         cluster.kill(node_id)
     async with http_to(cluster) as http:
         got = await http.call(
-            asked, "POST", "/v1/cluster/members", {"id": "n9", "peer": "127.0.0.1:1"}, timeout_ms=1500
+            asked,
+            "POST",
+            "/v1/cluster/members",
+            {"id": "n9", "peer": "127.0.0.1:1", "reason": "by hand"},
+            timeout_ms=1500,
         )
         assert got.code in ("no-leader", "outcome-unknown")
         for node_id in others:

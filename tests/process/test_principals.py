@@ -102,7 +102,9 @@ async def test_a_node_that_joins_lets_nobody_reach_what_is_anothers(cluster: Loc
     told: set[str] = set()
 
     async def counts() -> bool:
-        added = await ask(cluster, "n1", "ops", "POST", wire.CLUSTER_MEMBERS, id="n4", peer=peer)
+        added = await ask(
+            cluster, "n1", "ops", "POST", wire.CLUSTER_MEMBERS, id="n4", peer=peer, reason="by hand"
+        )
         try:
             renewed = await ask(cluster, "n4", "bob", "POST", wire.LOCK_RENEW, hold_id=own.body["hold_id"])
         except aiohttp.ClientConnectionError:  # it has only begun to start

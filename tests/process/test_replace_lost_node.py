@@ -132,13 +132,21 @@ async def test_replaced_under_its_own_id(tmp_path: Path, lost: str, is_emptied: 
                 assert await asyncio.to_thread(exit_code, cluster, lost) == 4
                 assert said.lines("event=node-failed", "holdfast cluster replace")
 
-                await holdfast(cluster, "cluster", "remove", lost)
+                await holdfast(cluster, "cluster", "remove", "--reason", "by hand", lost)
                 if is_emptied:
                     shutil.rmtree(cluster.data_dir(lost))
                 let_join(cluster, lost)
                 cluster.start(lost)
                 out = await holdfast(
-                    cluster, "cluster", "add", lost, cluster.node(lost).peer, "--wait", "30s"
+                    cluster,
+                    "cluster",
+                    "add",
+                    "--reason",
+                    "by hand",
+                    lost,
+                    cluster.node(lost).peer,
+                    "--wait",
+                    "30s",
                 )
                 assert out.endswith("votes\n")
                 await load.grants(100)
@@ -153,11 +161,11 @@ async def test_the_old_disk_stays_out(tmp_path: Path) -> None:
     with LocalCluster.up(tmp_path) as cluster:
         cluster.kill("n3")
         old = cluster.data_dir("n3").rename(tmp_path / "old")
-        await holdfast(cluster, "cluster", "remove", "n3")
+        await holdfast(cluster, "cluster", "remove", "--reason", "by hand", "n3")
         let_join(cluster, "n3")
         cluster.start("n3")
         peer = cluster.node("n3").peer
-        await holdfast(cluster, "cluster", "add", "n3", peer, "--wait", "30s")
+        await holdfast(cluster, "cluster", "add", "--reason", "by hand", "n3", peer, "--wait", "30s")
         cluster.kill("n3")
         new = cluster.data_dir("n3").rename(tmp_path / "new")
         old.rename(cluster.data_dir("n3"))

@@ -139,7 +139,9 @@ async def test_an_upgrade_can_be_taken_back_until_the_rules_move(tmp_path: Path,
                 for node_id in (first, second):
                     await replace_under_load(cluster, load, node_id, later)
                 # Now a node of the later release leads one of each.
-                moved = await http.call(first, "POST", "/v1/cluster/transfer-leadership", {"to": first})
+                moved = await http.call(
+                    first, "POST", "/v1/cluster/transfer-leadership", {"to": first, "reason": "by hand"}
+                )
                 assert moved.status == 200, moved
                 await load.grants(150)
                 for node_id in (second, first):

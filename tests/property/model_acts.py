@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from lockstate.words.commands import NamespaceSettings, Quota
+from lockstate.words.commands import NamespaceSettings, Quota, RecordAct
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.modes import Mode
-from lockstate.words.results import Event, EventKind
+from lockstate.words.results import Done, Event, EventKind, Result
 from tests.property.model_records import ModelState
 
 
@@ -21,6 +21,15 @@ def tell_act(state: ModelState, kind: EventKind, name: str, reason: str, **said:
     event = Event(*when, kind, name, Mode.EXCLUSIVE, NO_OWNER, token, NO_SESSION, 0, reason, by=by, **fields)
     state.events.append(event)
     state.history.append(event)
+
+
+def record_act(state: ModelState, command: RecordAct) -> Result:
+    """Remember who asks for a change of the cluster."""
+    said = {"id": command.node_id, "peer": command.peer}
+    value = json.dumps({what: text for what, text in said.items() if text}, separators=(",", ":"))
+    kind = EventKind("transfer-asked" if command.act == "transfer" else f"member-{command.act}-asked")
+    tell_act(state, kind, "", command.reason, value=value)
+    return Done()
 
 
 def text_of(settings: NamespaceSettings | Quota) -> str:

@@ -28,6 +28,7 @@ from lockstate.words.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    RecordAct,
     ReleaseByValue,
     RenewByValue,
     ResizeSemaphore,
@@ -140,6 +141,12 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_name(command.name),
                 limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
                 BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
+            ]
+        case RecordAct():
+            return [
+                limits.check_text("node_id", command.node_id, limits.ID_CHARS_MAX),
+                limits.check_text("peer", command.peer, limits.NAME_BYTES_MAX),
+                limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
             ]
         case Freeze() | Thaw():
             for_ms = command.for_ms if isinstance(command, Freeze) else 0

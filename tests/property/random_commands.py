@@ -34,6 +34,7 @@ from lockstate.words.commands import (
     Campaign,
     Cancel,
     CloseSession,
+    ClusterAct,
     Command,
     Convert,
     DeleteCells,
@@ -57,6 +58,7 @@ from lockstate.words.commands import (
     PutOff,
     Quota,
     RateSettings,
+    RecordAct,
     Release,
     ReleaseByValue,
     Renew,
@@ -567,6 +569,14 @@ def namespace(rng: Random, _: ModelState) -> Command:
     )
 
 
+def act(rng: Random, _: ModelState) -> Command:
+    """Record that somebody changes the cluster."""
+    peer, node_id = rng.choice(["", "h:1"]), rng.choice(["", "n4"])
+    return RecordAct(
+        rng.choice(list(ClusterAct)), node_id, peer, rng.choice(REASONS), rng.choice(REQUEST_IDS)
+    )
+
+
 def freezing(rng: Random, state: ModelState) -> Command:
     """Freeze a prefix, mostly for a short time, or thaw one."""
     known = [one.prefix for one in state.freezes]
@@ -629,6 +639,7 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     ]
     * 2,
     *[namespace] * 2,
+    act,
 ]
 
 
@@ -648,6 +659,9 @@ BAD_COMMANDS: Final[list[Command]] = [
     SetQuota("ann", Quota(1), reason="\n"),
     SetNamespace("a", reason="x" * (limits.REASON_BYTES_MAX + 1)),
     ResizeSemaphore("a", 1, reason="\n"),
+    RecordAct(ClusterAct.ADD, "n4", "h:1", "x" * (limits.REASON_BYTES_MAX + 1)),
+    RecordAct(ClusterAct.ADD, "n\n4", "h:1", "because"),
+    RecordAct(ClusterAct.MOVE, "n4", "h" * (limits.NAME_BYTES_MAX + 1), "because"),
     SetQuota("ann", Quota(holds=-1)),
     SetQuota("ann", Quota(1, 2, limits.QUOTA_MAX + 1)),
     SetQuota("ann", Quota(bytes=-1)),

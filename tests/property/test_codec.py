@@ -25,6 +25,7 @@ from lockstate.words.cell_operations import (
 from lockstate.words.commands import (
     AdvanceVersion,
     Algorithm,
+    ClusterAct,
     Command,
     Entry,
     IfHeld,
@@ -58,6 +59,7 @@ _BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     Scope: st.sampled_from(Scope),
     HoldKind: st.sampled_from(HoldKind),
     Algorithm: st.sampled_from(Algorithm),
+    ClusterAct: st.sampled_from(ClusterAct),
     int | None: st.none() | numbers,
     bool | None: st.none() | st.booleans(),
     HoldKind | None: st.none() | st.sampled_from(HoldKind),

@@ -64,6 +64,7 @@ from lockstate.words.commands import (
     Campaign,
     Cancel,
     CloseSession,
+    ClusterAct,
     Command,
     Convert,
     DeleteCells,
@@ -84,6 +85,7 @@ from lockstate.words.commands import (
     PutCell,
     PutOff,
     Quota,
+    RecordAct,
     Release,
     ReleaseByValue,
     Renew,
@@ -208,6 +210,10 @@ class CommandParser:
             case "namespace", [prefix]:
                 request_id = line.options.get("request", "")
                 return SetNamespace(prefix, _settings_of(line.options), request_id, line.text("reason"))
+            case "record", [act, *node_and_peer]:
+                node_id, peer = [*node_and_peer, "", ""][:2]
+                request_id = line.options.get("request", "")
+                return RecordAct(ClusterAct(act), node_id, peer, line.text("reason"), request_id)
             case "resume", []:
                 client.epoch += 1
                 return ResumeStream(client.session_id)

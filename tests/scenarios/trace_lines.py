@@ -9,6 +9,7 @@ from lockstate.tables.owners import shown_owner
 from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (
+    OF_CLUSTER,
     OF_SETTINGS,
     Cancelled,
     CellRead,
@@ -288,6 +289,9 @@ def cycle_text(cycle: tuple[CycleView, ...]) -> str:
 # -- events ------------------------------------------------------------------------------------------------
 
 
+OF_VALUES = OF_SETTINGS.union(OF_CLUSTER.values())
+
+
 def event_text(event: Event, wait_ended: Refused | None = None) -> str:
     """Return an event; of the end of a wait, with how it ended."""
     owner = shown_owner(event.owner, event.session_id) if event.kind not in OF_NOBODY else ""
@@ -296,7 +300,7 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
         text += f" token {event.token}"
     if event.kind is EventKind.ELECTED:
         text += f' says "{event.value}"'
-    elif event.value and event.of is not HoldKind.ELECTION and event.kind not in OF_SETTINGS:
+    elif event.value and event.of is not HoldKind.ELECTION and event.kind not in OF_VALUES:
         text += f' value "{event.value}"'
     if event.ticket:
         text += f" ticket {event.ticket}"
@@ -315,7 +319,7 @@ _OF_SESSIONS = frozenset({EventKind.SESSION_EXPIRED, EventKind.SESSION_FORCED})
 def _of_what(event: Event) -> str:
     if event.kind in _OF_SESSIONS:
         return ""
-    if event.kind in OF_SETTINGS:
+    if event.kind in OF_VALUES:
         return " ".join(filter(None, (event.principal or event.name, event.value)))
     if event.kind is EventKind.RESIZED:
         return f"semaphore {event.name} to {event.permits}"

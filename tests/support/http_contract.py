@@ -93,10 +93,10 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.NAMESPACE}": ("reason", "request_id"),
     f"PUT {wire.FREEZE}": ("reason", "for_ms", "request_id"),
     f"DELETE {wire.FREEZE}": ("reason", "request_id"),
-    f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer", "request_id"),
-    f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer", "request_id"),
-    f"DELETE {wire.CLUSTER_MEMBERS}": ("id", "request_id"),
-    f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("to", "request_id"),
+    f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer", "reason", "request_id"),
+    f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer", "reason", "request_id"),
+    f"DELETE {wire.CLUSTER_MEMBERS}": ("id", "reason", "request_id"),
+    f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("to", "reason", "request_id"),
 }  # fmt: skip
 
 # Fields of JSON answers, by "METHOD path". Stale reads carry `revision` and `lag_ms` besides; answers that

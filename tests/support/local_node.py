@@ -87,6 +87,19 @@ class LocalNode(MemoryNode):
         self.transfers.append(to)
         return to or "n1"
 
+    async def members_if_made(
+        self, node_id: str, peer: str, timeout_s: float, *, is_move: bool = False
+    ) -> Members | None:
+        """Say whether there is anything to change, as the leader would."""
+        self._check(timeout_s)
+        known = self.members.nodes.get(node_id)
+        if not peer:
+            member_list.without(self.members, node_id, "", self.members.nodes)
+            return None
+        if known is None and is_move:
+            member_list.moved(self.members, node_id, peer)
+        return self.members if known is not None and known.peer == peer else None
+
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
         """Let a node join; it never counts here."""
         self._check(timeout_s)

@@ -30,8 +30,7 @@ async def get_cluster(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - 
 async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
     """Hand leadership to another node."""
     request = await schema.read(call, TransferRequest)
-    request.checked_id()
-    leader = await gateway.transfer_leadership(request.to or None, call.timeout_s)
+    leader = await gateway.transfer_leadership(request.command(), call.timeout_s)
     return Reply(answers.encode(LeadershipTransferredJson(leader)))
 
 

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 from lab.chaos.faults.fault import Fault
+from lab.chaos.faults.members import REASON
 from lab.chaos.shim.control import ShimControl
 from lab.chaos.targets.processes import ProcessTarget
 
@@ -34,7 +35,12 @@ class BentNode(Fault[ProcessTarget]):
         cluster.start(node_id)
         target.wait_ready()
         if wants_leader:
-            target.ask(node_id, "/v1/cluster/transfer-leadership", method="POST", body={"to": node_id})
+            target.ask(
+                node_id,
+                "/v1/cluster/transfer-leadership",
+                method="POST",
+                body={"to": node_id, "reason": REASON},
+            )
         self.bend()
         return [f"{node_id}, leading" if target.leader() == node_id else node_id]
 

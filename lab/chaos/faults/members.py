@@ -13,6 +13,8 @@ from scripts.lib import cluster_file
 
 CHANGE_S: Final = 60.0
 """Seconds within which a change of the members is made."""
+REASON: Final = "chaos"
+"""Why the members change, as the audit has it."""
 ROOM_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -30,12 +32,17 @@ class Asked(Protocol):
 
 def add_member(target: Asked, node_id: str, peer: str) -> None:
     """Add a node that runs, and wait until it counts. Raises LabFailure."""
-    _change(target, "POST", {"id": node_id, "peer": peer}, lambda states: states.get(node_id) == "voter")
+    _change(
+        target,
+        "POST",
+        {"id": node_id, "peer": peer, "reason": REASON},
+        lambda states: states.get(node_id) == "voter",
+    )
 
 
 def remove_member(target: Asked, node_id: str) -> None:
     """Remove a node, whether it runs or not. Raises LabFailure."""
-    _change(target, "DELETE", {"id": node_id}, lambda states: node_id not in states)
+    _change(target, "DELETE", {"id": node_id, "reason": REASON}, lambda states: node_id not in states)
 
 
 def _change(
@@ -71,7 +78,9 @@ class TransferStorm(Fault[Target]):
         nodes = sorted(self.target.urls())
         for _ in range(10):
             asked, to = self.chance.choice(nodes), self.chance.choice(nodes)
-            self.target.ask(asked, "/v1/cluster/transfer-leadership", method="POST", body={"to": to})
+            self.target.ask(
+                asked, "/v1/cluster/transfer-leadership", method="POST", body={"to": to, "reason": REASON}
+            )
             time.sleep(self.chance.uniform(0.0, 0.3))
         return nodes
 

@@ -129,12 +129,12 @@ class ComposeTarget(Target):
 
 def remove_arguments(node_id: str) -> list[str]:
     """Return the arguments of `holdfast` that remove a node."""
-    return ["cluster", "remove", node_id]
+    return ["cluster", "remove", node_id, "--reason", "repair"]
 
 
 def add_arguments(node_id: str) -> list[str]:
     """Return the arguments of `holdfast` that add a node, and wait until it counts."""
-    return ["cluster", "add", node_id, f"{node_id}:7800", "--wait", "1m"]
+    return ["cluster", "add", node_id, f"{node_id}:7800", "--reason", "repair", "--wait", "1m"]
 
 
 def join_variable(node_id: str) -> str:

@@ -4,6 +4,7 @@ import time
 from typing import ClassVar, Final
 
 from lab.chaos.faults.fault import Fault
+from lab.chaos.faults.members import REASON
 from lab.chaos.targets.target import Ability, LabFailure, Target
 
 LEAD_S: Final = 20.0
@@ -24,7 +25,12 @@ class Lead(Fault[Target]):
         while self.target.leader() != node_id:
             if time.monotonic() > deadline_s:
                 raise LabFailure(f"{node_id} could not be made the leader within {LEAD_S:.0f} s")
-            self.target.ask(node_id, "/v1/cluster/transfer-leadership", method="POST", body={"to": node_id})
+            self.target.ask(
+                node_id,
+                "/v1/cluster/transfer-leadership",
+                method="POST",
+                body={"to": node_id, "reason": REASON},
+            )
         return [node_id]
 
     def end(self) -> None:

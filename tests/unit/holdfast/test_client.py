@@ -57,12 +57,12 @@ async def test_a_node_that_dies_over_a_change_may_have_made_it() -> None:
     """The library sends a DELETE again when its connection breaks; that nobody listens then says little."""
     left = answer(members=[{"id": "n1", "peer": "10.0.0.1:7800", "state": "voter"}], revision=12)
     async with ScriptedNode(left) as node, holdfast.Client([node.url], timeout=0.5) as client:
-        await client.admin.remove_member("n2")
+        await client.admin.remove_member("n2", reason="by hand")
         node.then(node.reset_and_go)
         with pytest.raises(holdfast.OutcomeUnknown):
-            await client.admin.remove_member("n2")
+            await client.admin.remove_member("n2", reason="by hand")
         with pytest.raises(holdfast.Unavailable):
-            await client.admin.remove_member("n2")
+            await client.admin.remove_member("n2", reason="by hand")
         assert len(node.seen) == 2
 
 

@@ -41,11 +41,8 @@ FIELDS_NOT_SENT: Final = {
         "request_id",
     ): "a remembered outcome has the lease of the first try",
     ("POST /v1/elections/campaign", "if_held"): "a session of the client refuses a second campaign itself",
-    ("POST /v1/cluster/members", "request_id"): "repeating it is harmless",
-    ("PATCH /v1/cluster/members", "request_id"): "repeating it is harmless",
-    ("DELETE /v1/cluster/members", "request_id"): "repeating it is harmless",
-    ("POST /v1/cluster/transfer-leadership", "request_id"): "repeating it is harmless",
     ("DELETE /v1/cluster/members", "?id"): "the body names the node",
+    ("DELETE /v1/cluster/members", "?reason"): "the body has it",
     ("POST /v1/waits/withdraw", "session_id"): "sent when a wait of a session is cancelled: tests of waits",
     ("POST /v1/waits/withdraw", "hold_id"): "sent when a wait of a hold for more is cancelled: the same",
     ("GET /v1/quotas", "?limit"): "all pages are read",
@@ -325,9 +322,11 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.freezes("j", is_stale=True)
     await admin.thaw("jobs", reason="r")
     await admin.refusals(limit=1)
-    await admin.transfer_leadership("n1")
-    for change in (admin.add_member("n2", "a:1"), admin.move_member("n2", "b:1"), admin.remove_member("n2")):
-        await _try(change)
+    why = "by hand"
+    await admin.transfer_leadership("n1", reason=why)
+    await _try(admin.add_member("n2", "a:1", reason=why))
+    await _try(admin.move_member("n2", "b:1", reason=why))
+    await _try(admin.remove_member("n2", reason=why))
 
 
 @contextlib.asynccontextmanager

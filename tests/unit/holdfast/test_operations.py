@@ -147,9 +147,9 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
     operation: Operation[Any]
     for operation in (
         cell_operations.transact([], [holdfast.CellGet("a")], []),
-        cluster_operations.add_member("n4", "h:1"),
+        cluster_operations.add_member("n4", "h:1", "why"),
         cluster_operations.cluster(),
-        cluster_operations.transfer_leadership(""),
+        cluster_operations.transfer_leadership("", "why"),
     ):
         with pytest.raises(holdfast.OutcomeUnknown):
             operation.read(TimedAnswer(body, 0.0, 0.0))
@@ -215,7 +215,7 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
         (primitive_operations.proclaim("h", "v"), b'{"token":7}', 7),
         (quota_operations.remove_quota("ann", reason="by hand"), b'{"quota":null}', None),
         (namespace_operations.remove_namespace("a", reason="by hand"), b'{"settings":null}', None),
-        (cluster_operations.remove_member("n3"), b'{"members":[]}', ()),
+        (cluster_operations.remove_member("n3", "why"), b'{"members":[]}', ()),
         (cell_operations.delete("a"), b'{"deleted":1,"more":false}', True),
         (
             cell_operations.transact((), (), ()),

@@ -1,24 +1,29 @@
 """The gateway: commands reach the node, results come back in kind, and refusals as problems."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown
+from cluster.errors import MemberNotFound, NoLeader, OutcomeUnknown, ShuttingDown
 from holdfast.wire.held import LockInfo
 from holdfast.wire.shape import FRESH
 from lockapi.gateway import CommandOutcome, Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest, ForceReleaseRequest, ReleaseHoldRequest, RenewRequest
 from lockapi.requests.service import OpenSessionRequest
+from lockapi.rights import EVERYTHING, Principal
 from lockapi.views import lock_of
 from lockstate.words import results
-from lockstate.words.commands import Acquire
+from lockstate.words.commands import Acquire, ClusterAct, RecordAct
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
+from lockstate.words.results import EventKind
 from tests.support.local_node import LocalNode
 
 TIMEOUT_S = 5.0
+ADD = RecordAct(ClusterAct.ADD, "n4", "h:1", "more room")
+REMOVE = RecordAct(ClusterAct.REMOVE, "n4", "", "it is old")
 
 
 def _acquire(owner: str = "", wait_ms: int = 0) -> Acquire:
@@ -160,35 +165,72 @@ async def test_a_member_that_cannot_be_is_refused_before_the_node_hears_of_it(
     """Ids and addresses of members are checked for every face alike."""
     node = LocalNode()
     gateway = Gateway(node)
-    with pytest.raises(ProblemError) as caught:
-        await gateway.add_member(node_id, peer, TIMEOUT_S)
-    assert caught.value.code == "invalid-request"
-    with pytest.raises(ProblemError) as caught:
-        await gateway.move_member(node_id, peer, TIMEOUT_S)
-    assert caught.value.code == "invalid-request"
+    for act in (ClusterAct.ADD, ClusterAct.MOVE):
+        with pytest.raises(ProblemError) as caught:
+            await gateway.change_members(RecordAct(act, node_id, peer, "why"), TIMEOUT_S)
+        assert caught.value.code == "invalid-request"
     assert node.timeouts_s == []
 
 
 async def test_the_members_come_with_the_revision_of_the_node() -> None:
     """A change of the members returns all of them."""
-    gateway = Gateway(LocalNode())
-    added, _ = await gateway.add_member("n4", "h:1", TIMEOUT_S)
-    moved, _ = await gateway.move_member("n4", "h:2", TIMEOUT_S)
+    node = LocalNode()
+    gateway = Gateway(node)
+    added, _ = await gateway.change_members(ADD, TIMEOUT_S)
+    moved, _ = await gateway.change_members(RecordAct(ClusterAct.MOVE, "n4", "h:2", "why"), TIMEOUT_S)
     assert moved.nodes["n4"].peer == "h:2"
-    removed, _ = await gateway.remove_member("n4", TIMEOUT_S)
+    removed, revision = await gateway.change_members(REMOVE, TIMEOUT_S)
     assert (set(added.nodes), set(removed.nodes)) == ({"n1", "n4"}, {"n1"})
+    assert revision == node.machine.revision
     with pytest.raises(ProblemError):
-        await gateway.remove_member("/", TIMEOUT_S)
+        await gateway.change_members(RecordAct(ClusterAct.REMOVE, "/", "", "why"), TIMEOUT_S)
+
+
+async def test_who_changes_the_members_is_recorded_before() -> None:
+    """Once for each change that is to be made: not if the list has it already, or if nobody may make it."""
+    node = LocalNode()
+    gateway = Gateway(node, Principal("ops", EVERYTHING))
+    for act in (ADD, ADD, REMOVE):
+        await gateway.change_members(act, TIMEOUT_S)
+    with pytest.raises(MemberNotFound):
+        await gateway.change_members(REMOVE, TIMEOUT_S)
+    asked = [(event.kind, event.value, event.reason, event.by) for event in node.machine.audit()]
+    assert asked == [
+        (EventKind.MEMBER_REMOVE_ASKED, '{"id":"n4"}', "it is old", "ops"),
+        (EventKind.MEMBER_ADD_ASKED, '{"id":"n4","peer":"h:1"}', "more room", "ops"),
+    ]
+
+
+async def test_a_change_that_cannot_be_recorded_is_not_made() -> None:
+    """The record is in the log before the change is asked for."""
+    node = LocalNode()
+    gateway = Gateway(node)
+
+    async def submit(*_: object) -> Any:
+        raise NoLeader("nobody")
+
+    node.submit = submit  # type: ignore[method-assign, assignment]
+    with pytest.raises(NoLeader):
+        await gateway.change_members(ADD, TIMEOUT_S)
+    with pytest.raises(NoLeader):
+        await gateway.transfer_leadership(RecordAct(ClusterAct.TRANSFER, "", "", "why"), TIMEOUT_S)
+    assert list(node.members.nodes) == ["n1"]
+    assert node.transfers == []
 
 
 async def test_leadership_goes_to_a_known_node_only() -> None:
-    """A node that is not there cannot be asked to lead."""
+    """A node that is not there cannot be asked to lead. One that leads already needs no record."""
     node = LocalNode()
     gateway = Gateway(node)
-    assert await gateway.transfer_leadership("n1", TIMEOUT_S) == "n1"
+    to_n1, to_any = (RecordAct(ClusterAct.TRANSFER, to, "", "it is slow") for to in ("n1", ""))
+    assert await gateway.transfer_leadership(to_n1, TIMEOUT_S) == "n1"
+    assert node.machine.audit() == []
+    assert await gateway.transfer_leadership(to_any, TIMEOUT_S) == "n1"
+    (asked,) = node.machine.audit()
+    assert (asked.kind, asked.value, asked.reason) == (EventKind.TRANSFER_ASKED, "{}", "it is slow")
     with pytest.raises(ProblemError, match="must be one of n1"):
-        await gateway.transfer_leadership("n9", TIMEOUT_S)
-    assert node.transfers == ["n1"]
+        await gateway.transfer_leadership(RecordAct(ClusterAct.TRANSFER, "n9", "", "why"), TIMEOUT_S)
+    assert node.transfers == ["n1", None]
 
 
 async def test_force_release_names_the_holders() -> None:

@@ -9,6 +9,7 @@ from lockstate.catalogue import ROWS
 from lockstate.words import limits
 from lockstate.words.commands import (
     AdvanceFence,
+    ClusterAct,
     ForceCloseSession,
     ForceRelease,
     ForceWaits,
@@ -23,6 +24,7 @@ from lockstate.words.commands import (
     OpenSession,
     Quota,
     RateSettings,
+    RecordAct,
     ResizeSemaphore,
     Revoke,
     SetNamespace,
@@ -32,7 +34,7 @@ from lockstate.words.commands import (
     WithdrawRevocation,
 )
 from lockstate.words.ids import SessionId
-from lockstate.words.results import OF_OPERATORS, EventKind, Reason
+from lockstate.words.results import OF_CLUSTER, OF_OPERATORS, EventKind, Reason
 from tests.unit.lockstate.machine_driver import MachineDriver, reason
 
 WHY: Final = "because it hangs"
@@ -53,6 +55,7 @@ ACTS: Final[dict[type, tuple[tuple[OfSomebody, EventKind], ...]]] = {
         (SetQuota("ops", Quota(holds=5), reason=WHY), EventKind.QUOTA_SET),
         (SetQuota("ann", reason=WHY), EventKind.QUOTA_REMOVED),
     ),
+    RecordAct: tuple((RecordAct(act, "n4", "", WHY), kind) for act, kind in OF_CLUSTER.items()),
     SetNamespace: (
         (SetNamespace("new", NamespaceSettings(waits=1), reason=WHY), EventKind.NAMESPACE_SET),
         (SetNamespace("old", reason=WHY), EventKind.NAMESPACE_REMOVED),
@@ -119,6 +122,9 @@ def test_an_act_leaves_a_record_and_an_event(
             '{"if_held":"refuse","rate":{"limit":3,"window_ms":1000,"algorithm":"fixed-window"}}',
         ),
         (SetNamespace("old"), ""),
+        (RecordAct(ClusterAct.ADD, "n4", "h:1", WHY), '{"id":"n4","peer":"h:1"}'),
+        (RecordAct(ClusterAct.REMOVE, "n4", "", WHY), '{"id":"n4"}'),
+        (RecordAct(ClusterAct.TRANSFER, "", "", WHY), "{}"),
     ],
 )
 def test_what_is_set_is_told(command: OfSomebody, value: str, driver: MachineDriver) -> None:
@@ -145,9 +151,28 @@ def test_what_changes_nothing_leaves_nothing(command: OfSomebody, driver: Machin
 
 
 @pytest.mark.parametrize("why", ["\n", "x" * (limits.REASON_BYTES_MAX + 1)])
-@pytest.mark.parametrize("kind", [ResizeSemaphore, SetNamespace, SetQuota])
+@pytest.mark.parametrize("kind", [RecordAct, ResizeSemaphore, SetNamespace, SetQuota])
 def test_reasons_that_cannot_be_shown(kind: type, why: str, driver: MachineDriver) -> None:
     """They are refused, and nothing has changed."""
     ((command, _), *_) = ACTS[kind]
     assert reason(driver.run(msgspec.structs.replace(command, reason=why))) is Reason.INVALID_REQUEST
     assert driver.events == ()
+
+
+@pytest.mark.parametrize(
+    ("node_id", "peer"), [("n" * 65, "h:1"), ("n4\n", "h:1"), ("n4", "\n"), ("n4", "h" * 513)]
+)
+def test_an_act_on_no_node_is_not_recorded(node_id: str, peer: str, driver: MachineDriver) -> None:
+    """What is not a node or an address does not get into the audit."""
+    command = RecordAct(ClusterAct.ADD, node_id, peer, WHY)
+    assert reason(driver.run(command)) is Reason.INVALID_REQUEST
+    assert driver.events == ()
+
+
+def test_a_repeated_request_is_recorded_once(driver: MachineDriver) -> None:
+    """As every other request with the same id."""
+    act = RecordAct(ClusterAct.REMOVE, "n4", "", WHY, "request-1")
+    driver.run(OnBehalf("ops", act))
+    driver.run(OnBehalf("ops", act))
+    asked = [event for event in driver.machine.audit() if event.kind is EventKind.MEMBER_REMOVE_ASKED]
+    assert len(asked) == 1

@@ -209,6 +209,7 @@ ASKED: Final[tuple[Command, ...]] = (
     commands.PutCell(b"cell/0", b"w"),
     commands.TransactCells(_COMPARES, _PUTS),
     commands.SetQuota("p0", None),
+    commands.RecordAct(commands.ClusterAct.TRANSFER, "", "", "why"),
     commands.SetNamespace("space/0", None),
     commands.OnBehalf("p1", lock("new/1", "n18")),
     # What means a hold, by its id, its token or its value.

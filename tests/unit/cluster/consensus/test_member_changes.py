@@ -282,11 +282,21 @@ async def test_a_follower_adds_and_removes(tmp_path: Path) -> None:
         assert states["n4"] == "unreachable"
         with pytest.raises(MemberChangeRefused, match=r"n4 is a member already, at 127\.0\.0\.1:1"):
             await nodes["n2"].add_member("n4", "127.0.0.1:2", DEADLINE_S)
+        asked = nodes["n2"]
+        assert await asked.members_if_made("n4", "127.0.0.1:1", DEADLINE_S) == added
+        assert await asked.members_if_made("n4", "", DEADLINE_S) is None
+        leader = asked.parts.leadership.leader_id() or ""
+        assert await asked.members_if_made(leader, "", DEADLINE_S) is None
+        assert await asked.members_if_made("n4", "127.0.0.1:2", DEADLINE_S, is_move=True) is None
+        assert nodes["n1"].parts.replica.membership.latest == added, "a question changes nothing"
+        assert asked.parts.leadership.leader_id() == leader
         removed = await nodes["n2"].remove_member("n4", DEADLINE_S)
         assert list(removed.nodes) == ["n1", "n2", "n3"]
         assert await nodes["n3"].remove_member("n4", DEADLINE_S) == removed, "though nobody ever met it"
         with pytest.raises(MemberNotFound):
             await nodes["n3"].remove_member("n9", DEADLINE_S)
+        with pytest.raises(MemberNotFound):
+            await nodes["n3"].members_if_made("n9", "", DEADLINE_S)
 
 
 async def test_a_member_is_moved_by_any_node(tmp_path: Path) -> None:

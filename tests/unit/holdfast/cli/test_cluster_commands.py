@@ -10,8 +10,9 @@ import holdfast
 from tests.unit.holdfast.scripted import ScriptedNode, Step, answer, problem
 
 DEADLINE_S = 30
-ADD = ("cluster", "add", "n4", "h4:7800")
-REPLACE = ("cluster", "replace", "n3", "n4", "h4:7800")
+WHY = ("--reason", "by hand")
+ADD = ("cluster", "add", *WHY, "n4", "h4:7800")
+REPLACE = ("cluster", "replace", *WHY, "n3", "n4", "h4:7800")
 
 
 async def _holdfast(node_url: str, *argv: str) -> tuple[int | None, str, str]:
@@ -55,12 +56,14 @@ async def test_the_client_adds_and_removes() -> None:
         _members("n1", "n2"),
     )
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
-        added = await client.admin.add_member("n4", "h4:7800")
+        added = await client.admin.add_member("n4", "h4:7800", reason="by hand")
         assert added[1] == holdfast.Member(id="n4", peer="h4:7800", state="joining")
-        assert [member.id for member in await client.admin.remove_member("n4")] == ["n1"]
+        assert [member.id for member in await client.admin.remove_member("n4", reason="by hand")] == ["n1"]
         with pytest.raises(holdfast.MemberChangeRefused, match="member-not-found: who"):
-            await client.admin.remove_member("n9")
-        assert [member.peer for member in await client.admin.move_member("n2", "h2:7800")] == [
+            await client.admin.remove_member("n9", reason="by hand")
+        assert [
+            member.peer for member in await client.admin.move_member("n2", "h2:7800", reason="by hand")
+        ] == [
             "h1:7800",
             "h2:7800",
         ]
@@ -69,8 +72,13 @@ async def test_the_client_adds_and_removes() -> None:
             ("DELETE", "/v1/cluster/members"),
             ("PATCH", "/v1/cluster/members"),
         ]
-        assert node.seen[3].fields == {"id": "n2", "peer": "h2:7800"}
-        assert (node.seen[0].fields, node.seen[1].fields) == ({"id": "n4", "peer": "h4:7800"}, {"id": "n4"})
+        said = [{**seen.fields} for seen in (node.seen[0], node.seen[1], node.seen[3])]
+        assert len({fields.pop("request_id") for fields in said}) == 3
+        assert said == [
+            {"id": "n4", "peer": "h4:7800", "reason": "by hand"},
+            {"id": "n4", "reason": "by hand"},
+            {"id": "n2", "peer": "h2:7800", "reason": "by hand"},
+        ]
 
 
 async def test_members_are_shown_with_their_addresses() -> None:
@@ -116,7 +124,7 @@ async def test_a_refused_change_is_exit_code_119_with_the_reason() -> None:
     """The cluster's reason is shown, and what to do next."""
     refused = problem("member-change-refused", detail="without n2 the cluster would lose its quorum")
     async with ScriptedNode(refused) as node:
-        code, _, err = await _holdfast(node.url, "cluster", "remove", "n2")
+        code, _, err = await _holdfast(node.url, "cluster", "remove", *WHY, "n2")
         assert code == 119
         assert "would lose its quorum" in err
         assert "this change was not made" in err
@@ -126,10 +134,10 @@ async def test_a_pending_change_is_waited_for() -> None:
     """One change at a time: with --wait the command tries again, without it it says so."""
     pending = problem("member-change-pending")
     async with ScriptedNode(pending, pending, _members("n1", "n2")) as node:
-        code, out, _ = await _holdfast(node.url, "cluster", "remove", "n3", "--wait", "20s")
+        code, out, _ = await _holdfast(node.url, "cluster", "remove", *WHY, "n3", "--wait", "20s")
         assert (code, out) == (0, "n3 was removed; the members are n1, n2\n")
     async with ScriptedNode(pending) as node:
-        code, _, err = await _holdfast(node.url, "cluster", "remove", "n3")
+        code, _, err = await _holdfast(node.url, "cluster", "remove", *WHY, "n3")
         assert code == 119
         assert "under way" in err
 
@@ -138,7 +146,7 @@ async def test_a_node_is_moved() -> None:
     """The command waits for another change that is under way, and says what to do on the node's machine."""
     pending = problem("member-change-pending")
     async with ScriptedNode(pending, _members("n1", "n2")) as node:
-        code, out, _ = await _holdfast(node.url, "cluster", "move", "n2", "h2:7800", "--wait", "20s")
+        code, out, _ = await _holdfast(node.url, "cluster", "move", *WHY, "n2", "h2:7800", "--wait", "20s")
         assert (code, node.seen[1].method) == (0, "PATCH")
         assert out == "the others reach n2 at h2:7800 from now on; let it run there, on its data directory\n"
 
@@ -146,7 +154,7 @@ async def test_a_node_is_moved() -> None:
 async def test_an_unknown_outcome_says_that_repeating_does_no_harm() -> None:
     """Exit code 122, and what to do."""
     async with ScriptedNode(problem("outcome-unknown")) as node:
-        code, _, err = await _holdfast(node.url, "cluster", "remove", "n3")
+        code, _, err = await _holdfast(node.url, "cluster", "remove", *WHY, "n3")
         assert code == 122
         assert "repeat it: that does no harm" in err
 
@@ -178,7 +186,11 @@ async def test_replace_removes_nothing_while_the_new_node_does_not_count() -> No
 
 
 @pytest.mark.parametrize(
-    "argv", [("cluster", "replace", "n9", "n4", "h4:7800"), ("cluster", "replace", "n3", "n3", "h3:7800")]
+    "argv",
+    [
+        ("cluster", "replace", "n9", "n4", "h4:7800", *WHY),
+        ("cluster", "replace", "n3", "n3", "h3:7800", *WHY),
+    ],
 )
 async def test_replace_begins_nothing_that_cannot_end(argv: tuple[str, ...]) -> None:
     """A node that is not a member, or the same id twice, is refused before anything is added."""
@@ -192,6 +204,18 @@ async def test_replace_begins_nothing_that_cannot_end(argv: tuple[str, ...]) -> 
 async def test_leadership_is_transferred() -> None:
     """To a node that is named, or to the best."""
     async with ScriptedNode(answer(leader="n2")) as node:
-        assert (await _holdfast(node.url, "cluster", "transfer", "n2"))[:2] == (0, "n2 leads\n")
-        assert (await _holdfast(node.url, "cluster", "transfer"))[0] == 0
-        assert [seen.body for seen in node.seen] == [b'{"to":"n2"}', b""]
+        assert (await _holdfast(node.url, "cluster", "transfer", *WHY, "n2"))[:2] == (0, "n2 leads\n")
+        assert (await _holdfast(node.url, "cluster", "transfer", *WHY))[0] == 0
+        assert [(seen.fields.get("to"), seen.fields["reason"]) for seen in node.seen] == [
+            ("n2", "by hand"),
+            (None, "by hand"),
+        ]
+
+
+@pytest.mark.parametrize("action", [("add", "n4", "h4:7800"), ("remove", "n3"), ("transfer",)])
+async def test_a_change_without_a_reason_is_not_asked_for(action: tuple[str, ...]) -> None:
+    """The audit keeps why: no command line leaves it out."""
+    async with ScriptedNode(_members("n1")) as node:
+        code, _, err = await _holdfast(node.url, "cluster", *action)
+        assert (code, node.seen) == (2, [])
+        assert "--reason" in err

@@ -19,8 +19,8 @@ async def test_the_cluster_is_shown() -> None:
 async def test_leadership_is_handed_over() -> None:
     """The target may be named or left to the cluster; the answer names the new leader."""
     async with serving() as served:
-        named = await served.call("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": "n1"})
-        unnamed = await served.call("POST", wire.CLUSTER_TRANSFER_LEADERSHIP)
+        named = await served.call("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": "n1", "reason": "by hand"})
+        unnamed = await served.call("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, {"reason": "by hand"})
         assert (named.body, unnamed.body) == ({"leader": "n1"}, {"leader": "n1"})
         assert served.node.transfers == ["n1", None]
 

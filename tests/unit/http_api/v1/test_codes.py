@@ -208,7 +208,7 @@ WAYS: dict[str, Way] = {
     "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),
     "wrong-kind": _wrong_kind,
     "not-found": _call("GET", "/"),
-    "member-not-found": _call("DELETE", f"{wire.CLUSTER_MEMBERS}?id=n9"),
+    "member-not-found": _call("DELETE", f"{wire.CLUSTER_MEMBERS}?id=n9&reason=x"),
     "cell-not-found": _call("GET", "/v1/cells/a"),
     "namespace-not-found": _call("GET", "/v1/namespaces/a"),
     "method-not-allowed": _call("PUT", wire.LOCK_ACQUIRE),

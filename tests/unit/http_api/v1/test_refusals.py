@@ -141,7 +141,7 @@ WRONG_BODIES: list[tuple[str, dict[str, Any], str]] = [
     (wire.SESSIONS, {"ttl_ms": 1000, "labels": {"": "x"}}, "labels"),
     (wire.SESSIONS, {"ttl_ms": 1000, "labels": {str(n): "" for n in range(17)}}, "labels"),
     ("/v1/sessions/s/keepalive", {"ttl_ms": "5"}, "ttl_ms"),
-    (wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": "n9"}, "to"),
+    (wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": "n9", "reason": "r"}, "to"),
     (wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": 1}, "to"),
 ]
 
@@ -398,7 +398,7 @@ async def test_failures_of_the_cluster(failure: Exception, status: int, code: st
             ("POST", ACQUIRE, GOOD),
             ("POST", wire.LOCK_RELEASE, {"hold_id": "x"}),
             ("GET", "/v1/locks/a", None),
-            ("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, None),
+            ("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, {"reason": "r"}),
         ):
             got = await served.call(method, path, body)
             check_problem(got, status, code, outcome)

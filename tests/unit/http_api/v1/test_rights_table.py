@@ -71,7 +71,7 @@ def _lists(path: str) -> Case:
 _HOLD = {"hold_id": ID}
 _RATE = {"name": "NAME", "limit": 5, "window_ms": 1000}
 _FORCE = {"name": "NAME", "reason": "r"}
-_MEMBER = {"id": "n9", "peer": "127.0.0.1:9"}
+_MEMBER = {"id": "n9", "peer": "127.0.0.1:9", "reason": "r"}
 _ADMIN = {"operator", "all"}
 _SEES = {*READ_HERE, *_ADMIN, "tenant"}
 
@@ -168,10 +168,12 @@ CASES: dict[str, Case] = {
     f"GET {wire.WATCH}": _reads(f"{wire.WATCH}?prefix=NAME&since=x"),
     f"GET {wire.STREAM}": _by_id(wire.STREAM),
     f"GET {wire.CLUSTER}": Case(wire.CLUSTER, None, KNOWN, KNOWN),
-    f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": Case(wire.CLUSTER_TRANSFER_LEADERSHIP, {}, _ADMIN, _ADMIN),
+    f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": Case(
+        wire.CLUSTER_TRANSFER_LEADERSHIP, {"reason": "r"}, _ADMIN, _ADMIN
+    ),
     f"POST {wire.CLUSTER_MEMBERS}": Case(wire.CLUSTER_MEMBERS, _MEMBER, _ADMIN, _ADMIN),
     f"PATCH {wire.CLUSTER_MEMBERS}": Case(wire.CLUSTER_MEMBERS, _MEMBER, _ADMIN, _ADMIN),
-    f"DELETE {wire.CLUSTER_MEMBERS}": Case(f"{wire.CLUSTER_MEMBERS}?id=n9", None, _ADMIN, _ADMIN),
+    f"DELETE {wire.CLUSTER_MEMBERS}": Case(f"{wire.CLUSTER_MEMBERS}?id=n9&reason=r", None, _ADMIN, _ADMIN),
     f"GET {wire.METRICS}": Case(wire.METRICS, None, {"monitor", "all"}, {"monitor", "all"}),
     f"GET {wire.OPENAPI}": Case(wire.OPENAPI, None, KNOWN, KNOWN),
     f"GET {wire.LIVEZ}": Case(wire.LIVEZ, None, {*KNOWN, ""}, {*KNOWN, ""}),

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from holdfast import wire
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
@@ -76,18 +77,20 @@ async def test_every_removal_takes_its_reason_from_the_body_or_the_query() -> No
     """Not everything on the way passes on the body of a DELETE; both at once, and neither, are refused."""
     removals = [route for route in make_routes(RequestCounts(), RefusalTrace()) if _takes_reason(route)]
     assert all("reason" in route.query for route in removals)
-    assert len(removals) == 5
+    assert len(removals) == 6
     async with serving() as served:
         for route in removals:
             path = re.sub(r"\{\w+\}", "jobs", route.path)
-            for_all = "all=true&" if "all" in route.query else ""
+            said = {"all": "all=true&", "id": "id=n4&"}
+            meant = "".join(text for what, text in said.items() if what in route.query)
             for body, query, status in (
                 ({"reason": "over"}, "", 200),
                 (None, "reason=over", 200),
                 ({"reason": "over"}, "reason=over", 400),
                 (None, "", 400),
             ):
-                got = await served.call("DELETE", f"{path}?{for_all}{query}", body)
+                await served.call("POST", wire.CLUSTER_MEMBERS, {"id": "n4", "peer": "h:1", "reason": "new"})
+                got = await served.call("DELETE", f"{path}?{meant}{query}", body)
                 assert got.status == status, (route.path, body, query, got.body)
 
 
