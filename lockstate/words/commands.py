@@ -596,7 +596,7 @@ class ClusterAct(enum.StrEnum):
     TRANSFER = "transfer"
 
 
-class RecordAct(_Command, frozen=True, tag=90):
+class RecordAct(_Command, frozen=True, tag=91):
     """Record that somebody asks for a change of the members, or for another leader. It changes nothing else.
 
     `node_id` is the node that is to join, move, leave or lead (empty: whichever can best), `peer` its address
