@@ -13,13 +13,22 @@ from typing import Any, Final, TypeVar
 
 from cluster import exposure
 from cluster.assembly import Parts
+from cluster.backups import Backups
 from cluster.build import UNKNOWN, Build
 from cluster.commands.outbox import Answer
 from cluster.config import Address, NodeConfig, check_member, format_peers
 from cluster.consensus.beginning import Configured, contradiction, listed_members
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members
-from cluster.errors import ConfigError, DataDirError, NoLeader, OutcomeUnknown, TransferFailed
+from cluster.errors import (
+    ConfigError,
+    DataDirError,
+    NoLeader,
+    OutcomeUnknown,
+    ShuttingDown,
+    StateDamaged,
+    TransferFailed,
+)
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.obstacles import obstacles
@@ -34,7 +43,7 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.disk_work import DiskWork, WorkThread
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
-from cluster.storage.snapshot_store import SnapshotStore
+from cluster.storage.snapshot_store import SnapshotReader, SnapshotStore
 from cluster.storage.sync_runner import SyncRunner, SyncThread
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
@@ -80,6 +89,7 @@ class Node:
         self._given_syncs = syncs
         self._given_work = work
         self._build = build
+        self._backups = Backups(config.data_dir, self._files, Child())
         self._shutdown = asyncio.Event()
         self._parts: Parts | None = None
         self._secret_watch: SecretWatch | None = None
@@ -449,6 +459,25 @@ class Node:
             told = "joining"
         state = "leader" if node_id == leader_id else told
         return PeerStatus(node_id, http, peer, state, ping.revision, version, rules)
+
+    async def backup(self, head: Callable[[Members, int, int, int], bytes]) -> SnapshotReader:
+        """Return a backup of this node's state as it is now, which may be stale; the caller closes it.
+
+        `head` makes what stands before the state, in a forked child: of the members, of index and term of an
+        entry that is not older than the state, and of its length in bytes. Raises ShuttingDown, Overloaded.
+        """
+        parts = self.parts
+        if not parts.is_open:
+            raise ShuttingDown("this node is stopping; ask another")
+        engine, members = parts.replica.engine, parts.replica.membership.committed
+        place = (engine.applied_index, engine.term)
+        try:
+            return await self._backups.write(
+                lambda state_bytes: head(members, *place, state_bytes), parts.group.encode_state
+            )
+        except StateDamaged as damage:
+            self.broke(damage)
+            raise ShuttingDown("this node failed; ask another") from damage
 
     async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
         """Hand leadership to `to`, or to the most caught-up follower, from any node; return who leads then.

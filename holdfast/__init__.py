@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from holdfast.values.names import Name
     from holdfast.values.words import Algorithm, HoldKind, HoldState, IfHeld, Mode, Reason, Relation, Scope
     from holdfast.wire.answers import SemaphoreSize, Taken
+    from holdfast.wire.backup import BackupInfo
     from holdfast.wire.cells import CellWritten
     from holdfast.wire.held import (
         ElectionInfo,
@@ -137,6 +138,7 @@ __all__ = [
     "Algorithm",
     "AlreadyHeld",
     "AsyncClient",
+    "BackupInfo",
     "CampaignTerms",
     "Cell",
     "CellChange",
@@ -381,6 +383,7 @@ _HOMES = {
     "Holder": "wire.held",
     "Leader": "wire.held",
     "LockInfo": "wire.held",
+    "BackupInfo": "wire.backup",
     "FreezeInfo": "wire.operators",
     "LeftBelow": "wire.operators",
     "Member": "wire.operators",

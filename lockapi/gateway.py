@@ -16,14 +16,15 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from cluster.config import check_member, check_node_id
-from cluster.config_sources import WrongValueError
+from cluster.config_sources import WrongValueError, version
 from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown, ShuttingDown
 from holdfast.token_lines import Right
+from holdfast.wire import backup
 from holdfast.wire.shape import ReadAnswer
 from lockapi import endings, needs, problems, right_calls, rights_needed, sight, spelling
 from lockapi.allowed_names import NOWHERE, AllowedForFew
-from lockapi.node import Applied, Begun, NodeState, ServingNode
+from lockapi.node import Applied, BackupBytes, Begun, NodeState, ServingNode
 from lockapi.problems import ProblemError
 from lockapi.rights import ANYBODY, EVERYTHING, Principal
 from lockapi.turns import Turns
@@ -456,6 +457,31 @@ class Gateway:
         if to is None or self._node.status().leader != to:
             await self.submit(act, Done, timeout_s)
         return await self._node.transfer_leadership(to, _left_s(deadline_s))
+
+    async def backup(self, timeout_s: float) -> BackupBytes:
+        """Return a backup that is not older than this call. Raises ProblemError, ClusterError."""
+        needs.ADMIN.check(self.rights)
+        await self._node.read(_nothing, timeout_s)
+        created_ms = int(time.time() * 1000)
+
+        def head(members: Members, log_index: int, log_term: int, state_bytes: int) -> bytes:
+            machine = self._node.machine
+            return backup.head(
+                backup.BackupInfo(
+                    cluster_id=members.cluster_id,
+                    version=version(),
+                    rules=machine.rules,
+                    revision=machine.revision,
+                    highest_token=machine.next_token - 1,
+                    created_ms=created_ms,
+                    members={node_id: member.peer for node_id, member in members.nodes.items()},
+                    log_index=log_index,
+                    log_term=log_term,
+                    state_bytes=state_bytes,
+                )
+            )
+
+        return await self._node.backup(head)
 
     async def change_members(self, act: RecordAct, timeout_s: float) -> tuple[Members, int]:
         """Add, move or remove a node; return the members and the revision.

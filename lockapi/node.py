@@ -71,6 +71,23 @@ class Counters(Protocol):
         ...
 
 
+class BackupBytes(Protocol):
+    """The bytes of a backup, in pieces."""
+
+    @property
+    def size(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def read(self, size_bytes: int) -> bytes:
+        """Return the next ones, at most `size_bytes`; none at the end. It may wait for the disk."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it. Idempotent."""
+        ...
+
+
 class NodeState(Protocol):
     """What a node shows of itself. Looking at it changes nothing and never waits for other nodes."""
 
@@ -171,4 +188,12 @@ class ServingNode(NodeState, Protocol):
 
     async def remove_member(self, node_id: str, timeout_s: float) -> Members:
         """Remove a node and return the committed list."""
+        ...
+
+    async def backup(self, head: Callable[[Members, int, int, int], bytes]) -> BackupBytes:
+        """Return a backup of the node's own state.
+
+        `head` makes what stands before the state, of the members, of index and term of an entry of the log
+        that is not older, and of the state's length in bytes.
+        """
         ...

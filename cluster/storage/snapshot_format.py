@@ -11,7 +11,7 @@ down.
 import hashlib
 import struct
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -69,19 +69,36 @@ class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True):
     log_digest: int | None = None
 
 
+class Digest(Protocol):
+    """A digest that is being made, as those of hashlib are."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take the next bytes into account."""
+
+    def digest(self) -> bytes:
+        """Return it."""
+
+
 def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
     """Write `snapshot` to the new file `path` and sync it. Raises OSError."""
-    state = memoryview(snapshot.state)
     header = msgspec.msgpack.encode(
-        SnapshotHeader(snapshot.previous, snapshot.last, len(state), snapshot.members, snapshot.log_digest)
+        SnapshotHeader(
+            snapshot.previous, snapshot.last, len(snapshot.state), snapshot.members, snapshot.log_digest
+        )
     )
-    prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(header)) + header
-    digest = hashlib.blake2b(prefix, digest_size=DIGEST_BYTES)
+    head = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(header)) + header
+    write_sealed(path, head, snapshot.state, hashlib.blake2b(digest_size=DIGEST_BYTES), files)
+
+
+def write_sealed(path: Path, head: bytes, state: bytes, digest: Digest, files: Files) -> None:
+    """Write head, state and the digest of both to the new file `path`, and sync it. Raises OSError."""
+    parts = memoryview(state)
     fd = files.create(path)
     try:
-        files.write(fd, prefix)
-        for start in range(0, len(state), WRITE_BYTES):
-            part = bytes(state[start : start + WRITE_BYTES])
+        digest.update(head)
+        files.write(fd, head)
+        for start in range(0, len(parts), WRITE_BYTES):
+            part = bytes(parts[start : start + WRITE_BYTES])
             digest.update(part)
             files.write(fd, part)
             files.fdatasync(fd)

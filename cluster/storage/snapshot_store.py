@@ -43,7 +43,10 @@ would fill the disk."""
 DecodeState = Callable[[bytearray, bytes], Generator[None, None, object]]
 """Makes a state of its bytes and the member list, step by step; raises when they cannot be read."""
 
-_UNFINISHED_NAME: Final = re.compile(rf"{SNAPSHOT_NAME}\.\d+\.tmp")
+BACKUP_NAME: Final = "backup"
+"""The beginning of the name of a backup while it is made and sent (cluster/backups.py)."""
+
+_UNFINISHED_NAME: Final = re.compile(rf"(?:{SNAPSHOT_NAME}|{BACKUP_NAME})\.\d+\.tmp")
 
 logger = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from holdfast import __version__
 from holdfast.cli import (
     audit,
+    backups,
     cells,
     certs,
     cluster,
@@ -37,7 +38,7 @@ from holdfast.operations.terms import DEFAULT_TIMEOUT_S
 from holdfast.values.errors import LockError
 
 _FAMILIES = (
-    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, cluster, versions,
+    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, cluster, backups, versions,
     tokens, certs, completion,
 )  # fmt: skip
 """The commands, in the order in which help shows them."""

@@ -1,9 +1,10 @@
 """What operators do, for either client: to what others have, to members, and to what they may have."""
 
+import os
 from collections.abc import Callable
-from typing import Literal
+from typing import BinaryIO, Literal
 
-from holdfast.client import ending
+from holdfast.client import backups, ending
 from holdfast.client.twins import ForThreads, waiting
 from holdfast.operations import (
     cluster_operations,
@@ -21,6 +22,7 @@ from holdfast.values.errors import Refused
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind
 from holdfast.wire.answers import RatesForgottenJson
+from holdfast.wire.backup import BackupInfo
 from holdfast.wire.held import Holder, Waiter
 from holdfast.wire.operators import (
     FreezeInfo,
@@ -307,6 +309,14 @@ class Admin:
         """Hand leadership to a node, or to the most advanced one, and return the new leader."""
         return await self._transport.call(cluster_operations.transfer_leadership(to, reason))
 
+    async def backup(self, to: str | os.PathLike[str] | BinaryIO) -> BackupInfo:
+        """Save a backup of the cluster, not older than the call, and return what is in it.
+
+        `to` is the path of a file, which is whole or not there, or an open file: what was written there is
+        not a backup if this raises. The file has the ids of all holds: keep it as the nodes' directories.
+        """
+        return await backups.save(self._transport, to)
+
     async def refusals(self, *, limit: int = 100) -> Refusals:
         """Return the calls that a node has refused because of their caller, the newest first.
 
@@ -345,4 +355,5 @@ class SyncAdmin(ForThreads[Admin]):
     move_member = waiting(Admin.move_member)
     remove_member = waiting(Admin.remove_member)
     transfer_leadership = waiting(Admin.transfer_leadership)
+    backup = waiting(Admin.backup)
     refusals = waiting(Admin.refusals)

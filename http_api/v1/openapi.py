@@ -216,6 +216,8 @@ def _success(route: Route) -> JsonObject:
     if route.status == HTTPStatus.SWITCHING_PROTOCOLS:
         return {"description": "A WebSocket, described in docs/stream.md"}
     if route.gives is None:
+        if not route.media_type.startswith("text/"):
+            return {"description": "Bytes", "content": {route.media_type: {}}}
         return {"description": "Text", "content": {route.media_type: {"schema": {"type": "string"}}}}
     schema = {"type": "object"} if route.gives is dict else ref(route.gives)
     if route.or_gives is not None:

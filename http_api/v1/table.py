@@ -4,13 +4,14 @@ from typing import Final
 
 from cluster.observing.status import ClusterStatus
 from holdfast import wire
-from holdfast.wire import answers, cells, held, listings, operators
+from holdfast.wire import answers, backup, cells, held, listings, operators
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1 import stream, watch
 from http_api.v1.handlers import (
     audit,
+    backups,
     cluster,
     elections,
     fences,
@@ -499,6 +500,10 @@ _FREEZES: Final = (
 _CLUSTER: Final = (
     Route(
         method="GET", path=wire.CLUSTER, need=needs.KNOWN, handler=cluster.get_cluster, gives=ClusterStatus,
+    ),
+    Route(
+        method="GET", path=wire.CLUSTER_BACKUP, need=needs.ADMIN, handler=backups.get_backup,
+        media_type=backup.MEDIA_TYPE, problems=_READ,
     ),
     Route(
         method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, need=needs.ADMIN,

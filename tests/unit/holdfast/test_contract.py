@@ -6,6 +6,7 @@ sent needs a reason here.
 
 import asyncio
 import contextlib
+import io
 import re
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, Final
@@ -322,6 +323,7 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.freezes("j", is_stale=True)
     await admin.thaw("jobs", reason="r")
     await admin.refusals(limit=1)
+    await admin.backup(io.BytesIO())
     why = "by hand"
     await admin.transfer_leadership("n1", reason=why)
     await _try(admin.add_member("n2", "a:1", reason=why))

@@ -168,6 +168,7 @@ CASES: dict[str, Case] = {
     f"GET {wire.WATCH}": _reads(f"{wire.WATCH}?prefix=NAME&since=x"),
     f"GET {wire.STREAM}": _by_id(wire.STREAM),
     f"GET {wire.CLUSTER}": Case(wire.CLUSTER, None, KNOWN, KNOWN),
+    f"GET {wire.CLUSTER_BACKUP}": Case(wire.CLUSTER_BACKUP, None, _ADMIN, _ADMIN),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": Case(
         wire.CLUSTER_TRANSFER_LEADERSHIP, {"reason": "r"}, _ADMIN, _ADMIN
     ),
