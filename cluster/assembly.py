@@ -354,6 +354,10 @@ class Parts:
             group.role_changed()
             upkeep.role_changed()
 
+        def members_changed() -> None:
+            group.members_changed()
+            upkeep.members_changed()
+
         return LoopWork(
             has_entry=group.has_entry,
             entries=group.entries,
@@ -362,7 +366,7 @@ class Parts:
             encode_state=group.encode_state,
             parted=self.divergence.parted,
             role_changed=role_changed,
-            members_changed=upkeep.members_changed,
+            members_changed=members_changed,
             greet=self.outgoing.greet,
             lost=group.lost,
             ticked=upkeep.ticked,

@@ -6,10 +6,10 @@ names the setting, its value, where it came from, and what is allowed.
 
 import re
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from cluster import config_secrets, unix_path
 from cluster.config_secrets import SECRET_BYTES_MIN, Secrets, SecretsUnreadable
@@ -17,6 +17,8 @@ from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
 
 STATE_BYTES_LEAST: Final = 16 << 20
 """Bytes of the lowest bound on the state, as in lockstate/words/limits.py."""
+DATA_DIR: Final = "holdfast-data"
+"""Where a node has its data, unless something else is said."""
 NODES_COUNT_MAX: Final = 7
 """The most nodes that a cluster may have: more make every write slower and nothing safer."""
 
@@ -51,6 +53,8 @@ _WORDS: Final = {
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("text", "json"),
 }
+
+_T = TypeVar("_T")
 
 
 class Address(NamedTuple):
@@ -288,6 +292,20 @@ def check_node_id(setting: str, node_id: str) -> str:
     return node_id
 
 
+class NodePlace(NamedTuple):
+    """Which node, where its data are, and which nodes its cluster has, if that was given."""
+
+    node_id: str
+    data_dir: Path
+    peers: Mapping[str, Address]
+
+
+def load_place(argv: Sequence[str], environ: Mapping[str, str]) -> NodePlace:
+    """Return what a configuration says of a node's place, which alone is looked at. Raises ConfigError."""
+    given = collect(argv, environ)
+    return _told(given, _place)
+
+
 def load(argv: Sequence[str], environ: Mapping[str, str]) -> NodeConfig:
     """Return the configuration. Raises ConfigError; --help and --version print and exit.
 
@@ -296,8 +314,13 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> NodeConfig:
         environ: the environment; only HOLDFAST_* is looked at.
     """
     given = collect(argv, environ)
+    return _told(given, _build)
+
+
+def _told(given: Mapping[str, Given], build: Callable[[Mapping[str, Given]], _T]) -> _T:
+    """Return what is built of texts; say of a wrong one where it came from."""
     try:
-        return _build(given)
+        return build(given)
     except WrongValueError as wrong:
         source = given.get(wrong.setting)
         if source is None and wrong.setting == "secret":
@@ -311,6 +334,26 @@ def format_peers(peers: Mapping[str, Address | str]) -> str:
     return ",".join(f"{node_id}={address}" for node_id, address in peers.items())
 
 
+def _place(given: Mapping[str, Given]) -> NodePlace:
+    """Turn texts into a NodePlace. Raises WrongValueError."""
+    node_id = check_node_id("node_id", given["node_id"].text if "node_id" in given else "n1")
+    peers = _parse_peers(given["peers"].text) if "peers" in given else {}
+    if peers and node_id not in peers:
+        raise WrongValueError("peers", format_peers(peers), f"must name this node too, node_id {node_id!r}")
+    if len(peers) > NODES_COUNT_MAX:
+        raise WrongValueError("peers", format_peers(peers), f"must name 1 to {NODES_COUNT_MAX} nodes")
+    if len(set(peers.values())) < len(peers):
+        raise WrongValueError("peers", format_peers(peers), "two nodes cannot have the same address")
+    for peer_id, address in peers.items():
+        check_node_id("peers", peer_id)
+        if not address.port or address.host in _WILDCARDS:
+            raise WrongValueError("peers", str(address), "must be an address that the other nodes can reach")
+    data_dir = given["data_dir"].text if "data_dir" in given else DATA_DIR
+    if not data_dir:
+        raise WrongValueError("data_dir", data_dir, "must name a directory")
+    return NodePlace(node_id, Path(data_dir), peers)
+
+
 def _build(given: Mapping[str, Given]) -> NodeConfig:
     """Turn texts into a NodeConfig. Raises WrongValueError."""
 
@@ -322,7 +365,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
     peer = _parse_address("peer", text("peer", str(peers.get(node_id, "127.0.0.1:7800"))))
     http, http_unix = _parse_http(text("http", "127.0.0.1:7700"))
     join = _parse_switch("join", text("join", "false"))
-    data_dir = text("data_dir", "holdfast-data")
+    data_dir = text("data_dir", DATA_DIR)
     if not data_dir:
         raise WrongValueError("data_dir", data_dir, "must name a directory")
     secrets = _secrets(given)

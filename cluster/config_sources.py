@@ -118,6 +118,11 @@ examples:
         --peers n1=10.0.0.1:7800,n2=10.0.0.2:7800,n3=10.0.0.3:7800
   the same from a file:
     holdfast-node --config /etc/holdfast/node.toml
+
+when a majority of the data is lost (see `holdfast-node restore --help` and `recover --help`):
+  holdfast-node restore FILE               make a new cluster of a backup
+  holdfast-node recover --data-dir DIR --into NEW_DIR
+                                           make a new cluster of the directory that is left
 """
 
 

@@ -78,6 +78,7 @@ class Group:
         self.request_tick: Callable[[], None]
         """Has what is proposed here taken into the log. Set before anything is."""
         self._was_leader = False
+        self._did_serve = True
         self._told_up_to = 0
         """What was committed up to here was applied, and told, before this start."""
 
@@ -88,6 +89,7 @@ class Group:
         if state is not None:
             self.restore(state)
         self._told_up_to = self.replica.log.committed
+        self._did_serve = self.replica.membership.latest.serves
 
     # -- what is proposed -----------------------------------------------------------------------------------
 
@@ -127,7 +129,13 @@ class Group:
             return False
         is_urgent = outbox.is_urgent or batcher.is_urgent
         is_due = is_urgent or self._patience.is_over or self._ends_soon()
-        return is_due and self.replica.engine.log_room is not LogSpace.NOTHING
+        return is_due and self._may_propose
+
+    @property
+    def _may_propose(self) -> bool:
+        """Whether commands may go into the log: it has room, and the cluster serves."""
+        replica = self.replica
+        return replica.engine.log_room is not LogSpace.NOTHING and replica.membership.latest.serves
 
     def _ends_soon(self) -> bool:
         """Whether anything ends so soon that a keepalive of it must not wait for company."""
@@ -136,7 +144,7 @@ class Group:
 
     def entries(self) -> Iterator[bytes]:
         """Yield the next batches, each stamped now: our own clients' commands join those of the followers."""
-        while self.replica.engine.log_room is not LogSpace.NOTHING:
+        while self._may_propose:
             while self.outbox.unsent:
                 self._batcher.add(self.outbox.origin, *self.outbox.take())
             entry = self._batcher.next_entry(self._clock.now_ms(), self._pace.load_max)
@@ -231,9 +239,7 @@ class Group:
             role.is_leader,
         )
         if role.is_leader and not self._was_leader:
-            newest = self.replica.engine.newest_command()
-            newest_ms = codec.entry_time(newest) if newest is not None else 0
-            self._clock.start(max(self.machine.now_ms, newest_ms))
+            self._start_clock()
         self._was_leader = role.is_leader
         self._batcher.clear()
         self._pace.clear()
@@ -242,6 +248,19 @@ class Group:
         if role.is_leader:
             self._alarms.arm(self.machine)
         self._abandoned.lead(is_leader=role.is_leader)
+
+    def members_changed(self) -> None:
+        """Begin to count time when a restored cluster begins to serve: before that nobody could renew."""
+        serves = self.replica.membership.latest.serves
+        if serves and not self._did_serve and self.replica.role.is_leader:
+            self._start_clock()
+        self._did_serve = serves
+
+    def _start_clock(self) -> None:
+        """Let cluster time go on where the log ends."""
+        newest = self.replica.engine.newest_command()
+        newest_ms = codec.entry_time(newest) if newest is not None else 0
+        self._clock.start(max(self.machine.now_ms, newest_ms))
 
     def failed(self) -> None:
         """End what clients wait for: this node stops."""

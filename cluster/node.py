@@ -428,6 +428,7 @@ class Node:
         is_apart = parts.divergence.is_in_doubt or bool(parts.peering.shut_out.reason)
         is_broken = self.is_shutting_down or self.has_failed or is_apart
         is_led = leader_id is not None and lag_ms is not None and lag_ms < READY_LAG_MS_MAX
+        is_led = is_led and parts.replica.membership.latest.serves
         return not is_broken and self.is_voter and is_led
 
     def _lag_ms(self) -> int | None:

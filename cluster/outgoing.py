@@ -77,14 +77,18 @@ class Outgoing:
         self.request_flush()
 
     def check_room(self, command: type[Command]) -> None:
-        """Raise NoLeader if this node is shut out or its state may be wrong, Overloaded if the log is full.
+        """Raise NoLeader if this node is shut out, its state may be wrong or its cluster forms.
 
-        The latter as far as the leader has told this node.
+        Raise Overloaded if the log is full.
+
+        That as far as the leader has told this node.
         """
         if self._shut_out.reason:
             raise NoLeader(f"this node does not take part: {self._shut_out.reason}")
         if self._divergence.is_in_doubt:
             raise NoLeader("the states of the nodes differ, and no majority says which is right")
+        if not self._replica.membership.latest.serves:
+            raise NoLeader("this cluster was restored, and serves when a majority of its nodes has joined")
         role = self._replica.role
         if role.is_leader:
             room: int = self._replica.engine.log_room

@@ -28,7 +28,7 @@ from cluster.storage.disk_space import DiskSpace, disk_space
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
 from cluster.tls.files import TlsUnusable
-from http_api import listeners, service_manager, signals
+from http_api import listeners, restoring, service_manager, signals
 from http_api.app import build_server
 from http_api.insecure_log import InsecureLog
 from http_api.ready_log import ReadyLog
@@ -62,8 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a node until it is told to stop or breaks; return the exit code."""
     signals.ignore_until_handled()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the secret and every hold id
+    words = sys.argv[1:] if argv is None else argv
     try:
-        config = load(sys.argv[1:] if argv is None else argv, os.environ)
+        if words[:1] in (["restore"], ["recover"]):
+            return restoring.run(words, os.environ)
+        config = load(words, os.environ)
         logs.set_up(config.log_level, config.log_format)
         _tell_start(config)
         return uvloop.run(_run(config))

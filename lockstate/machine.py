@@ -12,6 +12,7 @@ from lockstate.catalogue import FREES, acts_of, content_digest, effort_of, reque
 from lockstate.reads import views
 from lockstate.rules import attempts, rates
 from lockstate.rules.holds import LEASE_EXPIRED
+from lockstate.rules.restoring import Restoration
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables import budget, fingerprint
 from lockstate.tables.audit import Linked
@@ -322,6 +323,12 @@ class LockMachine:
         if len(state.ledger.noted) > NOTED_MAX or len(state.deadlines.noted) > NOTED_MAX:
             state.make_up()
         return Outcome(state.revision, state.now_ms, batches, *self._rules.effects.take())
+
+    def restore(self, restoration: Restoration) -> None:
+        """Let this state begin in a new cluster (see `restoring`). Before any entry of that is applied."""
+        self.state.revision += 1
+        self._rules.restoring.restore(restoration)
+        self._rules.effects.take()
 
     def _advance_rules(self, advance: AdvanceVersion) -> None:
         """Follow the next rules from here on. A repetition has no effect, and no version is left out."""

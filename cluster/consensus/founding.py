@@ -202,6 +202,11 @@ def objections(own: Own, progress: Progress, peers: Mapping[str, Peer]) -> list[
             continue
         if told.objection:
             found.append(f"{peer_id} founds nothing: {told.objection}")
+        elif told.is_complete and told.founding is None:
+            found.append(
+                f"{peer_id} belongs to cluster {told.cluster_id[:8]}, which is running: to join it, start"
+                f" {own.node_id} with --join"
+            )
         elif told.founding is None and set(told.configured) != own.configured.keys():
             found.append(
                 f"`peers` of {peer_id} names {listed(told.configured)}, and `peers` of {own.node_id} names"

@@ -6,7 +6,7 @@ of the old list and any of the new one share a node. A node that joins is a *lea
 and counts for nothing until it has caught up (section 4.2.1).
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -41,6 +41,10 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
     A removed disk stays removed: its node may come back under its id, but only with an empty directory.
     `version` counts the changes since the cluster began. `cluster_id` is made at the founding and never
     changes; see storage.cluster_record.Founding for the fields behind it.
+
+    A restored cluster begins with one voter, and `is_forming` until more than half of its nodes vote: before
+    that it serves nobody. A node takes part in one cluster only. So if others of these nodes were restored as
+    well, by mistake or of another file, only one of these clusters ever serves (decision 24).
     """
 
     nodes: dict[str, MemberRecord] = {}
@@ -52,6 +56,12 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
     groups_count: int = GROUPS_COUNT
     slots: tuple[tuple[int, int], ...] = SLOTS_ALL
     placement_version: int = PLACEMENT_FIRST
+    is_forming: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether the cluster takes requests: not while it forms, after a restore."""
+        return not self.is_forming
 
     @property
     def voters(self) -> frozenset[str]:
@@ -114,6 +124,23 @@ def founded(founding: Founding) -> Members:
         slots=founding.slots,
         placement_version=founding.placement_version,
     )
+
+
+def restored(node_id: str, disk_id: str, peers: Mapping[str, str], cluster_id: str) -> Members:
+    """Return the list that a restored cluster begins with: one voter, and `peers` that are to join it."""
+    nodes = {
+        peer_id: MemberRecord(
+            peer, is_voter=peer_id == node_id, disk_id=disk_id if peer_id == node_id else ""
+        )
+        for peer_id, peer in sorted(peers.items())
+    }
+    return _formed(Members(nodes, cluster_id=cluster_id, is_forming=True))
+
+
+def _formed(members: Members) -> Members:
+    """Return a list that forms no longer once more than half of its nodes vote."""
+    is_forming = members.is_forming and not has_majority(members.nodes, members.voters)
+    return structs.replace(members, is_forming=is_forming)
 
 
 def has_majority(voters: Collection[str], those: Collection[str]) -> bool:
@@ -199,7 +226,7 @@ def can_promote(members: Members, node_id: str, reachable: Collection[str]) -> b
 def _with(members: Members, nodes: dict[str, MemberRecord]) -> Members:
     """Return the list with other nodes, in order of their ids."""
     nodes = dict(sorted(nodes.items()))
-    return structs.replace(members, nodes=nodes, version=members.version + 1)
+    return _formed(structs.replace(members, nodes=nodes, version=members.version + 1))
 
 
 def _listed(node_ids: Iterable[str]) -> str:

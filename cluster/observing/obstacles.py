@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.consensus.member_list import has_majority
+from cluster.consensus.member_list import Members, has_majority
 from cluster.observing.observed import Observed
 from cluster.observing.troubles import Trouble, troubles
 from cluster.peers.absences import Absence
@@ -50,6 +50,8 @@ def obstacles(node: Observed, *, now_s: float, monotonic_s: float) -> tuple[Obst
     elif node.leadership.leader_id() is None:
         lag_s = min(node.replica.prevote.lag_s, uptime_s)
         found += of_no_leader(node.node_id, membership.voters, absences, now_s, lag_s)
+    if not membership.latest.serves:
+        found.append(of_forming(membership.latest, uptime_s))
     if peering.shut_out.reason:
         found.append(of_shut_out(peering.shut_out.reason))
     objections = peering.objections_met.standing()
@@ -88,6 +90,21 @@ def of_joining(node_id: str, uptime_s: float, *, is_member: bool) -> Obstacle:
             f"add it with `holdfast cluster add {node_id} HOST:PORT`, the address where others reach it",
         )
     return Obstacle("joining", None, _ms(uptime_s), detail, advice)
+
+
+def of_forming(members: Members, uptime_s: float) -> Obstacle:
+    """Return what a restored cluster waits for before it serves."""
+    needed = len(members.nodes) // 2 + 1
+    return Obstacle(
+        "forming",
+        None,
+        _ms(uptime_s),
+        f"the cluster was restored on {', '.join(sorted(members.voters))} and serves nobody before"
+        f" {needed} of {len(members.nodes)} nodes vote",
+        f"start {' or '.join(sorted(members.learners))} with --join and an empty data directory; take out"
+        " those that will never come back with `holdfast cluster remove` (see 'Restoring a backup' in"
+        " docs/operating.md)",
+    )
 
 
 def of_no_leader(

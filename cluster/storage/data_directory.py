@@ -214,6 +214,15 @@ class DataDir:
         self._is_sound = True
 
 
+def owner_of(path: Path, files: Files) -> str:
+    """Return the node that a directory belongs to. Raises DataDirError."""
+    file = path / IDENTITY_NAME
+    if not files.exists(file):
+        raise DataDirError(f"{path}: is not the data directory of a node: it has no {IDENTITY_NAME}")
+    _check_known(path, files)
+    return _decode(file, Identity, files).node_id
+
+
 def _check_known(path: Path, files: Files) -> None:
     """Refuse a directory that another release wrote, before anything is changed.
 

@@ -38,8 +38,8 @@ from holdfast.operations.terms import DEFAULT_TIMEOUT_S
 from holdfast.values.errors import LockError
 
 _FAMILIES = (
-    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, cluster, backups, versions,
-    tokens, certs, completion,
+    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, cluster, backups,
+    versions, tokens, certs, completion,
 )  # fmt: skip
 """The commands, in the order in which help shows them."""
 

@@ -84,8 +84,8 @@ class Event(msgspec.Struct, frozen=True):
     `event` is granted, queued, released, expired, forced, wait-forced, converted, session-expired,
     session-forced, revoked, put-off, revocation-withdrawn, elected, resigned, delay-lifted, fence-forgotten,
     rate-limit-forgotten, frozen, thawed, resized, quota-set, quota-removed, namespace-set, namespace-removed,
-    member-add-asked, member-move-asked, member-remove-asked, transfer-asked, cell-put, cell-deleted or
-    cell-expired; `kind` is lock, semaphore, election or cell. `principal` is its owner, or whose quota was
+    member-add-asked, member-move-asked, member-remove-asked, transfer-asked, restored, cell-put, cell-deleted
+    or cell-expired; `kind` is lock, semaphore, election or cell. `principal` is its owner, or whose quota was
     set, `by` the principal of the operator. A watch continues after `id`, the audit after `number`; its
     records are chained by `hash`.
     """

@@ -86,6 +86,11 @@ class Effects:
         self.cell_events = []
         return events, settled, cell_events
 
+    def drop(self) -> None:
+        """Forget what was collected: nobody is to hear of it."""
+        self.events, self.settled, self.cell_events = [], [], []
+        self._is_all_audited = True
+
     def tell(  # noqa: PLR0917 - what an event tells, called everywhere
         self,
         kind: EventKind,
@@ -231,6 +236,10 @@ class Effects:
         if kind is EventKind.THAWED:
             ends_in_ms = 0
         self.events.append(msgspec.structs.replace(event, lasted_ms=lasted_ms, ends_in_ms=ends_in_ms))
+
+    def tell_restored(self, reason: str) -> None:
+        """Add the event that the state is that of a new cluster, with the newest token that counts there."""
+        self.events.append(self._of_nobody(EventKind.RESTORED, "", self.state.next_token - 1, reason))
 
     def _of_nobody(self, kind: EventKind, name: str, token: int, reason: str) -> Event:
         """Return an event of what belongs to no client."""

@@ -15,6 +15,7 @@ from lockstate.rules.locks import Locks
 from lockstate.rules.on_behalf import OnBehalfOf
 from lockstate.rules.plain_locks import PlainLocks
 from lockstate.rules.pleas import Pleas
+from lockstate.rules.restoring import Restoring
 from lockstate.rules.room import Room
 from lockstate.rules.semaphores import Semaphores
 from lockstate.rules.sessions import Sessions
@@ -58,6 +59,7 @@ class Ruleset:
         self.pleas = Pleas(holds, self.kinds)
         self.freezes = Freezes(holds)
         self.sessions = Sessions(holds, self.transactions, self.pleas.end, self.pleas.ask, self.freezes.end)
+        self.restoring = Restoring(holds, self.sessions.end, effects)
         self.locks = Locks(holds)
         self.plain_locks = PlainLocks(state, effects, self.locks)
         self.semaphores = Semaphores(holds)

@@ -121,7 +121,7 @@ class Sessions:
         session = self._state.sessions.get(command.session_id)
         if session is None:
             return SESSION_EXPIRED
-        return SessionClosed(self._end(session, EventKind.RELEASED))
+        return SessionClosed(self.end(session, EventKind.RELEASED))
 
     def force_close(self, command: ForceCloseSession) -> Result:
         """End the session of a public name, whoever has it. Its holds end as by force, with their delays."""
@@ -131,7 +131,7 @@ class Sessions:
         session = self._state.sessions_in_order.get(order_in(command.session_name))
         if session is None or session_name(session) != command.session_name:
             return SESSION_EXPIRED
-        released = self._end(session, EventKind.FORCED, command.reason)
+        released = self.end(session, EventKind.FORCED, command.reason)
         return SessionForced(command.session_name, session.owner, released)
 
     def renew(self, command: Renew) -> Result:
@@ -172,7 +172,7 @@ class Sessions:
         """Return what the holder of `hold`, which had `token`, is told of its lease, and of revocations."""
         return Renewed(token, remaining_ms(self._state, hold), revocations_of(self._state, hold))
 
-    def _end(self, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
+    def end(self, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
         """End a session with its waits and holds, then serve the waiters; return the names it held.
 
         Its tickets go first: none of them may be granted what its holds leave behind. With its stream go the
@@ -228,7 +228,7 @@ class Sessions:
             case Hold():
                 self._holds.serve(self._holds.end(record, EventKind.EXPIRED))
             case Session():
-                self._end(record, EventKind.EXPIRED)
+                self.end(record, EventKind.EXPIRED)
             case Ticket():
                 self._holds.serve(self._holds.end_wait(record, Left.TIMED_OUT))
             case Delay():

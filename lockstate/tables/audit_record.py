@@ -21,6 +21,7 @@ OF_NOBODY: Final = OF_SETTINGS.union(OF_CLUSTER.values()) | {
     EventKind.RESIZED,
     EventKind.FROZEN,
     EventKind.THAWED,
+    EventKind.RESTORED,
 }
 """Events of what no client has: they show no owner."""
 _OF_NO_KIND: Final[dict[EventKind, str]] = {
@@ -35,6 +36,7 @@ _OF_NO_KIND: Final[dict[EventKind, str]] = {
     EventKind.FROZEN: "ends_in_ms",
     EventKind.THAWED: "",
     **dict.fromkeys(OF_CLUSTER.values(), "value"),
+    EventKind.RESTORED: "token",
 }
 """Events of what is neither lock, semaphore nor election, and what they tell besides what all do."""
 _OF_PLEAS: Final = frozenset({EventKind.REVOKED, EventKind.PUT_OFF})

@@ -756,6 +756,7 @@ class EventKind(enum.StrEnum):
     MEMBER_MOVE_ASKED = "member-move-asked"
     MEMBER_REMOVE_ASKED = "member-remove-asked"
     TRANSFER_ASKED = "transfer-asked"
+    RESTORED = "restored"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
@@ -790,6 +791,7 @@ OF_OPERATORS: Final = OF_SETTINGS.union(
         EventKind.RESIZED,
         EventKind.FROZEN,
         EventKind.THAWED,
+        EventKind.RESTORED,
     },
 )
 """What operators do, and give a reason for."""

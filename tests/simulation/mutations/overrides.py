@@ -37,7 +37,7 @@ from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _OPERATED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
 
-_end = Sessions._end
+_end = Sessions.end
 
 
 def _end_in_order(sessions: Sessions, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
@@ -139,7 +139,7 @@ OVERRIDES: Final = (
         name="forced-session-leaves-no-delays",
         sentence="The holds of a session that is ended by force leave no lock-delays.",
         found_by=("reply", "model-state", "model-events", "delay-kept"),
-        apply=replaced(Sessions, "_end", _end_in_order),
+        apply=replaced(Sessions, "end", _end_in_order),
         surroundings=_OPERATED,
     ),
     Mutation(

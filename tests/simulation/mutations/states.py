@@ -103,7 +103,7 @@ def _is_never_tried_again(_result: Result) -> bool:
     return False
 
 
-_renew, _end, _add_hold = Sessions.renew, Sessions._end, State.add_hold
+_renew, _end, _add_hold = Sessions.renew, Sessions.end, State.add_hold
 _can_go, _candidates = queues.can_go, queues.candidates
 
 
@@ -298,7 +298,7 @@ STATES: Final = (
         name="waiters-forgotten",
         sentence="When a session ends, waiters for its holds are not served.",
         found_by=("model-events", "model-state", "reply"),
-        apply=replaced(Sessions, "_end", _end_alone),
+        apply=replaced(Sessions, "end", _end_alone),
         surroundings=CONTENDED,
     ),
     Mutation(

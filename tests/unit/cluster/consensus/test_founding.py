@@ -249,6 +249,12 @@ def test_two_foundings_are_none() -> None:
         ),
         (OWN, None, News((), objection="it joins"), "n2 founds nothing: it joins"),
         (
+            OWN,
+            None,
+            News((), is_complete=True, cluster_id="c9"),
+            "n2 belongs to cluster c9, which is running: to join it, start n1 with --join",
+        ),
+        (
             Own("n1", "disk-1", {"n1": "h:1", "n2": "h:2"}),
             None,
             told(("n2",)),

@@ -393,3 +393,58 @@ def test_what_a_leader_appends_is_the_latest() -> None:
     lists.append(7, 2, make("abcd"))
     assert (lists.latest, lists.latest_index) == (make("abcd"), 7)
     assert lists.at(6) == make("abc")
+
+
+THREE = {"n3": "h:3", "n1": "h:1", "n2": "h:2"}
+
+
+def test_a_restored_cluster_begins_with_one_voter() -> None:
+    """The others are to join, with whatever disk they bring; the list is of the new cluster, and forming."""
+    members = member_list.restored("n2", "disk-2", THREE, "c" * 32)
+    assert member_list.decode(member_list.encode(members)) == members
+    assert list(members.nodes) == ["n1", "n2", "n3"]
+    assert members.voters == {"n2"}
+    assert [members.disk_id(node_id) for node_id in members.nodes] == ["", "disk-2", ""]
+    assert (members.cluster_id, members.serves, members.removed) == ("c" * 32, False, {})
+
+
+def test_a_restored_cluster_serves_with_more_than_half_of_its_nodes() -> None:
+    """The promotion that makes the majority lets it serve, and what is changed later does not end that."""
+    peers = {f"n{number}": f"h:{number}" for number in range(1, 6)}
+    members = member_list.restored("n1", "disk-1", peers, "c" * 32)
+    members = member_list.promoted(members, "n2", "disk-2")
+    assert not members.serves
+    members = member_list.promoted(members, "n3", "disk-3")
+    assert members.serves
+    for node_id in ("n3", "n2"):
+        members = member_list.without(members, node_id, "", members.nodes)
+    assert (members.voters, members.serves) == (frozenset({"n1"}), True)
+
+
+def test_nodes_that_will_never_come_are_taken_out() -> None:
+    """Then fewer are more than half; a node that is added while the cluster forms counts as all others."""
+    members = member_list.restored("n1", "disk-1", THREE, "c" * 32)
+    members = member_list.with_learner(members, "n4", "h:4")
+    for node_id in ("n2", "n3"):
+        members = member_list.without(members, node_id, "", {"n1"})
+        assert not members.serves
+    assert member_list.without(members, "n4", "", {"n1"}).serves
+
+
+def test_a_node_that_is_restored_alone_serves_at_once() -> None:
+    """One of one is more than half."""
+    assert member_list.restored("n1", "disk-1", {"n1": "h:1"}, "c" * 32).serves
+
+
+def test_of_two_restored_clusters_one_serves() -> None:
+    """However the nodes are spread over the two, each in one of them: they never both have a majority."""
+    for spread in range(1 << 5):
+        serving = 0
+        for first, joins in (("n1", 0), ("n2", 1)):
+            peers = {f"n{number}": f"h:{number}" for number in range(1, 6)}
+            members = member_list.restored(first, "disk", peers, first * 16)
+            for number in range(3, 6):
+                if spread >> number - 1 & 1 == joins:
+                    members = member_list.promoted(members, f"n{number}", f"disk-{number}")
+            serving += members.serves
+        assert serving == 1

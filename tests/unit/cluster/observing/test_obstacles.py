@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.consensus import member_list
 from cluster.observing import obstacles
 from cluster.observing.obstacles import Obstacle
 from cluster.observing.troubles import Trouble
@@ -35,6 +36,15 @@ def test_a_node_that_does_not_count_yet_says_what_is_missing() -> None:
     assert said(stranger) == ("joining", None, 3_000)
     assert "holdfast cluster add n4" in stranger.advice
     assert "caught up" in obstacles.of_joining("n4", 3.0, is_member=True).detail
+
+
+def test_a_restored_cluster_says_how_many_nodes_it_needs() -> None:
+    """And which of them are to be started, or taken out."""
+    members = member_list.restored("n1", "disk", {"n1": "h:1", "n2": "h:2", "n3": "h:3"}, "c")
+    found = obstacles.of_forming(members, 2.0)
+    assert said(found) == ("forming", None, 2_000)
+    assert "restored on n1 and serves nobody before 2 of 3 nodes vote" in found.detail
+    assert found.advice.startswith("start n2 or n3 with --join and an empty data directory; take out ")
 
 
 @pytest.mark.parametrize(
