@@ -16,7 +16,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from cluster.config import check_member, check_node_id
-from cluster.config_sources import WrongValueError, version
+from cluster.config_sources import WrongValueError
 from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown, ShuttingDown
 from holdfast.token_lines import Right
@@ -463,13 +463,15 @@ class Gateway:
         needs.ADMIN.check(self.rights)
         await self._node.read(_nothing, timeout_s)
         created_ms = int(time.time() * 1000)
+        status = self._node.status()
+        version = next((node.version for node in status.nodes if node.id == status.node_id), "")
 
         def head(members: Members, log_index: int, log_term: int, state_bytes: int) -> bytes:
             machine = self._node.machine
             return backup.head(
                 backup.BackupInfo(
                     cluster_id=members.cluster_id,
-                    version=version(),
+                    version=version,
                     rules=machine.rules,
                     revision=machine.revision,
                     highest_token=machine.next_token - 1,

@@ -216,7 +216,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     Thaw: Word(89, Thaw("a/b", "why", "r"), ("prefix",)),
     ForceWaits: Word(86, ForceWaits("a", "why", HoldKind.SEMAPHORE, 8, "r"), ("name",)),
     ForgetRates: Word(87, ForgetRates("mail/", "why", is_prefix=True, request_id="r"), ("name",)),
-    RecordAct: Word(90, RecordAct(ClusterAct.ADD, "n4", "h:1", "why", "r"), ("node_id",)),
+    RecordAct: Word(91, RecordAct(ClusterAct.ADD, "n4", "h:1", "why", "r"), ("node_id",)),
     ResumeStream: Word(70, ResumeStream(_SESSION)),
     Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }

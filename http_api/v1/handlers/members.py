@@ -5,17 +5,20 @@ from http_api.v1 import schema
 from lockapi import answers
 from lockapi.gateway import Gateway
 from lockapi.requests.service import AddMemberRequest, MoveMemberRequest, RemoveMemberRequest
-from lockstate.words.commands import RecordAct
 
 
 async def add_member(gateway: Gateway, call: Call) -> Reply:
     """Add a node, which joins and then counts."""
-    return await _changed(gateway, call, (await schema.read(call, AddMemberRequest)).command())
+    act = (await schema.read(call, AddMemberRequest)).command()
+    members, revision = await gateway.change_members(act, call.timeout_s)
+    return Reply(answers.encode(answers.member_list(members, revision)))
 
 
 async def move_member(gateway: Gateway, call: Call) -> Reply:
     """Change the address at which the others reach a node."""
-    return await _changed(gateway, call, (await schema.read(call, MoveMemberRequest)).command())
+    act = (await schema.read(call, MoveMemberRequest)).command()
+    members, revision = await gateway.change_members(act, call.timeout_s)
+    return Reply(answers.encode(answers.member_list(members, revision)))
 
 
 async def remove_member(gateway: Gateway, call: Call) -> Reply:
@@ -23,9 +26,5 @@ async def remove_member(gateway: Gateway, call: Call) -> Reply:
     request = await schema.read(call, RemoveMemberRequest)
     node_id = schema.body_or_query(call, "id", request.id)
     reason = schema.body_or_query(call, "reason", request.reason)
-    return await _changed(gateway, call, request.command(node_id, reason))
-
-
-async def _changed(gateway: Gateway, call: Call, act: RecordAct) -> Reply:
-    members, revision = await gateway.change_members(act, call.timeout_s)
+    members, revision = await gateway.change_members(request.command(node_id, reason), call.timeout_s)
     return Reply(answers.encode(answers.member_list(members, revision)))
