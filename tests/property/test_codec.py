@@ -25,6 +25,7 @@ from lockstate.words.cell_operations import (
 from lockstate.words.commands import (
     AdvanceVersion,
     Algorithm,
+    Asking,
     ClusterAct,
     Command,
     Entry,
@@ -77,6 +78,7 @@ def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     return st.builds(kind, **{field: _BY_TYPE[types[field]] for field in types})
 
 
+_BY_TYPE[Asking | None] = st.none() | structs(Asking)
 _BY_TYPE[Uncommon | None] = st.none() | structs(Uncommon)
 for _wanted in (Wanted, WantedPermits, WantedRate):
     _BY_TYPE[tuple[_wanted, ...]] = st.lists(structs(_wanted), max_size=3).map(tuple)  # type: ignore[valid-type]

@@ -8,8 +8,8 @@ from lockstate.rules.holds import Holds
 from lockstate.rules.pleas import Pleas
 from lockstate.tables.records import Hold, Plea, Semaphore, Ticket
 from lockstate.words.claims import Claims
-from lockstate.words.commands import AcquirePermits, PutOff, Revoke, WithdrawRevocation
-from lockstate.words.results import Granted, Left, Refused, Result, RevocationsWithdrawn
+from lockstate.words.commands import AcquirePermits, PutOff, Revoke
+from lockstate.words.results import Granted, Left, Refused, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
@@ -36,21 +36,6 @@ _put_off = Pleas.put_off
 def _released_in_the_end(pleas: Pleas, plea: Plea) -> None:
     """Ask, and let the hold be when the grace is over."""
     pleas._state.pleas.drop(plea)
-
-
-def _withdraw_nothing(pleas: Pleas, command: WithdrawRevocation) -> Result:
-    """Say that all is taken back, and take back nothing."""
-    state = pleas._state
-    before = list(state.pleas.rows.values())
-    result = _withdraw(pleas, command)
-    if isinstance(result, RevocationsWithdrawn):
-        for plea in before:
-            if plea.order not in state.pleas.rows:
-                state.pleas.enter(plea)
-    return result
-
-
-_withdraw = Pleas.withdraw
 
 
 def _tell_no_reason(effects: Effects, ticket: Ticket, why: Left) -> None:
@@ -98,13 +83,6 @@ PLEAS: Final = (
         sentence="A hold that was to be given up lives on when the grace is over.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Pleas, "end", _released_in_the_end),
-        surroundings=_ASKED,
-    ),
-    Mutation(
-        name="withdrawn-revocation-goes-on",
-        sentence="A hold ends by force although its revocation was withdrawn.",
-        found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Pleas, "withdraw", _withdraw_nothing),
         surroundings=_ASKED,
     ),
     Mutation(
