@@ -250,8 +250,9 @@ def _uncommon(chance: Chance) -> Uncommon | None:
         return Uncommon(*common)
     is_secret, is_endless = [chance.rng.randrange(4) == 0 for _ in range(2)]
     asks = Asking(chance.number([0, 60]), chance.number([0, 60])) if chance.rng.randrange(2) else None
-    rare = is_secret, chance.number([5, 0, 9]), is_endless
-    return Uncommon(*common, chance.text(), *rare, asks=asks)
+    return Uncommon(
+        *common, chance.text(), is_secret, chance.number([5, 0, 9]), is_endless=is_endless, asks=asks
+    )
 
 
 def _several(chance: Chance) -> Command:
