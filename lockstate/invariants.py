@@ -21,7 +21,7 @@ from lockstate.tables.records import Delay, Hold, Ticket, each_lock, permits_in,
 from lockstate.tables.state import State, claims_of_hold
 from lockstate.words.claims import claims_of, parent, record_name
 from lockstate.words.modes import CLAIMS, CONFLICTING, INTENTS, Mode, count, is_intent
-from lockstate.words.results import HoldKind, Queued
+from lockstate.words.results import HELD_TOO_LONG, HoldKind, Queued
 
 
 def check(state: State) -> None:
@@ -474,6 +474,10 @@ def pleas_are_of_holds(state: State) -> None:
             assert ticket is not None, "a plea outlived the wait for which it was made"
             assert is_in_the_way(hold, ticket, plea.kind, plea.name), "a plea for what is in nobody's way"
             assert pleas.of_tickets[plea.ticket][order] is plea, "a plea is not found by its wait"
+        assert plea.is_told or plea.is_bound, "a plea is kept from its holder"
+        assert plea.is_bound == (plea.reason == HELD_TOO_LONG), "a bound looks like a plea of somebody"
+        assert not plea.is_bound or (plea.is_put_off and not plea.ticket), "a bound is put off, or for a wait"
+    assert pleas.bounds_count == sum([plea.is_bound for plea in pleas.rows.values()]), "bounds are miscounted"
     assert list(pleas.rows) == sorted(pleas.rows), "pleas are kept out of order"
     assert sum(map(len, pleas.of_holds.values())) == len(pleas), "pleas and holds disagree"
     for_waits = [plea for plea in pleas.rows.values() if plea.ticket]

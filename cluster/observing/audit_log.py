@@ -190,7 +190,7 @@ def _by(principal: str) -> str:
 def _said(event: Event) -> str:
     """Return what a line says of an event, its kind apart. A session has nothing but its owner."""
     owner = shown_owner(event.owner, event.session_id)
-    reason = f" reason={event.reason!r}" if event.kind in OF_OPERATORS else ""
+    reason = f" reason={event.reason!r}" if event.reason or event.kind in OF_OPERATORS else ""
     reason += f" principal={event.principal!r}" if event.principal else ""
     reason += _by(event.by)
     match event.kind:

@@ -110,7 +110,7 @@ def add_parser(commands: CommandParser) -> None:
     for action, (default_ms, text) in waits.items():
         action.add_argument("--wait", metavar="TIME", type=duration_ms, default=default_ms, help=text)
     for parser in (add, move, remove, replace, transfer):
-        parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
+        parser.add_reason()
     for parser in (status, members, add, move, remove, replace, transfer):
         parser.add_output()
 

@@ -25,6 +25,11 @@ _TIMES: Final = (
         "let waits ask holders to give up, after this time or later",
     ),
     ("grace_ms_min", "--grace-min", "the shortest grace with which waits may ask"),
+    (
+        "held_ms_max",
+        "--held-max",
+        "how long one hold may be held, from its grant, however often it is renewed",
+    ),
 )
 _FLAGS: Final = (
     ("no_deadline", "--no-deadline", "whether holds without a deadline are allowed"),

@@ -79,7 +79,8 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
     acquire of a lock that its session holds already, or a campaign of a leader, renews it, or is refused as
     `already-held` if `if_held` is "refuse", unless it has an `if_held` of its own. `rate` is what each rate
     limit is, each by its name. With an `ask_after_ms_min` waits may ask by themselves, after that time or
-    later, and with a grace of `grace_ms_min` or more. The others are bounds on how much there may be.
+    later, and with a grace of `grace_ms_min` or more. What is granted may be held for `held_ms_max`, however
+    often it is renewed. The others are bounds on how much there may be.
     """
 
     ttl_ms_min: int | None = None
@@ -97,6 +98,7 @@ class NamespaceSettings(msgspec.Struct, frozen=True):
     rate: RateSettings | None = None
     ask_after_ms_min: int | None = None
     grace_ms_min: int | None = None
+    held_ms_max: int | None = None
 
 
 class NamespaceUsed(msgspec.Struct, frozen=True):

@@ -49,6 +49,7 @@ LockDelay = Annotated[int, _bounds(0, limits.LOCK_DELAY_MS_MAX)]
 GRACE_MS: Final = 30_000
 """The time, in ms, in which a holder is to give up if nobody says another."""
 Grace = Annotated[int, _bounds(0, limits.GRACE_MS_MAX)]
+HeldTime = Annotated[int, _bounds(limits.TTL_MS_MIN, limits.HELD_MS_MAX)]
 FreezeTime = Annotated[int, _bounds(1, limits.FREEZE_MS_MAX)]
 Priority = Annotated[int, _bounds(0, limits.PRIORITY_MAX)]
 PermitsLimit = Annotated[int, _bounds(1, limits.SEMAPHORE_LIMIT_MAX)]

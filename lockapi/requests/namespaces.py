@@ -5,6 +5,7 @@ from typing import Any
 from lockapi.requests.fields import (
     UNSET,
     Grace,
+    HeldTime,
     IfHeldUncounted,
     LockDelay,
     Maybe,
@@ -53,6 +54,7 @@ class SetNamespaceRequest(Write, kw_only=True):
     rate: RateSettingsRequest | Maybe = UNSET
     ask_after_ms_min: Wait | Maybe = UNSET
     grace_ms_min: Grace | Maybe = UNSET
+    held_ms_max: HeldTime | Maybe = UNSET
 
     def command(self, prefix: str, reason: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""

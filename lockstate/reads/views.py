@@ -57,10 +57,19 @@ SESSION_ENDINGS: Final = frozenset({EventKind.SESSION_EXPIRED, EventKind.SESSION
 
 
 def remaining_ms(state: State, hold: Hold) -> int | None:
-    """Return how much of the lease of `hold` is left; None if it has no deadline."""
-    if hold.is_endless:
-        return None
+    """Return how much of the lease of `hold` is left; None if it has no deadline.
+
+    A lease is worth nothing beyond the moment up to which the hold may be held.
+    """
+    if hold.is_endless or state.pleas.bounds_count:
+        return None if hold.is_endless else _bounded_ms(state, hold)
     return max(0, state.lease_of(hold).expires_at_ms - state.now_ms)
+
+
+def _bounded_ms(state: State, hold: Hold) -> int:
+    """Return how much is left of a lease, or of the time for which the hold may be held if that is less."""
+    bounds = [plea.ends_at_ms for plea in state.pleas.of_hold(hold.hold_id).values() if plea.is_bound]
+    return max(0, min([state.lease_of(hold).expires_at_ms, *bounds]) - state.now_ms)
 
 
 def available(semaphore: Semaphore) -> int:
@@ -121,7 +130,7 @@ def told_value(record: Hold | Ticket) -> str:
 
 def revocations_of(state: State, hold: Hold) -> tuple[RevocationView, ...]:
     """Return what the holder of `hold` is to give up: each name once, the first that was asked for first."""
-    pleas = state.pleas.of_hold(hold.hold_id).values() if state.pleas else ()
+    pleas = state.pleas.told(hold.hold_id) if state.pleas else ()
     asked = dict.fromkeys([(plea.kind, plea.name) for plea in pleas])
     found = [revocation_of(state, hold, kind, name) for kind, name in asked]
     return tuple([one for one in found if one is not None])
@@ -130,7 +139,11 @@ def revocations_of(state: State, hold: Hold) -> tuple[RevocationView, ...]:
 def revocation_of(state: State, hold: Hold, kind: HoldKind, name: str) -> RevocationView | None:
     """Return until when the holder of `hold` is to give up this name of it; None if nobody has asked."""
     pleas = state.pleas.of_name(hold.hold_id, kind, name) if state.pleas else ()
-    plea = min(pleas, key=lambda plea: (plea.expires_at_ms, plea.order), default=None)
+    plea = min(
+        [plea for plea in pleas if plea.is_told],
+        key=lambda plea: (plea.expires_at_ms, plea.order),
+        default=None,
+    )
     return None if plea is None else _revocation_view(state, plea)
 
 
@@ -149,9 +162,9 @@ def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
     """Return what a session is to give up, what was asked for first."""
     pleas, holds = state.pleas, session.holds
     if len(pleas) < len(holds):
-        found = [plea for plea in pleas.rows.values() if plea.hold_id in holds]
+        found = [plea for plea in pleas.rows.values() if plea.is_told and plea.hold_id in holds]
     else:
-        found = [plea for hold_id in holds for plea in pleas.of_hold(hold_id).values()]
+        found = [plea for hold_id in holds for plea in pleas.told(hold_id)]
     first = heapq.nsmallest(limits.HOLDERS_SHOWN_MAX, found, key=lambda plea: plea.order)
     return tuple(
         [revoked_view(state, holds[one.hold_id], one.kind, _revocation_view(state, one)) for one in first]

@@ -24,7 +24,7 @@ What each move relies on and what it keeps true. The sentences in backquotes are
 
 begin       Relies on the caller: nothing is in the way of the claims (`is_free`, `can_go`, or there are the
             permits), so `holders_are_compatible`. Draws the next token: `tokens_are_unique_and_given_out`.
-            The lease begins now, also after a wait.
+            The lease begins now, also after a wait, and so does the time for which it may be held.
 pass_by     Grants a request that comes before everybody who waits for the same (`can_go`). Refuses a grant
             that would close a deadlock: those that it passes wait for what it gets.
 wait        Relies on the caller: something is in the way. Refuses a wait that would close a deadlock, and one
@@ -64,7 +64,7 @@ import msgspec
 from lockstate.reads import views
 from lockstate.rules import deadlocks
 from lockstate.rules.effects import Effects
-from lockstate.rules.namespace_rules import delay_of, if_held_of, names_asked
+from lockstate.rules.namespace_rules import delay_of, held_ms_max_of, if_held_of, names_asked
 from lockstate.rules.rates import Taken, take_together
 from lockstate.rules.values import texts_of
 from lockstate.tables import budget
@@ -81,6 +81,7 @@ from lockstate.tables.records import (
     Ask,
     Hold,
     Permits,
+    Plea,
     RequestKey,
     Semaphore,
     Session,
@@ -105,6 +106,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.words.modes import DRAWING, Mode
 from lockstate.words.results import (
+    HELD_TOO_LONG,
     Event,
     EventKind,
     Granted,
@@ -224,6 +226,8 @@ class Holds:
             if hold.rare is not None and hold.rare.at_ms:
                 hold.expires_at_ms = hold.rare.at_ms + hold.ttl_ms  # before that its holder cannot use it
         lease = state.add_hold(hold, claims)
+        if state.spaces:
+            self._bound(hold, [hold] if hold.name else views.parts_of(hold))
         kind = EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED
         if hold.name:
             # The same as below for a single thing, which nearly every grant is of, without the calls.
@@ -248,7 +252,7 @@ class Holds:
                     state.principals.of(hold) if state.owners else "",
                 )
             )
-            if hold.rare is not None or hold.kind is not _LOCK:
+            if hold.rare is not None or hold.kind is not _LOCK or hold.hold_id in state.pleas.of_holds:
                 return self.granted(hold)
             expires_in_ms = lease.expires_at_ms - state.now_ms
             if expires_in_ms <= 0:
@@ -260,6 +264,32 @@ class Holds:
             )
         self.effects.tell(kind, hold, waited_ms, ticket=ticket)
         return self.granted(hold)
+
+    def _bound(self, hold: Hold, granted: Iterable[Hold | views.Part]) -> None:
+        """Note until when a hold may have each of these names, which it has just got.
+
+        Only where a namespace says so. The holder is told some time before.
+        """
+        state = self.state
+        since_ms = max(state.now_ms, hold.details.at_ms)
+        for part in granted:
+            held_ms_max = held_ms_max_of(state, part.name)
+            if held_ms_max is None:
+                continue
+            notice_ms = min(held_ms_max // 2, limits.HELD_NOTICE_MS_MAX)
+            bound = Plea(
+                state.take_order(),
+                since_ms + held_ms_max - notice_ms,
+                hold.hold_id,
+                part.name,
+                part.kind,
+                HELD_TOO_LONG,
+                notice_ms,
+                is_put_off=True,
+                is_bound=True,
+                is_told=False,
+            )
+            state.pleas.enter(bound)
 
     def granted(self, hold: Hold) -> Granted:
         """Return the grant of a hold as its holder is to see it now."""
@@ -723,6 +753,8 @@ class Holds:
         hold.locks = locks
         state.count_hold(hold, 1)
         self._change(hold, lock_delay_ms=delay_of(state, hold))
+        if state.spaces:
+            self._bound(hold, [views.Part(_LOCK, lock.name) for lock in more])
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, locks=had)
         self.effects.tell(_GRANTED, hold, waited_ms, locks=more, ticket=ticket)
 

@@ -2,7 +2,7 @@
 
 The longest namespace that covers a name decides as a whole: what it leaves open is not looked up in those
 around it. It is looked at when something is asked for: what is held or waited for already stays as it is, but
-for the lock-delay, which is that of the moment in which a hold begins.
+for the lock-delay and how long something may be held, which are those of the moment in which a hold begins.
 """
 
 from collections.abc import Collection, Iterable
@@ -80,6 +80,9 @@ def check_settings(settings: NamespaceSettings) -> Refused | None:
         refused = limits.check_range("lock_delay_ms_min", delay_ms, limits.LOCK_DELAY_MS_MAX)
         if refused is not None:
             return refused
+    held_ms = settings.held_ms_max
+    if held_ms is not None and not limits.TTL_MS_MIN <= held_ms <= limits.HELD_MS_MAX:
+        return invalid(f"held_ms_max: {held_ms}; must be {limits.TTL_MS_MIN} to {limits.HELD_MS_MAX}")
     numbers = [(what, getattr(settings, what)) for what in get_args(Counted)]
     checks = [
         limits.check_range(what, number, limits.QUOTA_MAX) for what, number in numbers if number is not None
@@ -223,6 +226,12 @@ def _forbidden(what: str, name: str, namespace: Namespace) -> Refused:
 
 def _refused(reason: Reason, detail: str, namespace: Namespace) -> Refused:
     return RefusedInNamespace(reason, detail, namespace=namespace.prefix)
+
+
+def held_ms_max_of(state: State, name: str) -> int | None:
+    """Return how long one hold may have a name that it is granted now; None if that has no bound."""
+    namespace = state.namespaces.innermost(name)
+    return None if namespace is None else namespace.settings.held_ms_max
 
 
 def delay_of(state: State, hold: Hold) -> int:

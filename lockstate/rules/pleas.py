@@ -3,11 +3,15 @@
 A *plea* hangs on one name of a hold. A holder that gives that name up in time has obeyed and keeps the rest;
 otherwise the hold ends as a whole, as by force. Whoever asks again can only let the plea end earlier. A plea
 that is made for a wait asks only holders that are in its way. It ends with the wait, or when the holder
-converts to a mode that is not in the way any more. Any plea can be withdrawn: then its hold is as if nobody
-had asked.
+converts to a mode that is not in the way any more. Any plea of somebody can be withdrawn: then its hold is
+as if nobody had asked.
 
 A wait may ask by itself once it has waited for some time, where a namespace lets it: the holders in its way
 that are of its own principal or of a lower priority. That is a revocation for this wait like any other.
+
+A *bound* is a plea that nobody makes: where a namespace has `held_ms_max`, each name of a grant gets one. Its
+holder hears of it a while before the end, as of any plea, and cannot put it off. The hold expires then: that
+is nobody's deed.
 """
 
 from collections.abc import Collection
@@ -22,6 +26,7 @@ from lockstate.reads.views import (
     revocation_of,
     revoked_view,
 )
+from lockstate.rules.checks import invalid
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, refuse_kind
 from lockstate.rules.kinded import Kinds
 from lockstate.tables import budget
@@ -29,6 +34,7 @@ from lockstate.tables.records import Ask, Hold, Plea, Ticket
 from lockstate.words import limits
 from lockstate.words.commands import PutOff, Revoke, WithdrawRevocation
 from lockstate.words.results import (
+    HELD_TOO_LONG,
     EventKind,
     PutOffTo,
     Reason,
@@ -55,7 +61,7 @@ class Pleas:
         """Ask the holders of a name to give up within the grace."""
         state = self._state
         ticket = state.tickets_in_order.get(command.ticket) if command.ticket else None
-        refused = _check_grace(command) or _check(command) or _check_ticket(command, ticket)
+        refused = _check_asking(command) or _check(command) or _check_ticket(command, ticket)
         if refused is not None:
             return refused
         asked = holders_meant(state, command.kind, command.name, command.token)
@@ -114,7 +120,7 @@ class Pleas:
             (hold, plea)
             for hold in (held if state.pleas else ())
             for plea in state.pleas.of_name(hold.hold_id, command.kind, command.name)
-            if command.ticket in {0, plea.ticket}
+            if not plea.is_bound and command.ticket in {0, plea.ticket}
         ]
         for hold, plea in found[: limits.REVOKED_PER_COMMAND_MAX]:
             state.pleas.drop(plea)
@@ -142,9 +148,11 @@ class Pleas:
             return LEASE_EXPIRED
         if hold.kind is not command.kind:
             return refuse_kind(state, hold, command.kind)
-        pleas = state.pleas.of_hold(command.hold_id).values()
+        pleas = state.pleas.told(command.hold_id)
         if not pleas:
             return Refused(Reason.NOT_REVOKED, "nobody has asked for this hold back")
+        if all(plea.is_bound for plea in pleas):
+            return Refused(Reason.NOT_REVOKED, "the hold may not be held longer; that cannot be put off")
         if all(plea.is_put_off for plea in pleas):
             return Refused(Reason.NOT_REVOKED, "the hold was put off before; that is possible only once")
         for plea in pleas:
@@ -156,9 +164,16 @@ class Pleas:
         return PutOffTo(hold.token, max(0, min(plea.expires_at_ms for plea in pleas) - state.now_ms))
 
     def end(self, plea: Plea) -> None:
-        """Force the hold whose grace is over."""
+        """End the hold whose grace is over, or tell its holder that it soon will be."""
         hold = self._state.holds[plea.hold_id]
-        self._holds.serve(self._holds.end(hold, EventKind.FORCED, plea.reason))
+        if not plea.is_told:
+            self._state.ledger.change(plea)
+            plea.is_told = True
+            self._state.deadlines.move(plea, plea.expires_at_ms + plea.grace_ms)
+            self._holds.effects.tell_plea(EventKind.REVOKED, hold, plea)
+            return
+        kind = EventKind.EXPIRED if plea.is_bound else EventKind.FORCED
+        self._holds.serve(self._holds.end(hold, kind, plea.reason))
 
     def _is_asked(self, hold: Hold, command: Revoke) -> bool:
         """Whether a hold is to be given up as early already, or for too many waits to ask for another one."""
@@ -174,7 +189,8 @@ class Pleas:
     def _ask(self, hold: Hold, command: Revoke) -> None:
         """Ask one holder, which may have been asked before, to give up later."""
         state = self._state
-        of_name = state.pleas.of_name(hold.hold_id, command.kind, command.name)
+        every = state.pleas.of_name(hold.hold_id, command.kind, command.name)
+        of_name = [plea for plea in every if not plea.is_bound]
         plea = Plea(
             state.take_order(),
             state.now_ms + command.grace_ms,
@@ -201,7 +217,9 @@ def _check_ticket(command: Revoke, ticket: Ticket | None) -> Refused | None:
     return Refused(Reason.INVALID_REQUEST, "ticket: no waiter for this has that number")
 
 
-def _check_grace(command: Revoke) -> Refused | None:
+def _check_asking(command: Revoke) -> Refused | None:
+    if command.reason == HELD_TOO_LONG:
+        return invalid(f"reason: only the cluster says {HELD_TOO_LONG}")
     return limits.check_range("grace_ms", command.grace_ms, limits.GRACE_MS_MAX)
 
 

@@ -94,7 +94,13 @@ class Namespaces:
 
     def innermost(self, name: str) -> Namespace | None:
         """Return the longest namespace that covers a name."""
-        return next(iter(self.over((name,))), None)
+        end = len(name)
+        while end > 0:
+            namespace = self.rows.get(name[:end])
+            if namespace is not None:
+                return namespace
+            end = name.rfind("/", 0, end)
+        return None
 
     def over(self, names: Iterable[str]) -> list[Namespace]:
         """Return each namespace that covers any of the names: of each name the longest first."""

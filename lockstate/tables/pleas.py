@@ -6,7 +6,7 @@ name of it, and with that wait. Each wait has pleas of its own, so none of them 
 A wait may also ask by itself, once, after some time: until then it has an `Ask` here.
 """
 
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from lockstate.tables.deadlines import Deadlines
 from lockstate.tables.ledger import Ledger
@@ -16,6 +16,8 @@ from lockstate.words.kinds import HoldKind
 
 PleaKey: TypeAlias = tuple[HoldKind, str, int]
 """What is asked of a hold: the kind and the name, and the number of the wait for which it is asked."""
+_BOUND: Final = -1
+"""In the place of that number: nobody asks, but a namespace says how long the name may be held."""
 
 _Outer = TypeVar("_Outer")
 _Inner = TypeVar("_Inner")
@@ -23,7 +25,7 @@ _Inner = TypeVar("_Inner")
 
 def key_of(plea: Plea) -> PleaKey:
     """Return what tells a plea from all others of its hold."""
-    return plea.kind, plea.name, plea.ticket
+    return plea.kind, plea.name, _BOUND if plea.is_bound else plea.ticket
 
 
 class PleaTable:
@@ -35,6 +37,8 @@ class PleaTable:
         self.of_holds: dict[HoldId, dict[PleaKey, Plea]] = {}
         self.of_tickets: dict[int, dict[int, Plea]] = {}
         """The pleas of each wait for which one is made, by order."""
+        self.bounds_count = 0
+        """How many of them nobody made: where there is none, no lease has to be looked at twice."""
         self.asks: dict[HoldId, Ask] = {}
         """The waits that will ask by themselves, in order of creation, by the ids under which they wait."""
 
@@ -46,6 +50,10 @@ class PleaTable:
         """Return the pleas to a hold, in order of creation. The caller does not change them."""
         return self.of_holds.get(hold_id, NOTHING)
 
+    def told(self, hold_id: HoldId) -> list[Plea]:
+        """Return what the holder of a hold has been told to give up, in order of creation."""
+        return [plea for plea in self.of_hold(hold_id).values() if plea.is_told]
+
     def of_name(self, hold_id: HoldId, kind: HoldKind, name: str) -> list[Plea]:
         """Return the pleas to a hold for one of its names, in order of creation."""
         return [plea for plea in self.of_hold(hold_id).values() if (plea.kind, plea.name) == (kind, name)]
@@ -55,6 +63,7 @@ class PleaTable:
         self._deadlines.add(plea)
         self._ledger.noted[plea] = 0
         self.rows[plea.order] = plea
+        self.bounds_count += plea.is_bound
         self.of_holds.setdefault(plea.hold_id, {})[key_of(plea)] = plea
         if plea.ticket:
             self.of_tickets.setdefault(plea.ticket, {})[plea.order] = plea
@@ -64,6 +73,7 @@ class PleaTable:
         self._deadlines.remove(plea)
         self._ledger.remove(plea)
         del self.rows[plea.order]
+        self.bounds_count -= plea.is_bound
         _take_out(self.of_holds, plea.hold_id, key_of(plea))
         if plea.ticket:
             _take_out(self.of_tickets, plea.ticket, plea.order)

@@ -242,6 +242,9 @@ class Plea(Timed, eq=False, gc=False, array_like=True):
 
     The holder may put that off once, by another `grace_ms`. `ticket` is the wait for which it was asked, and
     with which the plea ends; 0 if for none.
+
+    A *bound* is what nobody asks: a namespace lets the name be held only so long. The hold expires with it,
+    and nobody can put it off. Its holder is told only when it has `grace_ms` left.
     """
 
     hold_id: HoldId
@@ -251,6 +254,13 @@ class Plea(Timed, eq=False, gc=False, array_like=True):
     grace_ms: int
     ticket: int = 0
     is_put_off: bool = False
+    is_bound: bool = False
+    is_told: bool = True
+
+    @property
+    def ends_at_ms(self) -> int:
+        """When the hold ends, unless it is given up."""
+        return self.expires_at_ms if self.is_told else self.expires_at_ms + self.grace_ms
 
 
 class Ask(Timed, eq=False, gc=False, array_like=True):

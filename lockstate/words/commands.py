@@ -106,8 +106,9 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `lock_delay_ms_min`. `no_deadline` and `priority` allow or forbid, in the place of what nodes are set to.
     `if_held` is what an acquire of a lock or a campaign means that does not say it itself: to renew, or to
     refuse. `rate` is what each rate limit of the namespace is, each by its name. Waits may ask by themselves
-    if there is an `ask_after_ms_min`, no earlier than that, and with a grace of `grace_ms_min` or more. The
-    others are quotas (lockstate/tables/namespaces.py).
+    if there is an `ask_after_ms_min`, no earlier than that, and with a grace of `grace_ms_min` or more. What
+    is granted may be held for `held_ms_max`, however often it is renewed. The others are quotas
+    (lockstate/tables/namespaces.py).
     """
 
     ttl_ms_min: int | None = None
@@ -125,6 +126,7 @@ class NamespaceSettings(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rate: RateSettings | None = None
     ask_after_ms_min: int | None = None
     grace_ms_min: int | None = None
+    held_ms_max: int | None = None
 
 
 class OpenSession(_Command, frozen=True, tag=1):

@@ -26,6 +26,10 @@ LOCK_DELAY_MS_MAX = 3600 * 1000
 """Milliseconds of the longest lock-delay, an hour: it covers a late writer, not an outage."""
 GRACE_MS_MAX = 3600 * 1000
 """Milliseconds of the longest grace of a revocation, an hour."""
+HELD_MS_MAX = 31 * 24 * 3600 * 1000
+"""Milliseconds of the longest bound on how long something may be held, a month."""
+HELD_NOTICE_MS_MAX = 60 * 1000
+"""Milliseconds before that in which the holder is told to give up, a minute; at most half of the bound."""
 REVOKED_PER_COMMAND_MAX = 1_000
 """Holders that one command asks to give up."""
 PLEAS_PER_NAME_MAX = 16

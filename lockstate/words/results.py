@@ -816,6 +816,10 @@ class Left(enum.StrEnum):
     __hash__ = str.__hash__
 
 
+HELD_TOO_LONG: Final = "held-too-long"
+"""Why a holder is to give up what a namespace lets nobody hold longer. No operator can give this reason."""
+
+
 class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Something that happened at a revision. A hold of several locks causes one event for each of them.
 
@@ -861,6 +865,8 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
         What ends with the grace of a revocation is nobody's deed: that was the revocation. What is set for
         a principal concerns whoever has to know why, also if an operator sets it for itself.
         """
+        if self.kind is EventKind.REVOKED and self.reason == HELD_TOO_LONG:
+            return False
         is_own = self.principal and self.by in ("", self.principal) and self.kind not in OF_SETTINGS
         return self.kind in OF_OPERATORS and not is_own
 

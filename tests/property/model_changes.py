@@ -30,7 +30,7 @@ from tests.property.model_locks import (
     parts_of,
     used,
 )
-from tests.property.model_namespaces import longest_delay_ms, refuse_texts_in
+from tests.property.model_namespaces import innermost, longest_delay_ms, refuse_texts_in
 from tests.property.model_principals import refuse_texts
 from tests.property.model_records import (
     UNKNOWN_NUMBER,
@@ -223,6 +223,7 @@ def grant(state: ModelState, ticket: Ticket) -> Granted | Refused:
         priority=ticket.priority,
     )
     state.holds.append(hold)
+    bound(state, hold, parts(hold))
     kind = EventKind.ELECTED if hold.kind is HoldKind.ELECTION else EventKind.GRANTED
     tell(state, kind, hold, ticket.queued_at_ms, number=ticket.number)
     result = granted(state, hold)
@@ -249,6 +250,7 @@ def add(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
     hold.locks, hold.is_several = hold.locks + ticket.wanted, True
     hold.lock_delay_ms = longest_delay_ms(state, hold)
     more = parts(hold)[len(had) :]
+    bound(state, hold, more)
     tell(state, EventKind.CONVERTED, hold, hold.granted_at_ms, only=had)
     tell(state, EventKind.GRANTED, hold, ticket.queued_at_ms, only=more, number=ticket.number)
     return granted(state, hold)
@@ -337,6 +339,35 @@ def is_to_be_given_up(state: ModelState, plea: Plea) -> bool:
         return False
     return plea.waiter is None or (
         any(ticket is plea.waiter for ticket in state.tickets) and hinders(plea.hold, held[0], plea.waiter)
+    )
+
+
+def bound(state: ModelState, hold: Hold, granted: list[Part]) -> None:
+    """Note until when a hold may have what it has just got, where a namespace says that."""
+    since_ms = max(state.now_ms, hold.at_ms)
+    for part in granted:
+        held_ms = innermost(state, part.name)[1].held_ms_max
+        if held_ms is not None:
+            notice_ms = min(held_ms // 2, 60_000)
+            until_ms = since_ms + held_ms - notice_ms
+            created = state.next_created()
+            plea = Plea(hold, part.kind, part.name, "held-too-long", notice_ms, until_ms, created)
+            plea.is_put_off, plea.is_bound, plea.is_told = True, True, False
+            state.pleas.append(plea)
+
+
+def tell_plea(state: ModelState, kind: EventKind, plea: Plea) -> None:
+    """Add an event for what is to be given up."""
+    ends_in_ms = max(0, plea.until_ms - state.now_ms)
+    tell(
+        state,
+        kind,
+        plea.hold,
+        plea.hold.granted_at_ms,
+        plea.reason,
+        only=parts_of(plea.hold, plea.kind, plea.name),
+        number=plea.ticket,
+        ends_in_ms=ends_in_ms,
     )
 
 
@@ -460,8 +491,12 @@ def expire(state: ModelState, thing: Due) -> None:  # noqa: C901 - a case for ea
             state.delays.remove(thing)
         case Cell():
             end_cells(state, [thing], CellEventKind.EXPIRED)
+        case Plea() if not thing.is_told:
+            thing.is_told, thing.until_ms = True, thing.until_ms + thing.grace_ms
+            tell_plea(state, EventKind.REVOKED, thing)
         case Plea():
-            end_hold(state, thing.hold, EventKind.FORCED, thing.reason)
+            kind = EventKind.EXPIRED if thing.is_bound else EventKind.FORCED
+            end_hold(state, thing.hold, kind, thing.reason)
         case ModelFreeze():
             state.freezes.remove(thing)
             tell_freeze(state, EventKind.THAWED, thing, "")

@@ -162,6 +162,7 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_range("grace_ms", command.grace_ms, limits.GRACE_MS_MAX),
                 BAD if not 0 <= command.token <= limits.TOKEN_MAX else None,
                 BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
+                BAD if command.reason == "held-too-long" else None,
             ]
         case WithdrawRevocation():
             return [

@@ -98,6 +98,8 @@ def refuse_bad_namespace(command: SetNamespace) -> list[Refused | None]:
     found += [None if limits.TTL_MS_MIN <= ttl_ms <= limits.TTL_MS_MAX else BAD for ttl_ms in ttls_ms]
     found.append(BAD if ttls_ms != sorted(ttls_ms) else None)
     found.append(None if 0 <= (settings.lock_delay_ms_min or 0) <= limits.LOCK_DELAY_MS_MAX else BAD)
+    held_ms = settings.held_ms_max
+    found.append(None if held_ms is None or limits.TTL_MS_MIN <= held_ms <= limits.HELD_MS_MAX else BAD)
     for number in (
         settings.holds,
         settings.waits,

@@ -16,7 +16,7 @@ from lockstate.words.results import (
     RevokedView,
     SessionKept,
 )
-from tests.property.model_changes import hinders, tell
+from tests.property.model_changes import hinders, tell, tell_plea
 from tests.property.model_locks import Part, parts, parts_of
 from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_views import holder_view, plea_view, revoked_view
@@ -76,6 +76,7 @@ def _ask(state: ModelState, command: Revoke, waiter: Ticket | None, found: list[
     asked = 0
     for hold, part in found:
         of_name = [p for p in state.asked(hold) if (p.kind, p.name) == (part.kind, part.name)]
+        of_name = [p for p in of_name if not p.is_bound]
         known = next((p for p in of_name if p.waiter is waiter), None)
         for_waits = [p for p in of_name if p.waiter is not None]
         if known is None and waiter is not None and len(for_waits) >= limits.PLEAS_PER_NAME_MAX:
@@ -89,7 +90,7 @@ def _ask(state: ModelState, command: Revoke, waiter: Ticket | None, found: list[
             if known is not None:
                 state.pleas.remove(known)
             state.pleas.append(plea)
-            _tell(state, EventKind.REVOKED, plea)
+            tell_plea(state, EventKind.REVOKED, plea)
 
 
 def withdraw(state: ModelState, command: WithdrawRevocation) -> Result:
@@ -101,7 +102,9 @@ def withdraw(state: ModelState, command: WithdrawRevocation) -> Result:
         plea
         for hold, part in found
         for plea in state.asked(hold)
-        if (plea.kind, plea.name) == (part.kind, part.name) and command.ticket in {0, plea.ticket}
+        if (plea.kind, plea.name) == (part.kind, part.name)
+        and not plea.is_bound
+        and command.ticket in {0, plea.ticket}
     ]
     now = asked[: limits.REVOKED_PER_COMMAND_MAX]
     for plea in now:
@@ -130,31 +133,16 @@ def put_off(state: ModelState, command: PutOff) -> Result:
     for plea in new:
         plea.is_put_off = True
         plea.until_ms += plea.grace_ms
-        _tell(state, EventKind.PUT_OFF, plea)
+        tell_plea(state, EventKind.PUT_OFF, plea)
     return PutOffTo(hold.token, max(0, min(plea.until_ms for plea in pleas) - state.now_ms))
 
 
 def kept(state: ModelState, session: Session) -> SessionKept:
     """Keep a session, and tell which of its holds it is to give up."""
     left_ms = state.restart(session.lease)
-    asked = [plea for plea in state.pleas if plea.hold.session_id == session.session_id]
+    asked = [p for p in state.pleas if p.is_told and p.hold.session_id == session.session_id]
     views = []
     for plea in asked[: limits.HOLDERS_SHOWN_MAX]:
         shown = holder_view(state, plea.hold, parts_of(plea.hold, plea.kind, plea.name)[0])
         views.append(RevokedView(**msgspec.structs.asdict(shown), revocation=plea_view(state, plea)))
     return SessionKept(session.session_id, left_ms, tuple(views))
-
-
-def _tell(state: ModelState, kind: EventKind, plea: Plea) -> None:
-    """Add an event for what is to be given up."""
-    ends_in_ms = max(0, plea.until_ms - state.now_ms)
-    tell(
-        state,
-        kind,
-        plea.hold,
-        plea.hold.granted_at_ms,
-        plea.reason,
-        only=parts_of(plea.hold, plea.kind, plea.name),
-        number=plea.ticket,
-        ends_in_ms=ends_in_ms,
-    )

@@ -179,7 +179,8 @@ class Delay:
 class Plea:
     """What was asked of a holder: to give up a name until `until_ms`, or the hold is forced.
 
-    It is asked for `waiter`, which has the number `ticket`, or for nobody who waits.
+    It is asked for `waiter`, which has the number `ticket`, or for nobody who waits. A bound is asked by
+    nobody: the name may be held no longer. Until it is told, `until_ms` is when it will be.
     """
 
     hold: Hold
@@ -192,6 +193,8 @@ class Plea:
     ticket: int = 0
     waiter: "Ticket | None" = None
     is_put_off: bool = False
+    is_bound: bool = False
+    is_told: bool = True
 
 
 @dataclass
@@ -392,7 +395,7 @@ class ModelState:
 
     def asked(self, hold: Hold) -> list[Plea]:
         """Return what the holder of `hold` was asked, in that order."""
-        return [p for p in self.pleas if p.hold is hold]
+        return [p for p in self.pleas if p.hold is hold and p.is_told]
 
     def cell(self, key: bytes) -> Cell | None:
         """Return the cell of this key."""
@@ -402,4 +405,7 @@ class ModelState:
         """Return how much of a hold's lease is left; None if it has no deadline."""
         if hold.lease is None:
             return None
-        return max(0, hold.lease.expires_at_ms - self.now_ms)
+        ends_ms = [
+            p.until_ms + p.grace_ms * (not p.is_told) for p in self.pleas if p.hold is hold and p.is_bound
+        ]
+        return max(0, min([hold.lease.expires_at_ms, *ends_ms]) - self.now_ms)

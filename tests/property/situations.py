@@ -92,6 +92,8 @@ SITUATIONS: Final[dict[str, int]] = {
     "a wait is frozen": 40,
     "something frozen is refused": 2,
     "a frozen wait ends": 2,
+    "a bound is told": 5,
+    "something is held too long": 3,
     "a thaw grants": 1,
     "a revocation is withdrawn": 1,
     "a wait asks by itself": 5,
@@ -272,6 +274,12 @@ _LOOKS: Final[dict[str, _Look]] = {
         e.kind is EventKind.REVOKED and e.reason == "a wait needs it" for e in w.events
     ),
     "a revocation is withdrawn": lambda w, _: any(e.kind is EventKind.REVOCATION_WITHDRAWN for e in w.events),
+    "a bound is told": lambda w, _: any(
+        e.kind is EventKind.REVOKED and e.reason == "held-too-long" for e in w.events
+    ),
+    "something is held too long": lambda w, _: any(
+        e.kind is EventKind.EXPIRED and e.reason == "held-too-long" for e in w.events
+    ),
     "a thaw grants": lambda w, _: any(e.kind is EventKind.THAWED for e in w.events) and _served(w),
     "a hold goes on in what is frozen": lambda w, _: any(
         is_left_in(one.prefix, hold) for one in w.freezes for hold in w.holds

@@ -88,7 +88,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"PUT {wire.NAMESPACE}": (
         "reason", "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
         "holds", "waits", "cells", "fences", "rate_limits", "bytes", "if_held", "rate",
-        "ask_after_ms_min", "grace_ms_min", "request_id",
+        "ask_after_ms_min", "grace_ms_min", "held_ms_max", "request_id",
     ),
     f"DELETE {wire.NAMESPACE}": ("reason", "request_id"),
     f"PUT {wire.FREEZE}": ("reason", "for_ms", "request_id"),
@@ -296,7 +296,7 @@ NAMESPACE_ROW_FIELDS: Final = ("prefix", "settings", "used")
 NAMESPACE_USED_FIELDS: Final = ("holds", "waits", "cells", "fences", "rate_limits", "bytes")
 NAMESPACE_FIELDS: Final = (
     "ttl_ms_min", "ttl_ms_max", "lock_delay_ms_min", "no_deadline", "priority",
-    *NAMESPACE_USED_FIELDS, "if_held", "rate", "ask_after_ms_min", "grace_ms_min",
+    *NAMESPACE_USED_FIELDS, "if_held", "rate", "ask_after_ms_min", "grace_ms_min", "held_ms_max",
 )  # fmt: skip
 FREEZE_FIELDS: Final = ("prefix", "frozen", "reason", "frozen_ms", "ends_in_ms", "left")
 LEFT_FIELDS: Final = ("holds", "waits", "more")

@@ -309,7 +309,13 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.quotas(is_stale=True)
     await admin.quota("p", is_stale=True)
     await admin.remove_quota("p", reason="by hand")
-    settings = {"ttl_ms_min": 1000, "ttl_ms_max": 9000, "lock_delay_ms_min": 1, "if_held": "renew"}
+    settings = {
+        "ttl_ms_min": 1000,
+        "ttl_ms_max": 9000,
+        "lock_delay_ms_min": 1,
+        "if_held": "renew",
+        "held_ms_max": 60_000,
+    }
     counts = dict.fromkeys(("holds", "waits", "cells", "fences", "rate_limits", "bytes"), 9)
     flags = {"no_deadline": True, "priority": True, "rate": holdfast.RateSettings(9, 9000, "gcra")}
     asks = {"ask_after_ms_min": 0, "grace_ms_min": 0}

@@ -117,7 +117,8 @@ async def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         ]
         (shown,) = await line("list", "-o", "jsonl")
         assert json.loads(shown) == expected | {"used": NOTHING}
-        await line("set", "jobs", "--ttl-min", "1s", "--lock-delay-min", "2s", "--priority", "yes")
+        await line("set", "jobs", "--ttl-min", "1s", "--lock-delay-min", "2s", "--held-max", "1h")
+        assert (await line("list"))[1].split()[-1] == "held_ms_max=3600000"
         rest = await line(
             "set", "-o", "jsonl", "jobs", "--waits", "1", "--cells", "2", "--fences", "3", "--priority", "yes"
         )

@@ -203,6 +203,7 @@ async def test_namespaces_come_in_pages() -> None:
         ("jobs", {"ttl_ms_min": 2000, "ttl_ms_max": 1000}, "ttl_ms_min: 2000"),
         ("jobs", {"ttl_ms_max": 1}, "ttl_ms_max: 1"),
         ("jobs", {"lock_delay_ms_min": 3_600_001}, "lock_delay_ms_min: 3600001"),
+        ("jobs", {"held_ms_max": 49}, "held_ms_max: 49"),
         ("jobs", {"no_deadline": 1}, "no_deadline"),
         ("jobs", {"sessions": 1}, "sessions"),
         ("jobs//a", {"holds": 1}, "no part between two '/' may be empty"),
