@@ -105,7 +105,7 @@ def _read(file: str) -> Seed:
     except (BackupDamaged, ValueError) as error:
         raise DataDirError(f"{file}: the backup cannot be used: {error}") from error
     except OSError as error:
-        raise DataDirError(f"{file}: the backup cannot be read: {error}") from error
+        raise DataDirError(f"{file}: the backup cannot be read: {error}") from None
 
 
 def _pieces(file: str) -> Iterator[bytes]:

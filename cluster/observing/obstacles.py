@@ -122,7 +122,8 @@ def of_no_leader(
             _ms(now_s - since_s),
             f"no majority: of {len(voters)} nodes that vote, {node_id} reaches {', '.join(sorted(reached))}",
             f"bring back {' or '.join(peer_id for _, peer_id in absent)}, or the network between them and"
-            " this node; restarting nodes that run does not help",
+            " this node; restarting nodes that run does not help. If too many directories are gone for good,"
+            " see 'A lost majority' in docs/operating.md",
         )
     elif lag_s >= NO_LEADER_S:
         yield Obstacle(

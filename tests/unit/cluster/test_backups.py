@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from cluster.backups import Backups
-from cluster.errors import Overloaded, StateDamaged
+from cluster.errors import Overloaded, ShuttingDown, StateDamaged
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotStore
+from tests.unit.cluster.test_node import running
 
 DEADLINE_S = 30
 
@@ -87,3 +88,14 @@ def test_what_a_dead_process_left_goes(tmp_path: Path) -> None:
     (tmp_path / "backup.1.tmp").write_bytes(b"half")
     SnapshotStore(tmp_path).close()
     assert not Files().names(tmp_path)
+
+
+async def test_a_node_whose_state_is_damaged_stops(tmp_path: Path) -> None:
+    """It gives no backup of a state that is not what its changes made of it."""
+    async with running(tmp_path) as node:
+        node.machine.state.ledger.settled_sum ^= 1
+        with pytest.raises(ShuttingDown, match="this node failed"):
+            await node.backup(lambda *_: b"")
+        assert node.has_failed
+        with pytest.raises(ShuttingDown, match="is stopping"):
+            await node.backup(lambda *_: b"")
