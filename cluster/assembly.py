@@ -48,6 +48,7 @@ from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.peering import Handlers, Peering
 from cluster.peers.refusal_watch import RefusalWatch
+from cluster.peers.space_watch import SpaceWatch
 from cluster.rare_proposals import RareProposals
 from cluster.storage.cluster_record import Founding
 from cluster.storage.data_directory import DataDir
@@ -77,6 +78,7 @@ class Parts:
         syncs: SyncRunner | None = None,
         peer_tls_watch: PeerTlsWatch | None = None,
         build: Build = UNKNOWN,
+        space: SpaceWatch | None = None,
     ) -> None:
         """Recover from journal and snapshot. Raises DataDirError, SnapshotError.
 
@@ -84,6 +86,7 @@ class Parts:
         """
         self.node_id = config.node_id
         self.build = build
+        self.space = space or SpaceWatch()
         self.journal = journal
         self.links = links
         self.peer_tls_watch = peer_tls_watch
@@ -327,6 +330,7 @@ class Parts:
                 disk=self.disk,
                 now_s=self._now_s,
             ),
+            space=self.space,
             clock=self._clock,
             audit_log=self._audit_log,
             endless_log=self._endless_log,

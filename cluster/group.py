@@ -79,6 +79,8 @@ class Group:
         """Has what is proposed here taken into the log. Set before anything is."""
         self._was_leader = False
         self._did_serve = True
+        self._proposed = 0, 0.0
+        """The newest entry that this leader has proposed, and when: few are under way."""
         self._told_up_to = 0
         """What was committed up to here was applied, and told, before this start."""
 
@@ -150,7 +152,9 @@ class Group:
             entry = self._batcher.next_entry(self._clock.now_ms(), self._pace.load_max)
             if entry is None:
                 return
-            self._pace.proposed(self.replica.engine.journal.last_index + 1, self._batcher.entry_load)
+            index = self.replica.engine.journal.last_index + 1
+            self._pace.proposed(index, self._batcher.entry_load)
+            self._proposed = index, time.perf_counter()
             self._metrics.entries_proposed += 1
             self._patience.proposed()
             yield entry
@@ -168,6 +172,8 @@ class Group:
         took_s = time.perf_counter() - began_s
         self._pace.applied(index, took_s)
         self._metrics.apply_seconds.observe(took_s)
+        if index == self._proposed[0]:
+            self._metrics.commit_seconds.observe(began_s - self._proposed[1])
         self._divergence.applied(outcome.revision)
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
@@ -243,6 +249,7 @@ class Group:
         self._was_leader = role.is_leader
         self._batcher.clear()
         self._pace.clear()
+        self._proposed = 0, 0.0
         # A timer that is set went by another beginning of the clock.
         self._alarms.stop()
         if role.is_leader:

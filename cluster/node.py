@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from cluster import exposure
@@ -32,14 +33,16 @@ from cluster.errors import (
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.obstacles import obstacles
-from cluster.observing.status import ClusterStatus, PeerStatus
+from cluster.observing.status import ClusterStatus, OwnStatus, PeerStatus
 from cluster.observing.troubles import troubles
 from cluster.peers import peer_tls_watch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.secret_watch import SecretWatch
+from cluster.peers.space_watch import SpaceWatch
 from cluster.storage.data_directory import DataDir
+from cluster.storage.disk_space import disk_space
 from cluster.storage.disk_work import DiskWork, WorkThread
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
@@ -85,6 +88,7 @@ class Node:
         """
         self.config = config
         self._files = files or Files()
+        self._is_disk_real = files is None
         self._child = child or Child()
         self._given_syncs = syncs
         self._given_work = work
@@ -135,6 +139,7 @@ class Node:
                 syncs=self._syncs,
                 peer_tls_watch=self.peer_tls_watch,
                 build=self._build,
+                space=self._space_watch(),
             )
         except snapshot.SnapshotError as error:
             raise DataDirError(
@@ -143,6 +148,12 @@ class Node:
             ) from error
         except OSError as error:
             raise DataDirError(f"{config.data_dir}: the disk failed at the start: {error}") from error
+
+    def _space_watch(self) -> SpaceWatch:
+        """Return what looks at the space on the disk; at nothing, where tests have another one."""
+        path = self.config.data_dir
+        measure = partial(disk_space, path) if self._is_disk_real else None
+        return SpaceWatch(str(path), measure, self._work)
 
     def _unlinked(self) -> PeerLinks:
         """Return the links of this node, to nobody yet, with TLS if it has that."""
@@ -404,13 +415,31 @@ class Node:
             obstacles=obstacles(parts, now_s=asyncio.get_running_loop().time(), monotonic_s=time.monotonic()),
             digest=f"{parts.machine.fingerprint:016x}",
             rules=parts.machine.rules,
+            now_ms=parts.machine.now_ms,
+            own=self._own_status(),
+        )
+
+    def _own_status(self) -> OwnStatus:
+        """Return what this node says of itself alone."""
+        parts, space = self.parts, self.parts.space.space
+        written_s = space.written_s if space is not None else None
+        return OwnStatus(
+            uptime_ms=int(1000 * (asyncio.get_running_loop().time() - parts.started_s)),
+            state_bytes=parts.machine.bytes_count,
+            state_bytes_max=parts.machine.bytes_max,
+            directory_bytes=space.directory if space is not None else None,
+            free_bytes=space.free if space is not None else None,
+            snapshot_bytes=space.snapshot if space is not None else None,
+            snapshot_age_ms=max(0, int(1000 * (time.time() - written_s))) if written_s is not None else None,
         )
 
     def troubles(self) -> tuple[str, ...]:
         """Return what is wrong with this node although it runs, in sentences."""
         parts = self.parts
         now_s = asyncio.get_running_loop().time()
-        found = troubles(parts.replica.engine, parts.clocks, parts.divergence, parts.disk, now_s)
+        found = troubles(
+            parts.replica.engine, parts.clocks, parts.divergence, parts.disk, now_s, room=parts.space
+        )
         return tuple(trouble.detail for trouble in found)
 
     @property

@@ -29,6 +29,7 @@ from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 from cluster.peers.refusal_watch import RefusalWatch
+from cluster.peers.space_watch import SpaceWatch
 from cluster.rare_proposals import RareProposals
 from lockstate.machine import LockMachine
 
@@ -62,6 +63,7 @@ class Upkeep:
         refusals: RefusalWatch,
         divergence: Divergence,
         fitness: Fitness,
+        space: SpaceWatch,
         clock: ClusterClock,
         audit_log: AuditLog,
         endless_log: EndlessLog,
@@ -83,6 +85,7 @@ class Upkeep:
         self._refusals = refusals
         self._divergence = divergence
         self._fitness = fitness
+        self._space = space
         self._clock = clock
         self._audit_log = audit_log
         self._endless_log = endless_log
@@ -128,6 +131,7 @@ class Upkeep:
         if self._replica.role.is_leader:
             self._clock.now_ms()
         self._fitness.look()
+        self._space.look(self._now_s())
         self._divergence.look()
         leader_id = self._leadership.leader_id()
         if leader_id is None and self._leader_seen is not None:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Holdings,
         NodeInfo,
         Obstacle,
+        OwnInfo,
         PrincipalEnded,
     )
     from holdfast.values.cells import (
@@ -202,6 +203,7 @@ __all__ = [
     "NodeInfo",
     "Obstacle",
     "OutcomeUnknown",
+    "OwnInfo",
     "Owner",
     "Page",
     "Pong",
@@ -392,6 +394,7 @@ _HOMES = {
     "NamespaceUsed": "wire.operators",
     "NodeInfo": "values.answers",
     "Obstacle": "values.answers",
+    "OwnInfo": "values.answers",
     "PrincipalEnded": "values.answers",
     "PrincipalInfo": "wire.operators",
     "Quota": "wire.operators",

@@ -48,7 +48,7 @@ def build_server(
         lambda: chain(room.samples(), known.samples(), rates.samples(), () if tls is None else tls.samples())
     )
     access_log = AccessLog(counts)
-    router = Router(make_routes(counts, known.trace))
+    router = Router(make_routes(counts, known.trace, lambda: room.connections))
     shared = known, router, access_log, request_timeout_ms, callers or Callers()
     lane = FastLane(*shared, rates=rates, decode=schema.decode) if fast_lane else None
     return make_server(Front(*shared, rates=rates), room, lane, tls)

@@ -80,6 +80,11 @@ class Compaction:
         self._replayed_bytes = self._bytes_at_begin = self._snapshot_bytes = 0
         self._retry_s = now_s
         self._failures = 0
+        self.failures_count = 0
+        """How many snapshots could not be written since this node started."""
+        self.took_s = 0.0
+        """How long, in seconds, writing the last one took; 0 if there was none."""
+        self._begun_s = now_s
         self._failing_since_s: float | None = None
 
     def take_turn(self, place: int, count: int) -> None:
@@ -94,8 +99,9 @@ class Compaction:
         """Record that `count` entries of so many bytes were applied: a start does it again."""
         self._replayed_bytes += size_bytes + count * ENTRY_BYTES
 
-    def begun(self) -> None:
+    def begun(self, now_s: float = 0.0) -> None:
         """Record that a snapshot of all that was applied so far is begun."""
+        self._begun_s = now_s
         self._bytes_at_begin = self._replayed_bytes
 
     def is_due(self, applied_index: int, log_bytes: int, now_s: float) -> bool:
@@ -122,6 +128,7 @@ class Compaction:
         """Record that the snapshot that was begun is in place: it has all up to `index`."""
         self._replayed_bytes -= self._bytes_at_begin
         self._snapshot_bytes = size_bytes
+        self.took_s = now_s - self._begun_s
         self._has_snapshot(index, now_s)
 
     def received(self, index: int, now_s: float) -> None:
@@ -141,6 +148,7 @@ class Compaction:
         pause_s = min(RETRY_SECONDS_MIN * 2**self._failures, RETRY_SECONDS_MAX)
         self._failures = min(self._failures + 1, 1000)
         self._retry_s = now_s + pause_s
+        self.failures_count += 1
         if self._failing_since_s is None:
             self._failing_since_s = now_s
         logger.error(

@@ -265,12 +265,22 @@ class Engine:
         elif outcome == "idle" and self._compaction.is_due(applied_index, self.journal.bytes_count, now_s):
             previous, last = self.entries(applied_index - 1, applied_index)
             self.snapshot_due = (last, previous)
-            self._compaction.begun()
+            self._compaction.begun(now_s)
 
     @property
     def snapshots_failing_s(self) -> float:
         """Return for how long snapshots have been failing; 0 if the last one did not."""
         return self._compaction.failing_s(self.now_s())
+
+    @property
+    def snapshots_failed(self) -> int:
+        """Return how many snapshots could not be written since this node started."""
+        return self._compaction.failures_count
+
+    @property
+    def snapshot_took_s(self) -> float:
+        """Return how long writing the last snapshot took, in seconds; 0 if none was written."""
+        return self._compaction.took_s
 
     @property
     def log_room(self) -> LogSpace:

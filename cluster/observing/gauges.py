@@ -1,5 +1,7 @@
 """What a node can be asked to measure about itself at this moment."""
 
+import math
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -112,6 +114,16 @@ def gauges(node: Observed) -> list[Sample]:
             "Time since snapshots began to fail.",
             replica.engine.snapshots_failing_s,
         ),
+        gauge("snapshot_seconds", "Time to write the last snapshot.", replica.engine.snapshot_took_s),
+        (
+            "holdfast_snapshot_failures_total",
+            "Snapshots that could not be written.",
+            "counter",
+            {},
+            replica.engine.snapshots_failed,
+        ),
+        *_space(node),
+        *_lags(node),
         gauge("rules_active", "Version of the rules that the cluster follows.", machine.rules),
         *(
             gauge("rules_known", "Newest rules that a connected node knows.", known, node=node_id)
@@ -138,6 +150,32 @@ def gauges(node: Observed) -> list[Sample]:
             for cut, count in node.events.cuts.items()
         ),
     ]
+
+
+def _space(node: Observed) -> Iterator[Sample]:
+    """Yield what the data directory takes, once that is known."""
+    space = node.space.space
+    if space is None:
+        return
+    yield gauge("directory_bytes", "Bytes of all files in the data directory.", space.directory)
+    yield gauge("disk_free_bytes", "Bytes that are free on the disk of the data directory.", space.free)
+    yield gauge("snapshot_bytes", "Bytes of the snapshot.", space.snapshot)
+    if space.written_s is not None:
+        age_s = max(0.0, time.time() - space.written_s)
+        yield gauge("snapshot_age_seconds", "Time since the snapshot was written.", age_s)
+
+
+def _lags(node: Observed) -> Iterator[Sample]:
+    """Yield how long no leader was heard; and on the leader, how far each peer is behind its log."""
+    replica = node.replica
+    if not math.isinf(replica.prevote.lag_s):
+        yield gauge("leader_silence_seconds", "Time since a leader was heard.", replica.prevote.lag_s)
+    if replica.role.is_leader:
+        last_index = replica.log.last_index
+        for peer_id in node.links.peer_ids():
+            behind = max(0, last_index - replica.engine.match_index(peer_id))
+            text = "Entries of this leader's log that a peer has not acknowledged."
+            yield gauge("peer_lag_entries", text, behind, peer=peer_id)
 
 
 def _peer_tls(node: Observed) -> Iterator[Sample]:

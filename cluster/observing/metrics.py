@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, get_args
 
 from cluster.observing.contention import Contention
-from cluster.observing.samples import Histogram, Sample, gauge
+from cluster.observing.samples import Histogram, Sample, gauge, histogram
 from lockstate.machine import LockMachine
 from lockstate.words.results import CellEventKind, EventKind, NumberedDone, Outcome, Refused, Result
 
-__all__ = ["NodeMetrics", "Sample", "gauge"]
+__all__ = ["NodeMetrics", "Sample", "gauge", "histogram"]
 
 
 def _word(kind: type) -> str:
@@ -21,7 +21,7 @@ def _word(kind: type) -> str:
 
 _WORDS: Final[Mapping[type, str]] = {kind: _word(kind) for kind in get_args(Result)}
 
-_STALL_BOUNDS_S: Final = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+_STALL_BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class NodeMetrics:
@@ -38,6 +38,11 @@ class NodeMetrics:
         self.sync_seconds = Histogram("holdfast_sync_seconds", "Time to write and sync the journal once.")
         self.apply_seconds = Histogram(
             "holdfast_apply_seconds", "Time to apply one entry. A node does nothing else meanwhile."
+        )
+        self.commit_seconds = Histogram(
+            "holdfast_commit_seconds",
+            "Time from proposing an entry as leader to applying it.",
+            _STALL_BOUNDS_S,
         )
         self.loop_stall_seconds = Histogram(
             "holdfast_loop_stall_seconds",
@@ -99,6 +104,7 @@ class NodeMetrics:
         yield "holdfast_leader_changes_total", text, "counter", {}, self.leader_changes
         yield from self.sync_seconds.samples()
         yield from self.apply_seconds.samples()
+        yield from self.commit_seconds.samples()
         yield from self.loop_stall_seconds.samples()
         yield from self.contention.samples()
         yield from self._gauges()

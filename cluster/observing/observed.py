@@ -14,6 +14,7 @@ from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.peering import Peering
+from cluster.peers.space_watch import SpaceWatch
 from lockstate.machine import LockMachine
 
 
@@ -32,6 +33,7 @@ class Observed(Protocol):
     clocks: ClockWatch
     divergence: Divergence
     disk: DiskWatch
+    space: SpaceWatch
     peer_tls_watch: PeerTlsWatch | None
     started_s: float
     """When it started, by the event loop's clock."""

@@ -57,8 +57,10 @@ def obstacles(node: Observed, *, now_s: float, monotonic_s: float) -> tuple[Obst
     objections = peering.objections_met.standing()
     found += of_objections(node.node_id, objections, monotonic_s)
     unexplained = {peer_id: absences[peer_id] for peer_id in absences.keys() - objections.keys()}
-    found += of_absences(unexplained, now_s)
-    found += map(of_trouble, troubles(node.replica.engine, node.clocks, node.divergence, node.disk, now_s))
+    has_leader = node.leadership.leader_id() is not None
+    found += of_absences(unexplained, now_s, has_leader=has_leader)
+    wrong = troubles(node.replica.engine, node.clocks, node.divergence, node.disk, now_s, room=node.space)
+    found += map(of_trouble, wrong)
     return tuple(found)
 
 
@@ -161,8 +163,9 @@ def of_objections(node_id: str, objections: Mapping[str, Met], monotonic_s: floa
         )
 
 
-def of_absences(absences: Mapping[str, Absence], now_s: float) -> Iterator[Obstacle]:
-    """Yield who cannot be reached."""
+def of_absences(absences: Mapping[str, Absence], now_s: float, *, has_leader: bool) -> Iterator[Obstacle]:
+    """Yield who cannot be reached. Without a leader no node can be replaced, so that is not advised then."""
+    replace = "; if it is lost for good, replace it with `holdfast cluster replace`" if has_leader else ""
     for peer_id, absence in sorted(absences.items()):
         yield Obstacle(
             "unreachable",
@@ -170,7 +173,7 @@ def of_absences(absences: Mapping[str, Absence], now_s: float) -> Iterator[Obsta
             _ms(now_s - absence.since_s),
             f"{peer_id} is not connected: {absence.reason or 'the first attempt has not ended yet'}",
             f"see that {peer_id} runs, that its port for peers can be reached from here, and that both have"
-            " the same secret; if it is lost for good, replace it with `holdfast cluster replace`",
+            f" the same secret{replace}",
         )
 
 
@@ -181,6 +184,8 @@ _ADVICE: Final = {
     " docs/operating.md)",
     "disk-hangs": "look at the disk and the kernel's log; stop the node if it lasts (see 'A disk hangs' in"
     " docs/operating.md)",
+    "disk-nearly-full": "make room on the disk of the data directory before the node stops (see 'A disk is"
+    " full, or fails' in docs/operating.md)",
     "disk-slow": "check what else uses the disk, or use a faster one; a slow leader hands over by itself",
     "clock-off": "correct the clock of this machine (see 'Clocks' in docs/operating.md)",
     "state-differs": "see 'Nodes that differ' in docs/operating.md",

@@ -22,13 +22,32 @@ class PeerStatus(msgspec.Struct, frozen=True):
     rules: int = 0
 
 
+class OwnStatus(msgspec.Struct, frozen=True):
+    """What the asked node says of itself; None where it does not know.
+
+    `state_bytes` is the counted memory of the state, `directory_bytes` what its data directory takes, and
+    `free_bytes` what is left on that disk. `connections` are those of clients.
+    """
+
+    uptime_ms: int
+    state_bytes: int
+    state_bytes_max: int
+    directory_bytes: int | None = None
+    free_bytes: int | None = None
+    snapshot_bytes: int | None = None
+    snapshot_age_ms: int | None = None
+    connections: int = 0
+    connections_max: int = 0
+
+
 class ClusterStatus(msgspec.Struct, frozen=True):
     """The cluster as one node sees it.
 
     `lag_ms` is how long this node has heard from no leader: 0 on the leader, None if it has heard none since
     it started. `obstacles` is what keeps it from serving, or the cluster from doing what it should, the
     gravest first. Nodes at the same `revision` have the same `digest`, 16 hexadecimal digits of the state
-    there. `rules` are those that the cluster follows.
+    there. `rules` are those that the cluster follows. `now_ms` is the
+    cluster time of the newest entry there, and `own` what the node says of itself alone.
     """
 
     node_id: str
@@ -41,3 +60,5 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     obstacles: tuple[Obstacle, ...] = ()
     digest: str = ""
     rules: int = 0
+    now_ms: int = 0
+    own: OwnStatus | None = None

@@ -7,6 +7,7 @@ from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
 from cluster.peers.disk_watch import HANGING_S, DiskWatch
+from cluster.peers.space_watch import SpaceWatch
 
 
 class Trouble(NamedTuple):
@@ -18,7 +19,13 @@ class Trouble(NamedTuple):
 
 
 def troubles(
-    engine: Engine, clocks: ClockWatch, divergence: Divergence, disk: DiskWatch, now_s: float
+    engine: Engine,
+    clocks: ClockWatch,
+    divergence: Divergence,
+    disk: DiskWatch,
+    now_s: float,
+    *,
+    room: SpaceWatch | None = None,
 ) -> list[Trouble]:
     """Return all troubles, none if all is well."""
     found = []
@@ -37,6 +44,10 @@ def troubles(
     elif slow_s:
         detail = f"the disk is slow: syncs have taken about {disk.sync_ms(now_s)} ms for {slow_s:.0f} s"
         found.append(Trouble("disk-slow", slow_s, detail))
+    nearly_full_s = room.nearly_full_s(now_s) if room is not None else None
+    if room is not None and room.space is not None and nearly_full_s is not None:
+        detail = f"the disk is nearly full: {room.space.free >> 20} MiB are free, and the node stops without"
+        found.append(Trouble("disk-nearly-full", nearly_full_s, detail))
     if clocks.is_off:
         detail = f"this machine's clock is off by {clocks.ppm:.0f} ppm: the node should not lead"
         found.append(Trouble("clock-off", 0.0, detail))

@@ -1,14 +1,12 @@
-"""The commands `status` and `cluster`: which nodes there are, who leads, and what keeps them from serving."""
+"""The command `cluster`: which nodes belong to it, and how that is changed."""
 
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from holdfast import wire
-from holdfast.cli import exit_codes, rotate_secret
+from holdfast.cli import rotate_secret
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import (
@@ -19,11 +17,9 @@ from holdfast.cli.printing import (
     print_one,
     print_rows,
     say,
-    table,
     to_row,
 )
 from holdfast.operations import cluster_operations
-from holdfast.values.answers import ClusterInfo
 from holdfast.values.clock import now_s
 from holdfast.values.errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
 from holdfast.wire.operators import Member
@@ -65,9 +61,6 @@ _NODES: Final[Columns] = {
 
 def add_parser(commands: CommandParser) -> None:
     """Describe the commands."""
-    status = commands.command(
-        "status", "show the nodes and what keeps them from serving; exit 0 if there is a leader", _status
-    )
     cluster = commands.command(
         "cluster",
         "show and change the nodes that belong to the cluster",
@@ -111,24 +104,8 @@ def add_parser(commands: CommandParser) -> None:
         action.add_argument("--wait", metavar="TIME", type=duration_ms, default=default_ms, help=text)
     for parser in (add, move, remove, replace, transfer):
         parser.add_reason()
-    for parser in (status, members, add, move, remove, replace, transfer):
+    for parser in (members, add, move, remove, replace, transfer):
         parser.add_output()
-
-
-async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Print the nodes as the answering node sees them, and what keeps it from serving."""
-    shown = await client.told(cluster_operations.cluster())
-    info = msgspec.convert(shown, ClusterInfo)
-    leader = info.leader or "none"
-    text = [f"asked {info.node_id}: leader {leader}, term {info.term}, revision {info.revision}"]
-    text += table(_NODES, shown.get("nodes", []))
-    for obstacle in info.obstacles:
-        text += [
-            f"{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}",
-            f"    {obstacle.advice}",
-        ]
-    print_one(shown, text, arguments.output)
-    return 0 if info.leader else exit_codes.UNAVAILABLE
 
 
 async def _members(client: Inspector, arguments: argparse.Namespace) -> int:

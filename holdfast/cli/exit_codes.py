@@ -10,6 +10,7 @@ from typing import Final
 
 DONE: Final = 0
 USAGE: Final = 2
+DEGRADED: Final = 3
 CONFLICT: Final = 75
 """EX_TEMPFAIL of sysexits.h: try again later."""
 REFUSED: Final = 119
@@ -27,6 +28,7 @@ SIGNAL_BASE: Final = 128
 MEANINGS: Final = {
     DONE: "done",
     USAGE: "wrong usage",
+    DEGRADED: "status: the cluster serves, but something is wrong",
     CONFLICT: "somebody else has it, or the rate limit allows it later; see --conflict-exit-code",
     REFUSED: "refused for another reason, or there was nothing to do it to; nothing was changed",
     UNAVAILABLE: "no node could do it; nothing was changed",

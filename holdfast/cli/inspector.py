@@ -66,13 +66,13 @@ class Inspector(Client):
 
     async def told(self, operation: Operation[Any]) -> Row:
         """Carry an operation out, and return the answer as it is, if it is one. Raises LockError."""
+        return await self._transport.call(_raw(operation))
 
-        def read(answer: TimedAnswer) -> Row:
-            operation.read(answer)
-            return decode(answer, Row)
-
-        raw = msgspec.structs.replace(operation, read=read, undo=None, numbered=None)
-        return await self._transport.call(raw)
+    async def told_by_each(
+        self, operation: Operation[Any], timeout_s: float
+    ) -> tuple[list[Row], list[LockError]]:
+        """Ask every node by itself, all at once; return the answers as they are, and why others gave none."""
+        return await self.ask_each(_raw(operation), lambda _: False, timeout_s)
 
     async def rows(
         self,
@@ -100,7 +100,10 @@ class Inspector(Client):
                 yield row
 
     async def ask_each(
-        self, operation: Operation[T], is_enough: Callable[[list[T]], bool]
+        self,
+        operation: Operation[T],
+        is_enough: Callable[[list[T]], bool],
+        timeout_s: float | None = None,
     ) -> tuple[list[T], list[LockError]]:
         """Ask every node by itself, all at once; return their answers, and why others gave none.
 
@@ -109,7 +112,11 @@ class Inspector(Client):
         ours = self._transport
         alone = [
             Transport(
-                (url,), ours.timeout_s, trust=ours.trust, access=ours.access, connections=ours.connections
+                (url,),
+                timeout_s or ours.timeout_s,
+                trust=ours.trust,
+                access=ours.access,
+                connections=ours.connections,
             )
             for url in ours.nodes
         ]
@@ -129,3 +136,13 @@ class Inspector(Client):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return answers, failures
+
+
+def _raw(operation: Operation[Any]) -> Operation[Row]:
+    """Return an operation whose answer is what came, if it is one of that operation."""
+
+    def read(answer: TimedAnswer) -> Row:
+        operation.read(answer)
+        return decode(answer, Row)
+
+    return msgspec.structs.replace(operation, read=read, undo=None, numbered=None)

@@ -27,6 +27,7 @@ from holdfast.cli import (
     quotas,
     reading,
     refusals,
+    status,
     tokens,
     top,
     versions,
@@ -38,8 +39,8 @@ from holdfast.operations.terms import DEFAULT_TIMEOUT_S
 from holdfast.values.errors import LockError
 
 _FAMILIES = (
-    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, cluster, backups,
-    versions, tokens, certs, completion,
+    holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, status, cluster,
+    backups, versions, tokens, certs, completion,
 )  # fmt: skip
 """The commands, in the order in which help shows them."""
 

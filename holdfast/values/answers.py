@@ -39,12 +39,31 @@ class Obstacle(msgspec.Struct, frozen=True):
     advice: str
 
 
+class OwnInfo(msgspec.Struct, frozen=True):
+    """What the asked node says of itself; None where it does not know.
+
+    `state_bytes` is the counted memory of the state, `directory_bytes` what its data directory takes, and
+    `free_bytes` what is left on that disk. `connections` are those of clients.
+    """
+
+    uptime_ms: int = 0
+    state_bytes: int = 0
+    state_bytes_max: int = 0
+    directory_bytes: int | None = None
+    free_bytes: int | None = None
+    snapshot_bytes: int | None = None
+    snapshot_age_ms: int | None = None
+    connections: int = 0
+    connections_max: int = 0
+
+
 class ClusterInfo(msgspec.Struct, frozen=True):
     """The cluster as the asked node sees it. `leader` is None while there is none.
 
     `ready` says whether the node can serve, `lag_ms` how long ago it heard from a leader (0 on the leader,
     None if it has not yet). The most serious `obstacles` come first. Nodes at the same `revision` have the
-    same `digest` of the state there. `rules` are those that the cluster follows.
+    same `digest` of the state there. `rules` are those that the cluster follows. `now_ms` is the
+    cluster time of the newest entry there, and `own` what the node says of itself alone.
     """
 
     node_id: str
@@ -57,6 +76,8 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     ready: bool = False
     digest: str = ""
     rules: int = 0
+    now_ms: int = 0
+    own: OwnInfo | None = None
 
 
 class Holdings(ReadAnswer, frozen=True):

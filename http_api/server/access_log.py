@@ -52,17 +52,17 @@ class AccessLog:
         `method` and `path` are those of the route. A refusal also shows what was `asked` for, the path as the
         client has written it, and from which address.
         """
-        self._counts.add(method, path, status)
+        took_s = time.monotonic() - started_s
+        self._counts.add(method, path, status, took_s)
         is_news = status >= _STATUS_REFUSED and status != _STATUS_HELD and path != wire.READYZ
         has_line = is_news and self._lines.take(f"{method} {path} {status}")
         level = logging.INFO if has_line else logging.DEBUG
         if logger.isEnabledFor(level):
-            duration_ms = (time.monotonic() - started_s) * 1000
             logger.log(
                 level,
                 "event=request request_id=%s method=%s route=%s status=%d%s duration_ms=%.1f",
                 *(call_ids.as_header(call_id), method, path, status),
-                *(_who(principal, path, asked, transport, status), duration_ms),
+                *(_who(principal, path, asked, transport, status), took_s * 1000),
             )
 
 

@@ -185,6 +185,11 @@ class ConnectionPlaces:
         """Whether there are no connections."""
         return not self._count and not self._spare
 
+    @property
+    def connections(self) -> tuple[int, int]:
+        """Return how many connections clients have, and how many they may have."""
+        return self._count, self._limits.count_max
+
     def come(self, connection: Connection, address: str) -> Place:
         """Take a new connection from `address`, "" for one that has none. Another one may end for it."""
         origin = LOCAL if _is_local(address) else self._origin_of(address)

@@ -1,12 +1,15 @@
 """Metrics in the text format of Prometheus, version 0.0.4."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from cluster.observing.metrics import Sample
+from cluster.observing.metrics import Sample, histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SUFFIXES = ("_bucket", "_sum", "_count")
+_BOUNDS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+_LABELS = (*map(str, _BOUNDS_S), "+Inf")
 
 
 class RequestCounts:
@@ -16,16 +19,28 @@ class RequestCounts:
         """Count from now on; `others` are further samples of this face."""
         self._others = others
         self._counts: Counter[tuple[str, str, int]] = Counter()
+        self._took: dict[tuple[str, str], list[float]] = {}
+        """By method and route: how many calls ended within each bound, and the seconds of all."""
 
-    def add(self, method: str, path: str, status: int) -> None:
+    def add(self, method: str, path: str, status: int, took_s: float) -> None:
         """Count one answer. Takes the method and path of the route: those of clients have no bound."""
         self._counts[method, path, status] += 1
+        took = self._took.get((method, path))
+        if took is None:
+            took = self._took[method, path] = [0] * (len(_LABELS) + 1)
+        took[bisect_left(_BOUNDS_S, took_s)] += 1
+        took[-1] += took_s
 
     def samples(self) -> Iterable[Sample]:
         """Return the counts."""
         for (method, path, status), count in sorted(self._counts.items()):
             labels = {"method": method, "route": path, "status": str(status)}
             yield "holdfast_http_requests_total", "HTTP requests answered.", "counter", labels, count
+        for (method, path), (*buckets, sum_s) in sorted(self._took.items()):
+            labels = {"method": method, "route": path}
+            text = "Time to answer HTTP requests, waits in queues included."
+            counts = zip(_LABELS, map(int, buckets), strict=True)
+            yield from histogram("holdfast_http_request_seconds", text, labels, counts, sum_s)
         yield from self._others()
 
 

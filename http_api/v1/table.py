@@ -1,5 +1,6 @@
 """The route table: all calls of the API, one tuple for each subject."""
 
+from collections.abc import Callable
 from typing import Final
 
 from cluster.observing.status import ClusterStatus
@@ -499,9 +500,6 @@ _FREEZES: Final = (
 
 _CLUSTER: Final = (
     Route(
-        method="GET", path=wire.CLUSTER, need=needs.KNOWN, handler=cluster.get_cluster, gives=ClusterStatus,
-    ),
-    Route(
         method="GET", path=wire.CLUSTER_BACKUP, need=needs.ADMIN, handler=backups.get_backup,
         media_type=backup.MEDIA_TYPE, problems=_READ,
     ),
@@ -554,8 +552,13 @@ def _watching() -> tuple[Route, ...]:
     )  # fmt: skip
 
 
-def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]:
-    """Return all calls of the API, for one server that counts and traces there."""
+def make_routes(
+    counts: RequestCounts, trace: RefusalTrace, connections: Callable[[], tuple[int, int]] = lambda: (0, 0)
+) -> tuple[Route, ...]:
+    """Return all calls of the API, for one server that counts and traces there.
+
+    `connections` tells how many clients have, and how many they may have.
+    """
     routes = [
         *_SESSIONS, *_SEVERAL, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT,
         *_QUOTAS, *_NAMESPACES, *_FREEZES, *_watching(),
@@ -566,6 +569,10 @@ def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]
         Route(
             method="GET", path=wire.STREAM, need=stream.NEED,
             handler=stream.stream_handler(trace), status=101,
+        ),
+        Route(
+            method="GET", path=wire.CLUSTER, need=needs.KNOWN, handler=cluster.cluster_handler(connections),
+            gives=ClusterStatus,
         ),
         *_CLUSTER, *_HEALTH,
         Route(

@@ -48,7 +48,9 @@ def test_commands_work(cluster: LocalCluster) -> None:
     """Those of locks, and those of the cluster."""
     status = run(cluster, "status")
     assert status.returncode == 0, status.stderr
-    assert all(node.http in status.stdout for node in cluster.nodes())
+    lines = status.stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == [node.id for node in cluster.nodes()]
+    assert lines[-1] == "survives 1 more failure"
     assert "https://" in run(cluster, "cluster", "members").stdout
     done = run(cluster, "run", "nightly", "--", "sh", "-c", "echo token $HOLDFAST_TOKEN")
     assert (done.returncode, "token " in done.stdout) == (0, True)

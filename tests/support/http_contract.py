@@ -221,6 +221,8 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "obstacles",
         "digest",
         "rules",
+        "now_ms",
+        "own",
     ),
     f"POST {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("members", "revision"),

@@ -1,9 +1,11 @@
 """The cluster and this node: who leads, is the node alive, is it ready, what does it count."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
+
+from msgspec import structs
 
 from holdfast.wire.operators import HealthJson, LeadershipTransferredJson
 from http_api.server.call import Call, Reply
@@ -22,9 +24,19 @@ _DOCUMENT_REST_S = 0.002
 _OK = answers.encode(HealthJson(ok=True))
 
 
-async def get_cluster(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - all handlers look alike
-    """Return the cluster as this node sees it."""
-    return Reply(answers.encode(gateway.node.status()))
+def cluster_handler(connections: Callable[[], tuple[int, int]]) -> Handler:
+    """Return the handler of /v1/cluster: what the node says, with how many connections clients have here."""
+
+    async def get_cluster(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - all handlers look alike
+        """Return the cluster as this node sees it."""
+        status = gateway.node.status()
+        if status.own is not None:
+            count, count_max = connections()
+            own = structs.replace(status.own, connections=count, connections_max=count_max)
+            status = structs.replace(status, own=own)
+        return Reply(answers.encode(status))
+
+    return get_cluster
 
 
 async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:

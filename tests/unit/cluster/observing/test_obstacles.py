@@ -97,7 +97,10 @@ def test_an_absent_peer_is_told_with_the_last_error() -> None:
     absences.left("n4")
     absences.expect(["n2", "n4"])
     absences.failed("n2", "timed out")
-    away, left = obstacles.of_absences(absences.all(), NOW_S)
+    away, left = obstacles.of_absences(absences.all(), NOW_S, has_leader=True)
+    assert "holdfast cluster replace" in away.advice
+    for each in obstacles.of_absences(absences.all(), NOW_S, has_leader=False):
+        assert "holdfast cluster" not in each.advice  # without a leader that is not possible
     assert said(away) == ("unreachable", "n2", 10_000)
     assert away.detail == "n2 is not connected: timed out"
     assert said(left) == ("unreachable", "n4", 5_000)
@@ -105,7 +108,16 @@ def test_an_absent_peer_is_told_with_the_last_error() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["snapshots-failing", "log-full", "disk-hangs", "disk-slow", "clock-off", "state-differs", "in-doubt"],
+    [
+        "snapshots-failing",
+        "log-full",
+        "disk-hangs",
+        "disk-nearly-full",
+        "disk-slow",
+        "clock-off",
+        "state-differs",
+        "in-doubt",
+    ],
 )
 def test_each_trouble_has_an_advice(kind: str) -> None:
     """No trouble is told without what to do."""

@@ -9,6 +9,8 @@ from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
 from cluster.observing.troubles import troubles
 from cluster.peers.disk_watch import WEIGHT, DiskWatch
+from cluster.peers.space_watch import SpaceWatch
+from cluster.storage.disk_space import DiskSpace
 
 NOW_S = 100.0
 
@@ -22,6 +24,7 @@ def told(
     is_in_doubt: bool = False,
     sync_age_s: float = 0.0,
     syncs_ms: tuple[int, int] = (1, 1),
+    free_bytes: int | None = None,
 ) -> tuple[str, ...]:
     """Return the sentences for a node."""
     engine = SimpleNamespace(snapshots_failing_s=failing_s, log_room=room)
@@ -33,10 +36,25 @@ def told(
     disk.reason_to_hand_over({"n2": others_ms}, NOW_S - 12)
     if sync_age_s:
         disk.begun(NOW_S - sync_age_s)
+    space = SpaceWatch()
+    if free_bytes is not None:
+        space.found(DiskSpace(free=free_bytes), NOW_S)
     found = troubles(
-        cast("Engine", engine), cast("ClockWatch", clocks), cast("Divergence", divergence), disk, NOW_S
+        cast("Engine", engine),
+        cast("ClockWatch", clocks),
+        cast("Divergence", divergence),
+        disk,
+        NOW_S,
+        room=space,
     )
     return tuple(trouble.detail for trouble in found)
+
+
+def test_a_disk_that_is_nearly_full_is_told() -> None:
+    """With how much is left."""
+    assert told(free_bytes=1 << 40) == ()
+    (sentence,) = told(free_bytes=3 << 20)
+    assert sentence == "the disk is nearly full: 3 MiB are free, and the node stops without"
 
 
 def test_a_disk_that_hangs_is_told() -> None:

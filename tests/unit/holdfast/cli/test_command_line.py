@@ -195,21 +195,6 @@ async def test_run_releases_when_the_command_cannot_be_started() -> None:
         assert node.seen[-1].path == "/v1/locks/release"
 
 
-async def test_status_tells_whether_there_is_a_leader() -> None:
-    """Exit code 0 means that the cluster has a leader."""
-    member = {"id": "n1", "http": "http://x", "peer": "x:1", "state": "leader", "revision": 5}
-    led = answer(node_id="n1", leader="n1", term=2, revision=5, lag_ms=0, ready=True, nodes=[member])
-    async with ScriptedNode(led) as node:
-        code, out, _ = await _holdfast(node.url, "status")
-        assert code == 0
-        assert "n1" in out
-        assert "leader" in out
-    async with ScriptedNode(answer(node_id="n1", leader=None, term=2, revision=5, nodes=[])) as node:
-        code, out, _ = await _holdfast(node.url, "status")
-        assert code == 121
-        assert "none" in out
-
-
 async def test_get_prints_the_lock() -> None:
     """A lock's holders and waiters come as JSON."""
     async with ScriptedNode(answer(name="a/b", state="free", holders=[], queue=[])) as node:

@@ -1,0 +1,179 @@
+"""The command `status`: every node asked by itself, what is wrong, and how many failures it can bear."""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from holdfast import wire
+from holdfast.cli import exit_codes
+from holdfast.cli.inspector import Inspector
+from holdfast.cli.parsing import CommandParser
+from holdfast.cli.printing import Columns, Row, field, length, print_one, table
+from holdfast.operations import cluster_operations
+from holdfast.values.answers import ClusterInfo, NodeInfo, Obstacle
+
+ASK_S: Final = 1.0
+"""How long each node may take to answer, in seconds. All are asked at once."""
+_DOWN: Final = frozenset({"unreachable", "starting"})
+"""States of nodes that cannot be part of a majority."""
+_MIB: Final = 1 << 20
+_UNITS: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", _MIB), ("KiB", 1 << 10))
+
+_COLUMNS: Final[Columns] = {
+    "ID": field("id"),
+    "STATE": field("state"),
+    "VERSION": field("version"),
+    "TERM": field("term"),
+    "BEHIND": field("behind"),
+    "HEARD": field("heard"),
+    "UP": field("up"),
+    "MEMORY": field("memory"),
+    "DISK": field("disk"),
+    "SNAPSHOT": field("snapshot"),
+    "CONNECTIONS": field("connections"),
+}
+
+
+def add_parser(commands: CommandParser) -> None:
+    """Describe the command."""
+    commands.command(
+        "status",
+        "show all nodes and what is wrong; exit 0 if all is well, 3 if the cluster serves nevertheless",
+        _status,
+    ).add_output()
+
+
+async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Ask all nodes at once, and print a line for each."""
+    answers, failures = await client.told_by_each(cluster_operations.cluster(), ASK_S)
+    if not answers:
+        raise failures[0]
+    seen = Seen.of(answers)
+    shown = next(answer for answer in answers if answer["node_id"] == seen.best.node_id)
+    text = table(_COLUMNS, [_row(seen, node) for node in seen.nodes])
+    for about, obstacle in seen.obstacles:
+        who = f"{about}: " if about and obstacle.peer is None else ""
+        text.append(f"{who}{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}")
+        text.append(f"    {obstacle.advice}")
+    text.append(seen.verdict)
+    print_one(
+        {**shown, "serves": seen.serves, "survives": seen.survives, "views": answers}, text, arguments.output
+    )
+    if not seen.serves:
+        return exit_codes.UNAVAILABLE
+    return exit_codes.DONE if seen.is_well else exit_codes.DEGRADED
+
+
+class Seen(NamedTuple):
+    """What the nodes that answered say together."""
+
+    views: Mapping[str, ClusterInfo]
+    """By the node that answered."""
+    best: ClusterInfo
+    """What the leader says, or else the node that knows most."""
+
+    @classmethod
+    def of(cls, answers: Iterable[Row]) -> "Seen":
+        """Return what these answers say."""
+        infos = [msgspec.convert(answer, ClusterInfo) for answer in answers]
+        best = max(infos, key=lambda info: (info.term, info.leader == info.node_id, info.revision))
+        return cls({info.node_id: info for info in infos}, best)
+
+    @property
+    def nodes(self) -> Sequence[NodeInfo]:
+        """The members, each as it says itself if it has answered."""
+        return [self._as_told(node) for node in self.best.nodes]
+
+    def _as_told(self, node: NodeInfo) -> NodeInfo:
+        own = self.views.get(node.id)
+        return next((told for told in own.nodes if told.id == node.id), node) if own is not None else node
+
+    @property
+    def obstacles(self) -> list[tuple[str, Obstacle]]:
+        """What the nodes say is wrong, each thing once, and the node it is about: empty for the cluster.
+
+        What several say is as the best informed node says it, if that is one of them.
+        """
+        order = sorted(self.views.values(), key=lambda info: info.node_id != self.best.node_id)
+        found: dict[tuple[str, str], Obstacle] = {}
+        for info in order:
+            for obstacle in info.obstacles:
+                about = obstacle.peer or (info.node_id if obstacle.kind not in _OF_ALL else "")
+                found.setdefault((obstacle.kind, about), obstacle)
+        return [(about, obstacle) for (_, about), obstacle in found.items()]
+
+    @property
+    def _voters(self) -> list[NodeInfo]:
+        return [node for node in self.nodes if node.state != wire.JOINING]
+
+    @property
+    def _up_count(self) -> int:
+        return sum(node.state not in _DOWN for node in self._voters)
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a leader that a majority can reach."""
+        return self.best.leader is not None and any(info.ready for info in self.views.values())
+
+    @property
+    def survives(self) -> int:
+        """How many more voters may fail while a majority is left; 0 without a leader."""
+        if not self.serves:
+            return 0
+        return max(0, self._up_count - (len(self._voters) // 2 + 1))
+
+    @property
+    def is_well(self) -> bool:
+        """Whether all voters are there, and no node says that anything is wrong."""
+        return self.serves and self._up_count == len(self._voters) and not self.obstacles
+
+    @property
+    def verdict(self) -> str:
+        """What it comes to, in one line."""
+        if not self.serves:
+            return "serves nothing: no leader is known"
+        return f"survives {self.survives} more failure{'' if self.survives == 1 else 's'}"
+
+
+_OF_ALL: Final = frozenset({"founding", "founding-refused", "no-quorum", "no-leader"})
+"""Obstacles that are about the whole cluster, whoever tells them."""
+
+
+def _row(seen: Seen, node: NodeInfo) -> Row:
+    """Return what is shown of a node; of one that was not asked, or has not answered, what others know."""
+    own = seen.views.get(node.id)
+    row: Row = {"id": node.id, "state": node.state, "version": node.version or None}
+    entries = max(0, seen.best.revision - node.revision)
+    if own is None:
+        row["behind"] = None if node.state in _DOWN else str(entries)
+        return row
+    age = length(max(0, seen.best.now_ms - own.now_ms))
+    row |= {
+        "term": own.term,
+        "behind": f"{entries} ({age})" if entries else "0",
+        "heard": "leads" if own.leader == node.id else length(own.lag_ms),
+    }
+    if own.own is not None:
+        told = own.own
+        row |= {
+            "up": length(told.uptime_ms),
+            "memory": f"{_bytes(told.state_bytes)} of {_bytes(told.state_bytes_max)}",
+            "disk": _disk(told.directory_bytes, told.free_bytes),
+            "snapshot": None if told.snapshot_age_ms is None else length(told.snapshot_age_ms),
+            "connections": f"{told.connections} of {told.connections_max}",
+        }
+    return row
+
+
+def _disk(used: int | None, free: int | None) -> str | None:
+    return None if used is None or free is None else f"{_bytes(used)}, {_bytes(free)} free"
+
+
+def _bytes(count: int) -> str:
+    """Return a number of bytes for people."""
+    for unit, size in _UNITS:
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"

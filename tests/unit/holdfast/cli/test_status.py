@@ -1,0 +1,149 @@
+"""The command `status`: every node is asked, and the answers are put together."""
+
+import contextlib
+import json
+import re
+from typing import Any
+
+import pytest
+
+from holdfast.cli import main
+from tests.unit.holdfast.scripted import ScriptedNode, Step, answer
+
+OWN = {
+    "uptime_ms": 90_000,
+    "state_bytes": 3 << 20,
+    "state_bytes_max": 1 << 30,
+    "directory_bytes": 5 << 20,
+    "free_bytes": 7 << 30,
+    "snapshot_bytes": 100,
+    "snapshot_age_ms": 120_000,
+    "connections": 4,
+    "connections_max": 900,
+}
+STATES = {"n1": "leader", "n2": "follower", "n3": "follower"}
+
+
+def view(node_id: str, states: dict[str, str] | None = None, **changes: Any) -> Step:
+    """Answer as this node."""
+    states = states or STATES
+    rows = [
+        {"id": each, "http": "", "peer": "", "state": state, "revision": 7, "version": "1.0.0", "rules": 1}
+        for each, state in states.items()
+    ]
+    fields = {
+        "node_id": node_id, "leader": "n1", "term": 2, "revision": 7, "lag_ms": 40, "ready": True,
+        "nodes": rows, "obstacles": [], "now_ms": 60_000, "own": OWN,
+    }  # fmt: skip
+    return answer(**(fields | changes))
+
+
+async def status(
+    capsys: pytest.CaptureFixture[str], *steps: Step, urls: tuple[str, ...] = ()
+) -> tuple[int, str]:
+    """Run the command against nodes that answer so; return exit code and output."""
+    async with contextlib.AsyncExitStack() as stack:
+        nodes = [await stack.enter_async_context(ScriptedNode(step)) for step in steps]
+        asked = ",".join([*(node.url for node in nodes), *urls])
+        code = await main._main(main.read(["--nodes", asked, "status"]))
+        assert all(len(node.seen) == 1 for node in nodes)
+    return code, capsys.readouterr().out
+
+
+def cells(out: str, node_id: str) -> list[str]:
+    """Return the cells of a node's line."""
+    (line,) = [line for line in out.splitlines() if line.startswith(f"{node_id} ")]
+    return re.split(r"\s{2,}", line)
+
+
+async def test_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line for each node, as it says itself, and one failure that three nodes survive."""
+    behind = [
+        {
+            "id": "n3",
+            "http": "",
+            "peer": "",
+            "state": "follower",
+            "revision": 4,
+            "version": "1.0.1",
+            "rules": 1,
+        }
+    ]
+    code, out = await status(
+        capsys,
+        view("n1", lag_ms=0),
+        view("n2"),
+        view("n3", nodes=behind, revision=4, now_ms=58_000),
+    )
+    assert code == 0
+    memory, disk = "3.0 MiB of 1.0 GiB", "5.0 MiB, 7.0 GiB free"
+    rest = ["1.5m", memory, disk, "2.0m", "4 of 900"]
+    assert cells(out, "n1") == ["n1", "leader", "1.0.0", "2", "0", "leads", *rest]
+    assert cells(out, "n2") == ["n2", "follower", "1.0.0", "2", "0", "0.0s", *rest]
+    assert cells(out, "n3") == ["n3", "follower", "1.0.1", "2", "3 (2.0s)", "0.0s", *rest]
+    assert out.splitlines()[-1] == "survives 1 more failure"
+
+
+async def test_a_node_that_does_not_answer_degrades_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its line has what the others know; what they say is shown once, with what to do."""
+    states = STATES | {"n3": "unreachable"}
+    gone = {
+        "kind": "unreachable",
+        "peer": "n3",
+        "for_ms": 5_000,
+        "detail": "n3 is away",
+        "advice": "start n3",
+    }
+    code, out = await status(
+        capsys,
+        view("n1", states, obstacles=[gone]),
+        view("n2", states, obstacles=[gone | {"for_ms": 4_000}]),
+        urls=("http://127.0.0.1:1",),
+    )
+    assert code == 3
+    assert cells(out, "n3") == ["n3", "unreachable", "1.0.0", "-", "-", "-", "-", "-", "-", "-", "-"]
+    assert out.splitlines()[-3:] == [
+        "unreachable for 5 s: n3 is away",
+        "    start n3",
+        "survives 0 more failures",
+    ]
+
+
+async def test_trouble_of_one_node_is_told_although_all_serve(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that has trouble itself is asked itself. Two of them have it twice."""
+    full = {
+        "kind": "disk-nearly-full",
+        "peer": None,
+        "for_ms": 0,
+        "detail": "nearly full",
+        "advice": "make room",
+    }
+    code, out = await status(capsys, view("n1"), view("n2", obstacles=[full]), view("n3", obstacles=[full]))
+    assert code == 3
+    assert out.count("make room") == 2
+    assert "n3: disk-nearly-full for 0 s: nearly full\n    make room\n" in out
+    assert out.splitlines()[-1] == "survives 1 more failure"
+
+
+async def test_without_a_leader_nothing_is_served(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code says so; so it does if no node answers."""
+    states = {"n1": "follower", "n2": "unreachable", "n3": "unreachable"}
+    code, out = await status(capsys, view("n1", states, leader=None, ready=False))
+    assert (code, out.splitlines()[-1]) == (121, "serves nothing: no leader is known")
+    assert await status(capsys, urls=("http://127.0.0.1:1",)) == (121, "")
+
+
+async def test_joining_nodes_do_not_count(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are part of no majority yet."""
+    code, out = await status(capsys, view("n1", STATES | {"n4": "joining", "n5": "joining"}))
+    assert (code, out.splitlines()[-1]) == (0, "survives 1 more failure")
+
+
+async def test_json_has_all_that_the_nodes_say(capsys: pytest.CaptureFixture[str]) -> None:
+    """The fields of /v1/cluster as the leader has them, and every answer."""
+    async with ScriptedNode(view("n2", term=1)) as old, ScriptedNode(view("n1")) as new:
+        code = await main._main(main.read(["--nodes", f"{old.url},{new.url}", "status", "-o", "json"]))
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["node_id"], told["serves"], told["survives"]) == (0, "n1", True, 1)
+    assert told["own"] == OWN
+    assert {each["node_id"] for each in told["views"]} == {"n1", "n2"}
