@@ -2,8 +2,6 @@
 
 import importlib.metadata
 import platform
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,8 +13,6 @@ COMMIT_FILE: Final = "commit.txt"
 """The file of this package, in wheels only, with the commit from which the wheel was built; empty if that was
 not known. node/hatch_build.py writes it."""
 _COMMIT_CHARS: Final = 12
-_GIT_S: Final = 5.0
-"""The time, in seconds, that git has for an answer."""
 
 
 class Build(NamedTuple):
@@ -61,15 +57,28 @@ def _base() -> str:
 
 
 def _checked_out(root: Path) -> str:
-    """Return the commit that is checked out in this folder; empty if git cannot say."""
-    git = shutil.which("git")
-    if git is None or not (root / ".git").exists():
-        return ""
-    command = [git, "-C", str(root), "rev-parse", "HEAD"]
+    """Return the commit that is checked out in this folder, as git's files say; empty if they do not."""
     try:
-        said = subprocess.run(  # noqa: S603 - nothing of it comes from outside
-            command, capture_output=True, text=True, timeout=_GIT_S, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
+        return _head(root / ".git")
+    except (OSError, UnicodeDecodeError):
         return ""
-    return said.stdout.strip() if said.returncode == 0 else ""
+
+
+def _head(git: Path) -> str:
+    """Return the commit of HEAD. Raises OSError."""
+    if git.is_file():  # in a second worktree: where its files are
+        git = git.parent / _text(git).removeprefix("gitdir: ")
+    head = _text(git / "HEAD")
+    if not head.startswith("ref: "):
+        return head
+    ref = head.removeprefix("ref: ")
+    common = git / _text(git / "commondir") if (git / "commondir").exists() else git
+    for place in (git / ref, common / ref):
+        if place.is_file():
+            return _text(place)
+    packed = [line.split(" ", 1) for line in _text(common / "packed-refs").splitlines()]
+    return next((line[0] for line in packed if line[1:] == [ref]), "")
+
+
+def _text(path: Path) -> str:
+    return path.read_text("utf-8").strip()

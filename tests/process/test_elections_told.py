@@ -31,7 +31,7 @@ async def test_the_first_leader_says_that_it_was_a_start(cluster: LocalCluster) 
     """Nobody had led before."""
     await asyncio.to_thread(cluster.leader)
     said = [line for node in node_ids(cluster) for line in cluster.log(node).read_text().splitlines()]
-    first = next(line for line in said if "event=election " in line)
+    first = min(line for line in said if "event=election " in line)  # lines begin with the time
     assert re.search(r" result=won leader=(n\d) term=\d+ reason='start' by=- votes=\S*\1", first)
 
 
@@ -80,7 +80,7 @@ async def hand_over(cluster: LocalCluster, http: Http) -> None:
     old = await asyncio.to_thread(cluster.leader)
     before = [await http.metric(node, "holdfast_leader_changes_total") for node in node_ids(cluster)]
     logs = {node_id: LogSince(cluster, node_id) for node_id in node_ids(cluster)}
-    got = await http.call(old, "POST", "/v1/cluster/transfer-leadership", {})
+    got = await http.call(old, "POST", "/v1/cluster/transfer-leadership", {"reason": "a test"})
     new = got.body["leader"]
     await until(lambda: lines(logs, old), "the old leader knows")
     (won,), (lost,) = lines(logs, new), lines(logs, old)

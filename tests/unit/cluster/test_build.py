@@ -52,5 +52,13 @@ def test_the_commit_is_that_of_the_checkout(tmp_path: Path, monkeypatch: pytest.
         subprocess.run([*git, *command], check=True)
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
     assert made().commit == head[:12]
+    subprocess.run([*git, "pack-refs", "--all"], check=True)
+    assert made().commit == head[:12]
+    subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
+    assert made().commit == head[:12]
+    subprocess.run([*git, "worktree", "add", "-q", "-b", "other", str(tmp_path / "w")], check=True)
+    monkeypatch.setattr(build, "_PACKAGE", tmp_path / "w" / "cluster")
+    assert made().commit == head[:12]
+    monkeypatch.setattr(build, "_PACKAGE", package)
     (package / build.COMMIT_FILE).write_text("0123456789abcdef\n")
     assert made().commit == "0123456789ab"
