@@ -362,3 +362,24 @@ async def test_a_cluster_of_one_takes_the_address_that_it_is_given_later(tmp_pat
             assert membership.committed.cluster_id == cluster_id != ""
         finally:
             await node.stop()
+
+
+async def test_a_node_tells_what_it_takes(tmp_path: Path) -> None:
+    """Its disk is looked at when it starts, and an entry that it led to has a time to commit."""
+    async with running(tmp_path) as node:
+        await until(lambda: node.parts.space.space is not None)
+        await node.acquire(acquire("h1"), DEADLINE_S)
+        own = node.status().own
+        assert own is not None
+        assert own.directory_bytes is not None
+        assert own.directory_bytes > 0
+        assert own.free_bytes is not None
+        assert own.free_bytes > 0
+        assert (own.snapshot_bytes, own.snapshot_age_ms) == (0, None)
+        values = {name: value for name, _, _, _, value in node.metrics.samples()}
+        assert values["holdfast_directory_bytes"] == own.directory_bytes
+        assert values["holdfast_disk_free_bytes"] > 0
+        assert values["holdfast_commit_seconds_count"] >= 1
+        assert values["holdfast_leader_changes_total"] == 1
+        assert values["holdfast_leader_silence_seconds"] == 0
+        assert values["holdfast_snapshot_failures_total"] == 0

@@ -51,6 +51,9 @@ async def test_metrics_count_answers_by_route() -> None:
         assert "# TYPE holdfast_http_requests_total counter" in lines
         assert 'holdfast_http_requests_total{method="GET",route="/v1/locks/{name}",status="200"} 2' in lines
         assert 'holdfast_http_requests_total{method="-",route="-",status="404"} 1' in lines
+        took = 'holdfast_http_request_seconds_{}method="GET",route="/v1/locks/{{name}}"{}'
+        assert took.format("count{", "} 2") in lines
+        assert took.format("bucket{", ',le="+Inf"} 2') in lines
         assert "coffee" not in got.body.decode()
 
 
