@@ -141,7 +141,7 @@ def _found(path: Path, node_id: str, seed: Seed, given: argparse.Namespace) -> N
             f"--min-token: {token_min}: must be above {highest}, the highest token known, and at most"
             f" {TOKEN_LEAST_MAX}"
         )
-    seed = seed._replace(source=f"{seed.source}, {_moment(time.time())}")
+    seed = seed._replace(source=f"{seed.source}; done at {_moment(time.time())}")
     new = found(path, node_id, seed, Terms(given.keep_holds, token_min))
     others = [peer_id for peer_id in sorted(seed.peers) if peer_id != node_id]
     lines = [

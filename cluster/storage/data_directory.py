@@ -265,12 +265,12 @@ def _take_lock(path: Path, files: Files) -> int:
     """Return the descriptor that holds the lock. It ends with the process; children do not inherit it."""
     try:
         return files.lock(path)
-    except BlockingIOError as error:
+    except BlockingIOError:
         message = (
             f"{path}: the data directory is in use by another process (`fuser {path}` shows its pid). Stop"
             " that node first, or give this one a directory of its own"
         )
-        raise DataDirError(message) from error
+        raise DataDirError(message) from None  # the disk is sound: no advice on disks belongs to this
 
 
 def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Identity:

@@ -18,8 +18,9 @@ _EVENT: Final = "event="
 """What our own lines begin with. The words of libraries have no fields."""
 _PAIR: Final = re.compile(r"""([a-z]\w*)=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S*)(?: |$)""")
 """A field and its value: quoted as Python quotes, or up to the next blank."""
-_TEXTS: Final = re.compile(r"([a-z]\w*)=%[^ ]*[sx](?: |$)")
-"""A field whose value is a text, even where it looks like a number: an id, a digest."""
+_TEXTS: Final = re.compile(r"([a-z]\w*)=%(?!d%s)[^ ]*[sx](?: |$)")
+"""A field whose value is a text, even where it looks like a number: an id, a digest. A number that
+other fields follow in one text (`status=%d%s`) stays a number."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 _WORDS: Final = {"True": True, "False": False}
 

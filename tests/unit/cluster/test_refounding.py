@@ -7,7 +7,7 @@ import pytest
 
 from cluster import refounding
 from cluster.config import load
-from cluster.errors import DataDirError, NoLeader
+from cluster.errors import DataDirError, NoLeader, advice_on
 from cluster.node import Node
 from cluster.refounding import Place, Seed, Terms
 from cluster.storage.data_directory import DataDir
@@ -159,10 +159,14 @@ async def test_a_survivor_has_all_its_entries(tmp_path: Path, has_snapshot: bool
 
 
 async def test_a_running_node_is_no_survivor(tmp_path: Path) -> None:
-    """Its directory is locked."""
+    """Its directory is locked. That says all: the disk has not failed, and there is no advice on disks."""
     async with running(tmp_path):
-        with pytest.raises(DataDirError, match="in use by another process"), refounding.survivor(tmp_path):
+        with (
+            pytest.raises(DataDirError, match="in use by another process") as refused,
+            refounding.survivor(tmp_path),
+        ):
             pytest.fail("two in one directory")
+    assert advice_on(refused.value) == ""
 
 
 def _remove_snapshot(path: Path) -> None:

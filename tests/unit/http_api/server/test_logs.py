@@ -64,6 +64,11 @@ def _fields(template: str, *values: object) -> dict[str, object]:
         ("event=a took_s=%.1f ppm=%.0f", (1.25, -3.0), {"took_s": 1.2, "ppm": -3}),
         ("event=a disk=%s own=%016x", ("12345678", 7), {"disk": "12345678", "own": "0000000000000007"}),
         ("event=a is_leader=%s decided=%s", (True, False), {"is_leader": True, "decided": False}),
+        (
+            "event=a status=%d%s took_ms=%.1f",
+            (400, " path='/'", 0.5),
+            {"status": 400, "path": "/", "took_ms": 0.5},
+        ),
         ("event=forced %s", ("name='a b' token=3 mode=shared is_x=True",), None),
         ("event=a peer=- reason=%s", ("",), {"peer": "-", "reason": ""}),
     ],
