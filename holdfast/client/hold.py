@@ -274,6 +274,11 @@ class Hold(KeptAlive):
         return tuple([one for one in asked if one.name in self.names])
 
     @property
+    def asked_because(self) -> str:
+        """The reason of its `revocation`; empty if there is none."""
+        return "" if self.revocation is None else self.revocation.reason
+
+    @property
     def reliable(self) -> Lease:
         """Its lease, or the time until it is forced, if it was asked to give up and that is less."""
         lease, put_off = self.lease, self._put_off

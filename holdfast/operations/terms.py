@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 from holdfast.operations.wanted import HoldRequest
 from holdfast.values.durations import Seconds, to_ms, to_s
+from holdfast.values.other_words import REVOKED
 from holdfast.values.words import Mode, Scope
 from holdfast.wire.words import PRIORITY_DEFAULT
 
@@ -116,6 +117,9 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "expires": "how long the lease lasts is ttl=",
     "lease": "how long the lease lasts is ttl=",
     "auto_renewal": "holds are renewed unless you say renew=False",
+    "on_revoke": REVOKED,
+    "on_revoked": REVOKED,
+    "on_revocation": REVOKED,
     "thread_local": "a hold belongs to no thread; tied_to= ties it to one",
     "limit": "several holders at a time are client.semaphore(name, limit)",
     "max_leases": "the number of permits of a semaphore is limit=",

@@ -120,6 +120,11 @@ class Leased:
         return self.lease
 
     @property
+    def asked_because(self) -> str:
+        """Why its holder was asked to give it up; empty if nobody asks."""
+        return ""
+
+    @property
     def reason(self) -> Reason:
         """Why it cannot be relied on any longer; empty while it can.
 
@@ -201,6 +206,8 @@ class Leased:
         """Return the error that says why this cannot be relied on."""
         verdict = "cannot be relied on" if reason == RELEASED else "is lost"
         why = (str(self.cause) if self.cause is not None else "") or reason  # a TimeoutError says nothing
+        if reason == EXPIRED and self.asked_because:
+            why = f"{why}; its holder had been asked to give it up: {self.asked_because}"
         error = LeaseLost(f"{self.described} {verdict}: {why}", reason)
         error.__cause__ = self.cause
         return error

@@ -10,6 +10,9 @@ _LEASE: Final = "remaining says for how many seconds it is valid"
 _ELECTION: Final = "client.election(name) is campaigned for in a `with` block"
 _MODE: Final = "a reader takes client.lock(name, mode='shared'); exclusive is the default"
 _CELLS: Final = "values are kept in client.cells"
+_READ: Final = "who has a lock and who waits is client.inspect(name); values are kept in client.cells"
+REVOKED: Final = "what a holder is asked to give up is in hold.revocation, from its next renewal on"
+"""The answer to a name or a keyword that hears of a revocation."""
 
 METHODS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("extend", "refresh", "reacquire", "prolong", "keepalive", "heartbeat"), _RENEW),
@@ -18,7 +21,9 @@ METHODS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ttl", "expires", "expires_at", "expired"), _LEASE),
     **dict.fromkeys(("elect", "campaign", "leader_election"), _ELECTION),
     **dict.fromkeys(("read_lock", "write_lock", "shared_lock", "rwlock"), _MODE),
-    **dict.fromkeys(("get", "set", "put", "delete"), _CELLS),
+    **dict.fromkeys(("set", "put", "delete"), _CELLS),
+    **dict.fromkeys(("revoked", "is_revoked", "on_revoke", "on_revoked"), REVOKED),
+    "get": _READ,
     "unlock": "release() gives it back",
     "resign": "release() gives leadership back",
     "mutex": "client.lock(name)",

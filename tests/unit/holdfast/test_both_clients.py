@@ -310,6 +310,17 @@ async def test_a_holder_is_asked_to_give_up(new_client: NewClient) -> None:
         assert hold.reason == "lease-expired"
 
 
+async def test_a_loss_says_what_was_asked_of_the_holder() -> None:
+    """Otherwise an end by its own clock would look as if no node had answered."""
+    async with a_node() as (_, url), holdfast.Client(url) as client, client.lock("a", ttl=60) as hold:
+        assert str(hold.loss("expired")).endswith("'a' (token 1) is lost: expired")
+        await client.admin.revoke("a", reason="maintenance", grace=60)
+        await hold.renew()
+        said = str(hold.loss("expired"))
+        assert said.endswith("is lost: expired; its holder had been asked to give it up: maintenance")
+        assert str(hold.loss("forked")).endswith("is lost: forked")
+
+
 async def test_a_revocation_is_withdrawn(new_client: NewClient) -> None:
     """With its next renewal the holder hears that nobody asks any more, and lives on as before."""
     async with a_node() as (_, url), new_client(url) as client:

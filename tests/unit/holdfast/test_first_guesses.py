@@ -45,6 +45,7 @@ def test_another_word_for_the_wait_is_answered_with_ours(
             "acquire() has no argument 'timeout': how long to wait for the lock",
         ),
         ("acquire", {"limit": 3}, "acquire() has no argument 'limit': several holders"),
+        ("acquire", {"on_revoke": print}, "'on_revoke': what a holder is asked .* in hold.revocation"),
         ("lock", {"owner": "me"}, "lock() has no argument 'owner': owner= is the client's"),
         ("semaphore", {"max_leases": 3}, "semaphore() has no argument 'max_leases': .* is limit="),
         ("semaphore", {"weight": 3}, "semaphore() has no argument 'weight': .* is permits="),
@@ -75,6 +76,7 @@ def test_another_name_for_a_call_is_answered_with_ours(kind: Any) -> None:
     client = kind("127.0.0.1:1")
     for asked, name, said in (
         (client, "elect", r": client\.election\(name\)"),
+        (client, "get", r": who has a lock and who waits is client\.inspect\(name\)"),
         (client.lock("a"), "try_lock", r": acquire\(wait=0\) tries once"),
         (client.election("e"), "campaign", ": client.election"),
         (client.rate_limiter("r", "5/s"), "ttl", ": remaining"),
