@@ -62,7 +62,11 @@ async def _save(client: Inspector, arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
         say(_summary(info))
         return 0
-    info = await client.admin.backup(arguments.file)
+    try:
+        info = await client.admin.backup(arguments.file)
+    except OSError as error:
+        say(f"{arguments.file}: {error.strerror}", "nothing was saved; put that right and repeat the command")
+        return exit_codes.REFUSED
     print_one(info, [f"saved {arguments.file}: {_summary(info)}"], arguments.output)
     return 0
 
@@ -112,6 +116,9 @@ def _status(arguments: argparse.Namespace) -> int:
         info = _checked(arguments.file)
     except BackupDamaged as damage:
         say(f"{arguments.file}: not usable: {damage}", "nothing can be restored from it; take another file")
+        return exit_codes.REFUSED
+    except OSError as error:
+        say(f"{arguments.file}: {error.strerror}", "nothing was checked; name a backup that you can read")
         return exit_codes.REFUSED
     members = ", ".join(f"{node_id} at {peer}" for node_id, peer in info.members.items())
     print_one(

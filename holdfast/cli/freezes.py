@@ -25,7 +25,11 @@ def add_parser(commands: CommandParser) -> None:
     for parser in (begin, end):
         parser.add_argument("prefix", metavar="PREFIX")
         parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
-    shown = freeze.command("show", "show whether a prefix is frozen, and what is still held below it", _show)
+    shown = freeze.command(
+        "show",
+        "show whether a prefix is frozen itself, not by one above, and what is still held below it",
+        _show,
+    )
     shown.add_argument("prefix", metavar="PREFIX")
     listed = freeze.command("list", "show the frozen prefixes", _list)
     listed.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only those with this prefix")

@@ -125,24 +125,31 @@ class CommandParser(argparse.ArgumentParser):
         return f"unknown option {flag}{_nearest(flag, flags)}"
 
 
-_OTHER_WORDS: Final[Mapping[str, str]] = {
-    "lock": "acquire",
-    "unlock": "release",
-    "show": "get",
-    "info": "get",
-    "holders": "get",
-    "semaphore": "run --semaphore N",
-    "--limit": "--semaphore",
-    "--no-wait": "--wait 0",
+_OTHER_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "lock": ("acquire",),
+    "unlock": ("release",),
+    "show": ("get", "list"),
+    "get": ("show", "list"),
+    "info": ("get", "list"),
+    "holders": ("get",),
+    "set": ("put",),
+    "semaphore": ("run --semaphore N",),
+    "thaw": ("end", "freeze end PREFIX"),
+    "unfreeze": ("end", "freeze end PREFIX"),
+    "members": ("cluster members",),
+    "--json": ("-o json",),
+    "--limit": ("--semaphore",),
+    "--no-wait": ("--wait 0",),
 }
-"""What people type who know other tools, and what it is called here."""
+"""What people type who know other tools, and what it is called here: the first that the command has."""
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
     """Return a question for the nearest of the known words, nothing if none is near."""
     known = list(known)
-    if (other := _OTHER_WORDS.get(word)) is not None and other.split()[0] in known:
-        return f"; did you mean {other}?"
+    for other in _OTHER_WORDS.get(word, ()):
+        if other.split()[0] in known:
+            return f"; did you mean {other}?"
     near = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 

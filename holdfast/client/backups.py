@@ -63,20 +63,24 @@ def _sync_directory(directory: Path) -> None:
 
 async def _fetch(transport: Transport, write: Callable[[bytes], object]) -> BackupInfo:
     """Write a backup, piece by piece. Raises LockError, also if what was written is not all of one."""
-    why = ""
+    why: dict[str, str] = {}
     for step in range(len(transport.nodes)):
         reader = BackupReader()
         node = (transport.node + step) % len(transport.nodes)
         try:
             await _read(transport, node, reader, write)
         except _TurnsAway as turned_away:
-            why = str(turned_away)
+            told = str(turned_away)
+            url = transport.nodes[node]
+            why[url] = told if told.startswith(url) else f"{url}: {told}"
             continue
         try:
             return reader.finish()
         except BackupDamaged as damage:
             raise Unavailable(f"{transport.nodes[node]}: the backup broke off: {damage}") from damage
-    raise Unavailable(f"no node gives a backup; last: {why}")
+    raise Unavailable(
+        "no node gives a backup: " + "; ".join(why[url] for url in transport.nodes if url in why)
+    )
 
 
 async def _read(

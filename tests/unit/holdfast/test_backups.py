@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import AsyncIterator
@@ -85,10 +86,18 @@ async def test_another_node_is_asked(tmp_path: Path) -> None:
 
 
 async def test_no_node_gives_one(tmp_path: Path) -> None:
-    """What the last one said is told, and no file is left."""
+    """What each of them said is told, in the order of their URLs, and no file is left."""
     async with ScriptedNode(problem("overloaded")) as node, holdfast.Client(node.url) as client:
-        with pytest.raises(holdfast.Unavailable, match="no node gives a backup; last: "):
+        with pytest.raises(holdfast.Unavailable, match="no node gives a backup: " + re.escape(node.url)):
             await client.admin.backup(tmp_path / "saved")
+    nowhere = "http://127.0.0.1:1"
+    async with ScriptedNode(problem("overloaded")) as node, holdfast.Client([nowhere, node.url]) as client:
+        for _ in range(2):
+            with pytest.raises(holdfast.Unavailable) as refused:
+                await client.admin.backup(tmp_path / "saved")
+            _, first, second = re.split(f"(?:: |; )(?={nowhere}|{node.url})", str(refused.value))
+            assert first.startswith(f"{nowhere}: no connection")
+            assert second.startswith(f"{node.url}: ")
     assert not names_in(tmp_path)
 
 
@@ -174,9 +183,26 @@ async def test_status_refuses_a_damaged_file(tmp_path: Path) -> None:
     code, out, err = await run("", "backup", "status", str(path))
     assert (code, out) == (119, b"")
     assert f"{path}: not usable: " in err
-    code, _, err = await run("", "backup", "status", str(tmp_path / "nothing"))
-    assert code != 0
-    assert "nothing" in err
+    for name, said in (("nothing", "No such file or directory"), ("", "Is a directory")):
+        path = tmp_path / name
+        code, out, err = await run("", "backup", "status", str(path))
+        assert (code, out) == (119, b"")
+        assert err.splitlines() == [
+            f"holdfast: {path}: {said}",
+            "holdfast: nothing was checked; name a backup that you can read",
+        ]
+
+
+async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """As it was given; what was printed is not blamed."""
+    path = tmp_path / "nowhere" / "saved"
+    async with a_node() as (_, url):
+        code, out, err = await run(url, "backup", "save", str(path))
+    assert (code, out) == (119, b"")
+    assert err.splitlines() == [
+        f"holdfast: {path}: No such file or directory",
+        "holdfast: nothing was saved; put that right and repeat the command",
+    ]
 
 
 async def test_saves_at_intervals_keep_the_newest(tmp_path: Path) -> None:
