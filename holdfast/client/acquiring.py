@@ -72,7 +72,7 @@ async def confirm(hold: Hold) -> None:
     """
     if hold.has_ended:  # its session was lost or closed while the grant was on its way
         raise hold.loss(hold.reason)
-    if hold.clock.now_s() < hold.lease.renew_at_s:
+    if hold.clock.now_s() < min(hold.lease.renew_at_s, hold.reliable.renew_at_s):
         return
     is_confirmed = False
     try:

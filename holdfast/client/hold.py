@@ -3,7 +3,9 @@
 import weakref
 from collections.abc import Coroutine, Iterable
 from types import FrameType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from holdfast.client import pushed
 from holdfast.client.keeping import KeptAlive
@@ -20,6 +22,8 @@ from holdfast.values.lease import LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Leas
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind, Mode, Reason, Scope
 from holdfast.wire.held import Revocation
+
+T = TypeVar("T")
 
 OVER_COUNT_MAX: Final = 1000
 """Tokens of losses that a session remembers: the answer with such a token may still be on its way."""
@@ -152,6 +156,14 @@ class Session(KeptAlive):
         return await self.let_go(None)
 
 
+class _Got(NamedTuple):
+    """The newest grant of a hold: when it was heard of, how long it may last, and its names."""
+
+    at_s: float
+    lease: Lease
+    names: tuple[str, ...]
+
+
 class Hold(KeptAlive):
     """One grant: a lock, several locks, permits of a semaphore. `token` is for the protected resource.
 
@@ -174,6 +186,7 @@ class Hold(KeptAlive):
         self.mode = grant.mode
         self.session = session
         self._put_off: Lease | None = None
+        self._got: _Got | None = _Got(self.clock.now_s(), grant.lease, grant.names)
         self._tokens = {grant.token}
         self._added: set[Claim] = set()
         self.keys: tuple[Key, ...] = ()
@@ -209,16 +222,19 @@ class Hold(KeptAlive):
     async def restart_lease(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
         """Restart its lease, or its session's. Raises LeaseExpired or SessionExpired."""
         self.refuse_forked()
+        got = self._got
         if self.session is not None:
             await self.session.restart_lease(timeout_s)
-            return
-        try:
-            operation = hold_operations.renew(self.kind, self.hold_id, ttl_ms)
-            self.own_lease = await self._transport.call(operation, timeout_s)
-        except LeaseExpired as error:
-            self.end(LEASE_EXPIRED, error)
-            raise
-        self._has_token(self.own_lease.token)
+        else:
+            try:
+                operation = hold_operations.renew(self.kind, self.hold_id, ttl_ms)
+                self.own_lease = await self._transport.call(operation, timeout_s)
+            except LeaseExpired as error:
+                self.end(LEASE_EXPIRED, error)
+                raise
+            self._has_token(self.own_lease.token)
+        if self._got is got:
+            self._got = None
 
     def hear_losses(self) -> None:
         """Let the cluster report its end as it happens, over a connection of its own, from now on."""
@@ -280,8 +296,19 @@ class Hold(KeptAlive):
 
     @property
     def reliable(self) -> Lease:
-        """Its lease, or the time until it is forced, if it was asked to give up and that is less."""
-        lease, put_off = self.lease, self._put_off
+        """Its lease, or the time until it is forced, if it was asked to give up and that is less.
+
+        What was granted may end before the lease that it has with others; a renewal that is asked for after
+        the grant tells of that.
+        """
+        lease, put_off, got = self.lease, self._put_off, self._got
+        if (
+            got is not None
+            and lease.asked_at_s <= got.at_s
+            and got.lease.valid_until_s < lease.valid_until_s
+            and any(name in self.names for name in got.names)
+        ):
+            lease = msgspec.structs.replace(got.lease, revocations=lease.revocations)
         if not lease.revocations and put_off is None:
             return lease
         revocation = self.revocation
@@ -372,9 +399,8 @@ class Hold(KeptAlive):
         other, LeaseExpired when the hold is over.
         """
         wait_ms = _wait_ms(wait)
-        await self._change(
-            hold_operations.convert(self.hold_id, mode, wait_ms), is_limited=wait_ms is not None
-        )
+        operation = hold_operations.convert(self.hold_id, mode, wait_ms)
+        self._has_token(await self._change(operation, is_limited=wait_ms is not None))
         self.mode = mode
 
     async def add(
@@ -398,8 +424,13 @@ class Hold(KeptAlive):
         wait_ms = _wait_ms(wait)
         self._claim_more(texts)
         operation = hold_operations.add(self.hold_id, texts, mode, scope, wait_ms)
-        await self._change(operation, is_limited=wait_ms is not None)
-        self.names += tuple(name for name in texts if name not in self.names)
+        lease = await self._change(operation, is_limited=wait_ms is not None)
+        self._has_token(lease.token)
+        new = tuple(name for name in texts if name not in self.names)
+        self.names += new
+        self._got = _Got(self.clock.now_s(), lease, new)
+        if self.clock.now_s() >= self.reliable.renew_at_s:
+            await self.restart_lease(None)  # counted from before a long wait, it would soon be over
 
     async def drop(self, *names: Name) -> None:
         """Release some of its locks, and keep the others under the same token.
@@ -431,11 +462,11 @@ class Hold(KeptAlive):
         self._added.add(claim)
         self.when_ended(lambda _: session.end_claim(claim))
 
-    async def _change(self, operation: Operation[int], *, is_limited: bool) -> None:
-        """Change it in the cluster, and know its token from then on."""
+    async def _change(self, operation: Operation[T], *, is_limited: bool) -> T:
+        """Change it in the cluster; return the answer."""
         self.refuse_forked()
         try:
-            self._has_token(await self._transport.call(operation))
+            return await self._transport.call(operation)
         except LeaseExpired as error:
             self.end(LEASE_EXPIRED, error)
             raise

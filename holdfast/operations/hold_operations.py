@@ -115,8 +115,8 @@ def convert(hold_id: str, mode: str, wait_ms: int | None) -> Operation[int]:
     )
 
 
-def add(hold_id: str, names: tuple[str, ...], mode: str, scope: str, wait_ms: int | None) -> Operation[int]:
-    """Add locks to a hold; the answer has its token, which is a new one."""
+def add(hold_id: str, names: tuple[str, ...], mode: str, scope: str, wait_ms: int | None) -> Operation[Lease]:
+    """Add locks to a hold; the answer has its token, which is a new one, and how long it may last."""
     longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
     kind = _unusual({"mode": mode, "scope": scope})
     fields = {
@@ -128,10 +128,15 @@ def add(hold_id: str, names: tuple[str, ...], mode: str, scope: str, wait_ms: in
     return write(
         wire.LOCK_ADD,
         fields,
-        lambda answer: decode(answer, HoldGiven).token,
+        _added,
         wait_ms=longest_wait_ms,
         waits_for_ever=wait_ms is None,
     )
+
+
+def _added(answer: TimedAnswer) -> Lease:
+    granted = decode(answer, HoldGiven)
+    return _lease_of(granted, answer.asked_at_s, token=granted.token)
 
 
 class _Asked(msgspec.Struct):

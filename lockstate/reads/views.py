@@ -148,7 +148,7 @@ def revocation_of(state: State, hold: Hold, kind: HoldKind, name: str) -> Revoca
 
 
 def _revocation_view(state: State, plea: Plea) -> RevocationView:
-    ends_in_ms = max(0, plea.expires_at_ms - state.now_ms)
+    ends_in_ms = max(0, plea.ends_at_ms - state.now_ms)
     return RevocationView(plea.name, plea.reason, ends_in_ms, plea.ticket, plea.is_put_off)
 
 
@@ -159,13 +159,17 @@ def revoked_view(state: State, hold: Hold, kind: HoldKind, revocation: Revocatio
 
 
 def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
-    """Return what a session is to give up, what was asked for first."""
-    pleas, holds = state.pleas, session.holds
+    """Return what a session is to give up, what ends first.
+
+    Its lease is that of all its holds, so it is told of every bound that ends before.
+    """
+    pleas, holds, until_ms = state.pleas, session.holds, session.expires_at_ms
     if len(pleas) < len(holds):
-        found = [plea for plea in pleas.rows.values() if plea.is_told and plea.hold_id in holds]
+        known = [plea for plea in pleas.rows.values() if plea.hold_id in holds]
     else:
-        found = [plea for hold_id in holds for plea in pleas.told(hold_id)]
-    first = heapq.nsmallest(limits.HOLDERS_SHOWN_MAX, found, key=lambda plea: plea.order)
+        known = [plea for hold_id in holds for plea in pleas.of_hold(hold_id).values()]
+    found = [plea for plea in known if plea.is_told or plea.ends_at_ms < until_ms]
+    first = heapq.nsmallest(limits.HOLDERS_SHOWN_MAX, found, key=lambda one: (one.ends_at_ms, one.order))
     return tuple(
         [revoked_view(state, holds[one.hold_id], one.kind, _revocation_view(state, one)) for one in first]
     )

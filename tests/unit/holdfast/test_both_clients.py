@@ -234,8 +234,9 @@ async def test_an_addition_without_an_answer_is_found_by_another_call(new_client
         client.lock("a", ttl=60) as hold,
     ):
         unheard = Transport([url], DEADLINE_S)
-        token = await unheard.call(hold_operations.add(hold.hold_id, ("b",), "exclusive", "node", 0))
+        added = await unheard.call(hold_operations.add(hold.hold_id, ("b",), "exclusive", "node", 0))
         await unheard.close()
+        token = added.token
         assert (hold.names, hold.token) == (("a",), token - 1)
         await hold.renew()
         assert (hold.names, hold.token) == (("a",), token)

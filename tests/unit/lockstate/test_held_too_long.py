@@ -112,6 +112,23 @@ def test_no_lease_is_told_beyond_the_end(kind: str, left_ms: int | None, driver:
     assert renewed.expires_in_ms == (None if left_ms is None else left_ms - 8_000)
 
 
+def test_a_session_hears_of_every_end_within_its_lease(driver: CellDriver) -> None:
+    """Its lease is of all its holds: a hold that ends before is told of with it, the first first."""
+    late = driver.granted("a/late", session_id="ann")
+    kept = expect(SessionKept, driver.run(KeepAlive(ANN), at_ms=3_000))
+    (told,) = kept.revoked
+    assert (told.token, told.revocation.name, told.revocation.ends_in_ms) == (late.token, "a/late", 7_000)
+    assert (told.revocation.reason, told.revocation.is_put_off) == (HELD_TOO_LONG, True)
+    assert reason(driver.run(PutOff(late.hold_id))) is Reason.NOT_REVOKED
+    driver.open("ben", ttl_ms=BOUND_MS)
+    driver.granted("a/ben", session_id="ben")
+    assert expect(SessionKept, driver.run(KeepAlive(SessionId("ben")))).revoked == ()
+    driver.run(SetNamespace("a", NamespaceSettings(held_ms_max=1000)))
+    driver.granted("a/soon", session_id="ann")
+    kept = expect(SessionKept, driver.run(KeepAlive(ANN)))
+    assert [one.revocation.name for one in kept.revoked] == ["a/soon", "a/late"]
+
+
 def test_a_shorter_lease_ends_as_it_would(driver: CellDriver) -> None:
     """A bound lengthens nothing."""
     grant = driver.granted("a/x", ttl_ms=1000)
@@ -233,11 +250,12 @@ def test_a_bound_is_not_withdrawn(driver: CellDriver) -> None:
 
 
 def test_a_plea_for_another_hold_is_not_told_as_a_bound(driver: CellDriver) -> None:
-    """A keepalive names what was told, and nothing of what will be."""
-    driver.granted("a/x", session_id="ann")
-    driver.granted("a/y", session_id="ann")
+    """A keepalive names what was told, and nothing of what ends only after its lease."""
+    driver.open("ben", ttl_ms=BOUND_MS)
+    driver.granted("a/x", session_id="ben")
+    driver.granted("a/y", session_id="ben")
     driver.run(Revoke("a/y", "maintenance", 2_000))
-    kept = expect(SessionKept, driver.run(KeepAlive(ANN)))
+    kept = expect(SessionKept, driver.run(KeepAlive(SessionId("ben"))))
     assert [one.name for one in kept.revoked] == ["a/y"]
 
 
