@@ -12,7 +12,6 @@ from holdfast.cli import exit_codes
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, count, duration_ms
 from holdfast.cli.printing import moment, print_one, say
-from holdfast.client.backups import UNFINISHED
 from holdfast.values.clock import now_s
 from holdfast.values.errors import LockError
 from holdfast.wire.backup import BackupDamaged, BackupInfo, check
@@ -107,7 +106,6 @@ def _rotate(directory: Path, keep: int) -> None:
     found = sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
     for path in found[:-keep]:
         path.unlink()
-    (directory / (_SAVING + UNFINISHED)).unlink(missing_ok=True)
 
 
 def _status(arguments: argparse.Namespace) -> int:

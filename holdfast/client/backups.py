@@ -2,7 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
 import os
+import re
+import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -32,11 +36,11 @@ async def save(transport: Transport, to: str | os.PathLike[str] | BinaryIO) -> B
     """
     if not isinstance(to, str | os.PathLike):
         return await _fetch(transport, to.write)
-    path = Path(to)
-    unfinished = path.with_name(path.name + UNFINISHED)
+    path = _place(Path(to))
+    _remove_left(path)
+    # A name of its own: two saves to one file must not take each other's for finished.
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
-        with contextlib.suppress(FileNotFoundError):
-            unfinished.unlink()
         # For this user only: whoever reads the ids of holds can end them.
         fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as file:  # noqa: ASYNC230, PTH123 - to the page cache; the sync is in a thread
@@ -49,6 +53,22 @@ async def save(transport: Transport, to: str | os.PathLike[str] | BinaryIO) -> B
         raise
     _sync_directory(path.parent)
     return info
+
+
+def _place(to: Path) -> Path:
+    """Return which file is to be replaced: that to which a link leads. Raises FileExistsError for no file."""
+    if to.exists() and not to.is_file():
+        raise FileExistsError(errno.EEXIST, "is there, and no file that a backup could replace", str(to))
+    return to.resolve()
+
+
+def _remove_left(path: Path) -> None:
+    """Remove what saves to the same file have left that were killed: nothing was written to it for long."""
+    name = re.compile(re.escape(path.name) + r"\.[0-9a-f]{8}" + re.escape(UNFINISHED))
+    for left in path.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if name.fullmatch(left.name) and time.time() - left.stat().st_mtime > 2 * SILENCE_S:
+                left.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

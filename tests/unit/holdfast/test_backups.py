@@ -56,7 +56,9 @@ async def run(node_url: str, *argv: str, stdin: bytes = b"") -> tuple[int | None
 async def test_a_backup_has_what_was_answered_before(tmp_path: Path, new_client: NewClient) -> None:
     """The file is for its owner alone, whole, and holds the state of the node."""
     path = tmp_path / "saved"
-    path.with_name("saved.part").write_text("of a save that was killed")
+    left = tmp_path / "saved.0123abcd.part"
+    left.write_text("of a save that was killed")
+    os.utime(left, (1, 1))
     async with a_node() as (served, url), new_client(url) as client:
         hold = await client.acquire("kept")
         info = await client.admin.backup(path)
@@ -142,6 +144,64 @@ async def test_a_backup_that_breaks_off_leaves_the_last_one(tmp_path: Path) -> N
                 await client.admin.backup(path)
     assert path.read_text() == "the last one"
     assert names_in(tmp_path) == ["saved"]
+
+
+async def test_two_saves_to_one_file(tmp_path: Path) -> None:
+    """The one that breaks off takes nothing from the other, which ends while the first is under way."""
+    path, begun, ended = tmp_path / "saved", asyncio.Event(), asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        begun.set()
+        await ended.wait()
+        return await _half(request)
+
+    async with (
+        a_node() as (_, url),
+        holdfast.Client(url) as client,
+        ScriptedNode(slow) as node,
+        holdfast.Client(node.url) as other,
+    ):
+        breaking = asyncio.ensure_future(other.admin.backup(path))
+        await begun.wait()
+        assert len(names_in(tmp_path)) == 1
+        info = await client.admin.backup(path)
+        assert backup.check([path.read_bytes()]) == info
+        assert len(names_in(tmp_path)) == 2
+        ended.set()
+        with pytest.raises(holdfast.Unavailable, match="the backup broke off"):
+            await breaking
+    assert backup.check([path.read_bytes()]) == info
+    assert names_in(tmp_path) == ["saved"]
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "device"])
+async def test_only_files_are_replaced(kind: str, tmp_path: Path) -> None:
+    """Not `/dev/null`, which root could; nothing is asked then."""
+    path = tmp_path / "there"
+    match kind:
+        case "directory":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.symlink_to("/dev/null")
+    before = path.stat().st_ino
+    async with ScriptedNode(problem("overloaded")) as node, holdfast.Client(node.url) as client:
+        with pytest.raises(FileExistsError, match="no file that a backup could replace"):
+            await client.admin.backup(path)
+        assert not node.seen
+    assert path.stat().st_ino == before
+
+
+async def test_a_link_stays_one(tmp_path: Path) -> None:
+    """The file that it leads to is replaced."""
+    path, link = tmp_path / "saved", tmp_path / "link"
+    path.write_text("the last one")
+    link.symlink_to(path)
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        info = await client.admin.backup(link)
+    assert link.is_symlink()
+    assert backup.check([path.read_bytes()]) == info
 
 
 async def test_what_is_no_backup_at_all(tmp_path: Path) -> None:
