@@ -87,7 +87,8 @@ async def test_the_command_line_works(words: list[str], code: int, told: str) ->
 def test_the_client_s_own_tests_pass() -> None:
     """Tests of locks, leases and closing, against nodes in the same process, pass there as well."""
     files = ("test_lock.py", "test_closing.py", "test_keeping.py", "test_hold.py", "test_transaction.py")
-    node = "import sys, tests.unit.http_api.serving\n"  # nodes run on Linux only
+    # Nodes run on Linux only, and ask git once which build they are.
+    node = "import sys, tests.unit.http_api.serving\nfrom cluster.build import this_build\nthis_build()\n"
     script = f"""{node}{WITHOUT}
 import pytest
 assert "holdfast.client.client" not in sys.modules
