@@ -80,9 +80,15 @@ async def _get(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print one lock, or another thing that has a name."""
     row = await client.read(path_to(ITEMS[arguments.kind], arguments.name), {})
     text = table(tables.LISTED[f"{arguments.kind}s"], [row])
-    for columns, field in ((tables.HOLDERS, "holders"), (tables.WAITERS, "queue")):
-        if row.get(field):
-            text += ["", *table(columns, row[field])]
+    holders = row.get("holders") or []
+    asked = [holder for holder in holders if holder.get("revocation")]
+    for columns, rows in (
+        (tables.HOLDERS, holders),
+        (tables.ASKED, asked),
+        (tables.WAITERS, row.get("queue")),
+    ):
+        if rows:
+            text += ["", *table(columns, rows)]
     print_one(row, text, arguments.output)
     return 0
 

@@ -89,6 +89,13 @@ HOLDERS: Final[Columns] = {
     "NOTE": lambda row: row.get("note") or "-",
 }
 """Those that hold one thing."""
+ASKED: Final[Columns] = {
+    "ASKED TO GIVE UP": field("owner"),
+    "TOKEN": field("token"),
+    "LEFT": lambda row: length_of("ends_in_ms")(row["revocation"]),
+    "REASON": lambda row: row["revocation"].get("reason") or "-",
+}
+"""Holders that were asked to give up what they hold, and how long they have left."""
 WAITERS: Final[Columns] = {
     "PLACE": field("position"),
     "OWNER": field("owner"),

@@ -206,8 +206,9 @@ class Leased:
         """Return the error that says why this cannot be relied on."""
         verdict = "cannot be relied on" if reason == RELEASED else "is lost"
         why = (str(self.cause) if self.cause is not None else "") or reason  # a TimeoutError says nothing
-        if reason == EXPIRED and self.asked_because:
-            why = f"{why}; its holder had been asked to give it up: {self.asked_because}"
+        asked = self.asked_because
+        if reason in (EXPIRED, LEASE_EXPIRED) and asked and not why.endswith(f": {asked}"):
+            why = f"{why}; its holder had been asked to give it up: {asked}"
         error = LeaseLost(f"{self.described} {verdict}: {why}", reason)
         error.__cause__ = self.cause
         return error

@@ -319,6 +319,12 @@ async def test_a_loss_says_what_was_asked_of_the_holder() -> None:
         await hold.renew()
         said = str(hold.loss("expired"))
         assert said.endswith("is lost: expired; its holder had been asked to give it up: maintenance")
+        assert str(hold.loss("lease-expired")).endswith(
+            "is lost: lease-expired" + said.partition("expired")[2]
+        )
+        hold.cause = ValueError("the hold was ended by force: maintenance")  # that says it already
+        assert str(hold.loss("lease-expired")).endswith("is lost: the hold was ended by force: maintenance")
+        hold.cause = None
         assert str(hold.loss("forked")).endswith("is lost: forked")
 
 

@@ -105,6 +105,19 @@ async def test_one_of_each_kind_is_shown(capsys: pytest.CaptureFixture[str]) -> 
             assert (titles.split()[0], holder.split()[0]) == ("OWNER", "ann")
 
 
+async def test_get_shows_who_was_asked_to_give_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """So an operator sees that a revocation is under way, for how long yet, and why; then that it is not."""
+    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client, client.lock("a", ttl=60):
+        line = Line(url, capsys)
+        assert (await line("revoke", "a", "--grace", "1h", "--reason", "the disk is moved"))[0] == 0
+        shown = (await line("get", "a"))[1].splitlines()
+        assert shown[-2].split("  ")[0] == "ASKED TO GIVE UP"
+        assert shown[-1].split()[:2] == ["ann", "1"]
+        assert shown[-1].endswith("  the disk is moved")
+        assert (await line("revoke", "a", "--withdraw", "--reason", "it stays"))[0] == 0
+        assert "ASKED" not in (await line("get", "a"))[1]
+
+
 async def test_a_listing_stops_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     """With --limit the rest is told on stderr, and --after goes on there."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
