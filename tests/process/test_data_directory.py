@@ -65,14 +65,15 @@ async def test_second_process(cluster: LocalCluster, tmp_path: Path) -> None:
 
 
 async def test_a_directory_from_before_the_first_release(cluster: LocalCluster, tmp_path: Path) -> None:
-    """A node on it ends with exit code 2 and one sentence, and changes nothing."""
+    """A node on it ends with exit code 2, its last line says why in one sentence, and it changes nothing."""
     data_dir, log = tmp_path / "old", tmp_path / "log"
     data_dir.mkdir()
     (data_dir / "identity.json").write_bytes(BEFORE_1_0_0)
     command = [*node_command(cluster, "n1", http="127.0.0.1:0"), "--data-dir", str(data_dir)]
     with running(command, log) as child:
         assert await asyncio.to_thread(child.wait, DEADLINE_S) == 2
-    (line,) = log.read_text().splitlines()
+    starting, line = log.read_text().splitlines()
+    assert "event=starting" in starting
     assert f"{data_dir}: the data directory was written before release 1.0.0" in line
     assert [file.name for file in data_dir.iterdir()] == ["identity.json"]
     assert (data_dir / "identity.json").read_bytes() == BEFORE_1_0_0

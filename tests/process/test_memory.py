@@ -70,7 +70,7 @@ async def is_bounded(http: Http) -> bool:
 
     `ulimit -v` counts what is mapped: a thread, as for syncs, maps 64 MiB that it never uses.
     """
-    return 16 * MIB <= await http.metric("n1", "holdfast_state_bytes_max") < 48 * MIB
+    return 16 * MIB <= await http.metric("n1", "holdfast_state_bytes_max") < 64 * MIB
 
 
 async def test_a_node_with_little_memory_refuses_before_it_is_full(tmp_path: Path) -> None:

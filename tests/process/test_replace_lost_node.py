@@ -101,7 +101,7 @@ async def test_replaced_by_a_new_id(tmp_path: Path, lost_leads: bool, is_compact
             said = LogSince(cluster, NEW_ID)
             peer = make_node(cluster, NEW_ID)
             cluster.start(NEW_ID)
-            out = await holdfast(cluster, "cluster", "replace", lost, NEW_ID, peer)
+            out = await holdfast(cluster, "cluster", "replace", "--reason", "by hand", lost, NEW_ID, peer)
             assert out.endswith(f"{lost} was removed; the members are {', '.join([*remaining, NEW_ID])}\n")
             forget_node(cluster, lost)
             assert bool(said.lines("event=snapshot-installed")) == is_compacted
