@@ -13,6 +13,7 @@ import pytest
 from holdfast import Tls, token_lines, wire
 from holdfast.transport import tls
 from http_api.server import authentication, tls_context
+from http_api.server.connection_limits import Place
 from http_api.server.fast_lane import LaneCall
 from http_api.server.tls_gate import TlsDoor
 from http_api.v1 import watch
@@ -240,7 +241,7 @@ async def test_no_token_is_ever_shown(caplog: pytest.LogCaptureFixture) -> None:
         assert b"500 " in seen[-1]
         served.node.failure = None
         seen.append((await metrics(served)).encode())
-        proven = [place.proven for place in gc.get_objects() if type(place).__name__ == "Place"]
+        proven = [place.proven for place in gc.get_objects() if type(place) is Place]
         assert all("CANARY" not in repr(one) for one in proven)
     assert "event=internal-error" in caplog.text
     assert "principal=worker" in caplog.text
