@@ -138,9 +138,12 @@ def put_off(state: ModelState, command: PutOff) -> Result:
 
 
 def kept(state: ModelState, session: Session) -> SessionKept:
-    """Keep a session, and tell which of its holds it is to give up."""
+    """Keep a session, and tell which of its holds it is to give up, or will be within its lease."""
     left_ms = state.restart(session.lease)
-    asked = [p for p in state.pleas if p.is_told and p.hold.session_id == session.session_id]
+    until_ms = session.lease.expires_at_ms
+    of_session = [p for p in state.pleas if p.hold.session_id == session.session_id]
+    asked = [p for p in of_session if p.is_told or p.ends_at_ms < until_ms]
+    asked.sort(key=lambda p: (p.ends_at_ms, p.created))
     views = []
     for plea in asked[: limits.HOLDERS_SHOWN_MAX]:
         shown = holder_view(state, plea.hold, parts_of(plea.hold, plea.kind, plea.name)[0])

@@ -196,6 +196,11 @@ class Plea:
     is_bound: bool = False
     is_told: bool = True
 
+    @property
+    def ends_at_ms(self) -> int:
+        """When the hold ends, unless it is given up."""
+        return self.until_ms if self.is_told else self.until_ms + self.grace_ms
+
 
 @dataclass
 class Asker:
@@ -405,7 +410,5 @@ class ModelState:
         """Return how much of a hold's lease is left; None if it has no deadline."""
         if hold.lease is None:
             return None
-        ends_ms = [
-            p.until_ms + p.grace_ms * (not p.is_told) for p in self.pleas if p.hold is hold and p.is_bound
-        ]
+        ends_ms = [p.ends_at_ms for p in self.pleas if p.hold is hold and p.is_bound]
         return max(0, min([hold.lease.expires_at_ms, *ends_ms]) - self.now_ms)

@@ -52,7 +52,7 @@ def holder_view(state: ModelState, hold: Hold, lock: Part) -> HolderView:
 
 def plea_view(state: ModelState, plea: Plea) -> RevocationView:
     """Return what a holder was asked."""
-    left_ms = max(0, plea.until_ms - state.now_ms)
+    left_ms = max(0, plea.ends_at_ms - state.now_ms)
     return RevocationView(plea.name, plea.reason, left_ms, plea.ticket, plea.is_put_off)
 
 
