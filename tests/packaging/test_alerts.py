@@ -72,6 +72,21 @@ def test_each_alert_is_fired_by_a_test() -> None:
     assert not well["promql_expr_test"][0]["exp_samples"]
 
 
+def test_alerts_are_tested_with_the_labels_that_nodes_give() -> None:
+    """Those of the manual's rows: an expression that joins two metrics fires only if both have them."""
+    rows = [line for line in MANUAL.splitlines() if line.startswith("| `holdfast_")]
+    of_paths = {"kind", "path"}  # said once, above the table of waits and holds
+    of_prometheus = {"job", "instance", "le"}
+    for series in [one["series"] for test in TESTS for one in test["input_series"]]:
+        name, _, labels = series.partition("{")
+        if name == "up":
+            continue
+        (row,) = [row for row in rows if f"`{SUFFIXES.sub('', name)}`" in row.split("|")[1]][:1]
+        unsaid = set(re.findall(r"(\w+)=", labels)) - of_prometheus - of_paths
+        told = row.partition("|")[2].partition("|")[2]
+        assert all(f"`{label}`" in told or f"by `{label}`" in told for label in unsaid), (series, row)
+
+
 def test_each_alert_says_how_urgent_it_is() -> None:
     """And whom it is about."""
     for rule in RULES:
