@@ -40,6 +40,7 @@ from http_api.server.request_rates import RequestRates
 from http_api.server.tls_context import TlsFiles
 from http_api.tls_watch import TlsWatch
 from http_api.tokens_watch import TokensUnusable, TokensWatch
+from http_api.ui.activity import Activity, Totals
 from lockapi.allowed_names import allowed
 from lockapi.gateway import Gateway
 
@@ -125,6 +126,9 @@ async def _run(config: NodeConfig) -> int:
         authentication = Authentication(gateway, tokens.samples if tokens is not None else tuple)
         if tokens is not None:
             tokens.serve(authentication)
+        activity = Activity(
+            lambda: Totals(*node.metrics.contention.grants_and_waits), asyncio.get_running_loop().time
+        )
         callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
         server = build_server(
             node,
@@ -134,6 +138,7 @@ async def _run(config: NodeConfig) -> int:
             tls=tls.door if tls is not None else None,
             authentication=authentication,
             rates=RequestRates(config.requests_per_second),
+            activity=activity.rates,
         )
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
@@ -144,7 +149,7 @@ async def _run(config: NodeConfig) -> int:
         calm_collector()
         freed = FreedMemory()
         freed.begin()
-        _tell_readiness(node, config, doors.urls, [http_warning, node.peer_warning])
+        _tell_readiness(node, config, doors.urls, [http_warning, node.peer_warning], activity)
         failure = await _until_stopped(node, caught.stop_asked)
         service_manager.tell("STOPPING=1")
         await doors.stop()
@@ -277,8 +282,13 @@ def calm_collector() -> None:
     gc.set_threshold(50_000, 50, 50)
 
 
-def _tell_readiness(node: Node, config: NodeConfig, urls: str, warnings: Sequence[str]) -> None:
-    """Log where this node listens, and from now on whether it is ready, and what it is warned of."""
+def _tell_readiness(
+    node: Node, config: NodeConfig, urls: str, warnings: Sequence[str], activity: Activity
+) -> None:
+    """Log where this node listens, and from now on whether it is ready, and what it is warned of.
+
+    As often as that is looked at, `activity` looks at the counters.
+    """
     ready_log = ReadyLog(node, config, urls)
     ready_log.listening()
     insecure_log = InsecureLog(asyncio.get_running_loop().time, warnings)
@@ -286,6 +296,7 @@ def _tell_readiness(node: Node, config: NodeConfig, urls: str, warnings: Sequenc
     def look() -> None:
         ready_log.look()
         insecure_log.look()
+        activity.look()
 
     look()
     node.parts.upkeep.on_look = look

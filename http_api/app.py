@@ -15,7 +15,9 @@ from http_api.server.middleware import Front
 from http_api.server.request_rates import RequestRates
 from http_api.server.routes import Router
 from http_api.server.tls_gate import TlsDoor
+from http_api.ui.routes import Rates, ui_routes
 from http_api.v1 import schema
+from http_api.v1.handlers import cluster
 from http_api.v1.table import make_routes
 from lockapi.gateway import Gateway
 from lockapi.node import ServingNode
@@ -33,12 +35,13 @@ def build_server(
     tls: TlsDoor | None = None,
     authentication: Authentication | None = None,
     rates: RequestRates | None = None,
+    activity: Rates = tuple,
 ) -> HttpServer:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
 
     Without `fast_lane` all calls take the way through aiohttp; the answers are the same.
     With `tls` the server speaks nothing else. Without `authentication` everybody may do everything, and
-    without `rates` as often as they like.
+    without `rates` as often as they like. `activity` returns the rates that the page for people draws.
     """
     known = authentication or Authentication(Gateway(node))
     room = ConnectionPlaces(room_limits, origin_of)
@@ -48,7 +51,9 @@ def build_server(
         lambda: chain(room.samples(), known.samples(), rates.samples(), () if tls is None else tls.samples())
     )
     access_log = AccessLog(counts)
-    router = Router(make_routes(counts, known.trace, lambda: room.connections))
+    routes = make_routes(counts, known.trace, lambda: room.connections)
+    page = ui_routes(known, lambda gateway: cluster.status_of(gateway, lambda: room.connections), activity)
+    router = Router((*routes, *page))
     shared = known, router, access_log, request_timeout_ms, callers or Callers()
     lane = FastLane(*shared, rates=rates, decode=schema.decode) if fast_lane else None
     return make_server(Front(*shared, rates=rates), room, lane, tls)

@@ -35,6 +35,10 @@ class Rights:
         self._anywhere = frozenset().union(*by_prefix.values())
         self._everywhere = self._on_the_whole.intersection(*by_prefix.values())
 
+    def by_prefix(self) -> dict[str, list[str]]:
+        """Return the names of all rights by the prefix that they are given for, "" for everything else."""
+        return {prefix: sorted(rights) for prefix, rights in self._by_prefix.items()}
+
     def somewhere(self, right: Right) -> bool:
         """Whether there is any name for which it is given."""
         return right in self._anywhere

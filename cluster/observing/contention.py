@@ -142,6 +142,12 @@ class Contention:
                 totals[kind] += count
         return totals
 
+    @property
+    def grants_and_waits(self) -> tuple[int, int]:
+        """Return how many grants there were, and how many requests had to wait, of all kinds."""
+        rows = list(self._all())
+        return sum(row.grants for row in rows), sum(row.events[EventKind.QUEUED] for row in rows)
+
     # -- what the node does ---------------------------------------------------------------------------------
 
     def observe(self, outcome: Outcome) -> None:

@@ -1,8 +1,14 @@
 """What a node says about itself and its peers: plain values, made on request."""
 
+from typing import Final
+
 import msgspec
 
 from cluster.observing.obstacles import Obstacle
+
+_JOINING: Final = "joining"
+_DOWN: Final = frozenset({"unreachable", "starting"})
+"""States of nodes that cannot be part of a majority."""
 
 
 class PeerStatus(msgspec.Struct, frozen=True):
@@ -62,3 +68,12 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     rules: int = 0
     now_ms: int = 0
     own: OwnStatus | None = None
+
+    @property
+    def survives(self) -> int | None:
+        """How many more voters may fail while a majority is left; None if there is no leader now."""
+        if self.leader is None or not self.ready:
+            return None
+        voters = [node for node in self.nodes if node.state != _JOINING]
+        up_count = sum(node.state not in _DOWN for node in voters)
+        return max(0, up_count - (len(voters) // 2 + 1))

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Install the servers and proxies that recipes are tested against. To be sourced:
+# Install the servers and proxies that recipes are tested against, and the browser that looks at the page for people.
+# To be sourced:
 #
 #     source "$root/scripts/lib/servers.sh"
 #     holdfast_install_servers
@@ -18,6 +19,7 @@ holdfast_missing_servers() {
         command -v "$proxy" >/dev/null || [[ -x /usr/sbin/$proxy ]] || echo "$proxy"
     done
     command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || echo postgresql
+    command -v chromium >/dev/null || echo chromium
     # What psycopg loads. To its end (no grep -q): with pipefail, a broken pipe would look as if nothing was found.
     PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libpq\.so\.5' >/dev/null || echo libpq5
 }

@@ -103,6 +103,12 @@ ROOMS = {
         ),
         "the server serves any calls: put what depends on these into http_api/v1",
     ),
+    "http_api/ui": Room(
+        (
+            "cluster.build", "cluster.observing.status", "holdfast.token_lines", "http_api.server", "lockapi",
+        ),
+        "the page shows what version 1 tells its program; what the node renders, it gets as an argument",
+    ),
     "http_api/v1": Room(
         (
             "cluster.build", "cluster.errors", "cluster.observing", "holdfast.token_lines",
@@ -176,6 +182,10 @@ ONLY_IN = {
     "cryptography": (
         "holdfast/cli/certificates.py",
         "TLS needs only ssl; certificates are made in holdfast/cli/certificates.py alone, imported late",
+    ),
+    "jinja2": (
+        "http_api/ui/overview.py",
+        "answers are structs that answers.encode makes JSON of; HTML is rendered in one place",
     ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }

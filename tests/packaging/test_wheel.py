@@ -19,6 +19,7 @@ from tests.packaging import rooms
 from tests.packaging.conftest import Wheels
 
 ROOT = Path(__file__).resolve().parents[2]
+UI = ROOT / "http_api" / "ui"
 ALL_PACKAGES = set(rooms.PACKAGES)
 CLIENT, NODE = "holdfast_locks", "holdfast_node"
 PACKAGES: Final = {CLIENT: {"holdfast"}, NODE: ALL_PACKAGES - {"holdfast"}}
@@ -97,14 +98,17 @@ def test_wheel_has_only_its_packages(wheel: Path) -> None:
 
 
 def test_wheel_has_every_module_and_nothing_else(wheel: Path) -> None:
-    """Each source file of the packages is in the wheel, with its py.typed, and no other kind of file."""
+    """Each source file of the packages is in the wheel, with its py.typed, and the files of the page."""
     packages = PACKAGES[kind_of(wheel)]
     inside = {name for name in names_in(wheel) if name.partition("/")[0] in packages}
     sources = {
         path.relative_to(ROOT).as_posix() for package in packages for path in (ROOT / package).rglob("*.py")
     }
-    commit = {"cluster/commit.txt"} if "cluster" in packages else set()
-    assert inside == sources | commit | {f"{package}/py.typed" for package in packages}
+    others = {f"{package}/py.typed" for package in packages}
+    if "cluster" in packages:
+        page = [path for folder in ("static", "templates") for path in (UI / folder).rglob("*.*")]
+        others |= {"cluster/commit.txt", *(path.relative_to(ROOT).as_posix() for path in page)}
+    assert inside == sources | others
 
 
 def test_wheel_has_the_licence(wheel: Path) -> None:
@@ -145,10 +149,10 @@ def test_the_client_asks_for_two_packages(wheels: Wheels) -> None:
 
 
 def test_the_node_asks_for_the_client_of_its_version(wheels: Wheels) -> None:
-    """And for two packages more, of which one release of pysyncobj fits."""
+    """And for three packages more, of which one release of pysyncobj fits."""
     told = metadata(wheels.node)
     assert told["Requires-Python"] == ">=3.11"
-    assert required(told, "") == ["holdfast-locks", "pysyncobj", "uvloop"]
+    assert required(told, "") == ["holdfast-locks", "jinja2", "pysyncobj", "uvloop"]
     texts = told.get_all("Requires-Dist", [])
     assert {f"holdfast-locks=={VERSION}", "pysyncobj==0.3.17"} <= set(texts)
 

@@ -1,8 +1,6 @@
 """Real nodes that know their callers: what belongs to whom is the same on each of them, and lasts."""
 
 import asyncio
-import http.client
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,39 +9,22 @@ import aiohttp
 import pytest
 
 from holdfast import wire
-from scripts.local_cluster import ASK_S, LocalCluster
+from scripts.local_cluster import LocalCluster
 from tests.process.nodes import Got, make_node, node_ids, until
-from tests.unit.http_api.serving import bearer, token_line
+from tests.support.known_cluster import LINES, TOKENS, KnownCluster
+from tests.unit.http_api.serving import bearer
 
 pytestmark = pytest.mark.process
 
-TOKENS = {name: f"token-of-{name}-".ljust(40, "x") for name in ("ann", "bob", "ops")}
-RIGHTS = {"ann": "read,acquire", "bob": "read,acquire", "ops": "read,acquire,force,admin,metrics"}
 TTL_MS = 600_000
 USED = dict.fromkeys(("sessions", "holds", "waits", "cells", "fences", "rate_limits", "bytes"), 0)
-
-
-class KnownCluster(LocalCluster):
-    """A cluster whose nodes tell only those of it that they know."""
-
-    def view(self, node_id: str, timeout_s: float = ASK_S) -> dict[str, Any] | None:
-        """Return the cluster as a node sees it, None if it does not answer."""
-        connection = self.connection(node_id, timeout_s)
-        try:
-            connection.request("GET", wire.CLUSTER, headers=bearer(TOKENS["ops"]))
-            found: dict[str, Any] = json.loads(connection.getresponse().read())
-        except (OSError, http.client.HTTPException):
-            return None
-        finally:
-            connection.close()
-        return found
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three nodes with one tokens file."""
     file = tmp_path / "tokens"
-    file.write_bytes(b"".join([token_line(name, TOKENS[name], RIGHTS[name]) for name in TOKENS]))
+    file.write_bytes(LINES)
     file.chmod(0o600)
     with KnownCluster.up(tmp_path / "cluster", extra_args=["--tokens", str(file)]) as started:
         yield started

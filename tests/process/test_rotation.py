@@ -27,7 +27,7 @@ from holdfast import wire
 from scripts.lib import cluster_file
 from tests.process.nodes import PATIENT, LogSince, node_ids, until, urls, wait_whole
 from tests.process.test_peer_tls import make_certificate, renew
-from tests.process.test_principals import RIGHTS, TOKENS, KnownCluster
+from tests.support.known_cluster import RIGHTS, TOKENS, KnownCluster
 from tests.unit.http_api.serving import bearer, token_line
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

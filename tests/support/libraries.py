@@ -1,4 +1,4 @@
-"""Libraries that only tests of recipes, guides and /openapi.json need: these are skipped without them."""
+"""Libraries that only tests of recipes, guides, /openapi.json and /ui need, which are skipped without."""
 
 import importlib.util
 import re
@@ -9,18 +9,20 @@ import pytest
 
 LIBRARIES: Final = (
     "alembic",
+    "axe_playwright_python",
     "apscheduler",
     "celery",
     "django",
     "fastapi",
     "flask",
+    "playwright",
     "redis",
     "requests",
     "schemathesis",
     "sqlalchemy",
     "uvicorn",
 )
-"""What tests import of the groups `recipes` and `openapi` of pyproject.toml."""
+"""What tests import of the groups `recipes`, `openapi` and `ui` of pyproject.toml."""
 _IMPORT: Final = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 
 

@@ -7,6 +7,7 @@ from itertools import chain
 
 from msgspec import structs
 
+from cluster.observing.status import ClusterStatus
 from holdfast.wire.operators import HealthJson, LeadershipTransferredJson
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
@@ -29,14 +30,19 @@ def cluster_handler(connections: Callable[[], tuple[int, int]]) -> Handler:
 
     async def get_cluster(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - all handlers look alike
         """Return the cluster as this node sees it."""
-        status = gateway.node.status()
-        if status.own is not None:
-            count, count_max = connections()
-            own = structs.replace(status.own, connections=count, connections_max=count_max)
-            status = structs.replace(status, own=own)
-        return Reply(answers.encode(status))
+        return Reply(answers.encode(status_of(gateway, connections)))
 
     return get_cluster
+
+
+def status_of(gateway: Gateway, connections: Callable[[], tuple[int, int]]) -> ClusterStatus:
+    """Return what a node says, with how many connections its clients have."""
+    status = gateway.node.status()
+    if status.own is None:
+        return status
+    count, count_max = connections()
+    own = structs.replace(status.own, connections=count, connections_max=count_max)
+    return structs.replace(status, own=own)
 
 
 async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:

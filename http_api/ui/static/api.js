@@ -1,0 +1,93 @@
+// Calls to the node that served this page, with the token that its user typed. Nothing here is ever stored:
+// the token is in this variable, and gone with the page.
+
+const BASE = new URL(".", window.location.href);
+let token = "";
+let rights = null;
+
+/** A refusal, or a node that does not answer (status 0). The message is for people. */
+export class Problem extends Error {
+    constructor(status, told = {}) {
+        super(told.detail || told.title || (status ? `the node answered ${status}` : "the node does not answer"));
+        this.status = status;
+        this.code = told.code || "";
+        this.outcome = told.outcome || "";
+    }
+}
+
+/** Send a request and return the response. Throws Problem. */
+export async function ask(method, path, { query = {}, body, signal } = {}) {
+    const url = new URL(path, BASE);
+    for (const [name, value] of Object.entries(query)) {
+        if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
+    }
+    const headers = token ? { Authorization: `Bearer ${token}` } : {};
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    let response;
+    try {
+        const text = body === undefined ? undefined : JSON.stringify(body);
+        response = await fetch(url, { method, headers, body: text, signal, cache: "no-store", credentials: "omit" });
+    } catch (error) {
+        if (error.name === "AbortError") throw error;
+        throw new Problem(0);
+    }
+    if (!response.ok) throw new Problem(response.status, await response.json().catch(() => ({})));
+    return response;
+}
+
+/** Return the JSON that a call answers. Throws Problem. */
+export async function call(method, path, options) {
+    return (await ask(method, path, options)).json();
+}
+
+/** Return what this node has, without asking the leader: it answers alone, too, and says how old that is. */
+export function read(path, query = {}, signal = undefined) {
+    return call("GET", path, { query: { consistency: "stale", ...query }, signal });
+}
+
+/** Return all rows of a listing, `most` of them, and whether there are more. */
+export async function readAll(path, key, query, signal, most = 10000) {
+    const rows = [];
+    let page = { next: "" };
+    while (page.next !== null && rows.length < most) {
+        page = await read(path, { limit: 1000, ...query, after: page.next }, signal);
+        rows.push(...page[key]);
+    }
+    return { rows, more: page.next !== null, lag_ms: page.lag_ms, revision: page.revision };
+}
+
+/** Use a token from now on, "" for none, and learn whose it is. Throws Problem; then it is forgotten. */
+export async function identify(text) {
+    const before = token;
+    token = text;
+    try {
+        rights = await call("GET", "ui/caller");
+    } catch (error) {
+        token = before;
+        throw error;
+    }
+    return rights.principal;
+}
+
+/** Whether the caller has a right for a name, or, without one, for the whole. The longest prefix counts. */
+export function may(right, name = "") {
+    if (rights === null) return false;
+    let prefix = name;
+    while (prefix && !(prefix in rights.rights)) {
+        prefix = prefix.includes("/") ? prefix.slice(0, prefix.lastIndexOf("/")) : "";
+    }
+    return (rights.rights[prefix] || []).includes(right);
+}
+
+/** Whether the caller has a right for all names, without an exception. */
+export function mayEverywhere(right) {
+    return rights !== null && "" in rights.rights && Object.values(rights.rights).every((all) => all.includes(right));
+}
+
+/** Return a name as a part of a path. */
+export function part(name) {
+    // The path of a call, such as /v1/locks/acquire, takes no name: one letter encoded makes it one.
+    const first = name.charCodeAt(0);
+    const isPlain = first < 128;
+    return isPlain ? `%${first.toString(16).padStart(2, "0")}${encodeURIComponent(name.slice(1))}` : encodeURIComponent(name);
+}
