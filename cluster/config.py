@@ -49,6 +49,7 @@ _FILES: Final = (
     "tls_cert", "tls_key", "tls_client_ca", "tls_revoked", "tokens", *_PEER_FILES, "peer_revoked"
 )  # fmt: skip
 _WORDS: Final = {
+    "tls": ("accept", "require"),
     "peer_tls": ("off", "accept", "dial", "require"),
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("text", "json"),
@@ -135,6 +136,8 @@ class NodeConfig:
     tls_cert: Path | None = None
     """The certificate that clients are shown; without it they are served without TLS."""
     tls_key: Path | None = None
+    tls: str = "require"
+    """Whether clients must speak TLS (`require`), or may still speak plain HTTP as well (`accept`)."""
     tls_client_ca: Path | None = None
     """The authorities of which one must have signed the certificate of each client."""
     tls_revoked: Path | None = None
@@ -211,6 +214,8 @@ class NodeConfig:
             raise WrongValueError(missing, "", "a certificate and its key are given together")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise WrongValueError("tls_client_ca", str(self.tls_client_ca), "needs tls_cert and tls_key")
+        if self.tls == "accept":
+            self._check_tls_accept()
         if self.tls_cert is not None and self.http is None:
             raise WrongValueError(
                 "tls_cert", str(self.tls_cert), "needs a HOST:PORT in http: that speaks TLS"
@@ -229,6 +234,19 @@ class NodeConfig:
             raise WrongValueError("peer_tls", self.peer_tls, f"needs {', '.join(_PEER_FILES)}")
         if missing_files and self.peer_revoked is not None:
             raise WrongValueError("peer_revoked", str(self.peer_revoked), f"needs {', '.join(_PEER_FILES)}")
+
+    def _check_tls_accept(self) -> None:
+        """Refuse the step towards TLS where there is none, or where it would let strangers in."""
+        if self.tls_cert is None:
+            raise WrongValueError("tls", self.tls, "needs tls_cert and tls_key")
+        if self.tls_client_ca is not None and self.tokens is None:
+            allowed = "needs tokens, since tls_client_ca is given: nobody shows a certificate over plain HTTP"
+            raise WrongValueError("tls", self.tls, allowed)
+
+    @property
+    def requires_tls(self) -> bool:
+        """Whether clients are served over TLS only, but for those at a Unix socket."""
+        return self.tls_cert is not None and self.tls == "require"
 
     @property
     def is_single(self) -> bool:
@@ -266,7 +284,7 @@ class NodeConfig:
             found.append(f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number")
         if self.peer_cert is not None and self.peer_tls == "off":
             found.append("peer_tls: off: peer_cert, peer_key and peer_ca are not used")
-        if self.tls_cert is not None and urllib.parse.urlsplit(self.advertise_http).scheme == "http":
+        if self.requires_tls and urllib.parse.urlsplit(self.advertise_http).scheme == "http":
             found.append(
                 f"advertise_http: {self.advertise_http}: this node speaks only TLS: should it be https://?"
             )

@@ -49,6 +49,10 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "advertise_http": ("URL", "URL that clients use for this node (default: made from --http)"),
     "tls_cert": ("FILE", "speak only TLS 1.3 with clients, with the certificates in this file (PEM)"),
     "tls_key": ("FILE", "the private key of that certificate (PEM)"),
+    "tls": (
+        "STEP",
+        "accept or require: while clients go over to TLS, accept plain HTTP too (default: require)",
+    ),
     "tls_client_ca": (
         "FILE",
         "accept only clients with a certificate signed by one of these authorities (PEM)",

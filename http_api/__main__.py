@@ -113,7 +113,7 @@ async def _run(config: NodeConfig) -> int:
         config = doors.told(config)
         http_warning = exposure.check_clients(
             doors.addresses,
-            has_tls=tls is not None,
+            has_tls=config.requires_tls,
             has_principals=tokens is not None or config.tls_client_ca is not None,
             is_allowed=config.insecure_http,
         )
@@ -179,7 +179,7 @@ def _tls_of(config: NodeConfig) -> TlsWatch | None:
         return None
     try:
         files = TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca, config.tls_revoked)
-        return TlsWatch(files)
+        return TlsWatch(files, takes_plain=not config.requires_tls)
     except TlsUnusable as error:
         raise ConfigError(str(error)) from None
 

@@ -18,8 +18,10 @@ _SETTINGS: Final = {"node": "tls_cert", "client-ca": "tls_client_ca"}
 class TlsWatch(TlsFilesWatch[TlsReady]):
     """Keeps the certificate of a server what its files say."""
 
-    def __init__(self, files: TlsFiles, now_s: Callable[[], float] = time.time) -> None:
-        """Read the files for the first time. Raises TlsUnusable."""
+    def __init__(
+        self, files: TlsFiles, now_s: Callable[[], float] = time.time, *, takes_plain: bool = False
+    ) -> None:
+        """Read the files for the first time. Raises TlsUnusable. `takes_plain`: see `TlsDoor`."""
         self._tls_files = files
         logger = logging.getLogger("http_api")
         super().__init__(
@@ -30,7 +32,7 @@ class TlsWatch(TlsFilesWatch[TlsReady]):
             logger=logger,
             now_s=now_s,
         )
-        self.door = TlsDoor(self._ready.context, self._samples)
+        self.door = TlsDoor(self._ready.context, self._samples, takes_plain=takes_plain)
         self.door.revoke(self._ready.revoked)
 
     def _load(self) -> TlsReady:

@@ -41,9 +41,18 @@ _ADVICE: Final = {
 class TlsDoor:
     """What all connections of a server share: the certificate that is in force, and what has been counted."""
 
-    def __init__(self, context: ssl.SSLContext, others: Callable[[], Iterable[Sample]] = tuple) -> None:
-        """Begin with `context`; new connections take what is set in its place. `others` are more samples."""
-        self.context = context
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        others: Callable[[], Iterable[Sample]] = tuple,
+        *,
+        takes_plain: bool = False,
+    ) -> None:
+        """Begin with `context`; new connections take what is set in its place. `others` are more samples.
+
+        With `takes_plain` clients that speak HTTP without TLS are let in, while they go over to it.
+        """
+        self.context, self.takes_plain = context, takes_plain
         self._others = others
         self._results: Counter[str] = Counter()
         self._lines = LogBudget(_LINES_A_MINUTE)
@@ -83,6 +92,15 @@ class TlsDoor:
                 *(address, reason, _words(error), advice),
             )
 
+    def admit_plain(self, address: str) -> None:
+        """Count a client that speaks HTTP without TLS, and log now and then who still does."""
+        self.count("plain-accepted")
+        if self._lines.take("plain-accepted"):
+            logging.getLogger("http_api").warning(
+                "event=tls-not-used address=%r detail=%r",
+                *(address, "this client's URL has to begin with https:// before the node can require TLS"),
+            )
+
     def samples(self) -> Iterator[Sample]:
         """Yield what has been counted, and the others."""
         for result, count in sorted(self._results.items()):
@@ -118,6 +136,9 @@ class TlsGate(asyncio.Protocol):
             if self._above is not None:
                 self._opened.take(data)
             elif not self._opened.is_begun and data[:1].isalpha():
+                if self._door.takes_plain:
+                    self._admit_plain(data)
+                    return
                 self._raw.write(_plain_answer())
                 self._refuse("plain-http", ssl.SSLError("a request without TLS"))
             elif self._opened.shake(data):
@@ -138,6 +159,15 @@ class TlsGate(asyncio.Protocol):
         above.connection_made(self._opened)
         # Requests may have come with the end of the handshake. The protocol above begins first.
         asyncio.get_running_loop().call_soon(self.data_received, b"")
+
+    def _admit_plain(self, data: bytes) -> None:
+        """Leave the socket to the protocol above, as if this port had no TLS."""
+        self._timer.cancel()
+        self._door.admit_plain(self._place.address)
+        above = self._make_above(self._place)
+        self._raw.set_protocol(above)
+        above.connection_made(self._raw)
+        above.data_received(data)
 
     def _look_at_certificate(self) -> None:
         """Find out whether the client has shown a certificate, and whether that one is revoked.

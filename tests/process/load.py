@@ -40,8 +40,10 @@ class Load:
         forget_every: int = 0,
         ttl_ms: int = TTL_MS,
         wait_ms: int = WAIT_MS,
+        tls: holdfast.Tls | None = None,
     ) -> None:
         self._urls = urls
+        self._tls = tls
         self._prefix = prefix
         self._clients = clients
         self._shared = shared
@@ -84,7 +86,9 @@ class Load:
     async def _work(self, client: int) -> None:
         """Be one client."""
         choices = random.Random(client)
-        async with holdfast.Client(self._urls, timeout=TIMEOUT_S, owner=f"client-{client}") as sdk:
+        async with holdfast.Client(
+            self._urls, timeout=TIMEOUT_S, owner=f"client-{client}", tls=self._tls
+        ) as sdk:
             for cycle in itertools.count(1):
                 if self._is_stopping:
                     return

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +13,9 @@ import pytest
 import holdfast
 from scripts.lib import cluster_file
 from scripts.local_cluster import PROJECT, LocalCluster
+from tests.process import history_checkers
+from tests.process.load import Load
+from tests.process.nodes import PATIENT, LogSince, followers, node_ids, urls, wait_whole
 
 pytestmark = pytest.mark.process
 
@@ -142,3 +146,49 @@ def test_a_node_that_joins_gets_its_certificate(cluster: LocalCluster) -> None:
     assert joined.http.startswith("https://")
     assert all(path.exists() for path in cluster_file.certificate(cluster.directory, "n4"))
     cluster_file.forget_node(cluster.directory, "n4")
+
+
+def take_step(cluster: LocalCluster, scheme: str, *arguments: str) -> None:
+    """Restart one node after the other with these arguments; clients use this scheme from now on."""
+    document = cluster_file.read(cluster.directory)
+    document["extra_args"] = [*PATIENT, *arguments]
+    for node in document["nodes"]:
+        node["http"] = f"{scheme}://{urlsplit(node['http']).netloc}"
+    cluster_file.write(cluster.directory / cluster_file.FILE, document)
+    for node_id in [*followers(cluster), cluster.leader()]:
+        cluster.restart(node_id)
+        wait_whole(cluster)
+
+
+async def test_a_running_cluster_goes_over_to_tls(tmp_path: Path) -> None:
+    """Nodes first, then clients, one by one, then nothing else is served: no request fails on the way."""
+    cluster_file.create(tmp_path / "cluster", 3, 0, PATIENT, tls=True)
+    cluster = LocalCluster(tmp_path / "cluster")
+    document = cluster_file.read(cluster.directory)
+    for node in document["nodes"]:
+        node["http"] = node["http"].replace("https:", "http:")
+    cluster_file.write(cluster.directory / cluster_file.FILE, document)
+    cert, key = cluster_file.certificate(cluster.directory, "n1")
+    files = ("--tls-cert", str(cert), "--tls-key", str(key))
+    with LocalCluster.up(cluster.directory) as cluster:
+        wait_whole(cluster)
+        plain = urls(cluster)
+        sealed = [url.replace("http:", "https:") for url in plain]
+        async with Load(plain, prefix="plain") as old:
+            await asyncio.to_thread(take_step, cluster, "http", *files, "--tls", "accept")
+            tls = holdfast.Tls(cluster_file.certificate(cluster.directory, "ca")[0])
+            async with Load(sealed, prefix="sealed", tls=tls) as new:
+                await old.grants(30)
+                await new.grants(30)
+        logs = [LogSince(cluster, node_id) for node_id in node_ids(cluster)]
+        tls = holdfast.Tls(tls.ca, *cluster_file.certificate(cluster.directory, cluster_file.CLIENT))
+        async with Load(sealed, prefix="only", tls=tls) as last:
+            await asyncio.to_thread(take_step, cluster, "https")
+            await last.grants(30)
+        for load in (old, new, last):
+            assert history_checkers.violations(load.history) == []
+            assert history_checkers.errors(load.history) == []
+        assert not [log for log in logs if log.lines("event=tls-not-used")]
+        with pytest.raises(holdfast.Unavailable, match="https"):
+            async with holdfast.Client(plain, timeout=2) as client:
+                await client.get_lock("only/shared/0")

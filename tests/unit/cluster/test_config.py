@@ -379,6 +379,12 @@ def test_tls_comes_with_its_files() -> None:
             "tls_revoked: 'r' (flag --tls-revoked): needs tls_client_ca",
         ),
         (["--tls-cert", "", "--tls-key", "k.pem"], "tls_cert: '' (flag --tls-cert): must name a file"),
+        (["--tls", "accept"], "tls: 'accept' (flag --tls): needs tls_cert and tls_key"),
+        (
+            ["--tls", "accept", "--tls-cert", "c.pem", "--tls-key", "k.pem", "--tls-client-ca", "ca.pem"],
+            "tls: 'accept' (flag --tls): needs tokens, since tls_client_ca is given",
+        ),
+        (["--tls", "off"], "tls: 'off' (flag --tls): must be one of accept, require"),
     ],
 )
 def test_half_of_tls_is_refused(argv: list[str], words: str) -> None:
@@ -386,6 +392,15 @@ def test_half_of_tls_is_refused(argv: list[str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(argv, {})
     assert words in str(caught.value)
+
+
+def test_clients_may_go_over_to_tls_by_and_by() -> None:
+    """Both ways of speaking are served then; a URL with http:// may still be advertised."""
+    files = ["--tls-cert", "c.pem", "--tls-key", "k.pem"]
+    assert load(files, {}).requires_tls
+    config = load([*files, "--advertise-http", "http://n1:7700"], {"HOLDFAST_TLS": "accept"})
+    assert (config.requires_tls, config.warnings) == (False, ())
+    assert not load([], {}).requires_tls
 
 
 PEER_FILES = ["--peer-cert", "c.pem", "--peer-key", "k.pem", "--peer-ca", "ca.pem"]

@@ -41,9 +41,11 @@ async def tls_serving(
     room: PlaceLimits = ROOM,
     fast_lane: bool = True,
     is_known: bool = True,
+    takes_plain: bool = False,
 ) -> AsyncIterator[tuple[Served, TlsDoor]]:
     """Run a server with TLS, and a client that trusts it."""
-    door = TlsDoor(tls_context.load(certificates.files(wants_clients=wants_clients)).context)
+    ready = tls_context.load(certificates.files(wants_clients=wants_clients))
+    door = TlsDoor(ready.context, takes_plain=takes_plain)
     trust = tls.make_context(certificates.tls(is_known=is_known))
     async with serving(room, fast_lane=fast_lane, tls=door, trust=trust) as served:
         yield served, door
@@ -199,6 +201,42 @@ async def test_plain_http_is_told_to_use_tls(certificates: Certificates) -> None
         assert long.startswith(b"HTTP/1.1 421 ")
         assert counts(door) == {"plain-http": 2}
         assert not served.node.begun
+
+
+@pytest.mark.parametrize("fast_lane", [True, False])
+async def test_plain_http_is_served_while_clients_go_over(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture, *, fast_lane: bool
+) -> None:
+    """On the same port as TLS, with all that a connection without TLS has; the node says who it is."""
+    async with tls_serving(certificates, fast_lane=fast_lane, takes_plain=True) as (served, door):
+        assert (await served.acquire("sealed")).status == 200
+        trust, served.trust = served.trust, None
+        got = await served.acquire("open")
+        assert got.status == 200
+        assert (await served.post("/v1/locks/release", hold_id=got.body["hold_id"])).status == 200
+        assert (
+            await served.raw(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        ).startswith(b"HTTP/1.1 200 ")
+        served.trust = trust
+        assert (await served.acquire("sealed too")).status == 200
+        told = counts(door)
+        assert told["plain-accepted"] >= 2
+        assert set(told) == {"ok", "plain-accepted"}
+    (line,) = (
+        record.getMessage() for record in caplog.records if "event=tls-not-used" in record.getMessage()
+    )
+    assert "https://" in line
+
+
+async def test_a_plain_connection_that_is_silent_ends_like_any_other(certificates: Certificates) -> None:
+    """After its first byte it has the place, and the limits, of a connection without TLS."""
+    room = PlaceLimits(count_max=10, head_s=0.5)
+    async with tls_serving(certificates, room=room, takes_plain=True) as (served, door):
+        served.trust = None
+        assert await served.raw(b"GET /livez HTTP/1.1\r\nHost: loc") == b""
+        assert counts(door) == {"plain-accepted": 1}
+        assert await served.raw(b"\x00" * 100) == b""
+        assert counts(door)["protocol"] == 1
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01\x00", b"\x16"])
