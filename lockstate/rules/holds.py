@@ -401,7 +401,6 @@ class Holds:
         The attempt is forgotten: a second cancel of it, which does come, finds nothing to take back.
         """
         self.release_once(hold)
-        self.state.ledger.change(hold)
         hold.attempt_id = NO_ATTEMPT
 
     def _passed_on(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str) -> Granted:
