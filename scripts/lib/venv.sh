@@ -30,7 +30,7 @@ holdfast_find_python() {
     return 1
 }
 
-# What the environment of checkout $2 has, `node`, `test`, `dev` or `docs`, and what it was made from. It is written last, so an
+# What the environment of checkout $2 has, `build`, `node`, `test`, `dev` or `docs`, and what it was made from. It is written last, so an
 # interrupted installation leaves none.
 holdfast_stamp() {
     local version
@@ -43,6 +43,7 @@ holdfast_venv_is_ready() {
     local stamp has enough=$2
     [[ -x "$VENV/bin/python" && -f "$VENV/holdfast.stamp" ]] || return 1
     case $2 in
+    build) enough='build docs node test dev' ;;
     node) enough='node test dev' ;;
     test) enough='test dev' ;;
     esac
@@ -81,9 +82,9 @@ holdfast_install() {
     *) purpose='for client, node and all tools and tests; this takes about a minute' ;;
     esac
     # pip compares no hashes of what it builds wheels with in an environment of its own: so they are built in this one.
-    holdfast_install_pinned "$root/requirements/build.txt" 'that build wheels' &&
-        holdfast_install_pinned "$root/requirements/$has.txt" "$purpose" --no-build-isolation --use-pep517 || return 1
-    [[ $has == docs ]] || (cd "$root" && holdfast_pip_install --no-deps --no-build-isolation --editable . --editable ./node) || return 1
+    holdfast_install_pinned "$root/requirements/build.txt" 'that build wheels' || return 1
+    [[ $has == build ]] || holdfast_install_pinned "$root/requirements/$has.txt" "$purpose" --no-build-isolation --use-pep517 || return 1
+    [[ $has == build || $has == docs ]] || (cd "$root" && holdfast_pip_install --no-deps --no-build-isolation --editable . --editable ./node) || return 1
     holdfast_stamp "$has" "$root" >"$VENV/holdfast.stamp"
 }
 
