@@ -4,7 +4,6 @@ Knows the rules of docs/semantics.md for locks, subtrees, permits and leaders, a
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 from typing import Final, NamedTuple
 
 from lab.chaos.checkers.holds import BESIDE, conflict
@@ -93,8 +92,8 @@ class Replay:
         """What must not be, and the record that tells it."""
         self._limits = limits
         self._highest = 0
-        for _, step in groupby(records, lambda record: (record.revision, record.owner)):
-            self._play(list(step))
+        for step in _steps(records):
+            self._play(step)
 
     def _play(self, step: list[Record]) -> None:
         """Take what happened to one hold at one time."""
@@ -141,6 +140,32 @@ class Replay:
                 used = sum([each.part.permits or 0 for each in now if each.part.name == one.part.name])
                 if used > self._limits.get(one.part.name, used):
                     yield f"with {used} permits out"
+
+
+def _steps(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Yield the records of each step: what happened to one hold at once.
+
+    One entry may grant a hold and end it: somebody may have seen it between the two.
+    """
+    step: list[Record] = []
+    for record in records:
+        if step and not _is_of_step(step, record):
+            yield step
+            step = []
+        step.append(record)
+    if step:
+        yield step
+
+
+def _is_of_step(step: list[Record], record: Record) -> bool:
+    """Whether a record belongs to the step of those before it: no name begins or ends twice in one."""
+    last = step[-1]
+    is_alike = (last.revision, last.owner, last.event in ENDS) == (
+        record.revision,
+        record.owner,
+        record.event in ENDS,
+    )
+    return is_alike and (record.kind, record.name) not in {(one.kind, one.name) for one in step}
 
 
 def is_up(before: str | None, after: str | None) -> bool:

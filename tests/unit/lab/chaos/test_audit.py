@@ -1,5 +1,7 @@
 """The audit as a witness: what clients were told fits it, and what may be right is not objected to."""
 
+from typing import Any
+
 from lab.chaos.checkers.audit import audited
 from lab.chaos.checkers.audit_replay import Part, is_up
 from lab.chaos.history import Operation
@@ -127,6 +129,27 @@ def test_more_permits_than_there_are() -> None:
     script = told()
     of(script, "get", "o2").arguments["limit"] = 1
     assert "o2 was granted with 2 permits out" in texts(script)
+
+
+def test_one_entry_may_grant_a_hold_and_end_it() -> None:
+    """What was asked for between the two was refused for a hold that no later entry shows."""
+    exclusive: list[object] = ["lock", "u", "exclusive", "node", None]
+    ended = {"owner": "o1", "token": 1, "name": "u"}
+    script = Script()
+    asked: dict[str, Any] = {"parts": [exclusive], "limit": 3}
+    granted = {"token": 1, "expires_in_ms": 5_000, "sent_ns": 0}
+    script.add("get", "u", 0, 30, owner="o1", **asked, result=granted)
+    script.add("get", "u", 0, 30, "refused", owner="o2", **asked, result={"holders": [ended]})
+    script.add("force", "u", 0, 30, of="lock", reason="why", result={"forced": [ended]})
+    rows = [
+        [number, 7, event, *exclusive, "o1", 1, reason]
+        for number, (event, reason) in enumerate([("granted", ""), ("forced", "why")], 1)
+    ]
+    read = {"numbers": [1, 2], "records": rows}
+    script.add("audit", "", 90, 95, behind=0, limit=1000, result=read)
+    assert texts(script) == ""
+    of(script, "get", "o2").result["holders"][0]["token"] = 2
+    assert "get u: tells of what never was" in texts(script)
 
 
 def test_what_excludes() -> None:
