@@ -214,6 +214,7 @@ def make_plan(
             timeout_s=one_of("timeout", ((0.3, 2.0), (1.0, 6.0))),
             vocabulary_share=one_of("variety", (0.0, 0.3, 0.6, 0.9)),
             cells_share=one_of("cells", (0.0, 0.0, 0.3)),
+            overrides_share=one_of("overrides", (0.0, 0.0, 0.1)),
         ),
         hostile=chances if one_of("hostile", (True, False, False, False, False)) else None,
         rates={
@@ -259,7 +260,7 @@ def make_plan(
     if only_locks:
         names = _names(len(plan.client_settings.names), is_tree=False)
         client_settings = msgspec.structs.replace(
-            plan.client_settings, names=names, vocabulary_share=0.0, cells_share=0.0
+            plan.client_settings, names=names, vocabulary_share=0.0, cells_share=0.0, overrides_share=0.0
         )
         plan = msgspec.structs.replace(plan, client_settings=client_settings)
     return plan

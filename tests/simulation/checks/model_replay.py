@@ -26,10 +26,12 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import (
+    HELD_TOO_LONG,
     CellEvent,
     CellView,
     ElectionView,
     Event,
+    EventKind,
     FenceView,
     Granted,
     HoldKind,
@@ -93,7 +95,10 @@ class Step:
     abandoned: list[Key] = field(default_factory=list)
     """Requests whose waits were ended because nobody kept their connections: they may start afresh."""
     voided: list[HoldId] = field(default_factory=list)
-    """Holds that ended because somebody asked for it: released, closed, cancelled or by force."""
+    """Holds that ended because somebody asked for it: released, closed, cancelled or by force.
+
+    And those of which only a keepalive told that they may not be held for longer.
+    """
     events: list[Event] = field(default_factory=list)
     cell_events: list[CellEvent] = field(default_factory=list)
 
@@ -137,6 +142,7 @@ class _RecordingState(ModelState):
             any(session.lease.expires_at_ms < now_ms for session in self.sessions)
             or any(hold.lease.expires_at_ms < now_ms for hold in self.holds if hold.lease)
             or any(ticket.deadline_ms < now_ms for ticket in self.tickets)
+            or any(ticket.asks_at_ms < now_ms for ticket in self.tickets if ticket.asks is not None)
             or any(rate.whole_ms < now_ms for rate in self.rates)
             or any(place.at_ms < now_ms for _, place in self.places())
             or any(delay.until_ms < now_ms for delay in self.delays)
@@ -191,6 +197,7 @@ class Expected:
         forced = [hold for hold in gone if not hold.lease or hold.lease.expires_at_ms >= state.now_ms]
         early = {hold.lease.created for hold in forced if hold.lease}
         step.leases_ended = [(created, created not in early) for created in sorted(before - alive)]
+        ended = [event for event in step.events if event.kind is EventKind.EXPIRED]
         holds, first_token = [hold.hold_id for hold in state.holds], state.next_token
         step.answers = self._run_all(entry)
         alive |= step.leases_begun.keys()
@@ -200,7 +207,10 @@ class Expected:
         holds += [
             item.hold_id for item in step.told() if isinstance(item, Granted) and item.token >= first_token
         ]
-        step.voided = [hold.hold_id for hold in forced] + [each for each in holds if each not in still]
+        too_long = {event.token for event in ended if event.reason == HELD_TOO_LONG}
+        step.voided = [
+            hold.hold_id for hold in forced if hold.session_id or not hold.lease or hold.token not in too_long
+        ] + [each for each in holds if each not in still]
         return step
 
     def _pass_time(self) -> None:

@@ -2,14 +2,17 @@
 
 from lockstate.words.commands import (
     AbandonWaits,
+    Asking,
     Cancel,
     CloseSession,
     Command,
     ForceRelease,
     KeepAlive,
+    NamespaceSettings,
     OpenSession,
     Release,
     Renew,
+    SetNamespace,
     Tick,
     Wanted,
 )
@@ -264,6 +267,42 @@ def test_a_belief_after_its_end_by_request() -> None:
 
 
 # -- leases -----------------------------------------------------------------------------------------------
+
+
+def test_a_belief_after_the_bound_on_holding() -> None:
+    """A grant with a lease of its own tells of the bound; the lease of a session is that of all its holds."""
+    session = SessionId("s")
+    for lease in ({"ttl_ms": 60_000}, {"ttl_ms": 0, "session_id": session}):
+        cluster = ScriptedCluster()
+        cluster.ask(SetNamespace("x", NamespaceSettings(held_ms_max=500), "", "why"))
+        cluster.ask(OpenSession(session, 60_000))
+        told = cluster.ask(acquire("h1", **lease))
+        assert isinstance(told, Granted)
+        assert told.expires_in_ms == 500
+        believe(cluster, "h1", 50_000)
+        cluster.pass_ms(600)
+        cluster.commit(Tick())
+        if "session_id" in lease:
+            believe(cluster, "h2", 900)
+        else:
+            with objects("exclusion"):
+                believe(cluster, "h2", 900)
+
+
+def test_a_wait_asks_while_nothing_else_ends() -> None:
+    """The model lets time pass for it, too; its holder is forced when the grace is over."""
+    cluster = ScriptedCluster()
+    cluster.ask(SetNamespace("x", NamespaceSettings(ask_after_ms_min=0), "", "why"))
+    cluster.ask(acquire("h1", ttl_ms=60_000))
+    waits = acquire("h2", wait_ms=20_000, asks=Asking(100, 500))
+    cluster.call(waits)
+    cluster.commit(waits)
+    for _ in range(2):
+        assert "h2" not in cluster.wait_ends
+        cluster.pass_ms(510)
+        cluster.commit(Tick())
+    assert isinstance(cluster.wait_ends["h2"][1], Granted)
+    assert cluster.checkers.violation is None
 
 
 def test_leases_that_end_in_time_pass() -> None:

@@ -14,8 +14,10 @@ from unittest import mock
 import msgspec
 
 import cluster.config
+from lockstate.words.commands import NamespaceSettings
 from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.plan import Plan, make_plan
+from tests.simulation.workload import client_commands
 
 Apply = Callable[[], contextlib.AbstractContextManager[object]]
 
@@ -27,6 +29,7 @@ BUSY: Final[Mapping[str, Any]] = {
     "timeout_s": (0.5, 4.0),
     "vocabulary_share": 0.0,
     "cells_share": 0.0,
+    "overrides_share": 0.0,
 }
 """Settings of clients that want the same few locks all the time."""
 
@@ -34,6 +37,27 @@ BUSY: Final[Mapping[str, Any]] = {
 def many_snapshots() -> contextlib.AbstractContextManager[object]:
     """Allow logs that are compacted sooner than any user would want."""
     return mock.patch.dict(cluster.config._RANGES, {"compact_entries": (1, 10_000_000)})
+
+
+NAMESPACES: Final = (
+    NamespaceSettings(ask_after_ms_min=0),
+    NamespaceSettings(ask_after_ms_min=100, grace_ms_min=200, held_ms_max=3_000),
+)
+
+
+OPERATED: Final[Mapping[str, Any]] = {
+    "vocabulary_share": 0.5,
+    "overrides_share": 0.4,
+    "think_s": 0.3,
+    "wait_ms": (500, 5_000),
+    "ttl_ms": (500, 8_000),
+}
+"""Settings of clients that often act on what others have."""
+
+
+def in_namespaces() -> contextlib.AbstractContextManager[object]:
+    """Let clients set namespaces alone where waits may ask by themselves, or nothing is held for long."""
+    return together(many_snapshots, replaced(client_commands, "NAMESPACES", NAMESPACES))()
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,10 @@ from typing import Final
 
 import msgspec
 
+import lockstate.machine
 import lockstate.rules.fences
 import lockstate.rules.forgotten_rates
+from lockstate.catalogue import request_key
 from lockstate.reads.views import holders_of
 from lockstate.rules import freezes, holds
 from lockstate.rules.effects import Effects
@@ -18,12 +20,14 @@ from lockstate.tables.records import Hold, Session, Ticket
 from lockstate.tables.state import State
 from lockstate.words.claims import Claims
 from lockstate.words.commands import (
+    Command,
     ForceCloseSession,
     ForceRelease,
     ForgetFence,
     ForgetRates,
     KeepAlive,
     LiftDelay,
+    RecordAct,
 )
 from lockstate.words.results import (
     DelaysLifted,
@@ -33,7 +37,7 @@ from lockstate.words.results import (
     Result,
     SessionForced,
 )
-from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+from tests.simulation.mutations.mutation import OPERATED, Mutation, Surroundings, replaced
 
 _OPERATED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
 
@@ -134,7 +138,22 @@ def _extend_by_the_newest(state: State, lease: Hold | Session) -> None:
     state.deadlines.move(lease, state.now_ms + lease.ttl_ms)
 
 
+def _no_key_of_an_act(command: Command) -> tuple[str, str] | None:
+    """Take a request to record an act for a new one each time."""
+    return None if isinstance(command, RecordAct) else _request_key(command)
+
+
+_request_key = request_key
+
+
 OVERRIDES: Final = (
+    Mutation(
+        name="act-recorded-twice",
+        sentence="A repeated request records once more what an operator does to the members.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(lockstate.machine, "request_key", _no_key_of_an_act),
+        surroundings=Surroundings(client_settings=OPERATED),
+    ),
     Mutation(
         name="forced-session-leaves-no-delays",
         sentence="The holds of a session that is ended by force leave no lock-delays.",

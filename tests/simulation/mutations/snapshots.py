@@ -1,5 +1,6 @@
 """Defects of snapshots: what a restored node does not know any more."""
 
+import copy
 from collections.abc import Callable, Generator
 from typing import Final
 
@@ -12,7 +13,14 @@ from lockstate.tables.freezes import FrozenPrefixes
 from lockstate.tables.rates import RateLimits
 from lockstate.tables.requests import RequestMemory
 from lockstate.tables.state import State
-from tests.simulation.mutations.mutation import Apply, Mutation, Surroundings, replaced
+from tests.simulation.mutations.mutation import (
+    OPERATED,
+    Apply,
+    Mutation,
+    Surroundings,
+    in_namespaces,
+    replaced,
+)
 
 RESTORING: Final = Surroundings(
     rates={"kill": 4.0, "isolate": 1.0, "power": 1.0}, settings={"compact_entries": 20, "chunk_bytes": 4_096}
@@ -20,6 +28,7 @@ RESTORING: Final = Surroundings(
 """Many snapshots, and nodes that start from them."""
 RESTORING_ALL: Final = msgspec.structs.replace(RESTORING, client_settings={"vocabulary_share": 0.8})
 """The same, with the whole vocabulary."""
+_IN_NAMESPACES: Final = msgspec.structs.replace(RESTORING, client_settings=OPERATED, around=in_namespaces)
 
 
 def snapshot_without(hide: Callable[[State], None]) -> Apply:
@@ -47,6 +56,17 @@ def _forget_requests(state: State) -> None:
 
 def _forget_freezes(state: State) -> None:
     state.freezes = FrozenPrefixes()
+
+
+def _forget_bounds(state: State) -> None:
+    rows = state.pleas.rows
+    state.pleas = copy.copy(state.pleas)
+    state.pleas.rows = {order: plea for order, plea in rows.items() if not plea.is_bound}
+
+
+def _forget_asks(state: State) -> None:
+    state.pleas = copy.copy(state.pleas)
+    state.pleas.asks = {}
 
 
 def _forget_origins(state: State) -> None:
@@ -108,6 +128,20 @@ SNAPSHOTS: Final = (
         found_by=("equal-digest",),
         apply=snapshot_without(_forget_freezes),
         surroundings=RESTORING_ALL,
+    ),
+    Mutation(
+        name="bounds-lost-in-snapshot",
+        sentence="A restored node does not know for how long what is held may be held.",
+        found_by=("equal-digest", "model-state", "model-events", "read-view"),
+        apply=snapshot_without(_forget_bounds),
+        surroundings=_IN_NAMESPACES,
+    ),
+    Mutation(
+        name="asks-lost-in-snapshot",
+        sentence="A restored node does not know which waits are to ask by themselves.",
+        found_by=("equal-digest", "model-state", "model-events", "read-view"),
+        apply=snapshot_without(_forget_asks),
+        surroundings=_IN_NAMESPACES,
     ),
     Mutation(
         name="origins-lost-in-snapshot",

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from cluster.errors import ClusterError
 from cluster.node import Answer, Node
-from lockstate.words.commands import Command, KeepAlive, MayWait, Numbered
+from lockstate.words.commands import Command, KeepAlive, MayWait, NamespaceSettings, Numbered
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.results import Result
 from tests.simulation.checks.turns import Kind
@@ -61,6 +61,11 @@ class Caller:
         self.principal = PRINCIPALS[crc32(loop.name.encode()) % len(PRINCIPALS)]
         """Who the client is, as far as the nodes know it; "" if they do not."""
         self._ids = 0
+
+    @property
+    def namespaces(self) -> dict[str, NamespaceSettings]:
+        """Return what all clients know of namespaces, which may have changed."""
+        return self._history.namespaces
 
     @property
     def owned(self) -> Owned:

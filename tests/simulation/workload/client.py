@@ -71,6 +71,8 @@ class Client(AnyClient):
         self.holdings.forget_old()
         if self._settings.cells_share and random.random() < self._settings.cells_share:
             await self._cell_acts.act()
+        elif self._settings.overrides_share and random.random() < self._settings.overrides_share:
+            await self._full_vocabulary.override()
         elif self._settings.vocabulary_share and random.random() < self._settings.vocabulary_share:
             await self._full_vocabulary.act()
         else:

@@ -12,10 +12,13 @@ from lockstate.words.commands import (
     AddLocks,
     AdvanceFence,
     Algorithm,
+    Asking,
     Campaign,
+    ClusterAct,
     Convert,
     ForceCloseSession,
     ForceRelease,
+    ForceWaits,
     ForgetFence,
     ForgetRates,
     Freeze,
@@ -23,6 +26,7 @@ from lockstate.words.commands import (
     LiftDelay,
     NamespaceSettings,
     PutOff,
+    RecordAct,
     ReleaseByValue,
     RenewByValue,
     ResizeSemaphore,
@@ -66,6 +70,8 @@ PRIORITIES: Final = (0, 4, 4, 6, 6, 9)
 """Of requests that have one: most are worth so little that a wait may make up for it."""
 RATE_CHANCE: Final = 0.5
 """That an operator forgets rate limits, and not a fence."""
+ASK_CHANCE: Final = 0.7
+"""That a wait asks by itself, where it is known that it may."""
 PREFIX_CHANCE: Final = 0.3
 """That all are meant whose names begin with the name."""
 LIMIT: Final = 3
@@ -86,6 +92,9 @@ NAMESPACES: Final = (
     NamespaceSettings(holds=6),
     NamespaceSettings(lock_delay_ms_min=200, holds=9, waits=2),
     NamespaceSettings(fences=1, waits=1),
+    NamespaceSettings(ask_after_ms_min=0),
+    NamespaceSettings(ask_after_ms_min=100, grace_ms_min=200, held_ms_max=3_000),
+    NamespaceSettings(held_ms_max=1_000),
 )
 """What namespaces may say: nothing that would make what clients ask for a mistake of theirs."""
 FORGOTTEN: Final = "f2"
@@ -98,6 +107,11 @@ AskedT = TypeVar("AskedT", Acquire, AcquirePermits)
 def _delayed(lock_delay_ms: int) -> Uncommon | None:
     """Return what is uncommon of an acquire with this lock-delay."""
     return Uncommon(lock_delay_ms) if lock_delay_ms else None
+
+
+def _namespace_of(name: str) -> str:
+    """Return the prefix of the only namespace that there may be around a name."""
+    return name.partition("/")[0]
 
 
 class ClientCommands:
@@ -181,7 +195,7 @@ class ClientCommands:
         return acquire
 
     def _uncommon(self, asked: AskedT) -> AskedT:
-        """Add what only few have or want: a value that no other request gives, no deadline, a priority."""
+        """Add what few have or want: a value that no other request gives, no deadline, a priority, an ask."""
         random = self._random
         rare: dict[str, Any] = {}
         if random.random() < VALUE_CHANCE:
@@ -193,11 +207,27 @@ class ClientCommands:
             asked = msgspec.structs.replace(asked, session_id=NO_SESSION, ttl_ms=0)
         if random.random() < PRIORITY_CHANCE:
             rare["priority"] = random.choice(PRIORITIES)
+        asks = self._asks(asked)
+        if asks is not None:
+            rare["asks"] = asks
         if not rare:
             return asked
         return msgspec.structs.replace(
             asked, uncommon=msgspec.structs.replace(asked.uncommon or Uncommon(), **rare)
         )
+
+    def _asks(self, asked: Acquire | AcquirePermits) -> Asking | None:
+        """Return when a wait asks by itself, if all its names are known to lie where it may."""
+        random, locks = self._random, asked.locks if isinstance(asked, Acquire) else ()
+        names = [lock.name for lock in locks] or [asked.name]
+        known = [self._caller.namespaces.get(_namespace_of(name)) for name in names]
+        lets = [one for one in known if one is not None and one.ask_after_ms_min is not None]
+        after_ms = max([one.ask_after_ms_min or 0 for one in lets], default=0)
+        if len(lets) < len(names) or after_ms >= asked.wait_ms or random.random() >= ASK_CHANCE:
+            return None
+        grace_ms = max([one.grace_ms_min or 0 for one in lets])
+        after_ms = min(after_ms + random.choice([0, 100, 500]), asked.wait_ms - 1)
+        return Asking(after_ms, grace_ms + random.choice([0, 100, 1000]))
 
     def release_by_value(self, held: Held) -> ReleaseByValue:
         """Return a release of a hold by its value."""
@@ -399,15 +429,37 @@ class ClientCommands:
     def namespace(self) -> SetNamespace:
         """Return a command that sets a namespace, or ends one, around what has names."""
         name = self._random.choice((*self._settings.names, *SEMAPHORES, *ELECTIONS, *RESOURCES))
-        settings = self._random.choice([None, None, *NAMESPACES])
-        return SetNamespace(name.partition("/")[0], settings, self._caller.request_id(), "by hand")
+        settings = self._random.choice([None] * len(NAMESPACES) + list(NAMESPACES))
+        return SetNamespace(_namespace_of(name), settings, self._caller.request_id(), "by hand")
 
     def force_close(self, session_name: str) -> ForceCloseSession:
         """Return a command to end somebody's session."""
         return ForceCloseSession(session_name, "by hand", self._caller.request_id())
 
-    def look_for_a_session(self) -> ReadLock:
-        """Return a read that may show in which session a lock is held."""
+    def force_waits(self, queue: list[WaiterView]) -> ForceWaits:
+        """Return a command to end one of these waits, or all for a name."""
+        random, request_id = self._random, self._caller.request_id()
+        if queue and random.random() < 0.6:
+            waiter = random.choice(queue)
+            return ForceWaits(waiter.name, "by hand", waiter.kind, waiter.ticket, request_id)
+        kind, names = random.choice(
+            [
+                (HoldKind.LOCK, self._settings.names),
+                (HoldKind.SEMAPHORE, SEMAPHORES),
+                (HoldKind.ELECTION, ELECTIONS),
+            ]
+        )
+        return ForceWaits(random.choice(names), "by hand", kind, 0, request_id)
+
+    def record_act(self) -> RecordAct:
+        """Return what is said of a change of the members or the leader before it is made."""
+        random = self._random
+        act, node_id = random.choice(list(ClusterAct)), random.choice(self._caller.node_ids)
+        peer = f"{node_id}:7800" if act in {ClusterAct.ADD, ClusterAct.MOVE} else ""
+        return RecordAct(act, node_id, peer, "by hand", self._caller.request_id())
+
+    def look_around(self) -> ReadLock:
+        """Return a read that may show who holds a lock, in which session, and who waits for it."""
         return ReadLock(self._random.choice(self._settings.names))
 
     def forget(self) -> ForgetFence | ForgetRates:

@@ -139,9 +139,9 @@ class ClientHolds:
             held.until_us = until_us
             self._tell(held)
 
-    def shorten(self, held: Held, ttl_ms: int) -> None:
-        """Rely on a lease no longer than the one that is about to be asked for instead."""
-        until_us = _until_us(self._loop.local_us(), ttl_ms)
+    def shorten(self, held: Held, ttl_ms: int, asked_us: int | None = None) -> None:
+        """Rely on a lease no longer than one that was asked for then, or is about to be asked for instead."""
+        until_us = _until_us(self._loop.local_us() if asked_us is None else asked_us, ttl_ms)
         if until_us < held.until_us:
             held.until_us = until_us
             self._tell(held)

@@ -29,6 +29,8 @@ LEAVE_CHANCE: Final = 0.15
 FORCE_CHANCE: Final = 0.3
 RIGHT_CHANCE: Final = 0.6
 RENEW_CHANCE: Final = 0.5
+REPEAT_CHANCE: Final = 0.3
+"""That an operator asks again for what was answered."""
 TTL_MS_MIN: Final = 1_000
 """Of a session, however often it is shortened."""
 BURST_MAX: Final = 4
@@ -78,8 +80,8 @@ class FullVocabulary:
             await (self._campaign(sessions) if dice < 0.78 else self._proclaim())
         elif dice < 0.90:
             await self._take_rates()
-        elif dice < 0.94:
-            await (self._name_a_kind() if dice < 0.92 else self._override())
+        elif dice < 0.95:
+            await (self._name_a_kind() if dice < 0.915 else self.override())
         elif dice < 0.98:
             tokens = [held.token for held in actor.holdings.held.values()]
             await actor.caller.insist(actor.commands.fence(tokens))
@@ -120,25 +122,33 @@ class FullVocabulary:
             actor.holdings.give_up(one.hold_id)
             await actor.caller.insist(actor.commands.release_by_value(one), patience_s=5)
 
-    async def _override(self) -> None:
+    async def override(self) -> None:
         """Do what operators do to what others have, or live by another ttl from now on."""
         actor, dice = self._actor, self._actor.random.random()
-        if dice < 0.1:
-            await (self._reach_for_others() if dice < 0.08 else self._set_a_quota())
-        elif dice < 0.13:
-            await actor.caller.insist(actor.commands.namespace())
-        elif dice < 0.3:
+        if dice < 0.08:
+            await (self._reach_for_others() if dice < 0.06 else self._set_a_quota())
+        elif dice < 0.24:
             await self._ask_back()
-        elif dice < 0.38:
-            await actor.caller.insist(actor.commands.freeze())
-        elif dice < 0.45:
-            await actor.caller.insist(actor.commands.lift())
-        elif dice < 0.55:
-            await actor.caller.insist(actor.commands.forget())
-        elif dice < 0.75:
+        elif dice < 0.34:
+            await self._end_waits()
+        elif dice < 0.48:
             await self._end_a_session()
-        elif actor.holdings.sessions:
-            await self._change_a_ttl(actor.random.choice(list(actor.holdings.sessions.values())))
+        elif dice < 0.61:
+            if actor.holdings.sessions:
+                await self._change_a_ttl(actor.random.choice(list(actor.holdings.sessions.values())))
+        else:
+            makes = actor.commands
+            each = (
+                makes.namespace,
+                makes.namespace,
+                makes.freeze,
+                makes.lift,
+                makes.forget,
+                makes.record_act,
+            )
+            command = actor.random.choice(each)()
+            for _ in range(2 if command.request_id and actor.random.random() < REPEAT_CHANCE else 1):
+                await actor.caller.insist(command)
 
     async def _set_a_quota(self) -> None:
         """Bound what a principal may have, or more often end that."""
@@ -171,7 +181,7 @@ class FullVocabulary:
         held = list(actor.holdings.held.values())
         one = random.choice(held) if held else None
         if random.random() < 0.5:
-            seen = await actor.caller.read(actor.commands.look_for_a_session())
+            seen = await actor.caller.read(actor.commands.look_around())
             for waiter in random.sample(seen.queue, min(len(seen.queue), 2)) if seen else []:
                 await actor.caller.insist(actor.commands.revoke_for(waiter), patience_s=5)
         for _ in range(random.randint(1, 2)):
@@ -183,10 +193,16 @@ class FullVocabulary:
             command = actor.commands.withdraw_revocation([one] if one is not None else [])
             await actor.caller.insist(command, patience_s=5)
 
+    async def _end_waits(self) -> None:
+        """End somebody's wait, or all for one name."""
+        seen = await self._actor.caller.read(self._actor.commands.look_around())
+        command = self._actor.commands.force_waits(list(seen.queue) if seen else [])
+        await self._actor.caller.insist(command, patience_s=5)
+
     async def _end_a_session(self) -> None:
         """End the session of somebody who holds a lock, whoever it is."""
         actor = self._actor
-        seen = await actor.caller.read(actor.commands.look_for_a_session())
+        seen = await actor.caller.read(actor.commands.look_around())
         names = [holder.session_name for holder in seen.holders if holder.session_name] if seen else []
         if names:
             await actor.caller.insist(actor.commands.force_close(actor.random.choice(names)))
@@ -259,6 +275,9 @@ class FullVocabulary:
             held.token = result.token
             holdings.change(held, (*before, *command.locks))
             holdings.believe(held, asked_us, result.expires_in_ms)
+            if result.expires_in_ms is not None and not held.session_id:
+                # What was added may be bound to end before its lease does.
+                holdings.shorten(held, result.expires_in_ms, asked_us)
         elif not isinstance(result, Refused) or result.reason in {*NO_OUTCOME, Reason.LEASE_EXPIRED}:
             # It may still be granted later, and would have another token then.
             holdings.give_up(held.hold_id)

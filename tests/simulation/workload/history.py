@@ -10,7 +10,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from lockstate.words.commands import Command, Wanted
+from lockstate.words.commands import Command, NamespaceSettings, SetNamespace, Wanted
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import (
     CellView,
@@ -248,6 +248,8 @@ class History:
     known_token: int = 0
     owned: Owned = field(default_factory=Owned)
     """What belongs to whom."""
+    namespaces: dict[str, NamespaceSettings] = field(default_factory=dict)
+    """What was last heard of each namespace that there is."""
     _numbers: int = 0
 
     # -- commands -------------------------------------------------------------------------------------------
@@ -280,6 +282,10 @@ class History:
         self.outcomes[_label(result)] += 1
         for watcher in self.watchers:
             watcher.replied(call, result, revision, now_us)
+        if isinstance(call.command, SetNamespace) and not isinstance(result, Refused):
+            self.namespaces.pop(call.command.prefix, None)
+            if call.command.settings is not None:
+                self.namespaces[call.command.prefix] = call.command.settings
         self._learn(result, revision)
 
     def ended(self, call: Call, number: int, result: Result, revision: int, now_us: int) -> None:
