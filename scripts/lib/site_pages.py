@@ -47,7 +47,7 @@ class Site:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, "utf-8")
         for path in self._docs.iterdir():
-            if path.suffix in {".svg", ".css", ".js"}:
+            if path.suffix in {".svg", ".png", ".css", ".js"}:
                 shutil.copy(path, folder)
 
     def _page_of(self, path: Path) -> PurePosixPath:
@@ -66,7 +66,7 @@ class Site:
 
     def _name_of(self, path: Path) -> PurePosixPath:
         relative = PurePosixPath(path.relative_to(self._root).as_posix())
-        if relative.parts[0] == "docs" and relative.suffix in {".md", ".svg"}:
+        if relative.parts[0] == "docs" and relative.suffix in {".md", ".svg", ".png"}:
             return relative.relative_to("docs")
         if relative == PurePosixPath("README.md"):
             return PurePosixPath("index.md")

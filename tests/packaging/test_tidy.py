@@ -55,8 +55,8 @@ def project_files() -> list[str]:
 
 
 def is_foreign(path: str) -> bool:
-    """Whether a file is not ours to keep tidy: a licence, or bytes that a release has stored."""
-    return path in FOREIGN or path.startswith(STORED)
+    """Whether a file is not ours to keep tidy: a licence, a picture, or bytes that a release has stored."""
+    return path in FOREIGN or path.startswith(STORED) or path.endswith(".png")
 
 
 def read(path: str) -> str:

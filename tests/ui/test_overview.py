@@ -3,10 +3,11 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
+from holdfast import wire
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import followers
 from tests.support.known_cluster import TOKENS
-from tests.ui.browsing import LOOKS, Scheme, check_accessible, looking
+from tests.ui.browsing import LOOKS, Scheme, call, check_accessible, looking
 
 pytestmark = pytest.mark.process
 
@@ -43,7 +44,8 @@ def test_it_follows_what_happens(browser: Browser, cluster: LocalCluster) -> Non
 
 
 def test_a_node_without_a_leader_says_so(browser: Browser, cluster: LocalCluster) -> None:
-    """It shows what it has, and that this may be old."""
+    """It shows what it has, also its locks, and that this may be old."""
+    call(cluster, "POST", wire.LOCK_ACQUIRE, name="db/migrate", owner="billing-7", ttl_ms=2_000)
     for node_id in ("n2", "n3"):
         cluster.kill(node_id)
     with looking(browser, cluster, expected="503") as page:
@@ -51,6 +53,9 @@ def test_a_node_without_a_leader_says_so(browser: Browser, cluster: LocalCluster
         expect(page.get_by_role("heading", name="What is wrong")).to_be_visible()
         expect(page.locator("#age")).to_contain_text("no leader heard")
         check_accessible(page)
+        page.get_by_role("link", name="Locks", exact=True).click()
+        expect(page.get_by_role("link", name="db/migrate")).to_be_visible()
+        expect(page.locator("#age")).to_contain_text("no leader heard")
 
 
 def test_a_stranger_types_a_token(browser: Browser, known: LocalCluster) -> None:

@@ -4,6 +4,9 @@
 const BASE = new URL(".", window.location.href);
 let token = "";
 let rights = null;
+let isAlone = false;
+const PATIENCE_MS = 2000; // for which a read may wait for the leader
+const HEARD_MS = 1000; // a node that has heard its leader so lately can ask it
 
 /** A refusal, or a node that does not answer (status 0). The message is for people. */
 export class Problem extends Error {
@@ -16,13 +19,14 @@ export class Problem extends Error {
 }
 
 /** Send a request and return the response. Throws Problem. */
-export async function ask(method, path, { query = {}, body, signal } = {}) {
+export async function ask(method, path, { query = {}, body, signal, timeoutMs } = {}) {
     const url = new URL(path, BASE);
     for (const [name, value] of Object.entries(query)) {
         if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, value);
     }
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
     if (body !== undefined) headers["Content-Type"] = "application/json";
+    if (timeoutMs) headers["Holdfast-Timeout-Ms"] = timeoutMs;
     let response;
     try {
         const text = body === undefined ? undefined : JSON.stringify(body);
@@ -40,9 +44,23 @@ export async function call(method, path, options) {
     return (await ask(method, path, options)).json();
 }
 
-/** Return what this node has, without asking the leader: it answers alone, too, and says how old that is. */
-export function read(path, query = {}, signal = undefined) {
-    return call("GET", path, { query: { consistency: "stale", ...query }, signal });
+/**
+ * Return what is so now; while the node hears no leader, what it has itself, with how old that is (`lag_ms`).
+ *
+ * Stale answers alone would not do: on an idle cluster their times stand still.
+ */
+export async function read(path, query = {}, signal = undefined) {
+    if (!isAlone) {
+        try {
+            return await call("GET", path, { query, signal, timeoutMs: PATIENCE_MS });
+        } catch (error) {
+            if (error.status !== 503) throw error;
+            isAlone = true;
+        }
+    }
+    const told = await call("GET", path, { query: { ...query, consistency: "stale" }, signal });
+    isAlone = told.lag_ms === null || told.lag_ms > HEARD_MS;
+    return told;
 }
 
 /** Return all rows of a listing, `most` of them, and whether there are more. */

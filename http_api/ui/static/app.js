@@ -106,8 +106,12 @@ function go() {
     Object.assign(shown, { page, params, data: null, failure: null, revision: null });
     document.title = `${page.title(params)} · ${document.querySelector(".node").textContent || "Holdfast"}`;
     for (const link of at("nav").querySelectorAll("a")) {
-        if (link.getAttribute("href") === address(page.path)) link.setAttribute("aria-current", "page");
-        else link.removeAttribute("aria-current");
+        const isHere = link.getAttribute("href") === address(page.path);
+        link.removeAttribute("aria-current");
+        if (isHere) {
+            link.setAttribute("aria-current", "page");
+            link.scrollIntoView({ block: "nearest", inline: "nearest" });
+        }
     }
     draw();
     load();

@@ -21,10 +21,10 @@ export function remember(element, draw) {
     requestAnimationFrame(draw);
 }
 
-/** Sort by a column, and the other way round if that is so already. */
-export function sortBy(id, column) {
+/** Sort by a column, null for the order in which rows came; without `isDown` the other way round if it is so already. */
+export function sortBy(id, column, isDown) {
     const state = stateOf(id);
-    state.isDown = state.by === column ? !state.isDown : true;
+    state.isDown = isDown ?? (state.by === column ? !state.isDown : true);
     state.by = column;
     state.sorted = null;
 }

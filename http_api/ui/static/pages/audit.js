@@ -1,0 +1,50 @@
+// The audit: what happened, to whom, by whom and why.
+
+import { read } from "../api.js";
+import { h, number, state, time } from "../dom.js";
+import { table } from "../table.js";
+import { amount, searchField, thingLink } from "./holding.js";
+
+const ROWS = 1000;
+const TONES = {
+    granted: "good", elected: "good", released: "", resigned: "", expired: "warn", revoked: "warn", frozen: "warn",
+    forced: "bad", "wait-forced": "bad", "session-forced": "bad", "session-expired": "warn",
+};
+let typed = "";
+
+function columns(nowMs, events, hasNames) {
+    const has = (name) => events.some((event) => event[name]);
+    return [
+        { title: "Ago", class: "num", cell: (event) => time(nowMs - event.at_ms) },
+        { title: "Event", by: (event) => event.event, cell: (event) => state(event.event, TONES[event.event]) },
+        hasNames && { title: "Name", by: (event) => event.name, cell: (event) => (event.kind ? thingLink(event.kind, event.name) : event.name) },
+        { title: "Owner", by: (event) => event.owner, cell: (event) => event.owner },
+        has("principal") && { title: "Principal", by: (event) => event.principal || "", cell: (event) => event.principal || "" },
+        { title: "Token", class: "num", by: (event) => event.token || 0, cell: (event) => (event.token ? number(event.token) : "") },
+        { title: "Lasted", class: "num", by: (event) => event.lasted_ms || 0, cell: (event) => (event.lasted_ms ? time(event.lasted_ms) : "") },
+        has("by") && { title: "By", by: (event) => event.by || "", cell: (event) => event.by || "" },
+        { title: "Reason", cell: (event) => event.reason || "" },
+    ].filter(Boolean);
+}
+
+/** Return the table of events, the newest first. */
+export function eventList(events, nowMs, hasNames) {
+    const key = (event) => event.number ?? `${event.revision} ${event.event} ${event.token}`;
+    return table({ id: "events", label: "What happened", columns: columns(nowMs, events, hasNames), rows: events, key, empty: "Nothing has happened to it that the audit still knows." });
+}
+
+export const audit = {
+    path: "audit", name: "Audit", title: () => "Audit",
+    load: async (_, { signal }) => {
+        const told = await read("v1/audit", { limit: ROWS }, signal);
+        return { ...told, rows: told.events, at: performance.now(), more: told.events.length === ROWS };
+    },
+    draw: (data) => {
+        const word = typed.toLowerCase();
+        const matches = (event) => [event.name, event.owner, event.event, event.reason, event.principal, event.by].some((text) => text && text.toLowerCase().includes(word));
+        const rows = word ? data.rows.filter(matches) : data.rows;
+        return [h("div", { class: "tools" }, searchField("Search names, owners, events, reasons", typed)), amount({ ...data, rows }, "record"),
+            eventList(rows, data.now_ms + performance.now() - data.at, true)];
+    },
+    typed: (_, value) => { typed = value; },
+};
