@@ -41,6 +41,8 @@ def ui_routes(
     authentication: Authentication, status_of: Callable[[Gateway], ClusterStatus], rates: Rates
 ) -> tuple[Route, ...]:
     """Return the calls, for one server. `rates` are those of `Activity`."""
+    overview.template()
+    assets()
 
     async def get_overview(gateway: Gateway, call: Call) -> Reply:
         """Return the overview as the caller may see it.
@@ -78,9 +80,9 @@ async def _get_redirect(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 
 
 
 async def _get_caller(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001
-    """Return who the caller is, and its rights by prefix: the page shows only what they allow."""
-    principal = gateway.principal
-    told = {"principal": principal.name, "rights": gateway.rights.by_prefix()}
+    """Return whom the caller asks, who it is, and its rights by prefix: the page offers what they allow."""
+    node_id = gateway.node.status().node_id
+    told = {"node_id": node_id, "principal": gateway.principal.name, "rights": gateway.rights.by_prefix()}
     return Reply(answers.encode(told), headers=_PRIVATE)
 
 

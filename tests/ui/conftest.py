@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import PATIENT, bring_all_back
+from tests.process.nodes import bring_all_back
 from tests.support.known_cluster import LINES, KnownCluster
 from tests.support.libraries import ModuleWithLibraries, skip_without
+
+CALM = ("--election-ms-min", "2000", "--election-ms-max", "3000")
+"""What nodes are told: a browser that takes both processors for a second deposes no leader."""
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
@@ -31,7 +34,7 @@ def browser() -> Iterator[object]:
 
 @pytest.fixture(scope="session")
 def _open(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster.up(tmp_path_factory.mktemp("open"), extra_args=PATIENT) as cluster:
+    with LocalCluster.up(tmp_path_factory.mktemp("open"), extra_args=CALM) as cluster:
         yield cluster
 
 

@@ -158,6 +158,23 @@ def test_ten_thousand_locks_are_a_hundred_rows(browser: Browser, cluster: LocalC
             expect(page.get_by_text("No lock matches.")).to_be_visible()
 
 
+def test_a_refused_page_is_not_asked_for_again(browser: Browser, known: LocalCluster) -> None:
+    """In a minute on a page that the caller has no right for there is one refusal, not sixty."""
+    with looking(browser, known, expected="40") as page:
+        page.clock.install()
+        page.reload()
+        page.get_by_role("button", name="Type a token").click()
+        page.get_by_role("dialog").get_by_label("Token").fill(TOKENS["ann"])
+        page.keyboard.press("Enter")
+        expect(page.locator("#who")).to_have_text("ann")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.get_by_role("link", name="Principals").click()
+        expect(page.get_by_role("alert")).to_contain_text("this needs the right admin")
+        page.clock.run_for(60_000)
+        assert len([url for url in asked if wire.QUOTAS in url]) == 1
+
+
 def test_what_one_may_not_see_is_said(browser: Browser, known: LocalCluster) -> None:
     """A caller without the right for a page reads why, and sees the pages that it has a right for."""
     with looking(browser, known, expected="40") as page:

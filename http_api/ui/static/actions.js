@@ -51,7 +51,7 @@ const ACTIONS = {
     },
     freeze: {
         title: (on) => (on.prefix ? `Freeze ${on.prefix}` : "Freeze a prefix"),
-        text: "Nothing new is granted at and below it. Holders go on, waits wait.", verb: "Freeze",
+        text: "Nothing new is granted at and below it. Holders go on, and those who wait keep their places.", verb: "Freeze",
         fields: (on) => [
             ...(on.prefix ? [] : [["prefix", "Prefix", { required: true, maxlength: 512 }]]),
             ["minutes", "For, in minutes (empty: until it is thawed)", { ...SECONDS, min: 1 }],
@@ -82,7 +82,7 @@ export function act(name, payload, { tell, draw }) {
 function openAction(action, on, tell) {
     // One id for all tries: a repetition after an unclear end does nothing twice.
     const request_id = crypto.getRandomValues(new Uint32Array(4)).join("-");
-    const fields = [...(action.fields?.(on) || []), ["reason", "Reason, for the audit", { required: true, maxlength: 1024, autofocus: true }]];
+    const fields = [...(action.fields?.(on) || []), ["reason", "Reason, for the audit", { required: true, maxlength: 1024 }]];
     openForm({ ...action, title: action.title(on) }, fields, async (typed) => {
         const [method, path, body] = action.send(on, typed);
         const answer = await call(method, path, { body: { ...body, reason: typed.reason, request_id } });
@@ -96,7 +96,7 @@ export function openToken(learn) {
         title: "Who are you?", verb: "Use it",
         text: "The token stays in the memory of this page. It is gone when you close or reload it.",
     };
-    const shape = { type: "password", required: true, autocomplete: "off", spellcheck: "false", autofocus: true };
+    const shape = { type: "password", required: true, autocomplete: "off", spellcheck: "false" };
     openForm(action, [["token", "Token", shape]], (typed) => learn(typed.token.trim()));
 }
 
@@ -127,6 +127,7 @@ function openForm({ title, text, verb, isDangerous }, fields, send) {
     };
     document.body.append(dialog);
     dialog.showModal();
+    dialog.querySelector("input[required]").focus();
 }
 
 function refusal(error) {

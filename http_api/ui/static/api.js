@@ -74,7 +74,7 @@ export async function readAll(path, key, query, signal, most = 10000) {
     return { rows, more: page.next !== null, lag_ms: page.lag_ms, revision: page.revision };
 }
 
-/** Use a token from now on, "" for none, and learn whose it is. Throws Problem; then it is forgotten. */
+/** Use a token from now on, "" for none, and return whose it is and where. Throws Problem; then it is forgotten. */
 export async function identify(text) {
     const before = token;
     token = text;
@@ -84,7 +84,7 @@ export async function identify(text) {
         token = before;
         throw error;
     }
-    return rights.principal;
+    return rights;
 }
 
 /** Whether the caller has a right for a name, or, without one, for the whole. The longest prefix counts. */

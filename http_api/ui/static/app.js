@@ -10,6 +10,7 @@ import { Watch } from "./watch.js";
 const LOOK_MS = 2000; // between two loads while nothing tells of changes
 const CALM_MS = 1000; // between two loads at least, whatever happens
 const SHARE = 10; // a page rests ten times as long as its load took
+const FINAL = new Set([400, 401, 403, 404, 410]); // refusals that asking again does not change
 const OLD_MS = 5000; // from which age on a picture is marked as old
 
 const at = (id) => document.getElementById(id);
@@ -28,15 +29,16 @@ async function load() {
     isLoading = true;
     isDue = false;
     const { page, params } = shown;
-    stopping = new AbortController();
+    const own = new AbortController();
+    stopping = own;
     const began = performance.now();
     const events = new Set(changed);
     changed.clear();
     try {
         const data = page.load
-            ? await page.load(params, { signal: stopping.signal, before: shown.data, changed: events })
-            : await overview(stopping.signal);
-        if (shown.page !== page || shown.params !== params) return;
+            ? await page.load(params, { signal: own.signal, before: shown.data, changed: events })
+            : await overview(own.signal);
+        if (stopping !== own) return;
         // What a node says is as old as the call that asked for it, and as what the node had heard by then.
         Object.assign(shown, { data, at: began, failure: null });
         shown.lagMs = data.lag_ms === undefined ? 0 : data.lag_ms;
@@ -45,12 +47,15 @@ async function load() {
     } catch (error) {
         if (error.name === "AbortError") return;
         if (!(error instanceof Problem)) throw error;
+        events.forEach((name) => changed.add(name));
         shown.failure = error;
         draw();
     } finally {
-        isLoading = false;
-        const took = performance.now() - began;
-        dueAt = performance.now() + Math.max(CALM_MS, SHARE * took);
+        if (stopping === own) {
+            isLoading = false;
+            const rest = FINAL.has(shown.failure?.status) ? Infinity : SHARE * (performance.now() - began);
+            dueAt = performance.now() + Math.max(CALM_MS, rest);
+        }
     }
 }
 
@@ -102,6 +107,7 @@ function drawAge() {
 function go() {
     const [page, params] = find(window.location.hash);
     stopping?.abort();
+    stopping = null;
     isLoading = false;
     Object.assign(shown, { page, params, data: null, failure: null, revision: null });
     document.title = `${page.title(params)} · ${document.querySelector(".node").textContent || "Holdfast"}`;
@@ -125,8 +131,10 @@ function drawNav() {
 // -- who looks ------------------------------------------------------------------------------------------------
 
 async function learn(token) {
-    const principal = await identify(token);
+    const { node_id: node, principal } = await identify(token);
     isKnown = true;
+    document.querySelector(".node").textContent = node;
+    at("token-button").hidden = !principal; // a node that knows nobody asks nobody
     at("nav").hidden = false;
     at("who").hidden = !principal;
     at("who").textContent = principal;
@@ -137,10 +145,7 @@ async function learn(token) {
 function wireToken() {
     for (const id of ["token-open", "token-button"]) {
         const opener = at(id);
-        if (opener) {
-            opener.hidden = false;
-            opener.onclick = () => openToken(learn);
-        }
+        if (opener) opener.onclick = () => openToken(learn);
     }
 }
 
@@ -197,7 +202,8 @@ drawNav();
 wireToken();
 learn("").catch((error) => {
     // A node that asks who its callers are has shown what everybody may know.
-    if (error.status !== 401) tell(error.message, true);
+    if (error.status === 401) for (const id of ["token-open", "token-button"]) at(id).hidden = false;
+    else tell(error.message, true);
     [shown.page, shown.params] = find("");
     drawAge();
 });

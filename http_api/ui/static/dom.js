@@ -7,7 +7,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * Return an element. Of `props`, `payload` is what its action gets, `key` tells it from its neighbours, and
- * `height` is in pixels; the rest are attributes.
+ * `size` has its `width` or `height` in pixels; the rest are attributes.
  */
 export function h(tag, props = {}, ...children) {
     return filled(document.createElement(tag), props, children);
@@ -18,14 +18,16 @@ export function svg(tag, props = {}, ...children) {
     return filled(document.createElementNS(SVG, tag), props, children);
 }
 
-function filled(element, { payload, key, height, ...attributes }, children) {
+function filled(element, { payload, key, size = {}, ...attributes }, children) {
     for (const [name, value] of Object.entries(attributes)) {
         if (value !== undefined && value !== null && value !== false) {
             element.setAttribute(name, value === true ? "" : value);
         }
     }
     Object.assign(element, { payload, key });
-    if (height !== undefined) element.style.height = `${height}px`; // an attribute would be against the policy
+    for (const [name, value] of Object.entries(size)) {
+        if (value !== undefined) element.style[name] = `${value}px`; // an attribute would be against the policy
+    }
     element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
     return element;
 }

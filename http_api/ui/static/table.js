@@ -30,8 +30,8 @@ export function sortBy(id, column, isDown) {
 }
 
 /**
- * Return a table. A column has a `title`, a `cell` of a row, perhaps a `by` to sort by and a `class`; the first
- * one names the row. `key` tells rows apart, and `label` names the table for those who hear it.
+ * Return a table. A column has a `title`, a `cell` of a row, perhaps a `by` to sort by, a `class` and a `width`
+ * in pixels, so that it keeps that when other rows come into sight; the first one names the row. `key` tells rows apart, and `label` names the table for those who hear it.
  */
 export function table({ id, label, columns, rows, key, empty }) {
     if (!rows.length) return h("p", { class: "empty" }, empty);
@@ -41,9 +41,9 @@ export function table({ id, label, columns, rows, key, empty }) {
     const first = Math.max(0, Math.min(Math.floor(state.top / ROW) - MARGIN, ordered.length));
     const last = Math.min(ordered.length, first + Math.ceil(state.height / ROW) + 2 * MARGIN);
     const body = ordered.slice(first, last).map((row, index) => line(columns, row, key(row), first + index));
-    const gap = (count) => count > 0 && h("tr", { "aria-hidden": "true", class: "gap", height: count * ROW }, h("td", { colspan: columns.length }));
+    const gap = (count) => count > 0 && h("tr", { "aria-hidden": "true", class: "gap", size: { height: count * ROW } }, h("td", { colspan: columns.length }));
     return h("div", { class: "scroll tall", id, tabindex: 0, role: "region", "aria-label": label },
-        h("table", { class: "rows", "aria-rowcount": ordered.length + 1, "aria-label": label },
+        h("table", { class: columns.some((column) => column.width) ? "rows fixed" : "rows", "aria-rowcount": ordered.length + 1, "aria-label": label },
             h("thead", {}, h("tr", { "aria-rowindex": 1 }, columns.map((column) => head(id, state, column)))),
             h("tbody", {}, gap(first), body, gap(ordered.length - last))));
 }
@@ -62,7 +62,7 @@ function inOrder(state, columns, rows) {
 function head(id, state, column) {
     const isBy = state.by === column.title;
     const sorted = isBy ? (state.isDown ? "descending" : "ascending") : "none";
-    const shape = { scope: "col", class: column.class, "aria-sort": column.by ? sorted : null };
+    const shape = { scope: "col", class: column.class, size: { width: column.width }, "aria-sort": column.by ? sorted : null };
     if (!column.by) return h("th", shape, column.title || h("span", { class: "unseen" }, "Actions"));
     const mark = isBy ? (state.isDown ? " ↓" : " ↑") : "";
     return h("th", shape, button([column.title, h("span", { "aria-hidden": "true" }, mark)], "sort", { id, column: column.title }, { class: "sort" }));

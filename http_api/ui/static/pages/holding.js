@@ -110,7 +110,7 @@ export function waiters(id, rows, hasNames) {
 /** Return the line that says how much there is, and that there is more than is shown. */
 export function amount(data, word) {
     const more = data.more ? `, the first ${number(data.rows.length)} of more` : "";
-    return h("p", { class: "dim", role: "status" }, `${count(data.rows.length, word)}${more}`);
+    return h("p", { class: "dim" }, `${count(data.rows.length, word)}${more}`);
 }
 
 /** Return a field to type what to look for. */

@@ -68,14 +68,14 @@ function matching(rows) {
 
 const COLUMNS = [
     { title: "Name", by: (lock) => lock.name, cell: (lock) => thingLink("lock", lock.name) },
-    { title: "State", by: (lock) => lock.state, cell: (lock) => state(lock.state, TONES[lock.state]) },
-    { title: "Holder", by: (lock) => lock.first?.owner || "", cell: (lock) => [lock.first?.owner || "", lock.others.length ? h("span", { class: "dim" }, ` and ${lock.others.length} more`) : ""] },
-    { title: "Held for", class: "num", by: (lock) => lock.heldMs - lock.at, cell: (lock) => (lock.first ? time(lock.heldMs + since(lock)) : "") },
-    { title: "Ends in", class: "num", by: (lock) => (lock.leftMs === null ? Infinity : lock.leftMs + lock.at), cell: (lock) => (lock.leftMs === null ? "" : time(lock.leftMs - since(lock))) },
-    { title: "Token", class: "num", by: (lock) => lock.first?.token || 0, cell: (lock) => (lock.first ? number(lock.first.token) : "") },
-    { title: "Waiting", class: "num", by: (lock) => lock.queue.length, cell: (lock) => (lock.queue.length ? state(number(lock.queue.length), "warn") : "0") },
-    { title: "Longest wait", class: "num", by: (lock) => lock.waitedMs, cell: (lock) => (lock.queue.length ? time(lock.waitedMs + since(lock)) : "") },
-    { title: "Labels", cell: (lock) => labels(lock.first?.labels) },
+    { title: "State", width: 80, by: (lock) => lock.state, cell: (lock) => state(lock.state, TONES[lock.state]) },
+    { title: "Holder", width: 150, by: (lock) => lock.first?.owner || "", cell: (lock) => [lock.first?.owner || "", lock.others.length ? h("span", { class: "dim" }, ` and ${lock.others.length} more`) : ""] },
+    { title: "Held for", width: 98, class: "num", by: (lock) => lock.heldMs - lock.at, cell: (lock) => (lock.first ? time(lock.heldMs + since(lock)) : "") },
+    { title: "Ends in", width: 106, class: "num", by: (lock) => (lock.leftMs === null ? Infinity : lock.leftMs + lock.at), cell: (lock) => (lock.leftMs === null ? "" : time(lock.leftMs - since(lock))) },
+    { title: "Token", width: 80, class: "num", by: (lock) => lock.first?.token || 0, cell: (lock) => (lock.first ? number(lock.first.token) : "") },
+    { title: "Waiting", width: 82, class: "num", by: (lock) => lock.queue.length, cell: (lock) => (lock.queue.length ? state(number(lock.queue.length), "warn") : "0") },
+    { title: "Longest wait", width: 112, class: "num", by: (lock) => lock.waitedMs, cell: (lock) => (lock.queue.length ? time(lock.waitedMs + since(lock)) : "") },
+    { title: "Labels", width: 150, cell: (lock) => labels(lock.first?.labels) },
 ];
 
 function draw(data, [prefix = ""]) {
