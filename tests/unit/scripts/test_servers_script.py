@@ -12,14 +12,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """Return a folder that is all of PATH: with proxies, PostgreSQL and its library, and no Redis."""
+    """Return a folder that is all of PATH, with proxies, PostgreSQL, its library, a browser; no Redis."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("bash", "grep", "ln", "timeout"):
         found = shutil.which(tool)
         assert found
         (folder / tool).symlink_to(found)
-    for program in ("initdb", "nginx", "haproxy"):
+    for program in ("initdb", "nginx", "haproxy", "chromium"):
         put(folder, program, "")
     put(folder, "ldconfig", "echo libpq.so.5")
     return folder
