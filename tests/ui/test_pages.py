@@ -154,6 +154,11 @@ def test_ten_thousand_locks_are_a_hundred_rows(browser: Browser, cluster: LocalC
             assert page.locator("#locks tbody tr").count() < 100
             page.get_by_role("searchbox").fill("orders/077")
             expect(page.get_by_text("64 locks")).to_be_visible()
+            call(cluster, "PUT", wire.CELL.format(key="no%2F%2Fname"), value="not a lock")
+            scene.hold("orders/077/one more", "late", value="late")
+            expect(page.get_by_text("65 locks")).to_be_visible()
+            call(cluster, "POST", wire.LOCK_RELEASE, name="orders/077/one more", value="late")
+            expect(page.get_by_text("64 locks")).to_be_visible()
             call(cluster, "POST", wire.LOCK_FORCE_RELEASE, name="orders/077/00", reason="a test")
             expect(page.get_by_text("No lock matches.")).to_be_visible()
 

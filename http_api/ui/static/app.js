@@ -19,6 +19,7 @@ const changed = new Set();
 let stopping = null;
 let isLoading = false;
 let isDue = true;
+let isGap = true; // whether something may have happened that the watch has not told
 let dueAt = 0;
 let isKnown = false;
 
@@ -33,10 +34,12 @@ async function load() {
     stopping = own;
     const began = performance.now();
     const events = new Set(changed);
+    const isWhole = isGap || !watch.isFollowing;
     changed.clear();
+    isGap = !watch.isFollowing;
     try {
         const data = page.load
-            ? await page.load(params, { signal: own.signal, before: shown.data, changed: events })
+            ? await page.load(params, { signal: own.signal, before: shown.data, changed: events, isWhole })
             : await overview(own.signal);
         if (stopping !== own) return;
         // What a node says is as old as the call that asked for it, and as what the node had heard by then.
@@ -45,9 +48,9 @@ async function load() {
         shown.revision = data.revision;
         draw();
     } catch (error) {
+        isGap = true;
         if (error.name === "AbortError") return;
         if (!(error instanceof Problem)) throw error;
-        events.forEach((name) => changed.add(name));
         shown.failure = error;
         draw();
     } finally {
@@ -151,10 +154,13 @@ function wireToken() {
 
 const watch = new Watch(
     (event) => {
-        if (changed.size < 1000) changed.add(event.name);
+        if (event.kind === "lock") changed.add(event.name);
         isDue = true;
     },
-    () => drawAge(),
+    () => {
+        isGap = isDue = true;
+        drawAge();
+    },
 );
 
 /** Say what became of an action, and look again. */
@@ -191,6 +197,7 @@ window.addEventListener("hashchange", () => {
 
 /** Each second: let ages grow, and load what may have changed. */
 function step() {
+    watch.check();
     const now = performance.now();
     const isOld = !watch.isFollowing || !shown.page.load || now - shown.at > 5 * LOOK_MS;
     if (isKnown && !document.hidden && now >= dueAt && (isDue || (isOld && now - shown.at >= LOOK_MS))) load();

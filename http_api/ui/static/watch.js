@@ -4,6 +4,7 @@
 
 import { ask } from "./api.js";
 
+const SILENT_MS = 25000; // a node says something every ten seconds
 const PAUSES_MS = [1000, 2000, 5000, 10000];
 
 /** Tells `onEvent` of each event, and `onChange` whether the stream is followed now. */
@@ -23,6 +24,11 @@ export class Watch {
         this.#run(stopping.signal);
     }
 
+    /** Begin again if nothing has been heard for too long: the connection may have ended without a word. */
+    check() {
+        if (this.isFollowing && performance.now() - this.heardAt > SILENT_MS) this.start();
+    }
+
     /** End. */
     stop() {
         this.stopping?.abort();
@@ -35,6 +41,7 @@ export class Watch {
             try {
                 const response = await ask("GET", "v1/watch", { signal });
                 failures = 0;
+                this.heardAt = performance.now();
                 this.#told(true);
                 await this.#follow(response.body.getReader());
             } catch (error) {
@@ -56,6 +63,7 @@ export class Watch {
         for (;;) {
             const { done, value } = await reader.read();
             if (done) return;
+            this.heardAt = performance.now();
             const blocks = (text + decoder.decode(value, { stream: true })).split("\n\n");
             text = blocks.pop();
             for (const block of blocks) {

@@ -7,6 +7,7 @@ import { sortBy, table } from "../table.js";
 import { amount, searchField, since, thingLink } from "./holding.js";
 
 const PIECES_MAX = 25; // changed locks that are loaded one by one
+const SMALL = 1000; // so many are loaded with one call
 const WHOLE_MS = 60000; // after which all are loaded again in any case
 const CHIPS = 14;
 const TONES = { held: "", delayed: "warn", free: "good" };
@@ -26,9 +27,9 @@ function row(lock, at) {
     };
 }
 
-async function load([prefix = ""], { signal, before, changed }) {
-    const isSmall = before && before.rows.length <= 1000;
-    if (before && !isSmall && changed.size <= PIECES_MAX && performance.now() - before.wholeAt < WHOLE_MS) {
+async function load([prefix = ""], { signal, before, changed, isWhole }) {
+    const isLarge = before && before.rows.length > SMALL;
+    if (isLarge && !isWhole && changed.size <= PIECES_MAX && performance.now() - before.wholeAt < WHOLE_MS) {
         return { ...before, ...(await pieces(before, prefix, [...changed].filter((name) => name.startsWith(prefix)), signal)) };
     }
     const at = performance.now();
