@@ -1,5 +1,6 @@
 """A Compose cluster for tests: deploy/compose.yaml under a project name and on ports of its own."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -9,7 +10,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,6 +97,16 @@ class Cluster:
     def add_file(self, file: Path) -> None:
         """Take one more file of Compose into account from now on."""
         self._command += ["--file", str(file)]
+
+    @contextlib.contextmanager
+    def further_file(self, file: Path) -> Iterator[None]:
+        """Take one more file of Compose into account while this lasts."""
+        before = [*self._command]
+        self.add_file(file)
+        try:
+            yield
+        finally:
+            self._command = before
 
     def remove_if_killed(self) -> None:
         """Let containers, network and volumes end with this test run, also when it is killed."""

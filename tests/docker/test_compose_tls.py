@@ -3,7 +3,7 @@
 Nodes speak TLS with each other as well, and a cluster that does not yet goes over while it runs.
 """
 
-import json
+import asyncio
 import os
 import re
 import secrets
@@ -18,7 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Tls
 from tests.docker.compose_cluster import NODE_IDS, ROOT, Cluster, docker, run, wait_for
+from tests.process import history_checkers
+from tests.process.load import Load
 
 pytestmark = pytest.mark.docker
 
@@ -155,31 +158,46 @@ def test_a_node_without_its_files_is_held(tls_cluster: Cluster) -> None:
     wait_for("n3 is ready again", partial(tls_cluster.ready, "n3"))
 
 
-def test_a_running_cluster_goes_over(compose: list[str], image: str, tmp_path: Path) -> None:
-    """In three rounds of restarts, as deploy/README.md says: what is held stays so, all links have TLS."""
+OPEN = {"HOLDFAST_TLS": "accept", "HOLDFAST_INSECURE_HTTP": "true", "HOLDFAST_INSECURE_PEERS": "true"}
+
+
+def replace_containers(cluster: Cluster, **variables: str) -> None:
+    """Start one node after the other with these variables."""
+    for node_id in NODE_IDS:
+        cluster.compose("up", "--detach", "--no-deps", node_id, **variables)
+        wait_for(f"{node_id} is ready with {variables}", partial(cluster.ready, node_id))
+
+
+async def test_a_running_cluster_goes_over(
+    compose: list[str], image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In three rounds of restarts, as deploy/README.md says: no request fails, and all links have TLS."""
     if os.geteuid() != 0:
         pytest.skip("only root can give the keys to the user of the containers")
     make_files(tmp_path)
+    monkeypatch.setenv("HOLDFAST_ACCESS_TOKEN_FILE", str(tmp_path / "ops.token"))
     cluster = Cluster(compose, image, tmp_path)
     cluster.remove_if_killed()
     try:
         cluster.compose("up", "--detach", *NODE_IDS)
         wait_for("a leader", cluster.leader)
-        body = {"name": "kept", "owner": "test", "ttl_ms": 600_000, "request_id": secrets.token_hex(8)}
-        token = wait_for("a grant", partial(cluster.call, "n1", "/v1/locks/acquire", body))["token"]
+        plain = [f"http://127.0.0.1:{cluster.ports[node_id]}" for node_id in NODE_IDS]
+        sealed = [url.replace("http:", "https:") for url in plain]
+        tls = Tls(tmp_path / "ca.pem")
         cluster.add_file(TLS_FILE)
-        for step in ("accept", "dial", "require"):
-            is_open = "false" if step == "require" else "true"
-            for node_id in NODE_IDS:
-                variables = {"HOLDFAST_PEER_TLS": step, "HOLDFAST_INSECURE_PEERS": is_open}
-                cluster.compose("up", "--detach", "--no-deps", node_id, **variables)
-                wait_for(f"{node_id} is ready at {step}", partial(cluster.ready, node_id))
+        async with Load(plain, prefix="plain", keep_every=20) as old:
+            await asyncio.to_thread(replace_containers, cluster, HOLDFAST_PEER_TLS="accept", **OPEN)
+            await asyncio.to_thread(replace_containers, cluster, HOLDFAST_PEER_TLS="dial", **OPEN)
+            await old.grants(30)
+        async with Load(sealed, prefix="sealed", keep_every=20, tls=tls) as new:
+            await asyncio.to_thread(replace_containers, cluster)
+            await new.grants(30)
+        for load in (old, new):
+            assert history_checkers.violations(load.history) == []
+            assert history_checkers.errors(load.history) == []
         for node_id in NODE_IDS:
-            wait_for(f"{node_id} is ready", partial(cluster.ready, node_id))
             assert plain_links(cluster, node_id) == 0
-        shown = holdfast(cluster, "get", "kept")
-        assert shown.returncode == 0, shown.stderr
-        assert [holder["token"] for holder in json.loads(shown.stdout)["holders"]] == [token]
+        assert cluster.call("n1", "/livez") is None, "there is no HTTP without TLS"
     finally:
         cluster.print_logs()
         cluster.compose("down", "--volumes", "--remove-orphans", "--timeout", "20")
