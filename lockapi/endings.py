@@ -17,6 +17,7 @@ _WORDS: Final = {
     EventKind.RELEASED: "the hold was released",
     EventKind.EXPIRED: "the lease expired",
     EventKind.FORCED: "the hold was ended by force",
+    EventKind.HANDED_OVER: "the hold was handed over",
     EventKind.SESSION_EXPIRED: "the session expired",
     EventKind.SESSION_FORCED: "the session was ended by force",
 }

@@ -180,6 +180,10 @@ ROWS: Final = (
         commands.PutOff, lambda rules: rules.pleas.put_off,
         right="acquire", request_scope=_hold, frees=True,
     ),
+    Row(
+        commands.HandOver, lambda rules: rules.hand_overs.hand_over,
+        right="acquire", request_scope=_hold, effort=effort.of_hand_over,
+    ),
     # -- what is done to what others hold or wait for -------------------------------------------------------
     Row(
         commands.Revoke, lambda rules: rules.pleas.revoke,

@@ -45,6 +45,7 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.RELEASED: "event=released %s",
     EventKind.EXPIRED: "event=expired %s",
     EventKind.FORCED: "event=forced %s",
+    EventKind.HANDED_OVER: "event=handed-over %s",
     EventKind.REVOKED: "event=revoked %s",
     EventKind.REVOCATION_WITHDRAWN: "event=revocation-withdrawn %s",
     EventKind.PUT_OFF: "event=put-off %s",

@@ -49,7 +49,15 @@ _LOCK: Final = HoldKind.LOCK
 _ELECTED: Final = EventKind.ELECTED
 _LEFT: Final = EventKind.LEFT
 _MAY_TELL_OF_DEADLOCKS: Final = frozenset({Refused, NumberedDone})
-_ENDS: Final = frozenset({EventKind.RELEASED, EventKind.RESIGNED, EventKind.EXPIRED, EventKind.FORCED})
+_ENDS: Final = frozenset(
+    {
+        EventKind.RELEASED,
+        EventKind.RESIGNED,
+        EventKind.EXPIRED,
+        EventKind.FORCED,
+        EventKind.HANDED_OVER,
+    }
+)
 
 
 class _Lengths:

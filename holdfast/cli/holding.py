@@ -1,4 +1,4 @@
-"""The commands that take a lock and give it back: `acquire`, `renew`, `release`, `run`, `elect`."""
+"""The commands that take a lock and give it away: `acquire`, `renew`, `release`, `hand-over`, `run`, ..."""
 
 import argparse
 import getpass
@@ -57,6 +57,13 @@ def add_parser(commands: CommandParser) -> None:
     )
     renew.add_argument("--ttl", metavar="TIME", type=duration_ms, help="give it another length")
     renew.add_output()
+    hand_over = commands.command("hand-over", "give a held lock to a waiter or a session", _hand_over)
+    hand_over.add_argument(
+        "hold_id", metavar="HOLD_ID", nargs="?", help=f"as for release (default: ${HOLD_ID_VARIABLE})"
+    )
+    hand_over.add_argument("--to-ticket", metavar="N", type=int, help="a waiter, by its number in the queue")
+    hand_over.add_argument("--to-session", metavar="NAME", help="a session, by its public name, such as s-17")
+    hand_over.add_output()
     _add_run(commands)
     _add_elect(commands)
 
@@ -241,6 +248,16 @@ async def _renew(client: Inspector, arguments: argparse.Namespace) -> int:
     """Restart a lease and print how long it lasts."""
     answer = await client.told(hold_operations.renew("lock", _hold_id(arguments.hold_id), arguments.ttl))
     print_one(answer, [f"renewed; ends in {length_of('expires_in_ms')(answer)}"], arguments.output)
+    return 0
+
+
+async def _hand_over(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Give a lock to somebody else, and print with which token that has it."""
+    operation = hold_operations.hand_over(
+        _hold_id(arguments.hold_id), to_ticket=arguments.to_ticket, to_session=arguments.to_session
+    )
+    answer = await client.told(operation)
+    print_one(answer, [f"handed over to {answer['owner']}; token {answer['token']}"], arguments.output)
     return 0
 
 

@@ -238,12 +238,13 @@ class Client(OfOneProcess, Reads):
         One keepalive renews all its holds; when the session ends, they end, too. If others end it, the client
         hears so with its next keepalive. If others end one of its holds by force, the client hears so only
         from a request that names the hold, such as its release. With `push` it hears of both at once, over a
-        connection of its own. `renew` and `tied_to` are as for holds.
+        connection of its own. `renew` and `tied_to` are as for holds. Its label `owner` is that of the client
+        if `labels` has no other.
         """
         return SessionContext(
             self._transport,
             to_ms(ttl, "ttl"),
-            labels or {},
+            {"owner": self._owner, **(labels or {})},
             is_renewed=renew,
             tied_to=tied_to,
             is_pushed=push,

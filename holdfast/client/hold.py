@@ -1,5 +1,6 @@
 """What a client has been given: Hold and Session."""
 
+import asyncio
 import weakref
 from collections.abc import Coroutine, Iterable
 from types import FrameType
@@ -17,7 +18,14 @@ from holdfast.operations.terms import wait_s
 from holdfast.transport.blocks import Around, Entered, Key
 from holdfast.transport.transport import Transport
 from holdfast.values.durations import Seconds, to_ms
-from holdfast.values.errors import AlreadyHeld, LeaseExpired, LockHeld, LockTimeout, SessionExpired
+from holdfast.values.errors import (
+    AlreadyHeld,
+    LeaseExpired,
+    LockHeld,
+    LockTimeout,
+    OutcomeUnknown,
+    SessionExpired,
+)
 from holdfast.values.lease import LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Lease
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind, Mode, Reason, Scope
@@ -118,6 +126,11 @@ class Session(KeptAlive):
             if any((hold.kind, name) not in held for name in names):
                 hold.end(LEASE_EXPIRED)
 
+    async def public_name(self) -> str:
+        """Ask for the name by which others know it: it gives no right, and may be told to anybody."""
+        self.refuse_forked()
+        return await self._transport.call(hold_operations.session_name(self.session_id))
+
     def hear_losses(self) -> None:
         """Let the cluster report its losses as they happen, over a connection of its own, from now on."""
         pushed.begin(self, self._revision)
@@ -186,6 +199,8 @@ class Hold(KeptAlive):
         self.mode = grant.mode
         self.session = session
         self._put_off: Lease | None = None
+        self._is_leaving = False
+        """Whether it is being handed over."""
         self._got: _Got | None = _Got(self.clock.now_s(), grant.lease, grant.names)
         self._tokens = {grant.token}
         self._added: set[Claim] = set()
@@ -330,6 +345,37 @@ class Hold(KeptAlive):
             self.end(LEASE_EXPIRED, error)
             raise
         return self._put_off.expires_in_ms / 1000
+
+    async def hand_over(self, *, to_ticket: int | None = None, to_session: str | None = None) -> int:
+        """Give the lock to a waiter or a session, ahead of all that wait; return the token that it has there.
+
+        Give exactly one of the two: the `ticket` of a waiter for this lock, or the public name of a session,
+        which has the lock as soon as it acquires it again. From here on the hold is not valid, and was not
+        lost. Nor is it valid after OutcomeUnknown or a cancellation: then it is released, if it was not
+        handed over.
+
+        It stays as it is when this raises Refused (`ticket-ended` if nobody waits with that number),
+        SessionExpired (of the receiver), LockHeld (by others, beside this hold), or Deadlock.
+        """
+        self.refuse_forked()
+        operation = hold_operations.hand_over(self.hold_id, to_ticket=to_ticket, to_session=to_session)
+        self._is_leaving = True
+        try:
+            token = await self._transport.call(operation)
+        except LeaseExpired as error:
+            self.end(LEASE_EXPIRED, error)
+            raise
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self.run_aside(self.give_up())
+            raise
+        finally:
+            self._is_leaving = False
+        self.end(RELEASED)
+        return token
+
+    def end(self, reason: Reason, cause: BaseException | None = None) -> None:
+        """Make it invalid for good. What is over while it is handed over was handed over."""
+        super().end(RELEASED if self._is_leaving and reason == LEASE_EXPIRED else reason, cause)
 
     @property
     def is_counted(self) -> bool:

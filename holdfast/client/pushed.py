@@ -16,8 +16,8 @@ from holdfast.values.words import Reason
 
 _log = logging.getLogger("holdfast")
 
-_LOSSES: Final = frozenset({"expired", "forced"})
-"""The events with which a hold ends that nobody has released."""
+_LOSSES: Final = frozenset({"expired", "forced", "handed-over"})
+"""The events with which a hold ends that this client has not released, unless it hands it over itself."""
 PATIENCE_S: Final = 1.0
 """Seconds for which nodes are asked in one go: meanwhile renewals tell."""
 AGAIN_S: Final = 5.0

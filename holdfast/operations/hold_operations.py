@@ -12,6 +12,7 @@ from holdfast.operations.wanted import HoldRequest
 from holdfast.values.lease import Lease
 from holdfast.values.words import HoldKind
 from holdfast.wire.answers import (
+    HandedOverJson,
     HoldGiven,
     PutOffJson,
     RenewedJson,
@@ -20,7 +21,7 @@ from holdfast.wire.answers import (
     SessionOpenedJson,
     WithdrawnJson,
 )
-from holdfast.wire.held import HoldRow, LockInfo, Revocation
+from holdfast.wire.held import HoldRow, LockInfo, Revocation, SessionInfo
 from holdfast.wire.results import Result, StreamGranted, StreamRenewed
 
 
@@ -236,6 +237,18 @@ def _put_off(answer: TimedAnswer) -> Lease:
     return Lease(answer.attempted_at_s, decode(answer, PutOffJson).ends_in_ms)
 
 
+def hand_over(hold_id: str, *, to_ticket: int | None, to_session: str | None) -> Operation[int]:
+    """Give a hold to a waiter or a session; the answer has the token with which that has it."""
+    fields = {
+        "hold_id": hold_id,
+        "to_ticket": to_ticket,
+        "to_session": to_session,
+        "new_hold_id": None if to_session is None else new_request_id(),
+        "request_id": new_request_id(),
+    }
+    return write(wire.LOCK_HAND_OVER, fields, lambda answer: decode(answer, HandedOverJson).token)
+
+
 def release_some(hold_id: str, names: tuple[str, ...]) -> Operation[None]:
     """Release some locks of a hold that has several."""
     fields = {"hold_id": hold_id, "names": names, "request_id": new_request_id()}
@@ -298,6 +311,12 @@ def holdings(session_id: str) -> Operation[frozenset[tuple[str, str]]]:
 
 def _holdings(answer: TimedAnswer) -> frozenset[tuple[str, str]]:
     return frozenset((one.kind, one.name) for one in decode(answer, _Shown).holds)
+
+
+def session_name(session_id: str) -> Operation[str]:
+    """Read the public name of a session."""
+    path = path_to(wire.SESSION, session_id)
+    return ask(path, {}, lambda answer: decode(answer, SessionInfo).session_name)
 
 
 def keepalive(session_id: str, ttl_ms: int | None = None) -> Operation[Lease]:

@@ -160,6 +160,8 @@ class SyncHold(SyncKept[Hold]):
 
     put_off = waiting(Hold.put_off)
 
+    hand_over = waiting(Hold.hand_over)
+
     def release(self) -> None:
         """Give it back. Raises LeaseExpired when it was over before."""
         Ending(self._twin.release).run()
@@ -194,6 +196,8 @@ class SyncSession(SyncKept[Session]):
         return self._twin.session_id
 
     keepalive = waiting(Session.keepalive)
+
+    public_name = waiting(Session.public_name)
 
     def watch(self, *, since: str | int | None = None) -> SyncWatch:
         """Return an iterator of the events of its holds and waits. It ends with the session."""

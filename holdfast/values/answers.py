@@ -102,12 +102,13 @@ class PrincipalEnded(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True):
     """An event of a watch, or a record of the audit.
 
-    `event` is granted, queued, released, expired, forced, wait-forced, converted, session-expired,
-    session-forced, revoked, put-off, revocation-withdrawn, elected, resigned, delay-lifted, fence-forgotten,
-    rate-limit-forgotten, frozen, thawed, resized, quota-set, quota-removed, namespace-set, namespace-removed,
-    member-add-asked, member-move-asked, member-remove-asked, transfer-asked, restored, cell-put, cell-deleted
-    or cell-expired; `kind` is lock, semaphore, election or cell. `principal` is its owner, or whose quota was
-    set, `by` the principal of the operator. A watch continues after `id`, the audit after `number`; its
+    `event` is granted, queued, released, expired, forced, handed-over, wait-forced, converted,
+    session-expired, session-forced, revoked, put-off, revocation-withdrawn, elected, resigned, delay-lifted,
+    fence-forgotten, rate-limit-forgotten, frozen, thawed, resized, quota-set, quota-removed, namespace-set,
+    namespace-removed, member-add-asked, member-move-asked, member-remove-asked, transfer-asked, restored,
+    cell-put, cell-deleted or cell-expired; `kind` is lock, semaphore, election or cell. `to_token` is that
+    of the hold to which one was handed over. `principal` is its owner, or whose quota was set, `by` the
+    principal of the operator. A watch continues after `id`, the audit after `number`; its
     records are chained by `hash`.
     """
 
@@ -125,6 +126,7 @@ class Event(msgspec.Struct, frozen=True):
     at_ms: int = 0
     lasted_ms: int = 0
     ticket: int = 0
+    to_token: int = 0
     ends_in_ms: int = 0
     principal: str = ""
     by: str = ""

@@ -200,6 +200,14 @@ class PutOffJson(WriteAnswer, kw_only=True):
     revision: int = ABSENT
 
 
+class HandedOverJson(WriteAnswer, kw_only=True):
+    """The lock is held by `owner` from now on, with `token`."""
+
+    token: int
+    owner: str = ABSENT
+    revision: int = ABSENT
+
+
 class WithdrawnJson(msgspec.Struct, frozen=True):
     """Whether there was anything to take back: a place in a queue, or a hold."""
 

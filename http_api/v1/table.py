@@ -36,6 +36,7 @@ from lockapi.requests.locks import (
     ConvertRequest,
     DeposeRequest,
     ForceReleaseRequest,
+    HandOverRequest,
     ReleaseHoldRequest,
     ReleasePermitsRequest,
     ReleaseRequest,
@@ -170,6 +171,14 @@ _LOCKS: Final = (
         problems=(
             "lock-held", "frozen", "deadlock", "lease-expired", "ticket-ended", "queue-full", "name-too-long",
             "ttl-out-of-range", "quota-exceeded", "upgrade-pending", *_WORLD,
+        ),
+    ),
+    Route(
+        method="POST", path=wire.LOCK_HAND_OVER, need=needs.ACQUIRE, handler=locks.hand_over,
+        takes=HandOverRequest, gives=answers.HandedOverJson,
+        problems=(
+            "lock-held", "frozen", "deadlock", "already-held", "quota-exceeded", "lease-expired",
+            "session-expired", "ticket-ended", "upgrade-pending", *_WORLD,
         ),
     ),
     Route(

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from lockapi.problems import ProblemError, refusal
+from lockapi.requests.ids import HEX_DIGITS
 from lockstate.rules import checks
 from lockstate.words import limits
 from lockstate.words.cell_operations import Relation
@@ -38,6 +39,10 @@ Name = Annotated[str, _lengths(1, limits.NAME_BYTES_MAX)]
 RequestId = Annotated[str, _lengths(REQUEST_ID_CHARS_MIN, limits.ID_CHARS_MAX)]
 SessionIdText = Annotated[SessionId, _lengths(1, limits.ID_CHARS_MAX)]
 HoldIdText = Annotated[HoldId, _lengths(1, limits.ID_CHARS_MAX)]
+NewHoldIdText = Annotated[
+    HoldId, msgspec.Meta(extra_json_schema={"pattern": f"^[0-9a-fA-F]{{{HEX_DIGITS}}}$"})
+]
+"""The id that a client makes for a hold."""
 Value = Annotated[str, _lengths(0, limits.VALUE_BYTES_MAX)]
 HoldValue = Annotated[str, _lengths(1, limits.HOLD_VALUE_BYTES_MAX)]
 Ttl = Annotated[int, _bounds(limits.TTL_MS_MIN, limits.TTL_MS_MAX)]
@@ -169,3 +174,16 @@ def check_between(field: str, value: int, smallest: int, largest: int) -> None:
 def invalid(detail: str) -> ProblemError:
     """Return the problem for a request that has to be corrected."""
     return ProblemError("invalid-request", detail)
+
+
+def check_new_id(field: str, text: str) -> None:
+    """Check an id that a client has made. Raises ProblemError."""
+    if len(text) != HEX_DIGITS or not _is_hexadecimal(text):
+        raise invalid(f"{field}: must be {HEX_DIGITS} hexadecimal digits, chosen at random")
+
+
+def _is_hexadecimal(text: str) -> bool:
+    try:
+        return len(bytes.fromhex(text)) * 2 == len(text)
+    except ValueError:
+        return False

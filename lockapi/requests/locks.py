@@ -14,6 +14,7 @@ from lockapi.requests.fields import (
     LockDelay,
     Maybe,
     Name,
+    NewHoldIdText,
     Priority,
     Request,
     RequestId,
@@ -25,6 +26,7 @@ from lockapi.requests.fields import (
     check,
     check_between,
     check_name,
+    check_new_id,
     check_reason,
     check_value,
     invalid,
@@ -314,6 +316,37 @@ def checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise invalid("names: a name is given twice")
     return names
+
+
+class HandOverRequest(Write, kw_only=True):
+    """Give the hold of a lock to a waiter or to a session. Exactly one of the two is given.
+
+    A session gets it under `new_hold_id`, which the client makes.
+    """
+
+    hold_id: HoldIdText
+    to_ticket: HeldToken | Maybe = UNSET
+    to_session: Name | Maybe = UNSET
+    new_hold_id: NewHoldIdText | Maybe = UNSET
+
+    def command(self) -> commands.HandOver:
+        """Return the command. Raises ProblemError."""
+        check(limits.check_id("hold_id", self.hold_id))
+        ticket, session_name, new_hold_id = 0, "", NO_HOLD
+        if self.to_ticket is not UNSET:
+            check_between("to_ticket", self.to_ticket, 1, limits.TOKEN_MAX)
+            ticket = self.to_ticket
+        if self.to_session is not UNSET:
+            check(limits.check_id("to_session", self.to_session))
+            session_name = self.to_session
+        if self.new_hold_id is not UNSET:
+            check_new_id("new_hold_id", self.new_hold_id)
+            new_hold_id = self.new_hold_id
+        if bool(ticket) == bool(session_name):
+            raise invalid("to_ticket, to_session: give exactly one of the two")
+        if bool(new_hold_id) != bool(session_name):
+            raise invalid("new_hold_id: give it with to_session, and only then")
+        return commands.HandOver(self.hold_id, ticket, session_name, new_hold_id, self.checked_id())
 
 
 class AddRequest(WaitingRequest, kw_only=True):

@@ -18,8 +18,8 @@ from holdfast.wire.stream import Commands, StreamHello, ToNode
 from holdfast.wire.words import PRIORITY_DEFAULT
 from lockapi.problems import ProblemError
 from lockapi.requests.cells import check_text_key, deletion
-from lockapi.requests.fields import check, invalid
-from lockapi.requests.ids import HEX_DIGITS, new_ids, new_session_id
+from lockapi.requests.fields import check, check_new_id
+from lockapi.requests.ids import new_ids, new_session_id
 from lockapi.requests.locks import check_if_held, checked_names
 from lockstate.rules import elections
 from lockstate.words import cell_operations, limits
@@ -229,8 +229,7 @@ def _ids(hold_id: str, ids: Iterator[str]) -> tuple[HoldId, AttemptId]:
     made = next(ids)
     if not hold_id:
         return HoldId(made), AttemptId(made)
-    if len(hold_id) != HEX_DIGITS or not _is_hexadecimal(hold_id):
-        raise invalid(f"hold_id: must be {HEX_DIGITS} hexadecimal digits, chosen at random")
+    check_new_id("hold_id", hold_id)
     return HoldId(hold_id), AttemptId(made)
 
 
@@ -245,13 +244,6 @@ def _session_id(text: str) -> SessionId:
     if text:
         check(limits.check_id("session_id", text))
     return SessionId(text)
-
-
-def _is_hexadecimal(text: str) -> bool:
-    try:
-        return len(bytes.fromhex(text)) * 2 == len(text)
-    except ValueError:
-        return False
 
 
 # -- all others -------------------------------------------------------------------------------------------

@@ -11,7 +11,15 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from lockstate.reads.views import available, hold_view, hold_views, parts_of, position, waiter_view
+from lockstate.reads.views import (
+    HOLD_ENDINGS,
+    available,
+    hold_view,
+    hold_views,
+    parts_of,
+    position,
+    waiter_view,
+)
 from lockstate.tables.namespaces import Namespaces
 from lockstate.tables.owners import order_in, own_id, session_name, shown_owner
 from lockstate.tables.principals import NOBODY
@@ -343,7 +351,7 @@ def waits_of(state: State, principal: str, after: int, limit: int) -> tuple[list
 _EVENTS_SEARCHED_MAX: Final = 1000
 _SAMPLES_MAX: Final = 16
 """Events of the audit that an estimate looks at, and the hold times that it is made of, at most."""
-_ENDS: Final = frozenset({EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED})
+_ENDS: Final = HOLD_ENDINGS | {EventKind.RESIGNED}
 
 
 def ticket(state: State, number: int) -> TicketView | None:

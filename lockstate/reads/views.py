@@ -50,7 +50,9 @@ ENDINGS_SEARCHED_MAX: Final = 1000
 """Newest events among which the end of a hold or session is looked for: a refusal must stay cheap."""
 POSITION_QUEUE_MAX: Final = 1000
 """Waits in a queue up to which one whose time is over is told its place: finding it looks at all of them."""
-HOLD_ENDINGS: Final = frozenset({EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED})
+HOLD_ENDINGS: Final = frozenset(
+    {EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.HANDED_OVER}
+)
 """What a hold ends with."""
 SESSION_ENDINGS: Final = frozenset({EventKind.SESSION_EXPIRED, EventKind.SESSION_FORCED})
 """What a session ends with that its client does not close."""

@@ -16,7 +16,7 @@ from itertools import chain, takewhile
 import msgspec
 
 from lockstate.tables.blockers import conflict, conflicting_holds
-from lockstate.tables.owners import Party, party_of, wish_of
+from lockstate.tables.owners import Party, Wish, party_of, wish_of
 from lockstate.tables.queues import overtakes
 from lockstate.tables.records import (
     CONVERSION,
@@ -41,6 +41,8 @@ from lockstate.words.results import HoldKind
 _CHECKED_MAX = 64
 """Holds or tickets of a party that are looked through before a search; with more of them it begins at
 once."""
+_FIRST_MS = -(1 << 60)
+"""A time of arrival, in milliseconds, before that of every ticket, whatever its priority."""
 _PER_STEP = 16
 """Tickets of a queue that are sorted in about the time of one step of a search."""
 
@@ -82,8 +84,28 @@ def find(state: State, ticket: Ticket) -> Cycle | None:
         or _waits_beside(state, ticket)
     ):
         return None
+    return _found(state, ticket, is_ahead=is_ahead)
+
+
+def find_beside(state: State, receiver: Ticket, gone: Hold) -> Cycle | None:
+    """Return the deadlock that a hand-over would close.
+
+    `receiver` stands for what gets the lock in the place of `gone`, ahead of all that wait for it. These wait
+    for its party then, and that may wait for theirs elsewhere.
+    """
+    if not state.party_tickets.get(party_of(receiver), NOTHING).keys() - {receiver.hold_id}:
+        return None
+    # As the conversion of the hold that it replaces, of the earliest arrival, it comes before all others.
+    first = msgspec.structs.replace(receiver, since_ms=_FIRST_MS, changes=gone.hold_id)
+    return _found(state, first, is_ahead=True, gone=gone, wish=wish_of(receiver))
+
+
+def _found(
+    state: State, ticket: Ticket, *, is_ahead: bool, gone: Hold | None = None, wish: Wish | None = None
+) -> Cycle | None:
+    """Search beginning with a ticket, as if a hold was `gone`, and all with the `wish` shared its grant."""
     try:
-        search = _Search(state, ticket, is_ahead=is_ahead)
+        search = _Search(state, ticket, is_ahead=is_ahead, gone=gone, wish=wish)
         waits = search.waits()
     except _TooMuchError:
         return None
@@ -144,8 +166,11 @@ def _is_in_the_way(one: Claimant, other: Ticket) -> bool:
 class _Search:
     """Gathers which tickets depend on which, beginning with one ticket."""
 
-    def __init__(self, state: State, ticket: Ticket, *, is_ahead: bool) -> None:
+    def __init__(
+        self, state: State, ticket: Ticket, *, is_ahead: bool, gone: Hold | None, wish: Wish | None
+    ) -> None:
         self._state = state
+        self._gone, self._wish = gone, wish
         self._first = ticket
         self._is_ahead = is_ahead
         self._claims: dict[str, set[Claim]] = {}
@@ -181,6 +206,8 @@ class _Search:
 
     def _twin_of(self, ticket: Ticket) -> Ticket | None:
         """Return what `State.twin_of` does, if the first ticket were queued."""
+        if self._wish is not None and wish_of(ticket) == self._wish:
+            return self._first
         twin, first = self._state.twin_of(ticket), self._first
         if not self._is_ahead or first.kind is HoldKind.SEMAPHORE or first is ticket:
             return twin
@@ -197,6 +224,8 @@ class _Search:
         holds = conflicting_holds(self._state, claims, ticket.changes)
         for name, in_the_way in chain(self._earlier(ticket, claims), holds):
             self._step()
+            if in_the_way is self._gone:
+                continue
             for other in self._keeping(in_the_way):
                 wait.needed.setdefault(other.hold_id, name)
                 depends_on.append(other)

@@ -112,6 +112,10 @@ class Effects:
         for part in locks or _parts(of):
             self.events.append(self._event(kind, of, part, lasted_ms, reason, ticket))
 
+    def tell_receiver(self, token: int) -> None:
+        """Let the newest event, of a hold that was handed over, say with which token it goes on."""
+        self.events[-1] = msgspec.structs.replace(self.events[-1], to_token=token)
+
     def tell_left(self, ticket: Ticket, why: Left) -> None:
         """Add the event that a wait ended without a grant of its own."""
         self.tell(EventKind.LEFT, ticket, self.state.now_ms - ticket.since_ms, why)

@@ -13,7 +13,7 @@ from lockstate.rules.deadlocks import is_waited_for
 from lockstate.rules.holds import PLACES_PER_LOOK
 from lockstate.tables.crowds import SEARCHED_MAX
 from lockstate.tables.owners import order_in
-from lockstate.tables.records import CONVERSION, Hold, Lock, Session, Ticket, permits_in
+from lockstate.tables.records import CONVERSION, Hold, Lock, Session, Ticket, each_lock, permits_in
 from lockstate.tables.state import State, claims_of_hold, weight_of
 from lockstate.words import limits
 from lockstate.words.claims import record_name
@@ -33,6 +33,7 @@ from lockstate.words.commands import (
     ForceWaits,
     ForgetRates,
     Freeze,
+    HandOver,
     KeepAlive,
     LiftDelay,
     Release,
@@ -123,6 +124,15 @@ def of_release(state: State, command: Release | Cancel) -> int:
     if hold.kind is _LOCK and hold.name and state.locks[hold.name].queues is None:
         return 1 + hold.name.count("/")  # the same as below, without the calls
     return weight_of(hold) + _MOVE * _let_through_by(state, hold) + _counted_anew(state, hold.hold_id)
+
+
+def of_hand_over(state: State, command: HandOver) -> int:
+    """Return what ends and who may be let through, as of a release, and where it is looked for a deadlock."""
+    hold = state.holds.get(command.hold_id)
+    if hold is None:
+        return 0
+    locks = [lock.name for lock in each_lock(hold)]
+    return weight_of(hold) + _MOVE * _let_through_by(state, hold) + _looked_through(state, locks) // _LOOKS
 
 
 def of_cancel(state: State, command: Cancel) -> int:

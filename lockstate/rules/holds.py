@@ -33,6 +33,8 @@ wait        Relies on the caller: something is in the way. Refuses a wait that w
 end         Takes a hold out of every table, and the ticket of its change before it: `tables_agree`,
             `claims_are_counted`. After an expiry or a force, the lock-delay begins in the same move, so that
             nobody is granted what the late holder may still be writing to.
+hand over   Ends a hold and begins that of its receiver in one move (see `hand_overs`), ahead of all that
+            wait. Refused if another hold is in the way, or if it would close a deadlock.
 end_wait    Takes a ticket out of every table, and settles its request with a refusal.
 convert     Gives a hold another mode that nothing is in the way of. The hold keeps its id, and gets a new
             token if the new mode excludes more, and somebody may write (`DRAWING`). Pleas for waits that
@@ -45,9 +47,10 @@ serve       Lets through every ticket that nothing is in the way of any more, co
             of arrival, until none is left: `nobody_waits_in_vain`.
 
 Why grants happen where they do: tokens are drawn in `begin`, `convert` and `add`, by the fast path where it
-stands for `begin`, and nowhere else. All of these are called from two kinds of places: a command that has
-just found its claims free, and `serve`. To see that a lock has one holder, read those calls. A newcomer waits
-also for what only an earlier ticket claims, so it cannot overtake; `precedence` says which one is earlier.
+stands for `begin`, and nowhere else. All of these are called from three kinds of places: a command that has
+just found its claims free, `serve`, and a hand-over, for which only the hold that it ends is in the way. To
+see that a lock has one holder, read those calls. A newcomer waits also for what only an earlier ticket
+claims, so it cannot overtake; `precedence` says which one is earlier.
 
 A move that ends something does not serve. It returns what became free, and the command serves once, after
 the last of what it ends is gone: while a session is half closed, the tables do not agree and nothing may be
@@ -434,7 +437,7 @@ class Holds:
             return refused
         hold = hold_of(ticket, self.state.now_ms)
         granted = self.begin(hold, claims, 0)
-        self._share(hold, claims)
+        self.share(hold, claims)
         return granted
 
     def wait(self, ticket: Ticket, claims: Claims, wait_ms: int) -> Queued | Refused:
@@ -640,7 +643,7 @@ class Holds:
         hold = hold_of(ticket, state.now_ms)
         waited_ms = state.now_ms - ticket.since_ms
         self.effects.settle(ticket, self.begin(hold, claims, waited_ms, ticket.order))
-        self._share(hold, claims)
+        self.share(hold, claims)
         return []
 
     def _let_several_through(self, ticket: Ticket, claims: Claims) -> Freed:
@@ -679,7 +682,7 @@ class Holds:
         granted = self.begin(hold, claims, waited_ms, ticket)
         return msgspec.structs.replace(granted, rates=used)
 
-    def _share(self, hold: Hold, claims: Claims) -> None:
+    def share(self, hold: Hold, claims: Claims) -> None:
         """Give a hold to all other tickets of its session that want the same, for acquire is reentrant.
 
         What they free needs no serving: the hold claims the same. Their leases are not renewed, for their

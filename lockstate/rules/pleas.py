@@ -9,14 +9,19 @@ as if nobody had asked.
 A wait may ask by itself once it has waited for some time, where a namespace lets it: the holders in its way
 that are of its own principal or of a lower priority. That is a revocation for this wait like any other.
 
+A hold that is handed over passes on what it was asked for the name: its receiver has what is left of the
+grace, or whoever is asked could keep the lock among friends for ever.
+
 A *bound* is a plea that nobody makes: where a namespace has `held_ms_max`, each name of a grant gets one. Its
 holder hears of it a while before the end, as of any plea, and cannot put it off. The hold expires then: that
 is nobody's deed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Final
+
+import msgspec
 
 from lockstate.reads.views import (
     holders_meant,
@@ -162,6 +167,27 @@ class Pleas:
                 state.deadlines.move(plea, plea.expires_at_ms + plea.grace_ms)
                 self._holds.effects.tell_plea(EventKind.PUT_OFF, hold, plea)
         return PutOffTo(hold.token, max(0, min(plea.expires_at_ms for plea in pleas) - state.now_ms))
+
+    def pass_on(self, asked: Sequence[Plea], hold: Hold) -> None:
+        """Ask the receiver of a hand-over what its giver was `asked`, with what is left of the same grace.
+
+        It is not asked for a wait that it is not in the way of, or by one that may not ask it by itself.
+        """
+        state = self._state
+        for plea in asked:
+            ticket = state.tickets_in_order.get(plea.ticket)
+            if plea.ticket and (ticket is None or not self._goes_on(plea, ticket, hold)):
+                continue
+            passed_on = msgspec.structs.replace(plea, order=state.take_order(), hold_id=hold.hold_id)
+            state.pleas.enter(passed_on)
+            self._holds.effects.tell_plea(EventKind.REVOKED, hold, passed_on)
+
+    def _goes_on(self, plea: Plea, ticket: Ticket, hold: Hold) -> bool:
+        """Whether what was asked for a wait concerns the receiver of a hand-over."""
+        asks_itself = ticket.details.asks is not None and plea.reason == ASKED_BY_A_WAIT
+        return (not asks_itself or self._may_ask(ticket, hold)) and is_in_the_way(
+            hold, ticket, plea.kind, plea.name
+        )
 
     def end(self, plea: Plea) -> None:
         """End the hold whose grace is over, or tell its holder that it soon will be."""

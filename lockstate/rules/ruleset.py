@@ -9,6 +9,7 @@ from lockstate.rules.effects import Effects
 from lockstate.rules.elections import Elections
 from lockstate.rules.frames import Frames
 from lockstate.rules.freezes import Freezes
+from lockstate.rules.hand_overs import HandOvers
 from lockstate.rules.holds import Holds
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.locks import Locks
@@ -57,6 +58,7 @@ class Ruleset:
         self.transactions = Transactions(state, effects)
         self.kinds = Kinds(holds)
         self.pleas = Pleas(holds, self.kinds)
+        self.hand_overs = HandOvers(holds, self.pleas.pass_on)
         self.freezes = Freezes(holds)
         self.sessions = Sessions(holds, self.transactions, self.pleas.end, self.pleas.ask, self.freezes.end)
         self.restoring = Restoring(holds, self.sessions.end, effects)

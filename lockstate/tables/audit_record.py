@@ -61,6 +61,7 @@ class AuditEvent(msgspec.Struct, kw_only=True):
     token: int | Unset = UNSET
     value: str | Unset = UNSET
     ticket: int | Unset = UNSET
+    to_token: int | Unset = UNSET
     reason: str
     at_ms: int
     lasted_ms: int
@@ -96,6 +97,8 @@ def shown(event: Event) -> AuditEvent:
         record.token = event.token
     if event.ticket:
         record.ticket = event.ticket
+    if event.to_token:
+        record.to_token = event.to_token
     if event.kind in _OF_PLEAS:
         record.ends_in_ms = event.ends_in_ms
     _add_what_it_is_of(record, event)

@@ -10,7 +10,16 @@ from typing import ClassVar, Final
 import msgspec
 
 from lockstate.words.cell_operations import CellOperation, Compare
-from lockstate.words.ids import NO_ATTEMPT, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.words.ids import (
+    NO_ATTEMPT,
+    NO_HOLD,
+    NO_OWNER,
+    NO_SESSION,
+    AttemptId,
+    HoldId,
+    OwnerName,
+    SessionId,
+)
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
 
@@ -501,6 +510,21 @@ class PutOff(_Command, frozen=True, tag=74):
     request_id: str = ""
 
 
+class HandOver(_Command, frozen=True, tag=92):
+    """Give the hold of a lock to another client, ahead of all that wait: it is never free in between.
+
+    Exactly one of the two is the receiver: `to_ticket`, the public number of a wait for the same name, or
+    `to_session`, the public name of a session of the same principal. That gets the lock as it is held now,
+    under `new_hold_id`, which the client makes.
+    """
+
+    hold_id: HoldId
+    to_ticket: int = 0
+    to_session: str = ""
+    new_hold_id: HoldId = NO_HOLD
+    request_id: str = ""
+
+
 class ReleaseByValue(_Command, frozen=True, tag=79):
     """Give back the hold of a name that has a value, as a whole; of several with it, the one held longest."""
 
@@ -683,6 +707,7 @@ OfSomebody = (
     | Revoke
     | WithdrawRevocation
     | PutOff
+    | HandOver
     | ReleaseByValue
     | RenewByValue
     | AcquireSeveral

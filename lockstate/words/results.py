@@ -451,6 +451,13 @@ class PutOffTo(_Value, frozen=True, tag=25):
     ends_in_ms: int
 
 
+class HandedOver(_Value, frozen=True, tag=50):
+    """`owner` holds the lock from now on, with this `token`."""
+
+    token: int
+    owner: OwnerName
+
+
 class PermitsHeld(_Value, frozen=True):
     """Permits of one semaphore in a hold of several kinds; `available` are left for others."""
 
@@ -711,6 +718,7 @@ Result = (
     | RevocationsWithdrawn
     | WaitsForced
     | PutOffTo
+    | HandedOver
     | QuotaExceeded
     | QuotaSet
     | RefusedInNamespace
@@ -732,6 +740,7 @@ class EventKind(enum.StrEnum):
     RELEASED = "released"
     EXPIRED = "expired"
     FORCED = "forced"
+    HANDED_OVER = "handed-over"
     CONVERTED = "converted"
     ELECTED = "elected"
     RESIGNED = "resigned"
@@ -828,7 +837,8 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     or the wait that ended had lasted; of a grant, how long it was waited for. `value` is an elected leader's.
 
     `ticket` is the public number of the wait that began or ended with it, or for which a holder is to give
-    up within `ends_in_ms`; both are 0 if there is no such thing.
+    up within `ends_in_ms`; both are 0 if there is no such thing. `to_token` is that of the hold to which this
+    one was handed over, and which is granted with the next event; 0 of any other.
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
     was lifted, what was forgotten (a fence or a rate limit), a semaphore that was resized (to so many
@@ -857,6 +867,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ends_in_ms: int = 0
     principal: str = ""
     by: str = ""
+    to_token: int = 0
 
     @property
     def concerns_others(self) -> bool:

@@ -89,6 +89,7 @@ CALLS: Final = (
     Call("revoke", (wire.LOCK_REVOKE, wire.SEMAPHORE_REVOKE, wire.ELECTION_REVOKE)),
     Call("withdraw a revocation", (wire.LOCK_WITHDRAW, wire.SEMAPHORE_WITHDRAW, wire.ELECTION_WITHDRAW)),
     Call("put off", (wire.LOCK_PUT_OFF, wire.SEMAPHORE_PUT_OFF, wire.ELECTION_PUT_OFF)),
+    Call("hand over", (wire.LOCK_HAND_OVER, "", "")),
     Call(
         "end by force",
         (wire.LOCK_FORCE_RELEASE, wire.SEMAPHORE_FORCE_RELEASE, wire.ELECTION_DEPOSE),
@@ -137,6 +138,9 @@ WHY_NOT: Final = {
     ("add names", "an election"): "it has one name",
     ("change the value", "a lock"): "a value finds the hold, so it stays",
     ("change the value", "permits"): "a value finds the hold, so it stays",
+    ("hand over", "a lock"): _RARE,
+    ("hand over", "permits"): "they go to the first that waits",
+    ("hand over", "an election"): "candidates lead in order of arrival",
     ("lift a delay", "an election"): "it has none",
     **{
         (call, kind): _OPERATORS

@@ -38,6 +38,7 @@ NOT_POSSIBLE: Final = {f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}"}
 NEVER_GOOD: Final = NOT_POSSIBLE | {
     f"GET {wire.TICKET}",
     f"POST {wire.LOCK_PUT_OFF}",
+    f"POST {wire.LOCK_HAND_OVER}",
     f"POST {wire.SEMAPHORE_PUT_OFF}",
     f"POST {wire.ELECTION_PUT_OFF}",
     *[f"{method} {wire.CLUSTER_MEMBERS}" for method in ("POST", "PATCH", "DELETE")],

@@ -30,6 +30,7 @@ from lockstate.words.commands import (
     ForgetFence,
     ForgetRates,
     Freeze,
+    HandOver,
     KeepAlive,
     LiftDelay,
     Numbered,
@@ -87,6 +88,7 @@ from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
+from tests.property.model_hand_overs import hand_over
 from tests.property.model_locks import claims, names, parts, permits_of, used
 from tests.property.model_namespaces import refuse_named_in, refuse_texts_in, refuse_ttl, set_namespace
 from tests.property.model_overrides import override
@@ -274,6 +276,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return withdraw(state, command)
         case PutOff():
             return refuse_other_kind(state, command) or put_off(state, command)
+        case HandOver():
+            return hand_over(state, command)
         case ResizeSemaphore():
             result = resize(state, command)
         case Proclaim():

@@ -80,6 +80,7 @@ AUDITED = {
     EventKind.RELEASED,
     EventKind.EXPIRED,
     EventKind.FORCED,
+    EventKind.HANDED_OVER,
     EventKind.CONVERTED,
     EventKind.ELECTED,
     EventKind.RESIGNED,

@@ -22,6 +22,7 @@ from lockstate.words.commands import (
     ForgetFence,
     ForgetRates,
     Freeze,
+    HandOver,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -170,6 +171,14 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
                 BAD if not 0 <= command.token <= limits.TOKEN_MAX else None,
                 BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
+            ]
+        case HandOver():
+            is_to_session = bool(command.to_session)
+            return [
+                BAD if is_to_session == bool(command.to_ticket) else None,
+                BAD if is_to_session != bool(command.new_hold_id) else None,
+                _check_id(command.new_hold_id) if is_to_session else None,
+                None if 0 <= command.to_ticket <= limits.TOKEN_MAX else BAD,
             ]
         case ReleaseByValue() | RenewByValue():
             return [

@@ -58,6 +58,7 @@ def ask_by_itself(state: ModelState, waiter: Ticket) -> None:
     """Ask for a wait, once, who is in its way and of its own principal or of a lower priority."""
     asks, waiter.asks = waiter.asks, None
     assert asks is not None
+    waiter.has_asked = True
     for want in parts(waiter):
         found = [
             (hold, part)

@@ -7,6 +7,7 @@ from lockstate.words.commands import (
     AddLocks,
     Command,
     Convert,
+    HandOver,
     Numbered,
     OpenSession,
     Proclaim,
@@ -42,7 +43,7 @@ def refuse_foreign(state: ModelState, command: Command | Undecodable) -> Refused
     """Return the refusal of a command that names what is somebody else's."""
     if isinstance(command, OpenSession | Numbered):
         return None
-    if isinstance(command, Renew | Release | Convert | AddLocks | Proclaim | PutOff):
+    if isinstance(command, Renew | Release | Convert | AddLocks | Proclaim | PutOff | HandOver):
         foreign = is_foreign(state, state.hold(command.hold_id))
         return Refused(Reason.LEASE_EXPIRED, "") if foreign else None
     foreign = is_foreign(state, state.session(getattr(command, "session_id", NO_SESSION)))

@@ -141,6 +141,7 @@ class Ticket:
     principal: str = ""
     asks: Asking | None = None
     """What it asks by itself, as long as it waits and has not asked."""
+    has_asked: bool = False
     asks_at_ms: int = 0
     asks_created: int = 0
 

@@ -9,7 +9,6 @@ from lockstate.words.modes import Mode
 from lockstate.words.results import (
     ElectionView,
     Event,
-    EventKind,
     FenceView,
     Granted,
     GrantedSeveral,
@@ -295,7 +294,7 @@ def ticket_view(state: ModelState, ticket: Ticket) -> TicketView:
 
 def estimate_ms(state: ModelState, kind: HoldKind, name: str, place: int) -> int | None:
     """Return the median of the last hold times, once for every round of as many as hold it now."""
-    ends = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED)
+    ends = ("released", "expired", "forced", "resigned", "handed-over")
     newest = state.history[::-1][:1000]
     times_ms = [e.lasted_ms for e in newest if e.kind in ends and (e.of, e.name) == (kind, name)][:16]
     if not times_ms:

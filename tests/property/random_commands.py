@@ -45,6 +45,7 @@ from lockstate.words.commands import (
     ForgetFence,
     ForgetRates,
     Freeze,
+    HandOver,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -433,6 +434,19 @@ def put_off(rng: Random, state: ModelState) -> Command:
     return PutOff(hold_id, _kind_of(rng, state, hold_id), rng.choice(REQUEST_IDS))
 
 
+def hand_over(rng: Random, state: ModelState) -> Command:
+    """Hand a lock over, mostly to somebody who waits for it or to a session that is there."""
+    hold = rng.choice(state.holds) if state.holds and rng.randrange(8) else None
+    hold_id, request_id = (hold.hold_id if hold else MISSING_HOLD_ID), rng.choice(REQUEST_IDS)
+    waits = [ticket.number for ticket in state.tickets if hold and names(ticket) == names(hold)]
+    others = [ticket.number for ticket in state.tickets]
+    if rng.randrange(3) and (waits or others):
+        return HandOver(hold_id, rng.choice([*waits * 9, *others, 9999]), request_id=request_id)
+    sessions = [session.public_name for session in state.sessions if session.public_name]
+    new_id = rng.choice([*[HoldId(f"h{rng.randrange(1000, 9999)}")] * 9, hold_id, HoldId("s1")])
+    return HandOver(hold_id, 0, rng.choice([*sessions * 5, "s-99999", "x"]), new_id, request_id)
+
+
 def force_close(rng: Random, state: ModelState) -> Command:
     """End a session by its public name, sometimes one that is not there."""
     names = [session.public_name for session in state.sessions if session.public_name]
@@ -594,6 +608,9 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: KeepAlive(r.choice(SESSION_IDS)),
     lambda r, _: KeepAlive(r.choice(SESSION_IDS), r.choice(SESSION_TTLS_MS)),
     force_close,
+    hand_over,
+    hand_over,
+    hand_over,
     lift_delay,
     freezing,
     revocation,
@@ -795,6 +812,13 @@ BAD_COMMANDS: Final[list[Command]] = [
     Acquire("e", _X, _HX, _A1, ttl_ms=100, uncommon=Uncommon(value="v" * 1025)),
     AcquirePermits("a", 3, 1, _HX, _A1, ttl_ms=100, uncommon=Uncommon(is_secret=True)),
     AcquirePermits("a", 3, 1, _HX, _A1, ttl_ms=100, uncommon=Uncommon(value="\n")),
+    HandOver(HoldId("h1")),
+    HandOver(HoldId("h1"), -1),
+    HandOver(HoldId("h1"), 1, "s-1", _HX),
+    HandOver(HoldId("h1"), 1, new_hold_id=_HX),
+    HandOver(HoldId("h1"), 0, "s-1"),
+    HandOver(HoldId("h1"), 0, "s-1", HoldId("h" * 65)),
+    HandOver(HoldId("h1"), limits.TOKEN_MAX + 1),
     ReleaseByValue("e", ""),
     ReleaseByValue("", "v1"),
     RenewByValue("e", "v" * 1025),

@@ -11,6 +11,7 @@ from lockstate.words.commands import (
     AcquirePermits,
     AddLocks,
     Entry,
+    HandOver,
     Numbered,
     Wanted,
 )
@@ -20,6 +21,7 @@ from lockstate.words.results import (
     Event,
     EventKind,
     Granted,
+    HandedOver,
     HoldKind,
     Left,
     NumberedDone,
@@ -32,7 +34,13 @@ from tests.support.ticket_book import TicketBook
 from tests.support.vocabulary import plain_command
 
 BEGINNINGS = {EventKind.GRANTED, EventKind.ELECTED}
-ENDS = {EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED}
+ENDS = {
+    EventKind.RELEASED,
+    EventKind.EXPIRED,
+    EventKind.FORCED,
+    EventKind.RESIGNED,
+    EventKind.HANDED_OVER,
+}
 
 
 @dataclass
@@ -67,6 +75,8 @@ class Referee:
     """The priority of each request that this outcome grants at once, by its token."""
     priorities: dict[int, int] = field(default_factory=dict)
     """The priorities of waits, by the numbers of their tickets."""
+    handed_over: Event | None = None
+    """The end of a hold that was handed over, until the next event grants what it had."""
     tickets: TicketBook = field(default_factory=TicketBook)
 
     def watch(self, entry: Entry, outcome: Outcome) -> None:
@@ -96,6 +106,7 @@ class Referee:
         )
         self._note_priorities(entry, outcome, ids)
         self._note_tokens(outcome)
+        self._note_given(entry, outcome)
         objection = self.tickets.watch(outcome.events)
         assert objection is None, objection
         for event in outcome.events:
@@ -117,6 +128,20 @@ class Referee:
             if last is not None and last < result.token:
                 self.before[result.token] = last
             self.tokens[result.hold_id] = max(result.token, last or 0)
+
+    def _note_given(self, entry: Entry, outcome: Outcome) -> None:
+        """Note the tokens of holds that were given to sessions, of which nobody is told as of a grant."""
+        asked = {
+            (batch.origin, seq): plain_command(command)
+            for batch in entry.batches
+            for seq, command in zip(batch.seqs, batch.commands, strict=True)
+        }
+        for batch in outcome.batches:
+            for seq, result in zip(batch.seqs, batch.results, strict=True):
+                command = asked[batch.origin, seq]
+                if isinstance(command, HandOver) and isinstance(result, HandedOver):
+                    new_id = command.new_hold_id
+                    self.tokens[new_id] = max(result.token, self.tokens.get(new_id, 0))
 
     def _note_priorities(self, entry: Entry, outcome: Outcome, waited: set[HoldId]) -> None:
         """Note with which priorities something was granted at once or told to wait, in their order."""
@@ -150,6 +175,12 @@ class Referee:
         return arrival.now_ms - ahead_ms, self.waiting.index(arrival)
 
     def _watch_event(self, event: Event) -> None:
+        ended, self.handed_over = self.handed_over, event if event.to_token else None
+        if ended is not None:
+            assert (event.name, event.token) == (ended.name, ended.to_token), f"{event} came after {ended}"
+            self._watch_token(event)
+            self._watch_receiver(event)
+            return
         if event.kind is EventKind.QUEUED:
             self.waiting.append(event)
         elif event.kind is EventKind.LEFT:
@@ -164,7 +195,16 @@ class Referee:
             for _ in range(self.shared[event.token]):
                 self._leave(event)
         elif event.kind in ENDS:
+            assert bool(event.to_token) == (event.kind is EventKind.HANDED_OVER), f"{event}: who has it now?"
             self.held.remove(self._grant_of(event))
+
+    def _watch_receiver(self, event: Event) -> None:
+        """Put what was handed over in the hands of a waiter, in whatever place, or of a session."""
+        if event.ticket:
+            self.waiting.remove(self._arrivals(event)[0])
+        self._watch_grant(event)
+        for _ in range(self.shared[event.token]):
+            self._leave(event)
 
     def _grant_of(self, event: Event) -> Event:
         """Return the grant of the hold that ends."""

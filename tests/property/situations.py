@@ -1,6 +1,7 @@
 """The situations in which a machine is most likely to be wrong, and commands that lead into deadlocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from lockstate.words.commands import Acquire, AcquirePermits, Acquisition, Campaign
@@ -8,6 +9,7 @@ from lockstate.words.ids import NO_HOLD, NO_OWNER, AttemptId
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (
     CycleView,
+    Event,
     EventKind,
     FrameRefused,
     Granted,
@@ -96,6 +98,8 @@ SITUATIONS: Final[dict[str, int]] = {
     "something is held too long": 3,
     "a thaw grants": 1,
     "a revocation is withdrawn": 1,
+    "a lock is handed to a waiter": 5,
+    "a lock is handed to a session": 5,
     "a wait asks by itself": 5,
     "a hold goes on in what is frozen": 30,
     "several kinds are waited for": 100,
@@ -274,6 +278,8 @@ _LOOKS: Final[dict[str, _Look]] = {
         e.kind is EventKind.REVOKED and e.reason == "a wait needs it" for e in w.events
     ),
     "a revocation is withdrawn": lambda w, _: any(e.kind is EventKind.REVOCATION_WITHDRAWN for e in w.events),
+    "a lock is handed to a waiter": lambda w, _: _is_handed_over(w.events, to_waiter=True),
+    "a lock is handed to a session": lambda w, _: _is_handed_over(w.events, to_waiter=False),
     "a bound is told": lambda w, _: any(
         e.kind is EventKind.REVOKED and e.reason == "held-too-long" for e in w.events
     ),
@@ -372,4 +378,12 @@ def _wish(state: ModelState, one: Hold, other: Hold) -> Acquisition:
         ttl_ms=ttl_ms,
         owner=owner,
         scope=lock.scope,
+    )
+
+
+def _is_handed_over(events: Sequence[Event], *, to_waiter: bool) -> bool:
+    """Whether a lock was handed over, and the grant that follows ended a wait."""
+    return any(
+        one.kind is EventKind.HANDED_OVER and bool(after.ticket) is to_waiter
+        for one, after in pairwise(events)
     )

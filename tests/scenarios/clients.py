@@ -33,6 +33,7 @@
     C quota PRINCIPAL [sessions=, cells=, ..., reason=, request=]  bound what a principal may have, or not
     C namespace PREFIX [holds=, ttl_ms_max=, no_deadline=yes, ..., reason=, request=]   set one, or remove it
     C resume / C number N [epoch=] LINE                       a stream, and a line that is numbered
+    C hand over NAME ticket=N | to=s-N [request=]             to a wait, or to the session of this public name
     C release NAME as KIND / C renew NAME as KIND [ttl=]      by the call for holds of this kind
 
 A client that has opened a session acquires for it unless it gives a ttl. An underscore in a note, a reason or
@@ -74,6 +75,7 @@ from lockstate.words.commands import (
     ForgetFence,
     ForgetRates,
     Freeze,
+    HandOver,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -269,6 +271,11 @@ class CommandParser:
                 return Renew(client.holds[name], line.ms("ttl"), line.request_id, HoldKind(kind))
             case "release", [name, "as", kind]:
                 return Release(client.holds[name], line.request_id, (), HoldKind(kind))
+            case "hand", ["over", name]:
+                to = line.options.get("to", "")
+                new_id = HoldId(f"{name}-given-to-{to}" if to else "")
+                ticket = int(line.options.get("ticket", 0))
+                return HandOver(client.holds[name], ticket, to, new_id, line.request_id)
             case "release" | "resign", [name]:
                 return Release(client.holds[name], line.request_id)
             case "cancel", ["conversion", "of", name]:

@@ -29,6 +29,7 @@ from lockstate.words.results import (
     Frozen,
     Granted,
     GrantedSeveral,
+    HandedOver,
     HolderView,
     HoldKind,
     HoldView,
@@ -155,6 +156,8 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return f"ended the waits of: {waited or 'nobody'}{still}"
         case PutOffTo():
             return f"put off, {seconds(result.ends_in_ms)} s left"
+        case HandedOver():
+            return f"handed over to {result.owner}, token {result.token}"
         case Released(depth=depth) if depth:
             return f"released once, to be released {result.depth} more time{'s' if result.depth > 1 else ''}"
         case Released():
@@ -302,6 +305,8 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
         text += f' says "{event.value}"'
     elif event.value and event.of is not HoldKind.ELECTION and event.kind not in OF_VALUES:
         text += f' value "{event.value}"'
+    if event.to_token:
+        text += f" to token {event.to_token}"
     if event.ticket:
         text += f" ticket {event.ticket}"
     if event.reason:

@@ -43,6 +43,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
     f"POST {wire.LOCK_WITHDRAW}": ("name", "reason", "token", "ticket", "request_id"),
     f"POST {wire.LOCK_PUT_OFF}": ("hold_id", "request_id"),
+    f"POST {wire.LOCK_HAND_OVER}": ("hold_id", "to_ticket", "to_session", "new_hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_ACQUIRE}": (
         "name", "limit", "permits", "session_id", "ttl_ms", "owner",
         "wait_ms", "poll_ms", "lock_delay_ms", "note",
@@ -139,6 +140,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_REVOKE}": ("revoked", "revision", "left"),
     f"POST {wire.LOCK_WITHDRAW}": ("withdrawn", "revision", "left"),
     f"POST {wire.LOCK_PUT_OFF}": ("token", "ends_in_ms", "revision"),
+    f"POST {wire.LOCK_HAND_OVER}": ("token", "owner", "revision"),
     f"POST {wire.SEMAPHORE_LIFT_DELAY}": ("lifted", "left_ms", "revision"),
     f"POST {wire.SEMAPHORE_REVOKE}": ("revoked", "revision", "left"),
     f"POST {wire.SEMAPHORE_WITHDRAW}": ("withdrawn", "revision", "left"),
@@ -306,8 +308,8 @@ LEADER_FIELDS: Final = ("owner", "value", "token")
 CYCLE_FIELDS: Final = ("owner", "name", "kind")
 EVENT_FIELDS: Final = ("revision", "event", "name", "owner", "reason", "at_ms", "lasted_ms")
 EVENT_EXTRA_FIELDS: Final = (
-    "ticket", "ends_in_ms", "kind", "mode", "scope", "token", "permits", "value", "principal", "by",
-    "number", "chain", "previous", "hash",
+    "ticket", "to_token", "ends_in_ms", "kind", "mode", "scope", "token", "permits", "value", "principal",
+    "by", "number", "chain", "previous", "hash",
 )  # fmt: skip
 AUDIT_FIELDS: Final = (*EVENT_FIELDS, *EVENT_EXTRA_FIELDS[-4:])
 """Of every event; of all but the end of a session, of locks, of semaphores, of an elected leader, of what

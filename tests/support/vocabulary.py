@@ -46,6 +46,7 @@ from lockstate.words.commands import (
     ForgetFence,
     ForgetRates,
     Freeze,
+    HandOver,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -187,6 +188,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     WithdrawRevocation: Word(90, WithdrawRevocation("a", "why", HoldKind.SEMAPHORE, 7, 8, "r"), ("name",)),
     Revoke: Word(73, Revoke("a", "why", 5, HoldKind.SEMAPHORE, 7, 8, "r"), ("name",)),
     PutOff: Word(74, PutOff(_HOLD, HoldKind.ELECTION, "r"), ("hold_id",)),
+    HandOver: Word(92, HandOver(_HOLD, 0, "s-7", HoldId("n"), "r"), ("hold_id",)),
     ReleaseByValue: Word(79, ReleaseByValue("a", "v", HoldKind.SEMAPHORE), ("value",)),
     RenewByValue: Word(80, RenewByValue("a", "v", 2000), ("value",)),
     AcquireSeveral: Word(

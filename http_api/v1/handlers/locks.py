@@ -5,6 +5,7 @@ from typing import Final
 from holdfast.wire.answers import (
     DelaysLiftedJson,
     ForceReleasedJson,
+    HandedOverJson,
     PutOffJson,
     ReleasedJson,
     RevocationsWithdrawnJson,
@@ -19,6 +20,7 @@ from lockapi.requests.locks import (
     AcquireRequest,
     ForceReleaseRequest,
     ForcingRequest,
+    HandOverRequest,
     ReleaseHoldRequest,
     ReleasePermitsRequest,
     ReleaseRequest,
@@ -149,6 +151,16 @@ async def withdraw_revocation_of(gateway: Gateway, call: Call, kind: HoldKind) -
         request.command(kind), results.RevocationsWithdrawn, call.timeout_s
     )
     answer = RevocationsWithdrawnJson(result.count, revision, result.left)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
+
+
+async def hand_over(gateway: Gateway, call: Call) -> Reply:
+    """Give a lock to a waiter or a session of the holder's choice."""
+    request = await schema.read(call, HandOverRequest)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(), results.HandedOver, call.timeout_s
+    )
+    answer = HandedOverJson(token=result.token, owner=result.owner, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

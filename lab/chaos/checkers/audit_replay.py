@@ -13,7 +13,7 @@ FIELDS: Final = (
 )  # fmt: skip
 """The fields of a record that are kept."""
 BEGINS: Final = ("granted", "elected", "converted")
-ENDS: Final = ("released", "resigned", "expired", "forced")
+ENDS: Final = ("released", "resigned", "expired", "forced", "handed-over")
 
 _BESIDE_ANY: Final = sorted({mode for modes in BESIDE for mode in modes})
 """The modes that any other one stands beside."""

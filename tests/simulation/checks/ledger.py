@@ -27,7 +27,13 @@ from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
 
 _BEGIN: Final = (EventKind.GRANTED, EventKind.ELECTED)
-_END: Final = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED)
+_END: Final = (
+    EventKind.RELEASED,
+    EventKind.EXPIRED,
+    EventKind.FORCED,
+    EventKind.RESIGNED,
+    EventKind.HANDED_OVER,
+)
 
 
 @dataclass(slots=True)

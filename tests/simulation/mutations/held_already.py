@@ -26,7 +26,7 @@ _PERMITS: Final = Surroundings(
 )
 """Sessions ask for permits once more before they have been given the first ones."""
 
-_held_again, _take_over, _share = Holds.held_again, Holds._take_over, Holds._share
+_held_again, _take_over, _share = Holds.held_again, Holds._take_over, Holds.share
 
 
 def _never_refused(holds: Holds, hold: Hold, command: Acquire, key: RequestKey | None) -> Granted | Refused:
@@ -108,7 +108,7 @@ HELD_ALREADY: Final = (
         name="waiting-permits-shared",
         sentence="Two waits of a session for as many permits get one hold.",
         found_by=("queue-told", "reply", "model-state", "model-events"),
-        apply=replaced(Holds, "_share", _share_permits),
+        apply=replaced(Holds, "share", _share_permits),
         surroundings=_PERMITS,
         seeds_max=20,
     ),

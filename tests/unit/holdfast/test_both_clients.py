@@ -281,6 +281,36 @@ async def test_several_kinds_at_once(new_client: NewClient) -> None:
             await client.together("dir/a").acquire()
 
 
+async def test_a_lock_is_handed_over(new_client: NewClient) -> None:
+    """Its giver has not lost it, a waiter has it next, and a session finds it with the next acquire."""
+    async with (
+        a_node() as (served, url),
+        new_client(url) as client,
+        client.session(ttl=60) as session,
+        new_client(url, owner="other") as other,
+        other.session(ttl=60) as its_session,
+    ):
+        told: list[str] = []
+        lock = client.lock("a", session=session, on_lost=lambda lost: told.append(lost.reason))
+        async with lock as hold:
+            waiting = asyncio.ensure_future(other.lock("a", wait=60).acquire())
+            await _until(lambda: served.node.machine.lock("a").queue)
+            with pytest.raises(holdfast.Refused) as caught:
+                await hold.hand_over(to_ticket=99)
+            assert (caught.value.code, hold.is_valid) == ("ticket-ended", True)
+            token = await hold.hand_over(to_ticket=served.node.machine.lock("a").queue[0].ticket)
+            given = await waiting
+            assert (given.token, hold.reason, hold.lost.is_set()) == (token, "released", False)
+        token = await given.hand_over(to_session=await session.public_name())
+        again = await client.lock("a", session=session).acquire()
+        assert (again.token, again.is_valid, given.is_valid) == (token, True, False)
+        await again.hand_over(to_session=await its_session.public_name())
+        assert _holds(served) == 1
+        with pytest.raises(holdfast.LeaseExpired):
+            await again.hand_over(to_ticket=1)
+        assert told == []
+
+
 def _asked(one: Any) -> tuple[str, bool]:
     """Return what was asked of a holder, and whether it has put that off."""
     return one.revocation.reason, one.revocation.put_off
@@ -557,11 +587,11 @@ async def test_a_rate_limit_is_shared(new_client: NewClient) -> None:
 async def test_what_a_session_holds_ends_with_it(new_client: NewClient) -> None:
     """One session, several holds: closing it releases all, and none of them is valid."""
     async with a_node() as (served, url), new_client(url) as client:
-        async with client.session(ttl=15, labels={"host": "rack-3"}) as session:
+        async with client.session(ttl=15, labels={"host": "rack-3", "owner": "me"}) as session:
             one = await client.lock("a", session=session).acquire()
             two = await client.lock("b", session=session).acquire()
             (at_node,) = sessions_of(served)
-            assert at_node.labels == {"host": "rack-3"}
+            assert at_node.labels == {"host": "rack-3", "owner": "me"}
             assert one.is_valid
             await two.release()
             assert session.is_valid

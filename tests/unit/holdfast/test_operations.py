@@ -81,6 +81,8 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.LOCK_PUT_OFF, hold_operations.put_off("lock", "h")),
         (wire.SEMAPHORE_PUT_OFF, hold_operations.put_off("semaphore", "h")),
         (wire.ELECTION_PUT_OFF, hold_operations.put_off("election", "h")),
+        (wire.LOCK_HAND_OVER, hold_operations.hand_over("h", to_ticket=7, to_session=None)),
+        (wire.LOCK_HAND_OVER, hold_operations.hand_over("h", to_ticket=None, to_session="s-1")),
         (wire.FENCE_FORGET, override_operations.forget_fence("a", "why")),
         (wire.SESSIONS, hold_operations.open_session(500, {"a": "b"})),
         (
@@ -165,6 +167,7 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
             Lease(1.0, 5, {}, False, 7),
         ),
         (hold_operations.put_off("lock", "h"), b'{"ends_in_ms":5}', Lease(1.0, 5)),
+        (hold_operations.hand_over("h", to_ticket=7, to_session=None), b'{"token":9,"owner":"b"}', 9),
         (hold_operations.keepalive("s"), b'{"expires_in_ms":5}', Lease(1.0, 5)),
         (
             hold_operations.open_session(5, {}),

@@ -61,6 +61,26 @@ async def test_a_hold_that_is_forced_away_is_lost_at_once(new_client: NewClient)
         assert again.is_valid
 
 
+async def test_a_hold_that_somebody_else_hands_over_is_lost_at_once(new_client: NewClient) -> None:
+    """Whoever knows the id may do so; what this client hands over itself is not lost."""
+    async with (
+        a_node() as (served, url),
+        new_client(url) as client,
+        client.session(ttl=LONG_S, push=True) as session,
+        new_client(url) as other,
+        other.session(ttl=LONG_S) as receiver,
+    ):
+        name = await receiver.public_name()
+        own = await client.lock("a", session=session).acquire()
+        taken = await client.lock("b", session=session).acquire()
+        await own.hand_over(to_session=name)
+        assert (own.reason, own.lost.is_set()) == ("released", False)
+        fields = {"hold_id": taken.hold_id, "to_session": name, "new_hold_id": "f" * 32}
+        assert (await served.post(wire.LOCK_HAND_OVER, **fields)).status == 200
+        await _until(taken.lost.is_set)
+        assert taken.reason == "lease-expired"
+
+
 async def test_the_block_of_a_session_that_is_ended_is_cancelled() -> None:
     """All that it held is over with it, each for itself."""
     async with a_node() as (served, url), holdfast.Client(url) as client, _operator(served) as operator:

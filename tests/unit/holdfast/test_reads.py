@@ -68,11 +68,11 @@ async def test_a_name_may_be_the_word_of_a_call(new_client: NewClient) -> None:
 
 async def test_sessions_of_others_are_found_and_looked_into(new_client: NewClient) -> None:
     """By owner or label; what one has is told by its public name, and all of one's own by its id."""
-    async with a_node() as (_, url), new_client(url) as client:
+    async with a_node() as (_, url), new_client(url, owner="me") as client:
         async with client.session(ttl=60, labels={"host": "rack-3"}) as session, client.session():
             hold = await client.lock("a", session=session).acquire()
             (row,) = [row async for row in client.list_sessions(label=("host", "rack-3"))]
-            assert (row.labels, row.holds_count) == ({"host": "rack-3"}, 1)
+            assert (row.labels, row.holds_count) == ({"owner": "me", "host": "rack-3"}, 1)
             theirs = await client.get_holdings(row.session_name)
             assert [(one.name, one.token, one.kind) for one in theirs.holds] == [("a", hold.token, "lock")]
             assert theirs.tickets == ()

@@ -171,6 +171,8 @@ _DEEP: Final = tuple(
     Wanted(f"deep/{n}" + "/part" * 28, SHARED, Scope.SUBTREE) for n in range(limits.LOCKS_COUNT_MAX)
 )
 _NOBODYS: Final = limits.TOKEN_MAX
+_WAITING: Final = 7 * MANY + 12
+"""The number of a wait for the lock that writers wait for."""
 _LAST: Final = limits.STREAM_KEPT_MAX - 2
 """The last number of the stream."""
 
@@ -228,6 +230,9 @@ ASKED: Final[tuple[Command, ...]] = (
     commands.Release(HoldId("r3")),
     commands.Release(HoldId("f0")),
     commands.Release(HoldId("l")),
+    commands.HandOver(HoldId("r5"), 0, "s-3", HoldId("n19")),
+    commands.HandOver(HoldId("lw0"), _WAITING),
+    commands.HandOver(HoldId("nobody's"), _WAITING),
     commands.Cancel(HoldId("one-taken"), AttemptId("taken")),
     commands.Release(HoldId("p9")),
     commands.Cancel(HoldId("lw2"), ATTEMPT),

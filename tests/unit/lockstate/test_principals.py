@@ -24,6 +24,7 @@ from lockstate.words.commands import (
     Entry,
     ForceCloseSession,
     ForceRelease,
+    HandOver,
     KeepAlive,
     Numbered,
     NumberedCommand,
@@ -123,6 +124,7 @@ OF_A_HOLD: list[OfSomebody] = [
     AddLocks(HoldId("h2"), wanted("c"), HoldId("t"), AttemptId("t")),
     Proclaim(HoldId("h3"), "there"),
     PutOff(H1),
+    HandOver(H1, 99),
 ]
 
 
@@ -156,6 +158,8 @@ def test_its_own_is_there(driver: Driver, command: OfSomebody, principal: str) -
     result = driver.by(principal, command) if principal else driver.run(command)
     if isinstance(command, PutOff):
         assert reason(result) is Reason.NOT_REVOKED
+    elif isinstance(command, HandOver):
+        assert reason(result) is Reason.TICKET_ENDED
     else:
         assert not hasattr(result, "reason"), result
 

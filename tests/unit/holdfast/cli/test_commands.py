@@ -167,6 +167,22 @@ async def test_a_session_is_shown_with_what_it_holds(capsys: pytest.CaptureFixtu
         assert (code, "s-999" in err) == (119, True)
 
 
+async def test_a_lock_is_handed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    """To a waiter by its number, or a session by its name; the command says who has it, with which token."""
+    async with a_node() as (node, url), holdfast.Client(url, owner="ann") as client:
+        line = Line(url, capsys)
+        _, out, _ = await line("acquire", "a", "-o", "json")
+        hold_id = json.loads(out)["hold_id"]
+        code, _, err = await line("hand-over", hold_id, "--to-session", "s-99")
+        assert (code, "session-expired" in err) == (119, True)
+        waiting = asyncio.ensure_future(client.lock("a", wait=60).acquire())
+        await until(lambda: node.node.machine.lock("a").queue)
+        ticket = str(node.node.machine.lock("a").queue[0].ticket)
+        code, out, _ = await line("hand-over", hold_id, "--to-ticket", ticket)
+        given = await waiting
+        assert (code, out) == (0, f"handed over to ann; token {given.token}\n")
+
+
 async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]) -> None:
     """By force, with a reason that the audit has then; of what is gone nothing is left to end."""
     async with a_node() as (node, url), holdfast.Client(url, owner="ann") as client:

@@ -106,6 +106,7 @@ CASES: dict[str, Case] = {
     f"POST {wire.LOCK_REVOKE}": Case(wire.LOCK_REVOKE, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.LOCK_WITHDRAW}": Case(wire.LOCK_WITHDRAW, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.LOCK_PUT_OFF}": _by_id(wire.LOCK_PUT_OFF, **_HOLD),
+    f"POST {wire.LOCK_HAND_OVER}": _by_id(wire.LOCK_HAND_OVER, **_HOLD, to_ticket=99),
     f"POST {wire.SEMAPHORE_REVOKE}": Case(wire.SEMAPHORE_REVOKE, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.SEMAPHORE_WITHDRAW}": Case(wire.SEMAPHORE_WITHDRAW, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.SEMAPHORE_PUT_OFF}": _by_id(wire.SEMAPHORE_PUT_OFF, **_HOLD),
