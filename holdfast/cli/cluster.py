@@ -2,16 +2,18 @@
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from holdfast import wire
-from holdfast.cli import rotate_secret
+from holdfast.cli import cluster_rules, rotate_secret
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import (
     TABLE,
     Columns,
+    asked,
     field,
     print_lines,
     print_one,
@@ -28,6 +30,9 @@ POLL_S: Final = 0.2
 """Seconds between two looks at whether a node has caught up."""
 REPLACE_WAIT_MS: Final = 60_000
 """Milliseconds that a new node may take to catch up, unless the command line says otherwise."""
+
+VOTERS_MIN: Final = 3
+"""How many voters a cluster needs to bear the failure of one."""
 
 STILL_JOINING: Final = "still-joining"
 """The code of our own failure: the new node did not catch up in time."""
@@ -75,6 +80,9 @@ def add_parser(commands: CommandParser) -> None:
     move.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach it")
     remove = cluster.command("remove", "remove a node, dead or alive; its disk can never rejoin", _remove)
     remove.add_argument("node_id", metavar="ID")
+    remove.add_argument(
+        "--yes", action="store_true", help=f"do not ask, even if fewer than {VOTERS_MIN} voters are left"
+    )
     replace = cluster.command("replace", "add a node, wait until it votes, and remove another one", _replace)
     replace.add_argument("old_id", metavar="OLD_ID", help="the node to remove, dead or alive")
     replace.add_argument("node_id", metavar="NEW_ID", help="a new id")
@@ -89,6 +97,7 @@ def add_parser(commands: CommandParser) -> None:
         default="",
         help="run this whenever the files have changed, to copy them to the machines of the other nodes",
     )
+    cluster_rules.add_parser(cluster)
     transfer = cluster.command("transfer", "hand leadership to another node", _transfer)
     transfer.add_argument(
         "to", metavar="ID", nargs="?", default="", help="to this node (default: the most up-to-date one)"
@@ -165,9 +174,24 @@ async def _move(client: Inspector, arguments: argparse.Namespace) -> int:
 
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Remove a node."""
-    await _removed(client, arguments.node_id, arguments)
+    """Remove a node; ask before that if the cluster could bear no failure afterwards."""
+    node_id = arguments.node_id
+    voters = {node.id for node in (await client.cluster()).nodes if node.state != wire.JOINING}
+    left = voters - {node_id}
+    if node_id in voters and len(left) < VOTERS_MIN and not arguments.yes:
+        await _confirm(node_id, sorted(left))
+    await _removed(client, node_id, arguments)
     return 0
+
+
+async def _confirm(node_id: str, left: Sequence[str]) -> None:
+    """Ask whether so few voters are enough. Raises LockError if they are not, or nobody can be asked."""
+    why = f"without {node_id} only {', '.join(left) or 'nobody'} would vote, and no node may fail"
+    if not sys.stdin.isatty():
+        detail = f"{why}; to replace a node use `holdfast cluster replace`, or repeat this command with --yes"
+        raise InvalidRequest("invalid-request", detail)
+    if not await asked(f"{why}. Remove {node_id}?"):
+        raise MemberChangeRefused("member-change-refused", f"{node_id} was not removed")
 
 
 async def _removed(client: Inspector, node_id: str, arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from holdfast import __version__, wire
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
-from holdfast.cli.printing import TABLE, Columns, field, print_lines, print_one, table
+from holdfast.cli.printing import TABLE, Columns, field, length, print_lines, print_one, table
 from holdfast.operations import cluster_operations
 from holdfast.values.answers import ClusterInfo, NodeInfo
 
@@ -41,6 +41,7 @@ async def _version(client: Inspector, arguments: argparse.Namespace) -> int:
         "rules": info.rules,
         "rules_newest": newest,
         "held_back": held_back,
+        "rules_hold": shown.get("rules_hold"),
         "nodes": [{name: row.get(name) for name in ("id", "state", "version", "rules")} for row in nodes],
     }
     lines = [
@@ -48,6 +49,7 @@ async def _version(client: Inspector, arguments: argparse.Namespace) -> int:
         f"rules {info.rules} are active, {newest} are the newest that a node knows",
     ]
     lines += [f"{each['id']} holds the advance to rules {newest} back: {each['why']}" for each in held_back]
+    lines += rules_lines(info)
     print_one(told, lines, arguments.output)
     return 0
 
@@ -55,6 +57,20 @@ async def _version(client: Inspector, arguments: argparse.Namespace) -> int:
 def rules_newest(info: ClusterInfo) -> int:
     """Return the newest rules that any node has said it knows."""
     return max([info.rules, *(node.rules for node in info.nodes)])
+
+
+def rules_lines(info: ClusterInfo) -> list[str]:
+    """Return who keeps the cluster at its rules, and what happens when that ends; nothing if nobody does."""
+    hold, newest = info.rules_hold, rules_newest(info)
+    if hold is None:
+        return []
+    by = f" by {hold.by}" if hold.by else ""
+    lines = [f"rules {info.rules} are held{by} since {length(hold.held_ms)}: {hold.reason}"]
+    if newest > info.rules and not any(holding_back(info)):
+        lines.append(
+            f"the cluster can move to rules {newest}, with `holdfast cluster rules release`; then no way back"
+        )
+    return lines
 
 
 def holding_back(info: ClusterInfo) -> Iterator[tuple[str, str]]:
