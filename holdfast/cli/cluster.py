@@ -175,17 +175,18 @@ async def _move(client: Inspector, arguments: argparse.Namespace) -> int:
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
     """Remove a node; ask before that if the cluster could bear no failure afterwards."""
-    node_id = arguments.node_id
-    voters = {node.id for node in (await client.cluster()).nodes if node.state != wire.JOINING}
-    left = voters - {node_id}
-    if node_id in voters and len(left) < VOTERS_MIN and not arguments.yes:
-        await _confirm(node_id, sorted(left))
-    await _removed(client, node_id, arguments)
+    if not arguments.yes:
+        await _confirm(client, arguments.node_id)
+    await _removed(client, arguments.node_id, arguments)
     return 0
 
 
-async def _confirm(node_id: str, left: Sequence[str]) -> None:
-    """Ask whether so few voters are enough. Raises LockError if they are not, or nobody can be asked."""
+async def _confirm(client: Inspector, node_id: str) -> None:
+    """Ask whether it is meant that too few voters are left. Raises LockError if not, or without an answer."""
+    voters = {node.id for node in (await client.cluster()).nodes if node.state != wire.JOINING}
+    left = sorted(voters - {node_id})
+    if node_id not in voters or len(left) >= VOTERS_MIN:
+        return
     why = f"without {node_id} only {', '.join(left) or 'nobody'} would vote, and no node may fail"
     if not sys.stdin.isatty():
         detail = f"{why}; to replace a node use `holdfast cluster replace`, or repeat this command with --yes"
