@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from holdfast import wire
-from holdfast.cli import cluster_rules, rotate_secret
+from holdfast.cli import rotate_secret
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import (
@@ -97,7 +97,7 @@ def add_parser(commands: CommandParser) -> None:
         default="",
         help="run this whenever the files have changed, to copy them to the machines of the other nodes",
     )
-    cluster_rules.add_parser(cluster)
+    _add_rules_parser(cluster)
     transfer = cluster.command("transfer", "hand leadership to another node", _transfer)
     transfer.add_argument(
         "to", metavar="ID", nargs="?", default="", help="to this node (default: the most up-to-date one)"
@@ -114,6 +114,21 @@ def add_parser(commands: CommandParser) -> None:
     for parser in (add, move, remove, replace, transfer):
         parser.add_reason()
     for parser in (members, add, move, remove, replace, transfer):
+        parser.add_output()
+
+
+def _add_rules_parser(cluster: CommandParser) -> None:
+    """Describe the commands about the rules."""
+    rules = cluster.command(
+        "rules",
+        "decide when the cluster follows newer rules, after which there is no way back",
+        description="Decide when the cluster follows newer rules. It does so by itself once all nodes know"
+        " them, and from then on no older release can run in it. See also `holdfast version`.",
+    )
+    hold = rules.command("hold", "keep to the rules of now, even when all nodes know newer ones", _hold_rules)
+    release = rules.command("release", "follow newer rules once all nodes know them", _release_rules)
+    for parser in (hold, release):
+        parser.add_reason()
         parser.add_output()
 
 
@@ -224,6 +239,23 @@ async def _transfer(client: Inspector, arguments: argparse.Namespace) -> int:
     """Hand leadership over, and print who leads."""
     leader = await client.admin.transfer_leadership(arguments.to, reason=arguments.reason)
     print_one({"leader": leader}, [f"{leader} leads"], arguments.output)
+    return 0
+
+
+async def _hold_rules(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Hold the rules, and print which these are."""
+    answer = await client.told(cluster_operations.hold_rules(arguments.reason, is_held=True))
+    still = "still " if answer["was_held"] else ""
+    text = f"rules {answer['rules']} are {still}held, until `holdfast cluster rules release`"
+    print_one(answer, [text], arguments.output)
+    return 0
+
+
+async def _release_rules(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Release the rules, and print which these are; newer ones follow by themselves."""
+    answer = await client.told(cluster_operations.hold_rules(arguments.reason, is_held=False))
+    said = "are released" if answer["was_held"] else "were not held"
+    print_one(answer, [f"rules {answer['rules']} {said}; see `holdfast version`"], arguments.output)
     return 0
 
 

@@ -8,10 +8,10 @@ import msgspec
 
 from holdfast import wire
 from holdfast.cli import exit_codes
+from holdfast.cli.held_rules import rules_lines
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
 from holdfast.cli.printing import Columns, Row, field, length, print_one, table
-from holdfast.cli.versions import rules_lines
 from holdfast.operations import cluster_operations
 from holdfast.values.answers import ClusterInfo, NodeInfo, Obstacle
 

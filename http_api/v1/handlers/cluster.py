@@ -19,7 +19,6 @@ from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.service import HoldRulesRequest, ReleaseRulesRequest, TransferRequest
 from lockapi.turns import Turns
-from lockstate.words.commands import HoldRules
 from lockstate.words.results import RulesHeld
 
 _DOCUMENT_REST_S = 0.002
@@ -56,21 +55,18 @@ async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
 
 async def hold_rules(gateway: Gateway, call: Call) -> Reply:
     """Keep the cluster at its rules."""
-    return await _hold_rules(gateway, call, (await schema.read(call, HoldRulesRequest)).command())
+    command = (await schema.read(call, HoldRulesRequest)).command()
+    result, revision, is_repeated = await gateway.submit(command, RulesHeld, call.timeout_s)
+    answer = RulesHeldJson(rules=result.rules, held=True, was_held=result.was_held, revision=revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
 async def release_rules(gateway: Gateway, call: Call) -> Reply:
     """Let the cluster follow newer rules as soon as all nodes know them."""
     request = await schema.read(call, ReleaseRulesRequest)
     command = request.command(schema.body_or_query(call, "reason", request.reason))
-    return await _hold_rules(gateway, call, command)
-
-
-async def _hold_rules(gateway: Gateway, call: Call, command: HoldRules) -> Reply:
     result, revision, is_repeated = await gateway.submit(command, RulesHeld, call.timeout_s)
-    answer = RulesHeldJson(
-        rules=result.rules, held=command.is_held, was_held=result.was_held, revision=revision
-    )
+    answer = RulesHeldJson(rules=result.rules, held=False, was_held=result.was_held, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
