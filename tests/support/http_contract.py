@@ -225,6 +225,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "rules",
         "now_ms",
         "own",
+        "rules_hold",
     ),
     f"POST {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("members", "revision"),
