@@ -18,7 +18,7 @@ from cluster.commands.forwarded import Forwarded
 from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.pace import Pace
 from cluster.commands.patience import Patience
-from cluster.commands.rules import decode_entry
+from cluster.commands.rules import apply_entry
 from cluster.commands.waiters import Waiters
 from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
@@ -168,7 +168,7 @@ class Group:
     def apply(self, index: int, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
         machine, began_s = self.machine, time.perf_counter()
-        outcome = machine.apply(decode_entry(entry, machine.state.rules))
+        outcome = apply_entry(machine, entry)
         took_s = time.perf_counter() - began_s
         self._pace.applied(index, took_s)
         self._metrics.apply_seconds.observe(took_s)

@@ -33,7 +33,7 @@ from cluster.errors import (
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.obstacles import obstacles
-from cluster.observing.status import ClusterStatus, OwnStatus, PeerStatus
+from cluster.observing.status import ClusterStatus, OwnStatus, PeerStatus, RulesHoldStatus
 from cluster.observing.troubles import troubles
 from cluster.peers import peer_tls_watch
 from cluster.peers.link import FrameKind
@@ -417,7 +417,14 @@ class Node:
             rules=parts.machine.rules,
             now_ms=parts.machine.now_ms,
             own=self._own_status(),
+            rules_hold=self._rules_hold(),
         )
+
+    def _rules_hold(self) -> RulesHoldStatus | None:
+        """Return why the rules stay as they are, None if they may move on."""
+        state = self.parts.machine.state
+        hold = state.rules_hold
+        return None if hold is None else RulesHoldStatus(hold.by, hold.reason, state.now_ms - hold.since_ms)
 
     def _own_status(self) -> OwnStatus:
         """Return what this node says of itself alone."""

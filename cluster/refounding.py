@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cluster.commands.rules import decode_entry
+from cluster.commands.rules import apply_entry
 from cluster.consensus import member_list
 from cluster.consensus.beginning import listed_members
 from cluster.consensus.engine import Engine
@@ -142,7 +142,7 @@ class Survivor(NamedTuple):
         for content, _, _ in self.behind:
             command, encoded = Engine.command_in(content), Engine.members_in(content)
             if command is not None:
-                machine.apply(decode_entry(command, machine.rules))
+                apply_entry(machine, command)
             elif encoded is not None:
                 members = self._list(encoded)
         return machine, listed_members(self.record, members)

@@ -104,8 +104,10 @@ class Upkeep:
         """Go on with a handover, with changes of the members, and with an advance of the rules."""
         self._handovers.step()
         self._changes.step()
-        if self._replica.role.is_leader and self._rare.rules_advance.step(self._machine().rules):
-            self._request_tick()
+        if self._replica.role.is_leader:
+            state = self._machine().state
+            if self._rare.rules_advance.step(state.rules, is_held=state.rules_hold is not None):
+                self._request_tick()
 
     def role_changed(self) -> None:
         """Go on under another leader, term or role: send again what is pending."""

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Obstacle,
         OwnInfo,
         PrincipalEnded,
+        RulesHoldInfo,
     )
     from holdfast.values.cells import (
         Cell,
@@ -221,6 +222,7 @@ __all__ = [
     "RefusedAttempt",
     "Relation",
     "Revocation",
+    "RulesHoldInfo",
     "Scope",
     "Seconds",
     "Semaphore",
@@ -395,6 +397,7 @@ _HOMES = {
     "NodeInfo": "values.answers",
     "Obstacle": "values.answers",
     "OwnInfo": "values.answers",
+    "RulesHoldInfo": "values.answers",
     "PrincipalEnded": "values.answers",
     "PrincipalInfo": "wire.operators",
     "Quota": "wire.operators",

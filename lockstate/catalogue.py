@@ -263,6 +263,10 @@ ROWS: Final = (
         commands.RecordAct, lambda rules: partial(cluster_acts.record, rules.effects),
         right="admin", on=On.CLUSTER, request_scope=operator.attrgetter("node_id"), frees=True,
     ),
+    Row(
+        commands.HoldRules, lambda rules: partial(cluster_acts.hold_rules, rules.effects),
+        right="admin", on=On.CLUSTER, request_scope=_nothing, frees=True,
+    ),
     # -- streams --------------------------------------------------------------------------------------------
     Row(commands.ResumeStream, lambda rules: rules.frames.resume, right="acquire"),
     Row(commands.Numbered, lambda rules: rules.frames.apply, right="acquire", on=On.COMMANDS),

@@ -331,8 +331,11 @@ class LockMachine:
         self._rules.effects.take()
 
     def _advance_rules(self, advance: AdvanceVersion) -> None:
-        """Follow the next rules from here on. A repetition has no effect, and no version is left out."""
-        if advance.to == self.state.rules + 1 and advance.to in RULES:
+        """Follow the next rules from here on, unless they are held.
+
+        A repetition has no effect, and no version is left out.
+        """
+        if self.state.rules_hold is None and advance.to == self.state.rules + 1 and advance.to in RULES:
             self.state.rules = advance.to
             self.state.ledger.room = NO_ROOM
 

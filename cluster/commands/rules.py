@@ -14,6 +14,7 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.commands import Entry
+from lockstate.words.results import Outcome
 from lockstate.words.versions import RULES, UnknownVersionError
 
 logger = logging.getLogger(__name__)
@@ -22,12 +23,18 @@ logger = logging.getLogger(__name__)
 def decode_entry(data: bytes, rules: int) -> Entry:
     """Return a committed entry, to be applied by the active `rules`. Raises NodeFailed if it must not be."""
     try:
-        entry = codec.decode_entry(data, rules)
+        return codec.decode_entry(data, rules)
     except UnknownVersionError as error:
         raise NodeFailed(str(error)) from error
-    if entry.advance is not None and entry.advance.to > rules:
-        logger.info("event=rules-advance from=%d to=%d", rules, entry.advance.to)
-    return entry
+
+
+def apply_entry(machine: LockMachine, data: bytes) -> Outcome:
+    """Apply a committed entry, and log it if the rules move. Raises NodeFailed if it must not be applied."""
+    rules = machine.rules
+    outcome = machine.apply(decode_entry(data, rules))
+    if machine.rules != rules:
+        logger.info("event=rules-advance from=%d to=%d", rules, machine.rules)
+    return outcome
 
 
 def decode_state(state: bytearray) -> Generator[None, None, LockMachine]:
@@ -55,11 +62,15 @@ class RulesAdvance:
         """Forget what was proposed: it may be lost, and a repetition has no effect."""
         self._proposed_to = 0
 
-    def step(self, active: int) -> bool:
+    def step(self, active: int, *, is_held: bool = False) -> bool:
         """Propose the rules behind the `active` ones once every member knows them; whether that was now.
 
-        Called after ticks.
+        Not while an operator holds them: an entry that is on its way then moves nothing, so what was proposed
+        is forgotten. Called after ticks.
         """
+        if is_held:
+            self._proposed_to = 0
+            return False
         following = active + 1
         if following not in RULES or following == self._proposed_to or self._known_by_all() < following:
             return False

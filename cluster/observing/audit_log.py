@@ -69,6 +69,8 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.MEMBER_MOVE_ASKED: "event=member-move-asked %s",
     EventKind.MEMBER_REMOVE_ASKED: "event=member-remove-asked %s",
     EventKind.TRANSFER_ASKED: "event=transfer-asked %s",
+    EventKind.RULES_HELD: "event=rules-held %s",
+    EventKind.RULES_RELEASED: "event=rules-released %s",
     EventKind.RESTORED: "event=restored %s",
 }
 """All that is audited: neither who begins to wait nor who gives up."""
@@ -207,6 +209,8 @@ def _said(event: Event) -> str:
             return f"{name}revision={event.revision}{value}{reason}"
         case EventKind.FROZEN | EventKind.THAWED:
             return f"name={event.name!r} revision={event.revision}{reason}"
+        case EventKind.RULES_HELD | EventKind.RULES_RELEASED:
+            return f"revision={event.revision}{reason}"
         case EventKind.RESTORED:
             return f"token={event.token} revision={event.revision}{reason}"
         case EventKind.FENCE_FORGOTTEN:

@@ -125,6 +125,7 @@ def gauges(node: Observed) -> list[Sample]:
         *_space(node),
         *_lags(node),
         gauge("rules_active", "Version of the rules that the cluster follows.", machine.rules),
+        gauge("rules_held", "Whether an operator holds the rules.", machine.state.rules_hold is not None),
         *(
             gauge("rules_known", "Newest rules that a connected node knows.", known, node=node_id)
             for node_id in sorted(replica.membership.latest.nodes)

@@ -46,14 +46,23 @@ class OwnStatus(msgspec.Struct, frozen=True):
     connections_max: int = 0
 
 
+class RulesHoldStatus(msgspec.Struct, frozen=True):
+    """Why the cluster stays at its rules, for how many ms already, and who wants it: "" if not known."""
+
+    by: str
+    reason: str
+    held_ms: int
+
+
 class ClusterStatus(msgspec.Struct, frozen=True):
     """The cluster as one node sees it.
 
     `lag_ms` is how long this node has heard from no leader: 0 on the leader, None if it has heard none since
     it started. `obstacles` is what keeps it from serving, or the cluster from doing what it should, the
     gravest first. Nodes at the same `revision` have the same `digest`, 16 hexadecimal digits of the state
-    there. `rules` are those that the cluster follows. `now_ms` is the
-    cluster time of the newest entry there, and `own` what the node says of itself alone.
+    there. `rules` are those that the cluster follows, and `rules_hold` says why it keeps to them, if somebody
+    wants that. `now_ms` is the cluster time of the newest entry there, and `own` what the node says of itself
+    alone.
     """
 
     node_id: str
@@ -68,6 +77,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     rules: int = 0
     now_ms: int = 0
     own: OwnStatus | None = None
+    rules_hold: RulesHoldStatus | None = None
 
     @property
     def survives(self) -> int | None:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ from holdfast.cli.parsing import CommandParser, duration_ms
 from holdfast.cli.printing import (
     TABLE,
     Columns,
+    asked,
     field,
     print_lines,
     print_one,
@@ -28,6 +30,9 @@ POLL_S: Final = 0.2
 """Seconds between two looks at whether a node has caught up."""
 REPLACE_WAIT_MS: Final = 60_000
 """Milliseconds that a new node may take to catch up, unless the command line says otherwise."""
+
+VOTERS_MIN: Final = 3
+"""How many voters a cluster needs to bear the failure of one."""
 
 STILL_JOINING: Final = "still-joining"
 """The code of our own failure: the new node did not catch up in time."""
@@ -75,6 +80,9 @@ def add_parser(commands: CommandParser) -> None:
     move.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach it")
     remove = cluster.command("remove", "remove a node, dead or alive; its disk can never rejoin", _remove)
     remove.add_argument("node_id", metavar="ID")
+    remove.add_argument(
+        "--yes", action="store_true", help=f"do not ask, even if fewer than {VOTERS_MIN} voters are left"
+    )
     replace = cluster.command("replace", "add a node, wait until it votes, and remove another one", _replace)
     replace.add_argument("old_id", metavar="OLD_ID", help="the node to remove, dead or alive")
     replace.add_argument("node_id", metavar="NEW_ID", help="a new id")
@@ -89,6 +97,7 @@ def add_parser(commands: CommandParser) -> None:
         default="",
         help="run this whenever the files have changed, to copy them to the machines of the other nodes",
     )
+    _add_rules_parser(cluster)
     transfer = cluster.command("transfer", "hand leadership to another node", _transfer)
     transfer.add_argument(
         "to", metavar="ID", nargs="?", default="", help="to this node (default: the most up-to-date one)"
@@ -105,6 +114,21 @@ def add_parser(commands: CommandParser) -> None:
     for parser in (add, move, remove, replace, transfer):
         parser.add_reason()
     for parser in (members, add, move, remove, replace, transfer):
+        parser.add_output()
+
+
+def _add_rules_parser(cluster: CommandParser) -> None:
+    """Describe the commands about the rules."""
+    rules = cluster.command(
+        "rules",
+        "decide when the cluster follows newer rules, after which there is no way back",
+        description="Decide when the cluster follows newer rules. It does so by itself once all nodes know"
+        " them, and from then on no older release can run in it. See also `holdfast version`.",
+    )
+    hold = rules.command("hold", "keep to the rules of now, even when all nodes know newer ones", _hold_rules)
+    release = rules.command("release", "follow newer rules once all nodes know them", _release_rules)
+    for parser in (hold, release):
+        parser.add_reason()
         parser.add_output()
 
 
@@ -165,9 +189,25 @@ async def _move(client: Inspector, arguments: argparse.Namespace) -> int:
 
 
 async def _remove(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Remove a node."""
+    """Remove a node; ask before that if the cluster could bear no failure afterwards."""
+    if not arguments.yes:
+        await _confirm(client, arguments.node_id)
     await _removed(client, arguments.node_id, arguments)
     return 0
+
+
+async def _confirm(client: Inspector, node_id: str) -> None:
+    """Ask whether it is meant that too few voters are left. Raises LockError if not, or without an answer."""
+    voters = {node.id for node in (await client.cluster()).nodes if node.state != wire.JOINING}
+    left = sorted(voters - {node_id})
+    if node_id not in voters or len(left) >= VOTERS_MIN:
+        return
+    why = f"without {node_id} only {', '.join(left) or 'nobody'} would vote, and no node may fail"
+    if not sys.stdin.isatty():
+        detail = f"{why}; to replace a node use `holdfast cluster replace`, or repeat this command with --yes"
+        raise InvalidRequest("invalid-request", detail)
+    if not await asked(f"{why}. Remove {node_id}?"):
+        raise MemberChangeRefused("member-change-refused", f"{node_id} was not removed")
 
 
 async def _removed(client: Inspector, node_id: str, arguments: argparse.Namespace) -> None:
@@ -199,6 +239,23 @@ async def _transfer(client: Inspector, arguments: argparse.Namespace) -> int:
     """Hand leadership over, and print who leads."""
     leader = await client.admin.transfer_leadership(arguments.to, reason=arguments.reason)
     print_one({"leader": leader}, [f"{leader} leads"], arguments.output)
+    return 0
+
+
+async def _hold_rules(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Hold the rules, and print which these are."""
+    answer = await client.told(cluster_operations.hold_rules(arguments.reason, is_held=True))
+    still = "still " if answer["was_held"] else ""
+    text = f"rules {answer['rules']} are {still}held, until `holdfast cluster rules release`"
+    print_one(answer, [text], arguments.output)
+    return 0
+
+
+async def _release_rules(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Release the rules, and print which these are; newer ones follow by themselves."""
+    answer = await client.told(cluster_operations.hold_rules(arguments.reason, is_held=False))
+    said = "are released" if answer["was_held"] else "were not held"
+    print_one(answer, [f"rules {answer['rules']} {said}; see `holdfast version`"], arguments.output)
     return 0
 
 

@@ -3,6 +3,7 @@
 Every command that shows something takes `-o`, see `OUTPUTS`.
 """
 
+import asyncio
 import logging
 import os
 import sys
@@ -65,6 +66,20 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print lines for people."""
     for line in lines:
         print(line)
+
+
+async def asked(question: str) -> bool:
+    """Ask at the terminal, which standard input must be; whether the answer is yes. Interrupting ends it."""
+    say_in_place("")
+    print(f"holdfast: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    loop = asyncio.get_running_loop()
+    is_there = asyncio.Event()
+    loop.add_reader(sys.stdin, is_there.set)
+    try:
+        await is_there.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def print_on_screen(text: str) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast import wire
 from holdfast.cli import exit_codes
+from holdfast.cli.held_rules import rules_lines
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
 from holdfast.cli.printing import Columns, Row, field, length, print_one, table
@@ -57,6 +58,7 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
         who = f"{about}: " if about and obstacle.peer is None else ""
         text.append(f"{who}{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}")
         text.append(f"    {obstacle.advice}")
+    text += rules_lines(seen.best)
     text.append(seen.verdict)
     print_one(
         {**shown, "serves": seen.serves, "survives": seen.survives, "views": answers}, text, arguments.output

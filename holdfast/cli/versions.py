@@ -1,17 +1,17 @@
 """The command `version`: what the client and each node run, and which rules the cluster follows."""
 
 import argparse
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from holdfast import __version__, wire
+from holdfast import __version__
+from holdfast.cli.held_rules import holding_back, rules_lines, rules_newest
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
 from holdfast.cli.printing import TABLE, Columns, field, print_lines, print_one, table
 from holdfast.operations import cluster_operations
-from holdfast.values.answers import ClusterInfo, NodeInfo
+from holdfast.values.answers import ClusterInfo
 
 _NODES: Final[Columns] = {
     "ID": field("id"),
@@ -41,6 +41,7 @@ async def _version(client: Inspector, arguments: argparse.Namespace) -> int:
         "rules": info.rules,
         "rules_newest": newest,
         "held_back": held_back,
+        "rules_hold": shown.get("rules_hold"),
         "nodes": [{name: row.get(name) for name in ("id", "state", "version", "rules")} for row in nodes],
     }
     lines = [
@@ -48,29 +49,6 @@ async def _version(client: Inspector, arguments: argparse.Namespace) -> int:
         f"rules {info.rules} are active, {newest} are the newest that a node knows",
     ]
     lines += [f"{each['id']} holds the advance to rules {newest} back: {each['why']}" for each in held_back]
+    lines += rules_lines(info)
     print_one(told, lines, arguments.output)
     return 0
-
-
-def rules_newest(info: ClusterInfo) -> int:
-    """Return the newest rules that any node has said it knows."""
-    return max([info.rules, *(node.rules for node in info.nodes)])
-
-
-def holding_back(info: ClusterInfo) -> Iterator[tuple[str, str]]:
-    """Yield who keeps the cluster from advancing to the newest rules that a node knows, and why."""
-    newest = rules_newest(info)
-    if newest == info.rules:
-        return
-    for node in info.nodes:
-        why = _why(node, newest)
-        if why:
-            yield node.id, why
-
-
-def _why(node: NodeInfo, newest: int) -> str:
-    if node.state == "unreachable":
-        return "it cannot be reached: start it with the new release, or remove it"
-    if node.rules < newest:
-        return f"it runs {node.version or 'another version'}, which knows rules {node.rules}: upgrade it"
-    return "it is joining" if node.state == wire.JOINING else ""

@@ -305,6 +305,17 @@ class Admin:
         """
         return await self._transport.call(cluster_operations.remove_member(node_id, reason))
 
+    async def hold_rules(self, *, reason: str) -> bool:
+        """Keep the cluster at the rules it follows, even when all nodes know newer ones.
+
+        Return whether it was kept there before. Until the rules move, an upgrade can be taken back.
+        """
+        return (await self._transport.call(cluster_operations.hold_rules(reason, is_held=True))).was_held
+
+    async def release_rules(self, *, reason: str) -> bool:
+        """Let the cluster follow newer rules once all nodes know them; return whether they were held."""
+        return (await self._transport.call(cluster_operations.hold_rules(reason, is_held=False))).was_held
+
     async def transfer_leadership(self, to: str = "", *, reason: str) -> str:
         """Hand leadership to a node, or to the most advanced one, and return the new leader."""
         return await self._transport.call(cluster_operations.transfer_leadership(to, reason))
@@ -354,6 +365,8 @@ class SyncAdmin(ForThreads[Admin]):
     add_member = waiting(Admin.add_member)
     move_member = waiting(Admin.move_member)
     remove_member = waiting(Admin.remove_member)
+    hold_rules = waiting(Admin.hold_rules)
+    release_rules = waiting(Admin.release_rules)
     transfer_leadership = waiting(Admin.transfer_leadership)
     backup = waiting(Admin.backup)
     refusals = waiting(Admin.refusals)

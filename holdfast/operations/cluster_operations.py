@@ -3,7 +3,7 @@
 from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 from holdfast.values.answers import ClusterInfo
-from holdfast.wire.operators import LeadershipTransferredJson, Member, MemberListJson, Refusals
+from holdfast.wire.operators import LeadershipTransferredJson, Member, MemberListJson, Refusals, RulesHeldJson
 
 
 def cluster() -> Operation[ClusterInfo]:
@@ -38,6 +38,16 @@ def _change(method: str, reason: str, **fields: str) -> Operation[tuple[Member, 
 
 def _members(answer: TimedAnswer) -> tuple[Member, ...]:
     return decode(answer, MemberListJson).members
+
+
+def hold_rules(reason: str, *, is_held: bool) -> Operation[RulesHeldJson]:
+    """Keep the cluster at its rules, or let it follow newer ones again."""
+    return write(
+        wire.CLUSTER_RULES_HOLD,
+        {"reason": reason, "request_id": new_request_id()},
+        lambda answer: decode(answer, RulesHeldJson),
+        method="PUT" if is_held else "DELETE",
+    )
 
 
 def transfer_leadership(to: str, reason: str) -> Operation[str]:

@@ -57,13 +57,22 @@ class OwnInfo(msgspec.Struct, frozen=True):
     connections_max: int = 0
 
 
+class RulesHoldInfo(msgspec.Struct, frozen=True):
+    """Why the cluster stays at its rules, for how long already, and who wants it: "" if that is unknown."""
+
+    by: str
+    reason: str
+    held_ms: int
+
+
 class ClusterInfo(msgspec.Struct, frozen=True):
     """The cluster as the asked node sees it. `leader` is None while there is none.
 
     `ready` says whether the node can serve, `lag_ms` how long ago it heard from a leader (0 on the leader,
     None if it has not yet). The most serious `obstacles` come first. Nodes at the same `revision` have the
-    same `digest` of the state there. `rules` are those that the cluster follows. `now_ms` is the
-    cluster time of the newest entry there, and `own` what the node says of itself alone.
+    same `digest` of the state there. `rules` are those that the cluster follows, and `rules_hold` says why it
+    keeps to them, if somebody wants that. `now_ms` is the cluster time of the newest entry there, and `own`
+    what the node says of itself alone.
     """
 
     node_id: str
@@ -78,6 +87,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     rules: int = 0
     now_ms: int = 0
     own: OwnInfo | None = None
+    rules_hold: RulesHoldInfo | None = None
 
 
 class Holdings(ReadAnswer, frozen=True):

@@ -232,6 +232,15 @@ class LeadershipTransferredJson(msgspec.Struct, frozen=True):
     leader: str
 
 
+class RulesHeldJson(WriteAnswer, kw_only=True):
+    """The rules that the cluster follows, whether it keeps to them from now on, and whether it did before."""
+
+    rules: int
+    held: bool
+    was_held: bool
+    revision: int = ABSENT
+
+
 class HealthJson(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node answers; otherwise there is a problem document. `troubles` are sentences for people."""
 

@@ -70,9 +70,11 @@ from lockapi.requests.quotas import RemoveQuotaRequest, SetQuotaRequest
 from lockapi.requests.service import (
     AddMemberRequest,
     CloseSessionRequest,
+    HoldRulesRequest,
     KeepAliveRequest,
     MoveMemberRequest,
     OpenSessionRequest,
+    ReleaseRulesRequest,
     RemoveMemberRequest,
     TransferRequest,
 )
@@ -516,6 +518,15 @@ _CLUSTER: Final = (
         method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, need=needs.ADMIN,
         handler=cluster.transfer_leadership, takes=TransferRequest, gives=operators.LeadershipTransferredJson,
         problems=("transfer-failed", *_WORLD),
+    ),
+    Route(
+        method="PUT", path=wire.CLUSTER_RULES_HOLD, need=needs.ADMIN, handler=cluster.hold_rules,
+        takes=HoldRulesRequest, gives=operators.RulesHeldJson, problems=("upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="DELETE", path=wire.CLUSTER_RULES_HOLD, need=needs.ADMIN, handler=cluster.release_rules,
+        takes=ReleaseRulesRequest, gives=operators.RulesHeldJson, query=("reason",),
+        problems=("upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.CLUSTER_MEMBERS, need=needs.ADMIN, handler=members.add_member,

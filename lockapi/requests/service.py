@@ -92,6 +92,26 @@ class RemoveMemberRequest(Removal, kw_only=True):
         return _record(self, commands.ClusterAct.REMOVE, node_id, "", reason)
 
 
+class HoldRulesRequest(Write, kw_only=True):
+    """Keep the cluster at the rules that it follows."""
+
+    reason: Reason
+
+    def command(self) -> commands.HoldRules:
+        """Return the command. Raises ProblemError."""
+        check_reason(self.reason)
+        return commands.HoldRules(is_held=True, reason=self.reason, request_id=self.checked_id())
+
+
+class ReleaseRulesRequest(Removal, kw_only=True):
+    """Let the cluster follow newer rules once all nodes know them."""
+
+    def command(self, reason: str) -> commands.HoldRules:
+        """Return the command. Raises ProblemError."""
+        check_reason(reason)
+        return commands.HoldRules(is_held=False, reason=reason, request_id=self.checked_id())
+
+
 def _record(
     request: Write, act: commands.ClusterAct, node_id: str, peer: str, reason: str
 ) -> commands.RecordAct:

@@ -1,16 +1,35 @@
-"""What operators do to the cluster itself. The state has no members: it only remembers who asked, and why.
+"""What operators do to the cluster itself.
 
-A record says that somebody asked for it. It is committed before that is done, which may still fail.
+The state has no members: of a change of those it only remembers who asked, and why. Such a record is
+committed before the change is made, which may still fail.
 """
 
 from typing import Final
 
 from lockstate.rules.effects import Effects
+from lockstate.tables.records import RulesHold
 from lockstate.words import limits
-from lockstate.words.commands import RecordAct
-from lockstate.words.results import Done, Result
+from lockstate.words.commands import HoldRules, RecordAct
+from lockstate.words.results import Done, EventKind, Result, RulesHeld
 
 _DONE: Final = Done()
+
+
+def hold_rules(effects: Effects, command: HoldRules) -> Result:
+    """Keep the rules as they are from here on, also for another reason than before, or no longer."""
+    refused = limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+    if refused is not None:
+        return refused
+    state = effects.state
+    known = state.rules_hold
+    if command.is_held:
+        since_ms = state.now_ms if known is None else known.since_ms
+        state.rules_hold = RulesHold(since_ms, state.principals.asking, command.reason)
+        effects.tell_rules_hold(EventKind.RULES_HELD, state.rules_hold, command.reason)
+    elif known is not None:
+        state.rules_hold = None
+        effects.tell_rules_hold(EventKind.RULES_RELEASED, known, command.reason)
+    return RulesHeld(state.rules, known is not None)
 
 
 def record(effects: Effects, command: RecordAct) -> Result:

@@ -8,7 +8,7 @@ from lockstate.reads.views import told_value
 from lockstate.tables.cells import Cell
 from lockstate.tables.owners import own_id
 from lockstate.tables.rate_algorithms import Limiter
-from lockstate.tables.records import Delay, FrozenPrefix, Hold, Plea, Session, Ticket, permits_in
+from lockstate.tables.records import Delay, FrozenPrefix, Hold, Plea, RulesHold, Session, Ticket, permits_in
 from lockstate.tables.state import State
 from lockstate.words.commands import NamespaceSettings, Quota, RecordAct, Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION
@@ -240,6 +240,11 @@ class Effects:
         if kind is EventKind.THAWED:
             ends_in_ms = 0
         self.events.append(msgspec.structs.replace(event, lasted_ms=lasted_ms, ends_in_ms=ends_in_ms))
+
+    def tell_rules_hold(self, kind: EventKind, hold: RulesHold, reason: str) -> None:
+        """Add the event that the rules are held, or no longer: then with how long they were."""
+        event = self._of_nobody(kind, "", 0, reason)
+        self.events.append(msgspec.structs.replace(event, lasted_ms=self.state.now_ms - hold.since_ms))
 
     def tell_restored(self, reason: str) -> None:
         """Add the event that the state is that of a new cluster, with the newest token that counts there."""

@@ -22,7 +22,18 @@ from lockstate.tables.audit import Base, KeptAct
 from lockstate.tables.cells import Cell
 from lockstate.tables.namespaces import Namespace
 from lockstate.tables.rates import Place, RateRow
-from lockstate.tables.records import Ask, Delay, FrozenPrefix, Hold, Kept, Plea, RequestKey, Session, Ticket
+from lockstate.tables.records import (
+    Ask,
+    Delay,
+    FrozenPrefix,
+    Hold,
+    Kept,
+    Plea,
+    RequestKey,
+    RulesHold,
+    Session,
+    Ticket,
+)
 from lockstate.tables.requests import Remembered
 from lockstate.tables.state import Origin, State
 from lockstate.words import limits
@@ -89,6 +100,7 @@ class _Fields(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_f
     groups_count: int = GROUPS_COUNT
     bytes_max: int = limits.STATE_BYTES_MAX
     cells_revision: int = 0
+    rules_hold: RulesHold | None = None
 
 
 class _HeadWithRules(_SnapshotHead, array_like=True):
@@ -291,7 +303,12 @@ _TABLES: Final = (
 
 def encode(state: State) -> bytes:
     """Return the state as bytes; equal states give equal bytes."""
-    fields = _Fields(rules=state.rules, bytes_max=state.bytes_max, cells_revision=state.cells.revision)
+    fields = _Fields(
+        rules=state.rules,
+        bytes_max=state.bytes_max,
+        cells_revision=state.cells.revision,
+        rules_hold=state.rules_hold,
+    )
     tables = [_groups(table, table.rows(state)) for table in _TABLES]
     head = (FORMAT_NEWEST, state.revision, state.now_ms, state.next_token, state.next_order)
     return _encoder.encode((*head, fields, tables))
@@ -373,6 +390,7 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
         raise SnapshotError(f"it is of group {image.fields.group} of {image.fields.groups_count}")
     state.bytes_max = image.fields.bytes_max
     state.cells.revision = image.fields.cells_revision
+    state.rules_hold = image.fields.rules_hold
     return state, image.tables
 
 

@@ -21,6 +21,8 @@ OF_NOBODY: Final = OF_SETTINGS.union(OF_CLUSTER.values()) | {
     EventKind.RESIZED,
     EventKind.FROZEN,
     EventKind.THAWED,
+    EventKind.RULES_HELD,
+    EventKind.RULES_RELEASED,
     EventKind.RESTORED,
 }
 """Events of what no client has: they show no owner."""
@@ -35,6 +37,8 @@ _OF_NO_KIND: Final[dict[EventKind, str]] = {
     EventKind.NAMESPACE_REMOVED: "",
     EventKind.FROZEN: "ends_in_ms",
     EventKind.THAWED: "",
+    EventKind.RULES_HELD: "",
+    EventKind.RULES_RELEASED: "",
     **dict.fromkeys(OF_CLUSTER.values(), "value"),
     EventKind.RESTORED: "token",
 }

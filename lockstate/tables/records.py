@@ -280,6 +280,14 @@ class FrozenPrefix(Timed, eq=False, gc=False, array_like=True):
     since_ms: int
 
 
+class RulesHold(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Why the cluster stays at its rules although all nodes may know newer ones, since when and for whom."""
+
+    since_ms: int
+    by: str
+    reason: str
+
+
 class Lock(msgspec.Struct, eq=False, gc=False):
     """A name that is held or wanted itself, or an ancestor of one that is wanted: what there is of it.
 

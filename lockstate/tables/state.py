@@ -28,6 +28,7 @@ from lockstate.tables.records import (
     FrozenPrefix,
     Hold,
     RequestKey,
+    RulesHold,
     Semaphore,
     Session,
     Ticket,
@@ -75,6 +76,8 @@ class State:
     def __init__(self) -> None:  # noqa: PLR0915 - all that is replicated
         self.rules = RULES_FIRST
         """The version of the rules that this state follows (lockstate/words/versions.py)."""
+        self.rules_hold: RulesHold | None = None
+        """Why the rules stay as they are, None if they may move on."""
         self.revision = 0
         self.now_ms = 0
         self._ttl_ms = self._until_ms = 0

@@ -636,6 +636,14 @@ class RecordAct(_Command, frozen=True, tag=91):
     request_id: str = ""
 
 
+class HoldRules(_Command, frozen=True, tag=93):
+    """Keep the cluster at the rules that it follows, or, if not `is_held`, let it follow newer ones again."""
+
+    is_held: bool
+    reason: str
+    request_id: str = ""
+
+
 NumberedCommand = (
     Acquire
     | AcquirePermits
@@ -717,6 +725,7 @@ OfSomebody = (
     | Freeze
     | Thaw
     | RecordAct
+    | HoldRules
     | ResumeStream
     | Numbered
 )

@@ -557,6 +557,13 @@ class Thawed(_Value, frozen=True, tag=48):
     was_frozen: bool
 
 
+class RulesHeld(_Value, frozen=True, tag=50):
+    """The cluster follows `rules`; `was_held` says whether it was kept there before."""
+
+    rules: int
+    was_held: bool
+
+
 class Resized(_Value, frozen=True, tag=12):
     """The semaphore has this limit; `available` is negative while more is held than that."""
 
@@ -725,6 +732,7 @@ Result = (
     | NamespaceSet
     | Frozen
     | Thawed
+    | RulesHeld
     | GrantedSeveral
     | StreamResumed
     | NumberedDone
@@ -765,6 +773,8 @@ class EventKind(enum.StrEnum):
     MEMBER_MOVE_ASKED = "member-move-asked"
     MEMBER_REMOVE_ASKED = "member-remove-asked"
     TRANSFER_ASKED = "transfer-asked"
+    RULES_HELD = "rules-held"
+    RULES_RELEASED = "rules-released"
     RESTORED = "restored"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
@@ -800,6 +810,8 @@ OF_OPERATORS: Final = OF_SETTINGS.union(
         EventKind.RESIZED,
         EventKind.FROZEN,
         EventKind.THAWED,
+        EventKind.RULES_HELD,
+        EventKind.RULES_RELEASED,
         EventKind.RESTORED,
     },
 )

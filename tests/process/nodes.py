@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -188,6 +189,20 @@ class LogSince:
 def exit_code(cluster: LocalCluster, node_id: str, timeout_s: float = DEADLINE_S) -> int:
     """Wait until a node ends by itself and return its exit code."""
     return cluster.exit_code(node_id, timeout_s)
+
+
+async def holdfast(cluster: LocalCluster, *argv: str) -> str:
+    """Run the command line, which must succeed, and return what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "holdfast", *argv),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"HOLDFAST_NODES": ",".join(urls(cluster))},
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return out.decode()
 
 
 def revisions(cluster: LocalCluster) -> set[int]:

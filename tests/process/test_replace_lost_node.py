@@ -1,9 +1,7 @@
 """The procedures of 'A node lost its disk' in docs/operating.md, step by step, with real nodes."""
 
 import asyncio
-import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from tests.process.nodes import (
     exit_code,
     followers,
     forget_node,
+    holdfast,
     http_to,
     let_join,
     make_node,
@@ -26,7 +25,6 @@ from tests.process.nodes import (
     running,
     slow,
     until,
-    urls,
 )
 
 pytestmark = pytest.mark.process
@@ -43,20 +41,6 @@ def lose(cluster: LocalCluster, node_id: str) -> None:
     """End a node and destroy what it knew."""
     cluster.kill(node_id)
     shutil.rmtree(cluster.data_dir(node_id))
-
-
-async def holdfast(cluster: LocalCluster, *argv: str) -> str:
-    """Run the command line, which must succeed, and return what it prints."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "holdfast", *argv),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ | {"HOLDFAST_NODES": ",".join(urls(cluster))},
-    )
-    async with asyncio.timeout(DEADLINE_S):
-        out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    return out.decode()
 
 
 async def compact(cluster: LocalCluster, http: Http) -> None:
@@ -132,7 +116,7 @@ async def test_replaced_under_its_own_id(tmp_path: Path, lost: str, is_emptied: 
                 assert await asyncio.to_thread(exit_code, cluster, lost) == 4
                 assert said.lines("event=node-failed", "holdfast cluster replace")
 
-                await holdfast(cluster, "cluster", "remove", "--reason", "by hand", lost)
+                await holdfast(cluster, "cluster", "remove", "--yes", "--reason", "by hand", lost)
                 if is_emptied:
                     shutil.rmtree(cluster.data_dir(lost))
                 let_join(cluster, lost)
@@ -161,7 +145,7 @@ async def test_the_old_disk_stays_out(tmp_path: Path) -> None:
     with LocalCluster.up(tmp_path) as cluster:
         cluster.kill("n3")
         old = cluster.data_dir("n3").rename(tmp_path / "old")
-        await holdfast(cluster, "cluster", "remove", "--reason", "by hand", "n3")
+        await holdfast(cluster, "cluster", "remove", "--yes", "--reason", "by hand", "n3")
         let_join(cluster, "n3")
         cluster.start("n3")
         peer = cluster.node("n3").peer

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from cluster.storage.journal import Journal
+from holdfast import wire
 from lockstate.words.versions import RULES_FIRST
 from scripts.local_cluster import PROJECT
 from tests.process import history_checkers
@@ -22,6 +23,7 @@ from tests.process.nodes import (
     LogSince,
     exit_code,
     followers,
+    holdfast,
     http_to,
     make_node,
     node_ids,
@@ -127,6 +129,35 @@ async def test_a_release_is_replaced_node_by_node(
             assert all(log.lines(advance) for log in logs.values())
             snapshots = [log.lines("event=snapshot-installed") for log in logs.values()]
             assert any(snapshots), "snapshots travelled between the releases"
+
+
+async def test_the_rules_wait_for_the_operator_who_holds_them(tmp_path: Path, later: Path) -> None:
+    """All nodes know the next rules: none follows them, whoever leads, until they are released."""
+    with MixedCluster.of(tmp_path / "held", PROJECT) as cluster:
+        async with http_to(cluster) as http:
+            why = {"reason": "not before Monday"}
+            assert (await http.call("n1", "PUT", wire.CLUSTER_RULES_HOLD, why)).body["was_held"] is False
+            log = LogSince(cluster, "n1")
+            async with Load(urls(cluster), prefix="held", keep_every=3) as load:
+                for node_id in leader_first(cluster):
+                    await replace_under_load(cluster, load, node_id, later)
+                # Whoever led has been replaced: another leader has the hold from the log, or from a snapshot.
+                await load.grants(100)
+                for node_id in node_ids(cluster):
+                    await asyncio.to_thread(cluster.replace, node_id, later)
+                    await asyncio.to_thread(wait_whole, cluster)
+                assert await rules_of(http, cluster) == {RULES_FIRST}
+                assert not log.lines("event=rules-proposed")
+                for command in ("status", "version"):
+                    said = await holdfast(cluster, command)
+                    assert f"rules {RULES_FIRST} are held since" in said
+                    assert f"the cluster can move to rules {RULES_NEXT}" in said
+                out = await holdfast(cluster, "cluster", "rules", "release", "--reason", "it is Monday")
+                assert out == f"rules {RULES_FIRST} are released; see `holdfast version`\n"
+                await until_advanced(http, cluster)
+                await load.grants(50)
+            await check_history(http, load, "held")
+            assert "are held" not in await holdfast(cluster, "version")
 
 
 async def test_an_upgrade_can_be_taken_back_until_the_rules_move(tmp_path: Path, later: Path) -> None:

@@ -31,6 +31,7 @@ from lockstate.words.commands import (
     ForgetRates,
     Freeze,
     HandOver,
+    HoldRules,
     KeepAlive,
     LiftDelay,
     Numbered,
@@ -83,7 +84,7 @@ from tests.property.model_acquire import (
     campaign,
     change_mode,
 )
-from tests.property.model_acts import record_act, tell_act
+from tests.property.model_acts import hold_rules, record_act, tell_act
 from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
@@ -290,6 +291,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return resume(state, command)
         case RecordAct():
             return record_act(state, command)
+        case HoldRules():
+            return hold_rules(state, command)
         case SetQuota():
             return set_quota(state, command)
         case SetNamespace():

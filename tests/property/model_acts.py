@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from lockstate.words.commands import NamespaceSettings, Quota, RecordAct
+from lockstate.words.commands import HoldRules, NamespaceSettings, Quota, RecordAct
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.modes import Mode
-from lockstate.words.results import Done, Event, EventKind, Result
+from lockstate.words.results import Done, Event, EventKind, Result, RulesHeld
+from lockstate.words.versions import RULES_FIRST
 from tests.property.model_records import ModelState
 
 
@@ -30,6 +31,18 @@ def record_act(state: ModelState, command: RecordAct) -> Result:
     kind = EventKind("transfer-asked" if command.act == "transfer" else f"member-{command.act}-asked")
     tell_act(state, kind, "", command.reason, value=value)
     return Done()
+
+
+def hold_rules(state: ModelState, command: HoldRules) -> Result:
+    """Hold the rules of the cluster, or let go of them. The model follows the first ones alone."""
+    known, since_ms = state.rules_held_ms, state.now_ms
+    if known is not None:
+        since_ms = known
+    if command.is_held or known is not None:
+        kind = EventKind.RULES_HELD if command.is_held else EventKind.RULES_RELEASED
+        tell_act(state, kind, "", command.reason, lasted_ms=state.now_ms - since_ms)
+    state.rules_held_ms = since_ms if command.is_held else None
+    return RulesHeld(RULES_FIRST, known is not None)
 
 
 def text_of(settings: NamespaceSettings | Quota) -> str:

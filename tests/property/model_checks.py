@@ -23,6 +23,7 @@ from lockstate.words.commands import (
     ForgetRates,
     Freeze,
     HandOver,
+    HoldRules,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -143,6 +144,8 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
                 BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
             ]
+        case HoldRules():
+            return [limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)]
         case RecordAct():
             return [
                 limits.check_text("node_id", command.node_id, limits.ID_CHARS_MAX),

@@ -315,6 +315,8 @@ class ModelState:
     pleas: list[Plea] = field(default_factory=list)
     """In the order in which they were asked."""
     freezes: list[ModelFreeze] = field(default_factory=list)
+    rules_held_ms: int | None = None
+    """Since when the rules are held, None if they are not."""
     rates: list[Rate] = field(default_factory=list)
     rate_model: Callable[[Algorithm, int], RateModel] = RateModel
     """Makes what a rate limit is looked at as."""

@@ -46,6 +46,7 @@ from lockstate.words.commands import (
     ForgetRates,
     Freeze,
     HandOver,
+    HoldRules,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -585,7 +586,9 @@ def namespace(rng: Random, _: ModelState) -> Command:
 
 
 def act(rng: Random, _: ModelState) -> Command:
-    """Record that somebody changes the cluster."""
+    """Record that somebody changes the cluster, or hold its rules."""
+    if not rng.randrange(4):
+        return HoldRules(bool(rng.randrange(2)), rng.choice(REASONS), rng.choice(REQUEST_IDS))
     peer, node_id = rng.choice(["", "h:1"]), rng.choice(["", "n4"])
     return RecordAct(
         rng.choice(list(ClusterAct)), node_id, peer, rng.choice(REASONS), rng.choice(REQUEST_IDS)
@@ -678,6 +681,7 @@ BAD_COMMANDS: Final[list[Command]] = [
     SetNamespace("a", reason="x" * (limits.REASON_BYTES_MAX + 1)),
     ResizeSemaphore("a", 1, reason="\n"),
     RecordAct(ClusterAct.ADD, "n4", "h:1", "x" * (limits.REASON_BYTES_MAX + 1)),
+    HoldRules(True, "\n"),
     RecordAct(ClusterAct.ADD, "n\n4", "h:1", "because"),
     RecordAct(ClusterAct.MOVE, "n4", "h" * (limits.NAME_BYTES_MAX + 1), "because"),
     SetQuota("ann", Quota(holds=-1)),

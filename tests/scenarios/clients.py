@@ -76,6 +76,7 @@ from lockstate.words.commands import (
     ForgetRates,
     Freeze,
     HandOver,
+    HoldRules,
     IfHeld,
     KeepAlive,
     LiftDelay,
@@ -216,6 +217,8 @@ class CommandParser:
                 node_id, peer = [*node_and_peer, "", ""][:2]
                 request_id = line.options.get("request", "")
                 return RecordAct(ClusterAct(act), node_id, peer, line.text("reason"), request_id)
+            case "rules", ["hold" | "release" as how]:
+                return HoldRules(how == "hold", line.text("reason"), line.options.get("request", ""))
             case "resume", []:
                 client.epoch += 1
                 return ResumeStream(client.session_id)

@@ -52,6 +52,7 @@ from lockstate.words.results import (
     RevocationsWithdrawn,
     RevocationView,
     Revoked,
+    RulesHeld,
     SemaphoreView,
     SessionClosed,
     SessionForced,
@@ -196,6 +197,8 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return f"frame refused: {result.fault}"
         case Frozen() | Thawed():
             return _frozen_text(result)
+        case RulesHeld():
+            return f"rules {result.rules}{', held before' if result.was_held else ''}"
         case QuotaSet():
             return "quota set"
         case NamespaceSet():

@@ -98,6 +98,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer", "reason", "request_id"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("id", "reason", "request_id"),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("to", "reason", "request_id"),
+    f"PUT {wire.CLUSTER_RULES_HOLD}": ("reason", "request_id"),
+    f"DELETE {wire.CLUSTER_RULES_HOLD}": ("reason", "request_id"),
 }  # fmt: skip
 
 # Fields of JSON answers, by "METHOD path". Stale reads carry `revision` and `lag_ms` besides; answers that
@@ -225,11 +227,14 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "rules",
         "now_ms",
         "own",
+        "rules_hold",
     ),
     f"POST {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("leader",),
+    f"PUT {wire.CLUSTER_RULES_HOLD}": ("rules", "held", "was_held", "revision"),
+    f"DELETE {wire.CLUSTER_RULES_HOLD}": ("rules", "held", "was_held", "revision"),
 }
 GRANTED_EXTRA_FIELDS: Final = ("scope", "already_held", "depth", "value", "no_deadline")
 """Of a lock that covers its subtree; of one that the session had already, and that several releases end."""

@@ -8,7 +8,7 @@ from itertools import chain
 from msgspec import structs
 
 from cluster.observing.status import ClusterStatus
-from holdfast.wire.operators import HealthJson, LeadershipTransferredJson
+from holdfast.wire.operators import HealthJson, LeadershipTransferredJson, RulesHeldJson
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
 from http_api.server.routes import Handler, Route
@@ -17,8 +17,9 @@ from http_api.v1.openapi import make_document
 from lockapi import answers
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
-from lockapi.requests.service import TransferRequest
+from lockapi.requests.service import HoldRulesRequest, ReleaseRulesRequest, TransferRequest
 from lockapi.turns import Turns
+from lockstate.words.results import RulesHeld
 
 _DOCUMENT_REST_S = 0.002
 """Seconds between two of /openapi.json, large and made already: there are no more than 500 a second."""
@@ -50,6 +51,23 @@ async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
     request = await schema.read(call, TransferRequest)
     leader = await gateway.transfer_leadership(request.command(), call.timeout_s)
     return Reply(answers.encode(LeadershipTransferredJson(leader)))
+
+
+async def hold_rules(gateway: Gateway, call: Call) -> Reply:
+    """Keep the cluster at its rules."""
+    command = (await schema.read(call, HoldRulesRequest)).command()
+    result, revision, is_repeated = await gateway.submit(command, RulesHeld, call.timeout_s)
+    answer = RulesHeldJson(rules=result.rules, held=True, was_held=result.was_held, revision=revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
+
+
+async def release_rules(gateway: Gateway, call: Call) -> Reply:
+    """Let the cluster follow newer rules as soon as all nodes know them."""
+    request = await schema.read(call, ReleaseRulesRequest)
+    command = request.command(schema.body_or_query(call, "reason", request.reason))
+    result, revision, is_repeated = await gateway.submit(command, RulesHeld, call.timeout_s)
+    answer = RulesHeldJson(rules=result.rules, held=False, was_held=result.was_held, revision=revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
 async def get_livez(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001

@@ -129,7 +129,7 @@ class ComposeTarget(Target):
 
 def remove_arguments(node_id: str) -> list[str]:
     """Return the arguments of `holdfast` that remove a node."""
-    return ["cluster", "remove", node_id, "--reason", "repair"]
+    return ["cluster", "remove", node_id, "--yes", "--reason", "repair"]
 
 
 def add_arguments(node_id: str) -> list[str]:

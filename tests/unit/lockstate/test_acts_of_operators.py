@@ -16,6 +16,7 @@ from lockstate.words.commands import (
     ForgetFence,
     ForgetRates,
     Freeze,
+    HoldRules,
     IfHeld,
     LiftDelay,
     NamespaceSettings,
@@ -56,6 +57,10 @@ ACTS: Final[dict[type, tuple[tuple[OfSomebody, EventKind], ...]]] = {
         (SetQuota("ann", reason=WHY), EventKind.QUOTA_REMOVED),
     ),
     RecordAct: tuple((RecordAct(act, "n4", "", WHY), kind) for act, kind in OF_CLUSTER.items()),
+    HoldRules: (
+        (HoldRules(is_held=True, reason=WHY), EventKind.RULES_HELD),
+        (HoldRules(is_held=False, reason=WHY), EventKind.RULES_RELEASED),
+    ),
     SetNamespace: (
         (SetNamespace("new", NamespaceSettings(waits=1), reason=WHY), EventKind.NAMESPACE_SET),
         (SetNamespace("old", reason=WHY), EventKind.NAMESPACE_REMOVED),
@@ -70,6 +75,7 @@ OF_ANYBODY: Final = {ResizeSemaphore}
 def driver() -> MachineDriver:
     """Return a machine in which each of the acts finds something."""
     driver = MachineDriver()
+    driver.run(HoldRules(is_held=True, reason="not before Monday"))
     driver.run(OpenSession(SessionId("s1"), 60_000))
     driver.granted("held", session_id="s1")
     driver.granted("asked", session_id="s1")

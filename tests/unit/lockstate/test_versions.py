@@ -7,9 +7,20 @@ import pytest
 
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
+from lockstate.tables.records import RulesHold
 from lockstate.words import codec, versions
-from lockstate.words.commands import AdvanceVersion, Batch, Command, Entry, NumberedCommand, Tick, Undecodable
-from lockstate.words.results import Reason, Refused
+from lockstate.words.commands import (
+    AdvanceVersion,
+    Batch,
+    Command,
+    Entry,
+    HoldRules,
+    NumberedCommand,
+    OnBehalf,
+    Tick,
+    Undecodable,
+)
+from lockstate.words.results import Reason, Refused, Result, RulesHeld
 from tests.support.later_rules import RULES_LATER, later_rules
 
 
@@ -47,6 +58,30 @@ def test_the_rules_move_up_by_one(later: None) -> None:
     restored = LockMachine(snapshot.decode(snapshot.encode(machine.state)))
     assert restored.rules == RULES_LATER
     assert restored.fingerprint == machine.fingerprint
+
+
+def test_the_rules_do_not_move_while_they_are_held(later: None) -> None:
+    """An entry that would move them moves nothing; who holds them, why and since when survives a snapshot."""
+    del later
+    machine = LockMachine()
+    (held,) = _done(machine, OnBehalf("ann", HoldRules(is_held=True, reason="on Monday")), now_ms=10)
+    assert held == RulesHeld(rules=1, was_held=False)
+    machine.apply(Entry(20, (), AdvanceVersion(2)))
+    assert machine.rules == 1
+    machine = LockMachine(snapshot.decode(snapshot.encode(machine.state)))
+    assert machine.state.rules_hold == RulesHold(10, "ann", "on Monday")
+    assert machine.fingerprint != LockMachine().fingerprint
+    assert _done(machine, HoldRules(is_held=True, reason="on Tuesday")) == (RulesHeld(1, was_held=True),)
+    assert machine.state.rules_hold == RulesHold(10, "", "on Tuesday"), "since the first time"
+    assert _done(machine, HoldRules(is_held=False, reason="it is Tuesday")) == (RulesHeld(1, was_held=True),)
+    machine.apply(Entry(20, (), AdvanceVersion(2)))
+    assert _done(machine, HoldRules(is_held=False, reason="again")) == (RulesHeld(2, was_held=False),)
+
+
+def _done(machine: LockMachine, command: Command, now_ms: int = 20) -> tuple[Result, ...]:
+    """Apply one command of a new origin; return its result."""
+    batch = Batch(f"n{machine.revision}", (1,), (command,))
+    return machine.apply(Entry(now_ms, (batch,))).batches[0].results
 
 
 def test_an_entry_follows_the_rules_that_it_moves_to(later: None) -> None:

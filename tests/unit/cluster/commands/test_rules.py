@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cluster.commands.batcher import Batcher
-from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
+from cluster.commands.rules import RulesAdvance, apply_entry, decode_entry, decode_state
 from cluster.errors import NodeFailed
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
@@ -27,12 +27,13 @@ class Advance:
     def __init__(self) -> None:
         self.known = 2
         self.active = 1
+        self.is_held = False
         self.batcher = Batcher()
         self.rules = RulesAdvance(self.batcher, lambda: self.known)
 
     def proposes(self) -> int:
         """Take a step; return the rules that the next entry moves to, 0 if there is none."""
-        has_proposed = self.rules.step(self.active)
+        has_proposed = self.rules.step(self.active, is_held=self.is_held)
         data = self.batcher.next_entry(0)
         assert has_proposed == (data is not None)
         if data is None:
@@ -59,6 +60,16 @@ def test_a_new_role_begins_again() -> None:
     assert node.proposes() == 2
 
 
+def test_an_operator_holds_the_rules_back() -> None:
+    """Nothing is proposed meanwhile; what was on its way moved nothing, and is proposed again afterwards."""
+    node = Advance()
+    assert node.proposes() == 2
+    node.is_held = True
+    assert node.proposes() == 0
+    node.is_held = False
+    assert node.proposes() == 2
+
+
 @pytest.mark.parametrize("known", [0, 1])
 def test_one_member_that_does_not_know_them_holds_the_rules_back(known: int) -> None:
     """Nor do they move while it is not certain what everybody knows."""
@@ -79,9 +90,9 @@ def test_an_entry_of_another_release_stops_the_node() -> None:
 def test_an_entry_that_moves_the_rules_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """A line in the log of every node says from where to where; a repetition has no effect and no line."""
     caplog.set_level("INFO")
-    data = codec.encode_entry(0, [], advance_to=2)
-    decode_entry(data, 1)
-    decode_entry(data, 2)
+    data, machine = codec.encode_entry(0, [], advance_to=2), LockMachine()
+    apply_entry(machine, data)
+    apply_entry(machine, data)
     assert caplog.messages == ["event=rules-advance from=1 to=2"]
 
 

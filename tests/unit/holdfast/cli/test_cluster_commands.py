@@ -124,7 +124,7 @@ async def test_a_refused_change_is_exit_code_119_with_the_reason() -> None:
     """The cluster's reason is shown, and what to do next."""
     refused = problem("member-change-refused", detail="without n2 the cluster would lose its quorum")
     async with ScriptedNode(refused) as node:
-        code, _, err = await _holdfast(node.url, "cluster", "remove", *WHY, "n2")
+        code, _, err = await _holdfast(node.url, "cluster", "remove", "--yes", *WHY, "n2")
         assert code == 119
         assert "would lose its quorum" in err
         assert "this change was not made" in err
@@ -134,12 +134,66 @@ async def test_a_pending_change_is_waited_for() -> None:
     """One change at a time: with --wait the command tries again, without it it says so."""
     pending = problem("member-change-pending")
     async with ScriptedNode(pending, pending, _members("n1", "n2")) as node:
-        code, out, _ = await _holdfast(node.url, "cluster", "remove", *WHY, "n3", "--wait", "20s")
+        code, out, _ = await _holdfast(node.url, "cluster", "remove", "--yes", *WHY, "n3", "--wait", "20s")
         assert (code, out) == (0, "n3 was removed; the members are n1, n2\n")
     async with ScriptedNode(pending) as node:
-        code, _, err = await _holdfast(node.url, "cluster", "remove", *WHY, "n3")
+        code, _, err = await _holdfast(node.url, "cluster", "remove", "--yes", *WHY, "n3")
         assert code == 119
         assert "under way" in err
+
+
+@pytest.mark.parametrize(("left", "is_asked"), [(("n1", "n2", "n4"), False), (("n1", "n2"), True)])
+async def test_a_removal_that_leaves_fewer_than_three_voters_is_confirmed(
+    left: tuple[str, ...],
+    is_asked: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Without a terminal and --yes nothing is removed; what would be left is told, and what to do instead."""
+    async with ScriptedNode(_view(*left, "n3"), _members(*left)) as node:
+        code, out, err = await _holdfast(node.url, "cluster", "remove", *WHY, "n3")
+        assert len(node.seen) == (1 if is_asked else 2)
+    if is_asked:
+        assert (code, out) == (119, "")
+        assert "without n3 only n1, n2 would vote, and no node may fail" in err
+        assert "holdfast cluster replace" in err
+        assert "--yes" in err
+    else:
+        assert (code, out) == (0, "n3 was removed; the members are n1, n2, n4\n")
+
+
+@pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("\n", 119)])
+async def test_a_person_is_asked_before_too_few_voters_are_left(said: str, code: int) -> None:
+    """At a terminal the command waits for the answer: all but yes leaves the cluster as it is."""
+    ours, theirs = os.openpty()
+    try:
+        async with ScriptedNode(_view("n1", "n2", "n3"), _members("n1", "n2")) as node:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "holdfast", "cluster", "remove", *WHY, "n3"),
+                stdin=theirs,
+                stderr=asyncio.subprocess.PIPE,
+                env=os.environ | {"HOLDFAST_NODES": node.url},
+            )
+            assert process.stderr is not None
+            async with asyncio.timeout(DEADLINE_S):
+                question = await process.stderr.readuntil(b"[y/N] ")
+                os.write(ours, said.encode())
+                assert await process.wait() == code
+            assert len(node.seen) == (2 if code == 0 else 1)
+        assert b"Remove n3?" in question
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+async def test_the_rules_are_held_and_released() -> None:
+    """The command says which rules these are, and whether anything has changed."""
+    held = answer(rules=1, held=True, was_held=False, revision=9)
+    released = answer(rules=1, held=False, was_held=False, revision=10)
+    async with ScriptedNode(held, released) as node:
+        code, out, _ = await _holdfast(node.url, "cluster", "rules", "hold", *WHY)
+        assert (code, out) == (0, "rules 1 are held, until `holdfast cluster rules release`\n")
+        code, out, _ = await _holdfast(node.url, "cluster", "rules", "release", *WHY)
+        assert (code, out) == (0, "rules 1 were not held; see `holdfast version`\n")
+        assert [call.method for call in node.seen] == ["PUT", "DELETE"]
 
 
 async def test_a_node_is_moved() -> None:
@@ -154,7 +208,7 @@ async def test_a_node_is_moved() -> None:
 async def test_an_unknown_outcome_says_that_repeating_does_no_harm() -> None:
     """Exit code 122, and what to do."""
     async with ScriptedNode(problem("outcome-unknown")) as node:
-        code, _, err = await _holdfast(node.url, "cluster", "remove", *WHY, "n3")
+        code, _, err = await _holdfast(node.url, "cluster", "remove", "--yes", *WHY, "n3")
         assert code == 122
         assert "repeat it: that does no harm" in err
 

@@ -10,7 +10,7 @@ from holdfast.cli import main
 from tests.unit.holdfast.scripted import ScriptedNode, Step, answer
 
 
-def view(rules: int, **nodes: tuple[str, str, int]) -> Step:
+def view(rules: int, *, rules_hold: Any = None, **nodes: tuple[str, str, int]) -> Step:
     """Answer with nodes, each with state, version and rules."""
     rows = [
         {
@@ -24,7 +24,9 @@ def view(rules: int, **nodes: tuple[str, str, int]) -> Step:
         }
         for node_id, (state, version, known) in nodes.items()
     ]
-    return answer(node_id="n1", leader="n1", term=2, revision=7, nodes=rows, rules=rules)
+    return answer(
+        node_id="n1", leader="n1", term=2, revision=7, nodes=rows, rules=rules, rules_hold=rules_hold
+    )
 
 
 async def version(node_url: str, *options: str) -> int:
@@ -71,6 +73,20 @@ async def test_who_holds_the_rules_back_is_told(capsys: pytest.CaptureFixture[st
     assert (told["client"], told["rules"], told["rules_newest"]) == (holdfast.__version__, 1, 2)
     assert [each["id"] for each in told["held_back"]] == ["n2", "n3", "n4"]
     assert told["nodes"][1] == {"id": "n2", "state": "follower", "version": "1.0.0", "rules": 1}
+
+
+async def test_who_holds_the_rules_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the reason and, once all nodes know newer ones, how the cluster moves on."""
+    hold = {"by": "ann", "reason": "not before Monday", "held_ms": 7_200_000}
+    old, new = ("leader", "1.0.0", 1), ("leader", "1.1.0", 2)
+    for state, more in ((old, []), (new, [CAN_MOVE])):
+        async with ScriptedNode(view(1, rules_hold=hold, n1=state)) as node:
+            assert await version(node.url) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[4:] == ["rules 1 are held by ann since 2 h: not before Monday", *more]
+
+
+CAN_MOVE = "the cluster can move to rules 2, with `holdfast cluster rules release`; then no way back"
 
 
 async def test_the_client_is_told_without_a_node(capsys: pytest.CaptureFixture[str]) -> None:

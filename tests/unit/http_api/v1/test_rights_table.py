@@ -173,6 +173,8 @@ CASES: dict[str, Case] = {
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": Case(
         wire.CLUSTER_TRANSFER_LEADERSHIP, {"reason": "r"}, _ADMIN, _ADMIN
     ),
+    f"PUT {wire.CLUSTER_RULES_HOLD}": Case(wire.CLUSTER_RULES_HOLD, {"reason": "r"}, _ADMIN, _ADMIN),
+    f"DELETE {wire.CLUSTER_RULES_HOLD}": Case(wire.CLUSTER_RULES_HOLD, {"reason": "r"}, _ADMIN, _ADMIN),
     f"POST {wire.CLUSTER_MEMBERS}": Case(wire.CLUSTER_MEMBERS, _MEMBER, _ADMIN, _ADMIN),
     f"PATCH {wire.CLUSTER_MEMBERS}": Case(wire.CLUSTER_MEMBERS, _MEMBER, _ADMIN, _ADMIN),
     f"DELETE {wire.CLUSTER_MEMBERS}": Case(f"{wire.CLUSTER_MEMBERS}?id=n9&reason=r", None, _ADMIN, _ADMIN),

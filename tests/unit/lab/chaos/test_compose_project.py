@@ -169,7 +169,7 @@ def test_a_volume_is_lost_and_the_node_let_in_again(tmp_path: Path, monkeypatch:
         "rm --stop --force n3",
         f"volume rm {target.project.name}_n3",
         "up --detach --no-deps n3",
-        "exec -T n1 holdfast --nodes http://n1:7700 cluster remove n3 --reason repair",
+        "exec -T n1 holdfast --nodes http://n1:7700 cluster remove n3 --yes --reason repair",
         "up --detach --no-deps n3",
         "exec -T n1 holdfast --nodes http://n1:7700 cluster add n3 n3:7800 --reason repair --wait 1m",
     ]
@@ -183,7 +183,7 @@ def test_commands_about_the_first_node_are_run_in_another(
     """Its own container has no node that serves."""
     said = install_engine(tmp_path, monkeypatch)
     OpenTarget().let_join("n1")
-    assert "exec -T n2 holdfast --nodes http://n2:7700 cluster remove n1 --reason repair" in steps(said)
+    assert "exec -T n2 holdfast --nodes http://n2:7700 cluster remove n1 --yes --reason repair" in steps(said)
 
 
 def test_a_fourth_node_comes_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_a_fourth_node_comes_and_goes(tmp_path: Path, monkeypatch: pytest.Monkey
     fault.end()
     assert list(target.urls()) == list(NODE_IDS)
     assert steps(said)[-3:] == [
-        "exec -T n1 holdfast --nodes http://n1:7700 cluster remove n4 --reason repair",
+        "exec -T n1 holdfast --nodes http://n1:7700 cluster remove n4 --yes --reason repair",
         "rm --stop --force n4",
         f"volume rm {target.project.name}_n4",
     ]
