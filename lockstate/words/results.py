@@ -557,7 +557,7 @@ class Thawed(_Value, frozen=True, tag=48):
     was_frozen: bool
 
 
-class RulesHeld(_Value, frozen=True, tag=50):
+class RulesHeld(_Value, frozen=True, tag=51):
     """The cluster follows `rules`; `was_held` says whether it was kept there before."""
 
     rules: int
