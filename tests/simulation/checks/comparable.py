@@ -14,6 +14,7 @@ from lockstate.words.results import (
     Event,
     ForceReleased,
     Granted,
+    HandedOver,
     HolderView,
     HoldView,
     LockView,
@@ -74,6 +75,8 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
             # Of many that are in the way it is not promised which are named.
             holders = plain(value.holders) if len(value.holders) < HOLDERS_SHOWN_MAX else ()
             return msgspec.structs.replace(value, detail="", retry_after_ms=0, holders=holders, cycle=())
+        case HandedOver():
+            return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
         case SessionForced():
             return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
         case Revoked():

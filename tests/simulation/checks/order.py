@@ -1,6 +1,6 @@
 """Grants seen from outside: who came first is served first, and who converts before all who only wait.
 
-A priority moves the time at which somebody came.
+A priority moves the time at which somebody came, and a hand-over goes ahead of all that wait.
 
 What arrived where is read from the log; who got which token, and when, from what clients are told.
 """
@@ -24,7 +24,7 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, GrantedSeveral, HoldKind, Queued, Result
+from lockstate.words.results import Granted, GrantedSeveral, HandedOver, HoldKind, Queued, Result
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.grants import shorten
 from tests.simulation.checks.model_replay import Step
@@ -94,8 +94,9 @@ class Order:
                     self._arrived[made] = _Arrival(step.revision, place, step.now_ms)
             if isinstance(answer.command, Change):
                 self._converted[answer.command.hold_id] = None
+        handed_over = {result.token for result in step.told() if isinstance(result, HandedOver)}
         for waited_for, told in step.wait_ends:
-            if isinstance(told, Granted):
+            if isinstance(told, Granted) and told.token not in handed_over:
                 self._granted[waited_for] = step.revision
         shorten(self._arrived)
         shorten(self._granted)

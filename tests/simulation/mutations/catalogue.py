@@ -7,6 +7,7 @@ from tests.simulation.mutations.belonging import BELONGING
 from tests.simulation.mutations.cells import CELLS
 from tests.simulation.mutations.consensus import CONSENSUS
 from tests.simulation.mutations.disks import DISKS
+from tests.simulation.mutations.hand_overs import HAND_OVERS
 from tests.simulation.mutations.held_already import HELD_ALREADY
 from tests.simulation.mutations.hold_values import HOLD_VALUES
 from tests.simulation.mutations.links import LINKS
@@ -44,6 +45,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *STATES,
     *STREAMS,
     *VOCABULARY,
+    *HAND_OVERS,
     *HELD_ALREADY,
     *OVERRIDES,
     *PLEAS,

@@ -272,7 +272,7 @@ VOCABULARY: Final = (
         name="waits-not-shared",
         sentence="A session that asked twice for the same waits for what it has already.",
         found_by=("model-state", "model-events", "reply", "equal-digest"),
-        apply=replaced(Holds, "_share", _share_nothing),
+        apply=replaced(Holds, "share", _share_nothing),
         surroundings=_VARIED,
     ),
     Mutation(

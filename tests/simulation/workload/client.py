@@ -73,6 +73,8 @@ class Client(AnyClient):
             await self._cell_acts.act()
         elif self._settings.overrides_share and random.random() < self._settings.overrides_share:
             await self._full_vocabulary.override()
+        elif self._settings.hand_overs_share and random.random() < self._settings.hand_overs_share:
+            await self._full_vocabulary.hand_over()
         elif self._settings.vocabulary_share and random.random() < self._settings.vocabulary_share:
             await self._full_vocabulary.act()
         else:

@@ -22,6 +22,7 @@ from lockstate.words.commands import (
     ForgetFence,
     ForgetRates,
     Freeze,
+    HandOver,
     IfHeld,
     LiftDelay,
     NamespaceSettings,
@@ -43,7 +44,7 @@ from lockstate.words.commands import (
 from lockstate.words.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import WaiterView
+from lockstate.words.results import LockView, WaiterView
 from tests.simulation.checks.conflicts import covers
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import Held
@@ -409,6 +410,16 @@ class ClientCommands:
     def put_off(self, held: Held) -> PutOff:
         """Return the answer "not yet" to a revocation that may have been made."""
         return PutOff(held.hold_id, held.kind, self._caller.request_id())
+
+    def hand_over(self, held: Held, seen: LockView | None) -> HandOver:
+        """Return a hand-over to a wait or a session that was seen with a lock, or to one that may not be."""
+        random, request_id = self._random, self._caller.request_id()
+        tickets = [waiter.ticket for waiter in seen.queue] if seen else []
+        if tickets and random.random() < 0.7:
+            return HandOver(held.hold_id, random.choice(tickets), request_id=request_id)
+        shown = [*seen.holders, *seen.queue] if seen else []
+        names = sorted({one.session_name for one in shown if one.session_name}) or ["s-1"]
+        return HandOver(held.hold_id, 0, random.choice(names), self._caller.new_hold_id(), request_id)
 
     def lift(self) -> LiftDelay:
         """Return a command to lift the delays of what may have some."""

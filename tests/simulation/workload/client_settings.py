@@ -20,5 +20,7 @@ class ClientSettings(msgspec.Struct, frozen=True):
     """The share of actions that are about cells."""
     overrides_share: float = 0.0
     """The share of actions that are about what others have, besides those of the whole vocabulary."""
+    hand_overs_share: float = 0.0
+    """The share of actions that are hand-overs, besides those of the whole vocabulary."""
     permits_again_share: float = 0.0
     """How often a session that asks for permits asks for as many more at the same time."""

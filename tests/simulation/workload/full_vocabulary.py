@@ -22,7 +22,7 @@ from lockstate.words.results import Granted, HoldKind, Reason, Refused, Resized,
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ELECTIONS, GUESS_CHANCE, SEMAPHORES, ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session, weaker
-from tests.simulation.workload.history import CheckToken, Query, ReadElection, ReadSemaphore
+from tests.simulation.workload.history import CheckToken, Query, ReadElection, ReadLock, ReadSemaphore
 from tests.support.vocabulary import NO_OUTCOME
 
 LEAVE_CHANCE: Final = 0.15
@@ -67,7 +67,7 @@ class FullVocabulary:
         elif dice < 0.45:
             await (self._convert() if dice < 0.39 else self._add())
         elif dice < 0.50:
-            await (self._release_part() if dice < 0.47 else self._name_a_value())
+            await self._give_back(dice)
         elif dice < 0.65:
             await (
                 self._ask_for_permits(sessions)
@@ -87,6 +87,30 @@ class FullVocabulary:
             await actor.caller.insist(actor.commands.fence(tokens))
         else:
             await self._read()
+
+    async def _give_back(self, dice: float) -> None:
+        """Give back some of a hold, all of it by its value, or to somebody."""
+        if dice < 0.465:
+            await self._release_part()
+        elif dice < 0.48:
+            await self._name_a_value()
+        else:
+            await self.hand_over()
+
+    async def hand_over(self) -> None:
+        """Give a lock to another client, and rely on it no more, whatever comes of that."""
+        actor = self._actor
+        held = self._any(HoldKind.LOCK, only_one=actor.random.random() < RIGHT_CHANCE)
+        if held is None or held.is_converting:
+            return
+        # Who waits for another name may be seen, too: that is refused.
+        name = held.locks[0].name
+        look = ReadLock(name) if actor.random.random() < RIGHT_CHANCE else actor.commands.look_around()
+        seen = await actor.caller.read(look)
+        if actor.random.random() < FORCE_CHANCE:
+            await actor.caller.insist(actor.commands.revoke([held]), patience_s=5)
+        actor.holdings.give_up(held.hold_id)
+        await actor.caller.insist(actor.commands.hand_over(held, seen), patience_s=5)
 
     async def _name_a_kind(self) -> None:
         """Release or renew what is mostly of the kind that is named, or force what others have."""
@@ -226,9 +250,11 @@ class FullVocabulary:
         leaves = command.wait_ms > 0 and self._actor.random.random() < LEAVE_CHANCE
         await self._actor.acquire(command, leaves=leaves)
 
-    def _any(self, kind: HoldKind) -> Held | None:
+    def _any(self, kind: HoldKind, *, only_one: bool = False) -> Held | None:
+        """Return some hold of a kind, if there is one: of any number of names, or of one."""
         every = self._actor.holdings.held.values()
         held = [item for item in every if item.kind is kind and not item.is_of_kinds]
+        held = [item for item in held if len(item.locks) == 1 or not only_one]
         return self._actor.random.choice(held) if held else None
 
     # -- locks ----------------------------------------------------------------------------------------------
