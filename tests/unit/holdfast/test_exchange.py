@@ -264,7 +264,7 @@ def test_a_node_without_room_is_not_asked_while_another_one_fails() -> None:
 
 
 def test_a_node_that_starts_is_left_for_the_next_one_at_once() -> None:
-    """It says when it may be asked again; that is no reason to wait before another one is asked."""
+    """It says when it may be asked again; the others need not wait for that."""
     exchange = _new(nodes=2)
     body = _problem("not-ready", retry_after_ms=1000)
     assert exchange.on_answer(503, body, now_s=100.0, jitter=0) == Retry(0)
