@@ -52,7 +52,7 @@ from cluster.peers.space_watch import SpaceWatch
 from cluster.rare_proposals import RareProposals
 from cluster.storage.cluster_record import Founding
 from cluster.storage.data_directory import DataDir
-from cluster.storage.snapshot_store import SnapshotStore
+from cluster.storage.snapshot_store import Snapshot, SnapshotStore
 from cluster.storage.sync_runner import InPlace, SyncRunner
 from cluster.upkeep import Upkeep
 from lockstate.machine import LockMachine
@@ -79,10 +79,12 @@ class Parts:
         peer_tls_watch: PeerTlsWatch | None = None,
         build: Build = UNKNOWN,
         space: SpaceWatch | None = None,
+        loaded: Snapshot | None = None,
     ) -> None:
         """Recover from journal and snapshot. Raises DataDirError, SnapshotError.
 
-        `syncs` runs the syncs of the journal; without it they are run in place.
+        `syncs` runs the syncs of the journal; without it they are run in place. `loaded` is the snapshot of
+        `store`, if it was read before.
         """
         self.node_id = config.node_id
         self.build = build
@@ -98,7 +100,7 @@ class Parts:
         self._now_s = self._loop.time
         self.started_s = self._now_s()
         """When this node started, by the event loop's clock."""
-        self._make_log(store)
+        self._make_log(store, loaded)
         self._make_peers(datadir)
         self._make_clients()
         self._make_loop(syncs or InPlace())
@@ -161,7 +163,7 @@ class Parts:
 
     # -- the parts ------------------------------------------------------------------------------------------
 
-    def _make_log(self, store: SnapshotStore) -> None:
+    def _make_log(self, store: SnapshotStore, loaded: Snapshot | None) -> None:
         """Make the log, its state machine, and what waits for either."""
         config, loop = self._config, self._loop
         self.replica = Replica(
@@ -172,6 +174,7 @@ class Parts:
             room_bytes=self.links.room_bytes,
             decode_state=decode_state,
             founded=self._beginning.founded,
+            loaded=loaded,
         )
         self._timers = GuardedTimers(loop, self._run)
         self._clock = ClusterClock(SystemClock())

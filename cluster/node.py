@@ -30,6 +30,7 @@ from cluster.errors import (
     StateDamaged,
     TransferFailed,
 )
+from cluster.loading import Loading
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.obstacles import obstacles
@@ -100,6 +101,8 @@ class Node:
         self.peer_tls_watch: PeerTlsWatch | None = None
         """What keeps the TLS between this node and its peers, if there is any. Set by `start`."""
         self._is_stopped = False
+        self.loading = Loading()
+        """How far the start is."""
         self.peer_warning = ""
         """What is to be warned of where this node listens for others, once it does; empty if nothing is."""
 
@@ -112,7 +115,7 @@ class Node:
         self._datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join, files=self._files)
         with contextlib.ExitStack() as opened:
             opened.callback(self._datadir.close)
-            parts = self._assemble(opened)
+            parts = await self._assemble(opened)
             opened.pop_all()
         self._parts = parts
         if config.secret_file is not None:
@@ -122,14 +125,16 @@ class Node:
         except BaseException:
             await self._close(parts)
             raise
+        self.loading.is_over = True
 
-    def _assemble(self, opened: contextlib.ExitStack) -> Parts:
+    async def _assemble(self, opened: contextlib.ExitStack) -> Parts:
         """Recover, and return the parts; what has to be closed if that fails is in `opened`."""
         config = self.config
         try:
             self._open_log()
             self._syncs = self._given_syncs or SyncThread(asyncio.get_running_loop().call_soon_threadsafe)
             opened.callback(self._syncs.close)
+            loaded = await self.loading.load(self._store)
             return Parts(
                 config,
                 self._datadir,
@@ -140,6 +145,7 @@ class Node:
                 peer_tls_watch=self.peer_tls_watch,
                 build=self._build,
                 space=self._space_watch(),
+                loaded=loaded,
             )
         except snapshot.SnapshotError as error:
             raise DataDirError(

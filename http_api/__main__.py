@@ -31,13 +31,17 @@ from cluster.tls.files import TlsUnusable
 from http_api import listeners, restoring, service_manager, signals
 from http_api.app import build_server
 from http_api.insecure_log import InsecureLog
+from http_api.listeners import Listeners
 from http_api.ready_log import ReadyLog
 from http_api.server import logs
 from http_api.server.authentication import Authentication
 from http_api.server.callers import Callers
 from http_api.server.connection_limits import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, PlaceLimits
+from http_api.server.connections import HttpServer
 from http_api.server.request_rates import RequestRates
+from http_api.server.start_gate import StartGate
 from http_api.server.tls_context import TlsFiles
+from http_api.starting import started
 from http_api.tls_watch import TlsWatch
 from http_api.tokens_watch import TokensUnusable, TokensWatch
 from http_api.ui.activity import Activity, Totals
@@ -111,66 +115,109 @@ async def _run(config: NodeConfig) -> int:
     # Bound first: an address in use is found before the data directory is touched.
     with listeners.bound(config) as doors:
         config = doors.told(config)
-        http_warning = exposure.check_clients(
-            doors.addresses,
-            has_tls=config.requires_tls,
-            has_principals=tokens is not None or config.tls_client_ca is not None,
-            is_allowed=config.insecure_http,
-        )
-        child = Child()
-        node = Node(config, child=child, build=this_build())
-        asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
-        await node.start()
+        return await _run_at(doors, config, caught, tls, tokens)
+
+
+async def _run_at(
+    doors: Listeners,
+    config: NodeConfig,
+    caught: signals.Signals,
+    tls: TlsWatch | None,
+    tokens: TokensWatch | None,
+) -> int:
+    """Run a node at these sockets; return the exit code. Raises StartupError, NodeFailed."""
+    http_warning = exposure.check_clients(
+        doors.addresses,
+        has_tls=config.requires_tls,
+        has_principals=tokens is not None or config.tls_client_ca is not None,
+        is_allowed=config.insecure_http,
+    )
+    node = Node(config, child=Child(), build=this_build())
+    asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
+    # From here on clients are told how far the start is; nothing else reaches the node.
+    gate = StartGate(lambda: node.loading)
+    now_s = asyncio.get_running_loop().time
+    activity = Activity(lambda: Totals(*node.metrics.contention.grants_and_waits), now_s)
+    server = _server_of(node, config, tls, tokens, gate=gate, activity=activity)
+    runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
+    await runner.setup()
+    await doors.serve(server, runner, _backlog())
+    try:
+        has_started = await started(node, caught.stop_asked)
+    finally:
+        if not node.loading.is_over:
+            await doors.stop()
+            await runner.cleanup()
+    if has_started:
         caught.reload_with(partial(_reload, node, tls, tokens))
-        gateway = Gateway(node, allowed=allowed(config.allow_priority, config.allow_no_deadline))
-        authentication = Authentication(gateway, tokens.samples if tokens is not None else tuple)
-        if tokens is not None:
-            tokens.serve(authentication)
-        activity = Activity(
-            lambda: Totals(*node.metrics.contention.grants_and_waits), asyncio.get_running_loop().time
-        )
-        callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
-        server = build_server(
-            node,
-            config.request_timeout_ms,
-            _room_limits(config),
-            callers,
-            tls=tls.door if tls is not None else None,
-            authentication=authentication,
-            rates=RequestRates(config.requests_per_second),
-            activity=activity.rates,
-        )
-        runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
-        await runner.setup()
-        await doors.serve(server, runner, _backlog())
         watches = [watch for watch in (tls, tokens) if watch is not None]
         for watch in watches:
             watch.start()
         calm_collector()
-        freed = FreedMemory()
-        freed.begin()
+        gate.open()
         _tell_readiness(node, config, doors.urls, [http_warning, node.peer_warning], activity)
-        failure = await _until_stopped(node, caught.stop_asked)
-        service_manager.tell("STOPPING=1")
-        await doors.stop()
-        if failure is None:
-            # While this node still answers, so that its clients do not notice the change of leader.
-            await node.hand_over()
-        else:
-            _end_within(_FAILED_S)
-        node.begin_shutdown()
-        await runner.cleanup()  # open calls get their answers from a node that still runs
-        freed.stop()
-        for watch in watches:
-            await watch.stop()
-        if node.failure is None:
-            await node.stop()
-        # A node may also have broken since it was told to stop.
-        if node.failure is not None:
-            await _close_failed(node)
-            raise _as_failure(node.failure)
+        await _run_until_stopped(node, doors, runner, caught, watches)
     logger.info("event=stopped node_id=%s", config.node_id)
     return 0
+
+
+async def _run_until_stopped(
+    node: Node,
+    doors: Listeners,
+    runner: web.ServerRunner,
+    caught: signals.Signals,
+    watches: Sequence[FileWatch],
+) -> None:
+    """Let a node that has started run, and stop it when it is told to. Raises NodeFailed, IdentityRefused."""
+    freed = FreedMemory()
+    freed.begin()
+    failure = await _until_stopped(node, caught.stop_asked)
+    service_manager.tell("STOPPING=1")
+    await doors.stop()
+    if failure is None:
+        # While this node still answers, so that its clients do not notice the change of leader.
+        await node.hand_over()
+    else:
+        _end_within(_FAILED_S)
+    node.begin_shutdown()
+    await runner.cleanup()  # open calls get their answers from a node that still runs
+    freed.stop()
+    for watch in watches:
+        await watch.stop()
+    if node.failure is None:
+        await node.stop()
+    # A node may also have broken since it was told to stop.
+    if node.failure is not None:
+        await _close_failed(node)
+        raise _as_failure(node.failure)
+
+
+def _server_of(
+    node: Node,
+    config: NodeConfig,
+    tls: TlsWatch | None,
+    tokens: TokensWatch | None,
+    *,
+    gate: StartGate,
+    activity: Activity,
+) -> HttpServer:
+    """Return the server of `node`, behind its gate."""
+    gateway = Gateway(node, allowed=allowed(config.allow_priority, config.allow_no_deadline))
+    authentication = Authentication(gateway, tokens.samples if tokens is not None else tuple)
+    if tokens is not None:
+        tokens.serve(authentication)
+    callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
+    return build_server(
+        node,
+        config.request_timeout_ms,
+        _room_limits(config),
+        callers,
+        tls=tls.door if tls is not None else None,
+        authentication=authentication,
+        rates=RequestRates(config.requests_per_second),
+        gate=gate,
+        activity=activity.rates,
+    )
 
 
 def _tls_of(config: NodeConfig) -> TlsWatch | None:

@@ -1,5 +1,6 @@
 """The HTTP face of a node, put together: the calls of version 1 behind one server."""
 
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -14,6 +15,7 @@ from http_api.server.metrics import RequestCounts
 from http_api.server.middleware import Front
 from http_api.server.request_rates import RequestRates
 from http_api.server.routes import Router
+from http_api.server.start_gate import StartGate
 from http_api.server.tls_gate import TlsDoor
 from http_api.ui.routes import Rates, ui_routes
 from http_api.v1 import schema
@@ -36,12 +38,14 @@ def build_server(
     authentication: Authentication | None = None,
     rates: RequestRates | None = None,
     activity: Rates = tuple,
+    gate: StartGate | None = None,
 ) -> HttpServer:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
 
     Without `fast_lane` all calls take the way through aiohttp; the answers are the same.
     With `tls` the server speaks nothing else. Without `authentication` everybody may do everything, and
-    without `rates` as often as they like. `activity` returns the rates that the page for people draws.
+    without `rates` as often as they like. `activity` returns the rates that the page for people draws. While
+    the `gate` is closed, no call reaches the node.
     """
     known = authentication or Authentication(Gateway(node))
     room = ConnectionPlaces(room_limits, origin_of)
@@ -56,4 +60,7 @@ def build_server(
     router = Router((*routes, *page))
     shared = known, router, access_log, request_timeout_ms, callers or Callers()
     lane = FastLane(*shared, rates=rates, decode=schema.decode) if fast_lane else None
-    return make_server(Front(*shared, rates=rates), room, lane, tls)
+    gate = gate or StartGate()
+    server = make_server(Front(*shared, rates=rates, gate=gate), room, None if gate.is_closed else lane, tls)
+    gate.on_open = partial(server.use_lane, lane)
+    return server

@@ -36,7 +36,7 @@ from cluster.consensus.messages import (
 from cluster.consensus.prevote import PreVote
 from cluster.consensus.ready import Ready, SnapshotDue
 from cluster.consensus.snapshot_transfer import SnapshotTransfer
-from cluster.storage.snapshot_store import SnapshotStore
+from cluster.storage.snapshot_store import Snapshot, SnapshotStore
 from lockstate.stored.snapshot import SnapshotError
 
 logger = logging.getLogger(__name__)
@@ -71,11 +71,13 @@ class Replica:
         room_bytes: Callable[[str], int],
         decode_state: DecodeState,
         founded: Members | None = None,
+        loaded: Snapshot | None = None,
     ) -> None:
         """Recover state and log from this disk. Raises DataDirError.
 
         `first_members` count until the log or a snapshot has others. `founded` is the list that the cluster
-        began with: an empty log begins with it now.
+        began with: an empty log begins with it now. `loaded` is the snapshot of `store`, if the host has read
+        it already.
         """
         self._journal = journal
         self._node_id = config.node_id
@@ -87,13 +89,14 @@ class Replica:
         self.is_proposing = True
         self.membership = Membership(config.node_id, first_members, Engine.members_in)
         # State and log are made to meet before the library sees either.
-        snapshot = store.load()
-        self.loaded_state: bytes | None = None
-        """The state of the snapshot on this disk, for the host to take when it starts."""
+        snapshot = loaded or store.load()
+        self.loaded_state: object = None
+        """The state of the snapshot on this disk, for the host to take when it starts: as `loaded` has it
+        decoded, or the bytes."""
         if snapshot is None:
             journal.begin_without_snapshot()
         else:
-            self.loaded_state = snapshot.state
+            self.loaded_state = snapshot.state if snapshot.decoded is None else snapshot.decoded
             journal.begin_at(snapshot.previous, snapshot.last)
             if snapshot.log_digest is not None:
                 journal.continue_digests(snapshot.last, snapshot.log_digest)

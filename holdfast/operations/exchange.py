@@ -49,6 +49,8 @@ _OF_PROXIES = frozenset({408, *range(520, 531)})
 """Statuses with which proxies say that they got no answer of a node, beside those above. No node has them."""
 TOO_MANY_REQUESTS = "too-many-requests"
 """The code with which one node says that it was asked too often; others have room."""
+_OF_ONE_NODE = frozenset({TOO_MANY_REQUESTS, "not-ready"})
+"""Refusals after which another node may be asked at once, and this one when it says."""
 _STILL_WAITS = 202
 _OK_MAX = 299
 _INTERNAL = 500
@@ -129,7 +131,7 @@ class Exchange(Generic[T]):
         self._untrusted: set[int] = set()
         """Nodes with which TLS has failed, one after the other and nothing else in between."""
         self._free_at_s: dict[int, float] = {}
-        """When nodes that had enough requests of ours take the next one: each counts for itself."""
+        """When nodes that had enough requests of ours, or were starting, take the next one."""
 
     @property
     def may_be_applied(self) -> bool:
@@ -231,7 +233,7 @@ class Exchange(Generic[T]):
             self._reasons.note(self._node, detail)
             raise self._failure(code)
         retry_after_ms = facts.retry_after_ms
-        if code == TOO_MANY_REQUESTS:
+        if code in _OF_ONE_NODE:
             self._free_at_s[self._node] = now_s + retry_after_ms / 1000 * (1 + jitter / 2)
             retry_after_ms = 0
         return self._again(code, detail, retry_after_ms=retry_after_ms, now_s=now_s, jitter=jitter)

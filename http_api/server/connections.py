@@ -204,6 +204,10 @@ class HttpServer(web.Server):
     tls: TlsDoor | None
     _look_handle: asyncio.TimerHandle | None = None
 
+    def use_lane(self, lane: FastLane | None) -> None:
+        """Let connections that come from now on use `lane`."""
+        self.lane = lane if set(RequestHandler.__slots__) >= _SEEN_OF_AIOHTTP else None
+
     def __call__(self) -> RequestHandler:
         """Make the protocol of a new connection; with TLS, what comes before it."""
         if self.tls is not None:
@@ -268,5 +272,5 @@ def make_server(
     server = HttpServer(front.handle, request_factory=make_call, handler_cancellation=True)
     server.room = room
     server.tls = tls
-    server.lane = lane if set(RequestHandler.__slots__) >= _SEEN_OF_AIOHTTP else None
+    server.use_lane(lane)
     return server

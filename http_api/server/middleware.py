@@ -16,6 +16,7 @@ from http_api.server.connection_limits import ConnectionRefusal
 from http_api.server.heads import check_head
 from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router
+from http_api.server.start_gate import StartGate
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 
@@ -45,10 +46,12 @@ class Front:
         callers: Callers,
         *,
         rates: RequestRates,
+        gate: StartGate,
     ) -> None:
         """Answer `callers` that `authentication` knows, in `request_timeout_ms` unless a call says else.
 
-        Of each of them only so many calls are taken in a second as `rates` allow; probes always are.
+        Of each of them only so many calls are taken in a second as `rates` allow; probes always are. Nothing
+        reaches the node before the `gate` is open.
         """
         self._authentication = authentication
         self._node = authentication.gateway.node
@@ -56,6 +59,7 @@ class Front:
         self._log = access_log
         self._callers = callers
         self._rates = rates
+        self._gate = gate
         self._timeout_s = request_timeout_ms / 1000
 
     async def handle(self, call: web.BaseRequest) -> web.StreamResponse:
@@ -78,13 +82,14 @@ class Front:
                 self._rates.take(caller_of(gateway, call.place), route.need)
             call.rates = self._rates
             route.need.check(gateway.rights)
-            reply = await route.handler(gateway, call)
+            reply = self._gate.answer(path) or await route.handler(gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
             self._authentication.trace.note(
                 exc, call.transport, principal=principal, method=method, route=path, request_id=call.id
             )
-        if self._node.is_shutting_down or call.place.refused or not call.content.is_eof():
+        is_last = self._node.is_shutting_down or self._gate.is_closed or call.place.refused
+        if is_last or not call.content.is_eof():
             reply.force_close()
         self._log.answered(
             method,

@@ -81,11 +81,11 @@ from lockapi.requests.service import (
 from lockapi.requests.several import AcquireSeveralRequest
 from lockapi.views import AuditJson
 
-_WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
+_WORLD: Final = ("overloaded", "not-ready", "no-leader", "shutting-down", "outcome-unknown")
 """What can come between a node and the cluster."""
-_READ: Final = ("overloaded", "no-leader", "shutting-down")
+_READ: Final = ("overloaded", "not-ready", "no-leader", "shutting-down")
 """The same for reads, which have no outcome to be unknown."""
-_CHANGE: Final = ("no-leader", "shutting-down", "outcome-unknown")
+_CHANGE: Final = ("not-ready", "no-leader", "shutting-down", "outcome-unknown")
 """The same for changes of the members, of which there are never many."""
 _ACQUIRE: Final = (
     "name-too-long", "ttl-out-of-range", "session-expired", "lease-expired", "ticket-ended", "deadlock",

@@ -365,6 +365,14 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, State]:
     return state
 
 
+def steps_count(data: bytes | bytearray) -> int:
+    """Return how many steps `decode_in_steps` takes for these bytes. Raises SnapshotError."""
+    try:
+        return sum(len(groups) for groups in _decoder.decode(data).tables)
+    except msgspec.DecodeError as error:
+        raise SnapshotError(f"not a snapshot of this version: {error}") from error
+
+
 def digest(state: State) -> str:
     """Return a digest of the state: two nodes at one revision have the same."""
     return hashlib.blake2b(encode(state), digest_size=16).hexdigest()

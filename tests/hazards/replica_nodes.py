@@ -70,7 +70,7 @@ class OurNode:
             decode_state=_decode_state,
         )
         if self.replica.loaded_state is not None:
-            self._restore(msgspec.msgpack.decode(self.replica.loaded_state, type=_State))
+            self._restore(msgspec.msgpack.decode(cast("bytes", self.replica.loaded_state), type=_State))
         self.replica.engine.in_flight_max = in_flight_max
         self.journal.sync()
 

@@ -263,6 +263,16 @@ def test_a_node_without_room_is_not_asked_while_another_one_fails() -> None:
     assert exchange.attempt(102.0).node == 0
 
 
+def test_a_node_that_starts_is_left_for_the_next_one_at_once() -> None:
+    """It says when it may be asked again; the others need not wait for that."""
+    exchange = _new(nodes=2)
+    body = _problem("not-ready", retry_after_ms=1000)
+    assert exchange.on_answer(503, body, now_s=100.0, jitter=0) == Retry(0)
+    assert exchange.attempt(100.0).node == 1
+    alone = _new(nodes=1)
+    assert alone.on_answer(503, body, now_s=100.0, jitter=0) == Retry(1)
+
+
 def test_nodes_that_all_have_no_room_in_time_are_given_up() -> None:
     """Nobody waits for what would come behind the deadline."""
     exchange = _new(nodes=2)

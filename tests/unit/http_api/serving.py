@@ -16,6 +16,7 @@ from http_api.server.authentication import Authentication, KnownPrincipals
 from http_api.server.callers import Callers
 from http_api.server.connection_limits import PlaceLimits
 from http_api.server.request_rates import RequestRates
+from http_api.server.start_gate import StartGate
 from http_api.server.tls_gate import TlsDoor
 from lockapi.allowed_names import allowed
 from lockapi.gateway import Gateway
@@ -142,6 +143,7 @@ async def serving(
     allow_priority: Sequence[str] = (),
     allow_no_deadline: Sequence[str] = ("batch",),
     rates: RequestRates | None = None,
+    gate: StartGate | None = None,
 ) -> AsyncIterator[Served]:
     """Run a server for the length of a test; with `tls` its clients use `trust`.
 
@@ -160,6 +162,7 @@ async def serving(
         tls=tls,
         authentication=authentication,
         rates=rates,
+        gate=gate,
     )
     runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()
