@@ -39,6 +39,7 @@ def _ask_nobody(pleas: Pleas, asked: Sequence[Plea], receiver: Hold) -> None:
 def _never_frozen(state: State, claims: Claims, permits: Permits = ()) -> Refused | None:
     """Let a lock be handed over while its name is frozen."""
     del state, claims, permits
+    return None
 
 
 HAND_OVERS: Final = (

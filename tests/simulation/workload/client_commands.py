@@ -417,8 +417,9 @@ class ClientCommands:
         tickets = [waiter.ticket for waiter in seen.queue] if seen else []
         if tickets and random.random() < 0.7:
             return HandOver(held.hold_id, random.choice(tickets), request_id=request_id)
-        shown = [*seen.holders, *seen.queue] if seen else []
-        names = sorted({one.session_name for one in shown if one.session_name}) or ["s-1"]
+        shown = [holder.session_name for holder in seen.holders] if seen else []
+        shown += [waiter.session_name for waiter in seen.queue] if seen else []
+        names = sorted({name for name in shown if name}) or ["s-1"]
         return HandOver(held.hold_id, 0, random.choice(names), self._caller.new_hold_id(), request_id)
 
     def lift(self) -> LiftDelay:
