@@ -27,6 +27,7 @@ from cluster.errors import (
     NoLeader,
     OutcomeUnknown,
     ShuttingDown,
+    StartupError,
     StateDamaged,
     TransferFailed,
 )
@@ -135,6 +136,8 @@ class Node:
             self._syncs = self._given_syncs or SyncThread(asyncio.get_running_loop().call_soon_threadsafe)
             opened.callback(self._syncs.close)
             loaded = await self.loading.load(self._store)
+            if self._is_stopped:
+                raise StartupError("the node was told to stop while it started")
             return Parts(
                 config,
                 self._datadir,
@@ -285,6 +288,7 @@ class Node:
         """
         parts = self._parts
         if parts is None:
+            self._is_stopped = True  # a start that reads the state goes no further
             return
         self._shut_down()
         parts.events.end()
