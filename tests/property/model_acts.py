@@ -17,9 +17,8 @@ from tests.property.model_records import ModelState
 def tell_act(state: ModelState, kind: EventKind, name: str, reason: str, **said: Any) -> None:
     """Add an event of what is nobody's; `said` are its other fields."""
     when, by = (state.revision, state.now_ms), state.principal
-    fields = {"token": 0, **said}
-    token = fields.pop("token")
-    event = Event(*when, kind, name, Mode.EXCLUSIVE, NO_OWNER, token, NO_SESSION, 0, reason, by=by, **fields)
+    plain = Event(*when, kind, name, Mode.EXCLUSIVE, NO_OWNER, 0, NO_SESSION, 0, reason, by=by)
+    event = msgspec.structs.replace(plain, **said)
     state.events.append(event)
     state.history.append(event)
 

@@ -23,6 +23,7 @@ from lockstate.words.commands import (
     ForgetRates,
     Freeze,
     HandOver,
+    HoldRules,
     IfHeld,
     LiftDelay,
     NamespaceSettings,
@@ -469,6 +470,10 @@ class ClientCommands:
         act, node_id = random.choice(list(ClusterAct)), random.choice(self._caller.node_ids)
         peer = f"{node_id}:7800" if act in {ClusterAct.ADD, ClusterAct.MOVE} else ""
         return RecordAct(act, node_id, peer, "by hand", self._caller.request_id())
+
+    def hold_rules(self) -> HoldRules:
+        """Return a command that holds the rules of the cluster, or more often lets go of them."""
+        return HoldRules(self._random.random() < 0.4, "by hand", self._caller.request_id())
 
     def look_around(self) -> ReadLock:
         """Return a read that may show who holds a lock, in which session, and who waits for it."""
