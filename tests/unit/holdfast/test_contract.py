@@ -203,6 +203,8 @@ async def _locks(client: holdfast.Client, other: holdfast.Client) -> None:
             while not (waits := [row async for row in client.list_waits()]):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         await client.get_ticket(waits[0].ticket, is_stale=True)
+        await _try(hold.hand_over(to_ticket=waits[0].ticket + 1))
+        await _try(hold.hand_over(to_session="s-0"))
         await _try(client.admin.force_waits("i", reason="r", ticket=waits[0].ticket + 1))
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
