@@ -18,7 +18,7 @@ def rules_lines(info: ClusterInfo) -> list[str]:
     if hold is None:
         return []
     by = f" by {hold.by}" if hold.by else ""
-    lines = [f"rules {info.rules} are held{by} since {length(hold.held_ms)}: {hold.reason}"]
+    lines = [f"rules {info.rules} have been held{by} for {length(hold.held_ms)}: {hold.reason}"]
     if newest > info.rules and not any(holding_back(info)):
         lines.append(
             f"the cluster can move to rules {newest}, with `holdfast cluster rules release`; then no way back"

@@ -160,10 +160,11 @@ def revoked_view(state: State, hold: Hold, kind: HoldKind, revocation: Revocatio
     return RevokedView(**msgspec.structs.asdict(shown), revocation=revocation)
 
 
-def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
-    """Return what a session is to give up, what ends first.
+def revoked_of(state: State, session: Session) -> tuple[tuple[RevokedView, ...], int]:
+    """Return what a session is to give up, what ends first, and until when it knows enough by that.
 
-    Its lease is that of all its holds, so it is told of every bound that ends before.
+    Its lease is that of all its holds, so it is told of every bound that ends before. If more do than are
+    shown, its lease is worth nothing beyond the first of the others: the next keepalive tells of that.
     """
     pleas, holds, until_ms = state.pleas, session.holds, session.expires_at_ms
     if len(pleas) < len(holds):
@@ -171,10 +172,10 @@ def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
     else:
         known = [plea for hold_id in holds for plea in pleas.of_hold(hold_id).values()]
     found = [plea for plea in known if plea.is_told or plea.ends_at_ms < until_ms]
-    first = heapq.nsmallest(limits.HOLDERS_SHOWN_MAX, found, key=lambda one: (one.ends_at_ms, one.order))
-    return tuple(
-        [revoked_view(state, holds[one.hold_id], one.kind, _revocation_view(state, one)) for one in first]
-    )
+    count = limits.HOLDERS_SHOWN_MAX
+    first = heapq.nsmallest(count + 1, found, key=lambda one: (one.ends_at_ms, one.order))
+    views = [revoked_view(state, holds[one.hold_id], one.kind, _revocation_view(state, one)) for one in first]
+    return tuple(views[:count]), min([until_ms, *[one.ends_at_ms for one in first[count:]]])
 
 
 def is_in_the_way(hold: Hold, ticket: Ticket, kind: HoldKind, name: str) -> bool:

@@ -34,6 +34,7 @@ from lockstate.words.results import (
     Refused,
     Renewed,
     Result,
+    RevokedView,
     SessionClosed,
     SessionForced,
     SessionKept,
@@ -111,10 +112,11 @@ class Sessions:
             self._state.ledger.change(session)
             session.ttl_ms = command.ttl_ms
         self._state.extend(session)
-        expires_in_ms = session.expires_at_ms - self._state.now_ms
-        if self._state.pleas and (revoked := revoked_of(self._state, session)):
-            return SessionKept(session.session_id, expires_in_ms, revoked)
-        return SessionKept(session.session_id, expires_in_ms)
+        revoked: tuple[RevokedView, ...] = ()
+        until_ms = session.expires_at_ms
+        if self._state.pleas:
+            revoked, until_ms = revoked_of(self._state, session)
+        return SessionKept(session.session_id, max(0, until_ms - self._state.now_ms), revoked)
 
     def close(self, command: CloseSession) -> Result:
         """End a session, its holds and its waits."""

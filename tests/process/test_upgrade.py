@@ -150,7 +150,7 @@ async def test_the_rules_wait_for_the_operator_who_holds_them(tmp_path: Path, la
                 assert not log.lines("event=rules-proposed")
                 for command in ("status", "version"):
                     said = await holdfast(cluster, command)
-                    assert f"rules {RULES_FIRST} are held since" in said
+                    assert f"rules {RULES_FIRST} have been held for" in said
                     assert f"the cluster can move to rules {RULES_NEXT}" in said
                 out = await holdfast(cluster, "cluster", "rules", "release", "--reason", "it is Monday")
                 assert out == f"rules {RULES_FIRST} are released; see `holdfast version`\n"

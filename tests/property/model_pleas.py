@@ -149,4 +149,7 @@ def kept(state: ModelState, session: Session) -> SessionKept:
     for plea in asked[: limits.HOLDERS_SHOWN_MAX]:
         shown = holder_view(state, plea.hold, parts_of(plea.hold, plea.kind, plea.name)[0])
         views.append(RevokedView(**msgspec.structs.asdict(shown), revocation=plea_view(state, plea)))
+    untold = [plea.ends_at_ms for plea in asked[limits.HOLDERS_SHOWN_MAX :]]
+    if untold:
+        left_ms = max(0, min(left_ms, untold[0] - state.now_ms))
     return SessionKept(session.session_id, left_ms, tuple(views))

@@ -704,7 +704,7 @@ async def test_a_fence_refuses_smaller_tokens(new_client: NewClient) -> None:
         async with client.session(labels={"host": "rack-3"}) as session, client.lock("a", session=session):
             (holder,) = (await client.inspect("a")).holders
             assert holder.session_name
-            assert holder.labels == {"host": "rack-3"}
+            assert holder.labels == {"host": "rack-3", "owner": holder.owner}
         async with client.lock("a") as hold:
             assert (await client.check_token("a", hold.token)).valid
         assert not (await client.check_token("a", hold.token)).valid

@@ -129,6 +129,21 @@ def test_a_session_hears_of_every_end_within_its_lease(driver: CellDriver) -> No
     assert [one.revocation.name for one in kept.revoked] == ["a/soon", "a/late"]
 
 
+def test_a_session_is_believed_no_longer_than_it_is_told_of(driver: CellDriver) -> None:
+    """Of more ends than a keepalive shows, the first that is not shown bounds the lease of all."""
+    for number in range(limits.HOLDERS_SHOWN_MAX):
+        driver.granted(f"a/{number}", session_id="ann")
+    kept = expect(SessionKept, driver.run(KeepAlive(ANN), at_ms=2_000))
+    assert (len(kept.revoked), kept.expires_in_ms) == (limits.HOLDERS_SHOWN_MAX, 50_000)
+    driver.granted("a/more", session_id="ann")
+    kept = expect(SessionKept, driver.run(KeepAlive(ANN), at_ms=4_000))
+    assert "a/more" not in [one.revocation.name for one in kept.revoked]
+    assert (len(kept.revoked), kept.expires_in_ms) == (limits.HOLDERS_SHOWN_MAX, 8_000)
+    kept = expect(SessionKept, driver.run(KeepAlive(ANN), at_ms=10_001))
+    assert [one.revocation.name for one in kept.revoked] == ["a/more"]
+    assert kept.expires_in_ms == 50_000
+
+
 def test_a_shorter_lease_ends_as_it_would(driver: CellDriver) -> None:
     """A bound lengthens nothing."""
     grant = driver.granted("a/x", ttl_ms=1000)

@@ -15,6 +15,7 @@ TAKES_ROOM = {
     "OpenSession",
     "Acquire",
     "Convert",
+    "HandOver",
     "AcquirePermits",
     "AcquireSeveral",
     "AddLocks",

@@ -83,7 +83,7 @@ async def test_who_holds_the_rules_is_told(capsys: pytest.CaptureFixture[str]) -
         async with ScriptedNode(view(1, rules_hold=hold, n1=state)) as node:
             assert await version(node.url) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert lines[4:] == ["rules 1 are held by ann since 2 h: not before Monday", *more]
+        assert lines[4:] == ["rules 1 have been held by ann for 2.0h: not before Monday", *more]
 
 
 CAN_MOVE = "the cluster can move to rules 2, with `holdfast cluster rules release`; then no way back"
