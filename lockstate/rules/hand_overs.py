@@ -5,8 +5,9 @@ between. The receiver gets what it could have acquired if only the giver had lef
 quotas are in its way as in that of anybody, waiters are not. These wait for the receiver from then on, so the
 hand-over is refused if the receiver waits for one of them elsewhere.
 
-A waiter has asked for the lock, so it may belong to anybody. A session has not: it must be one of the giver's
-own principal.
+A waiter has asked for the lock, so it may belong to anybody. A session has not: it must be one of the principal
+that asks, and what bounds the giver's time bounds its own. A session of nobody is used by whoever knows its id,
+which is a secret, and never by its public name.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,16 +59,18 @@ class HandOvers:
         state = self._state
         if command.to_ticket:
             ticket = state.tickets_in_order.get(command.to_ticket)
-            if ticket is None:
-                return Refused(Reason.TICKET_ENDED, f"to_ticket: no wait has number {command.to_ticket}")
-            return _check_ticket(ticket, lock) or ticket
+            if ticket is None or not _waits_for(ticket, lock):
+                # The same answer for both: what others wait for is not for the giver to know.
+                detail = f"to_ticket: number {command.to_ticket} does not wait for {lock.name!r} alone"
+                return Refused(Reason.TICKET_ENDED, detail)
+            return ticket
         session = state.sessions_in_order.get(order_in(command.to_session))
         if (
             session is None
             or session_name(session) != command.to_session
-            or state.principals.is_foreign(session.session_id)
+            or not state.principals.is_own(session.session_id)
         ):
-            detail = f"to_session: the giver has no session {command.to_session!r}"
+            detail = f"to_session: you have no session with the public name {command.to_session!r}"
             return Refused(Reason.SESSION_EXPIRED, detail)
         hold = Hold(
             0,
@@ -101,6 +104,7 @@ class HandOvers:
         principal = state.owners.get(session.session_id, "")
         if state.principals.of(giver) != principal:
             refused = state.principals.check_named("holds", (lock.name,), of=principal)
+        refused = refused or state.namespaces.check_passed(giver)
         return refused or holds.check_room(session, len(claims_of_hold(hold)), None)
 
     def _check_claims(self, giver: Hold, claims: Claims) -> Refused | None:
@@ -128,7 +132,11 @@ class HandOvers:
     def _go(self, giver: Hold, receiver: Ticket | Hold, claims: Claims) -> HandedOver:
         """Let the lock pass from one to the other; then serve those that can stand beside the receiver."""
         state, holds = self._state, self._holds
-        asked = [plea for plea in state.pleas.of_hold(giver.hold_id).values() if not plea.is_bound]
+        asked = [
+            plea
+            for plea in state.pleas.of_hold(giver.hold_id).values()
+            if not plea.is_bound or isinstance(receiver, Hold)
+        ]
         freed = holds.end(giver, EventKind.HANDED_OVER)
         holds.effects.tell_receiver(state.next_token)
         if isinstance(receiver, Ticket):
@@ -167,9 +175,7 @@ def _check_giver(state: State, giver: Hold) -> Refused | None:
     return check_unchanging(state, giver, "hold_id: is")
 
 
-def _check_ticket(ticket: Ticket, lock: Wanted) -> Refused | None:
-    """Refuse a wait for anything but this lock."""
+def _waits_for(ticket: Ticket, lock: Wanted) -> bool:
+    """Whether a wait is for this lock, and for nothing else."""
     is_for_one = ticket.kind is HoldKind.LOCK and not (ticket.permits or ticket.changes)
-    if is_for_one and [one.name for one in each_lock(ticket)] == [lock.name]:
-        return None
-    return invalid(f"to_ticket: number {ticket.order} does not wait for {lock.name!r} alone")
+    return is_for_one and [one.name for one in each_lock(ticket)] == [lock.name]

@@ -35,6 +35,7 @@ from lockstate.rules.checks import invalid
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, refuse_kind
 from lockstate.rules.kinded import Kinds
 from lockstate.tables import budget
+from lockstate.tables.pleas import key_of
 from lockstate.tables.records import Ask, Hold, Plea, Ticket
 from lockstate.words import limits
 from lockstate.words.commands import PutOff, Revoke, WithdrawRevocation
@@ -171,16 +172,23 @@ class Pleas:
     def pass_on(self, asked: Sequence[Plea], hold: Hold) -> None:
         """Ask the receiver of a hand-over what its giver was `asked`, with what is left of the same grace.
 
-        It is not asked for a wait that it is not in the way of, or by one that may not ask it by itself.
+        It is not asked for a wait that it is not in the way of, or by one that may not ask it by itself. The
+        earlier of two bounds counts.
         """
         state = self._state
         for plea in asked:
             ticket = state.tickets_in_order.get(plea.ticket)
             if plea.ticket and (ticket is None or not self._goes_on(plea, ticket, hold)):
                 continue
+            own = state.pleas.of_hold(hold.hold_id).get(key_of(plea)) if plea.is_bound else None
+            if own is not None:
+                if own.ends_at_ms <= plea.ends_at_ms:
+                    continue
+                state.pleas.drop(own)
             passed_on = msgspec.structs.replace(plea, order=state.take_order(), hold_id=hold.hold_id)
             state.pleas.enter(passed_on)
-            self._holds.effects.tell_plea(EventKind.REVOKED, hold, passed_on)
+            if passed_on.is_told:
+                self._holds.effects.tell_plea(EventKind.REVOKED, hold, passed_on)
 
     def _goes_on(self, plea: Plea, ticket: Ticket, hold: Hold) -> bool:
         """Whether what was asked for a wait concerns the receiver of a hand-over."""

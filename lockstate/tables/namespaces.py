@@ -221,6 +221,20 @@ class Namespaces:
                 return refused
         return None
 
+    def check_passed(self, giver: Hold) -> Refused | None:
+        """Refuse another hold in the place of this one, if a namespace that does not count it has no room."""
+        counting = self._counting(giver)
+        for prefix, inside in self._inside(names_of(giver)).items():
+            namespace = self.rows[prefix]
+            if namespace not in counting:
+                size_bytes = bytes_of_names(inside)
+                refused = self._check(namespace, "holds", len(inside)) or self._check(
+                    namespace, "bytes", size_bytes
+                )
+                if refused is not None:
+                    return refused
+        return None
+
     def check_added(self, hold: Hold, names: Iterable[str]) -> Refused | None:
         """Refuse more names to a hold, if a namespace has no room for them."""
         return self.check_named("holds", names, bytes_said(hold), self._counting(hold))

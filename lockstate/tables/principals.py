@@ -90,6 +90,10 @@ class Principals:
         """Whether an id is of something that belongs to another principal than the one that asks."""
         return bool(self.asking) and self.rows.get(lease_id, self.asking) != self.asking
 
+    def is_own(self, lease_id: str) -> bool:
+        """Whether an id is of something that belongs to the principal that asks; of anything if none does."""
+        return not self.asking or self.rows.get(lease_id) == self.asking
+
     def put(self, lease_id: str, principal: str) -> None:
         """Say whose a session is that is about to be there, or a hold or a ticket without one."""
         self.rows[lease_id] = principal

@@ -24,7 +24,8 @@ from tests.property.model_locks import (
     is_shared,
     names,
 )
-from tests.property.model_principals import is_foreign, refuse_named
+from tests.property.model_namespaces import refuse_passed_in
+from tests.property.model_principals import refuse_named
 from tests.property.model_records import Hold, ModelState, Plea, Ticket
 from tests.property.model_refusals import refuse_now
 
@@ -45,7 +46,8 @@ def hand_over(state: ModelState, command: HandOver) -> Result:
     refused = _refuse_in_the_way(state, giver, receiver) or _refuse_deadlock(state, giver, receiver)
     if refused is not None:
         return refused
-    asked = [plea for plea in state.pleas if plea.hold is giver and not plea.is_bound]
+    to_session = bool(command.to_session)
+    asked = [plea for plea in state.pleas if plea.hold is giver and (to_session or not plea.is_bound)]
     end_hold(state, giver, EventKind.HANDED_OVER)
     told = msgspec.structs.replace(state.events[-1], to_token=state.next_token)
     state.events[-1] = state.history[-1] = told
@@ -66,16 +68,17 @@ def hand_over(state: ModelState, command: HandOver) -> Result:
 def _waiter(state: ModelState, command: HandOver, giver: Hold) -> Ticket | Refused:
     """Return the wait that is to have the lock."""
     ticket = next((t for t in state.tickets if t.number == command.to_ticket), None)
-    if ticket is None:
-        return Refused(Reason.TICKET_ENDED, "")
-    is_of_locks = ticket.kind is HoldKind.LOCK and not ticket.is_of_kinds and ticket.changes is None
-    return ticket if is_of_locks and names(ticket) == names(giver) else BAD
+    if ticket is not None:
+        is_of_locks = ticket.kind is HoldKind.LOCK and not ticket.is_of_kinds and ticket.changes is None
+        if is_of_locks and names(ticket) == names(giver):
+            return ticket
+    return Refused(Reason.TICKET_ENDED, "")
 
 
 def _session(state: ModelState, command: HandOver, giver: Hold) -> Ticket | Refused:
     """Return what a session would ask for, to have the lock as the giver has it."""
     session = next((s for s in state.sessions if s.public_name == command.to_session), None)
-    if session is None or is_foreign(state, session):
+    if session is None or (state.principal and session.principal != state.principal):
         return Refused(Reason.SESSION_EXPIRED, "")
     new_id = command.new_hold_id
     known = (state.session(SessionId(new_id)), state.hold(new_id), state.ticket(new_id))
@@ -99,7 +102,7 @@ def _session(state: ModelState, command: HandOver, giver: Hold) -> Ticket | Refu
         return Refused(Reason.ALREADY_HELD, "")
     is_of_other = session.principal != giver.principal
     refused = refuse_named(state, "holds", names(wish), by=session.principal) if is_of_other else None
-    return refused or wish
+    return refused or refuse_passed_in(state, giver) or wish
 
 
 def _refuse_in_the_way(state: ModelState, giver: Hold, receiver: Ticket) -> Refused | None:
@@ -132,10 +135,15 @@ def _refuse_deadlock(state: ModelState, giver: Hold, receiver: Ticket) -> Refuse
 
 def _pass_on(state: ModelState, plea: Plea, hold: Hold) -> None:
     """Ask the receiver what the giver was asked, if it may be asked that, and until the same moment."""
+    bounds = [own for own in state.pleas if plea.is_bound and own.is_bound and own.hold is hold]
+    if any(own.ends_at_ms <= plea.ends_at_ms for own in bounds):
+        return
+    state.pleas = [own for own in state.pleas if not any(own is later for later in bounds)]
     passed_on = replace(plea, hold=hold, created=state.next_created())
     waiter, is_asked = plea.waiter, is_to_be_given_up(state, passed_on)
     if waiter is not None and waiter.has_asked and plea.reason == "a wait needs it":
         is_asked &= hold.priority < waiter.priority or hold.principal == waiter.principal
     if is_asked:
         state.pleas.append(passed_on)
-        tell_plea(state, EventKind.REVOKED, passed_on)
+        if passed_on.is_told:
+            tell_plea(state, EventKind.REVOKED, passed_on)

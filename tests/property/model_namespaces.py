@@ -212,6 +212,16 @@ def refuse_named_in(
     return None
 
 
+def refuse_passed_in(state: ModelState, giver: Hold) -> Refused | None:
+    """Return the refusal of another hold in the place of this one, where this one does not count."""
+    size_bytes = len("".join(names(giver)).encode())
+    return _first(
+        _refuse(state, prefix, "holds", 1) or _refuse(state, prefix, "bytes", size_bytes)
+        for prefix in over(state, names(giver))
+        if not _is_among(giver, _has(state, prefix))
+    )
+
+
 def refuse_texts_in(state: ModelState, hold: Hold, note: str, value: str) -> Refused | None:
     """Return the refusal of another note or value of a hold."""
     growth = len(f"{note}{value}".encode()) - len(f"{hold.note}{hold.value}".encode())

@@ -24,7 +24,7 @@ def _first_in_line(of: HandOvers, command: HandOver, giver: Hold, lock: Wanted) 
     """Take the first that waits for the one that is meant."""
     receiver = _receiver(of, command, giver, lock)
     queue = list(queue_of(of._state, HoldKind.LOCK, lock.name))
-    is_for_one = bool(queue) and not isinstance(hand_overs._check_ticket(queue[0], lock), Refused)
+    is_for_one = bool(queue) and hand_overs._waits_for(queue[0], lock)
     return queue[0] if isinstance(receiver, Ticket) and is_for_one else receiver
 
 
