@@ -5,9 +5,9 @@ between. The receiver gets what it could have acquired if only the giver had lef
 quotas are in its way as in that of anybody, waiters are not. These wait for the receiver from then on, so the
 hand-over is refused if the receiver waits for one of them elsewhere.
 
-A waiter has asked for the lock, so it may belong to anybody. A session has not: it must be one of the principal
-that asks, and what bounds the giver's time bounds its own. A session of nobody is used by whoever knows its id,
-which is a secret, and never by its public name.
+A waiter has asked for the lock, so it may belong to anybody. A session has not: it must belong to the
+principal that asks, and what bounds the time of the giver bounds its own. Whoever knows the id of a session
+of nobody, a secret, uses it; its public name is not enough.
 """
 
 from collections.abc import Callable, Sequence
