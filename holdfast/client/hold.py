@@ -1,6 +1,5 @@
 """What a client has been given: Hold and Session."""
 
-import asyncio
 import weakref
 from collections.abc import Coroutine, Iterable
 from types import FrameType
@@ -23,10 +22,11 @@ from holdfast.values.errors import (
     LeaseExpired,
     LockHeld,
     LockTimeout,
-    OutcomeUnknown,
+    Refused,
     SessionExpired,
+    Unavailable,
 )
-from holdfast.values.lease import LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Lease
+from holdfast.values.lease import EXPIRED, LEASE_EXPIRED, RELEASED, SESSION_EXPIRED, Lease
 from holdfast.values.names import Name, to_name
 from holdfast.values.words import HoldKind, Mode, Reason, Scope
 from holdfast.wire.held import Revocation
@@ -199,8 +199,10 @@ class Hold(KeptAlive):
         self.mode = grant.mode
         self.session = session
         self._put_off: Lease | None = None
-        self._is_leaving = False
-        """Whether it is being handed over."""
+        self._leaving_count = 0
+        """Calls of `hand_over` that have no outcome yet."""
+        self._put_aside: tuple[Reason, BaseException | None] | None = None
+        """The first loss that was found during a hand-over."""
         self._got: _Got | None = _Got(self.clock.now_s(), grant.lease, grant.names)
         self._tokens = {grant.token}
         self._added: set[Claim] = set()
@@ -350,32 +352,65 @@ class Hold(KeptAlive):
         """Give the lock to a waiter or a session, ahead of all that wait; return the token that it has there.
 
         Give exactly one of the two: the `ticket` of a waiter for this lock, or the public name of a session,
-        which has the lock as soon as it acquires it again. From here on the hold is not valid, and was not
-        lost. Nor is it valid after OutcomeUnknown or a cancellation: then it is released, if it was not
-        handed over.
+        which has the lock as soon as it acquires it again. The hold is not valid from here on, because the
+        receiver may have the lock before the answer arrives. Nor is it lost, unless this raises LeaseExpired.
 
-        It stays as it is when this raises Refused (`ticket-ended` if nobody waits with that number),
-        SessionExpired (of the receiver), LockHeld (by others, beside this hold), or Deadlock.
+        It is valid again, if its lease still runs, when this raises Unavailable, or Refused for another
+        reason: `ticket-ended` if nobody waits with that number, SessionExpired (of the receiver), LockHeld
+        (by others, beside this hold), Deadlock. After OutcomeUnknown or a cancellation it never is: it is
+        then released in the background, if it was not handed over.
         """
         self.refuse_forked()
         operation = hold_operations.hand_over(self.hold_id, to_ticket=to_ticket, to_session=to_session)
-        self._is_leaving = True
+        self._leaving_count += 1
         try:
             token = await self._transport.call(operation)
+            self.end(RELEASED)
         except LeaseExpired as error:
             self.end(LEASE_EXPIRED, error)
             raise
-        except (OutcomeUnknown, asyncio.CancelledError):
+        except (Refused, Unavailable):
+            raise  # nothing was changed
+        except BaseException:  # OutcomeUnknown, a cancellation, an answer that cannot be read
+            self.end(RELEASED)
             self.run_aside(self.give_up())
             raise
         finally:
-            self._is_leaving = False
-        self.end(RELEASED)
+            # It ends before it stops leaving: another thread must not see it valid in between.
+            if self._put_aside is not None and self._leaving_count == 1:
+                super().end(*self._put_aside)
+            self._leaving_count -= 1
         return token
 
     def end(self, reason: Reason, cause: BaseException | None = None) -> None:
-        """Make it invalid for good. What is over while it is handed over was handed over."""
-        super().end(RELEASED if self._is_leaving and reason == LEASE_EXPIRED else reason, cause)
+        """Make it invalid for good. A loss that is found during a hand-over counts when that has failed.
+
+        The hand-over itself may be what looks like a loss.
+        """
+        if not self._leaving_count or reason == RELEASED:
+            super().end(reason, cause)
+        elif self._put_aside is None:
+            self._put_aside = (reason, cause)
+
+    @property
+    def reason(self) -> Reason:
+        """As for whatever is kept; `released` while it is being handed over, even if its time runs out."""
+        # In this order: another thread may look while the hand-over ends.
+        is_leaving, reason = self._leaving_count > 0, super().reason
+        is_running = not reason or (reason == EXPIRED and not self._ended_by)
+        return RELEASED if is_leaving and is_running else reason
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether something else than its time has ended it, or will when its hand-over has failed."""
+        return self._put_aside is not None or super().has_ended
+
+    async def leave(self) -> None:
+        """End it at the end of a block, as KeptAlive does; if it is being handed over, it is not lost."""
+        if not self._leaving_count:
+            await super().leave()
+        elif not self.counts_down():
+            await self.give_up()
 
     @property
     def is_counted(self) -> bool:

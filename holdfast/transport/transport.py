@@ -23,7 +23,6 @@ from holdfast.transport.renewals import Renewals
 from holdfast.transport.tls import Tls, Trust
 from holdfast.values.clock import REAL, Clock
 from holdfast.values.errors import LeaseExpired, LockError, OutcomeUnknown
-from holdfast.values.lease import FORKED, RELEASED
 from holdfast.values.metrics import Metrics, Reporter
 from holdfast.values.process import OfOneProcess
 
@@ -52,8 +51,8 @@ class Releasable(Protocol):
     """What a client keeps alive, and lets go of when it is closed."""
 
     @property
-    def reason(self) -> str:
-        """Why it has ended; empty while it has not."""
+    def has_ended(self) -> bool:
+        """Whether it was released or lost, or belongs to the process that this one was forked from."""
         ...
 
     async def give_up(self) -> None:
@@ -130,7 +129,7 @@ class Transport(OfOneProcess):
 
     async def _let_go(self) -> None:
         """Let go of all that is kept alive."""
-        kept = [item for item in self.kept if item.reason not in (FORKED, RELEASED)]
+        kept = [item for item in self.kept if not item.has_ended]
         if kept:
             await self.finish(_give_up(kept))
 

@@ -54,9 +54,15 @@ class Callers:
             self.check_host(call.url.raw_authority)
         origin, site = headers.get(hdrs.ORIGIN), headers.get(_SITE)
         if origin is not None:
-            self._check_origin(origin, host)
-        elif site is not None and site not in _OWN_SITES and not _is_followed_link(call):
-            detail = f"{_SITE}: {site!r}; pages of other sites cannot call this node"
+            if ANY in self._origins or origin.lower() in self._origins:
+                return
+            _check_origin(origin, host, is_secure=_is_over_tls(call))
+        if (
+            site is not None
+            and site not in _OWN_SITES
+            and (origin is not None or not _is_followed_link(call))
+        ):
+            detail = f"{_SITE}: {site[:300]!r}; pages of other sites cannot call this node (--allow-origin)"
             raise CallRefused("forbidden-origin", detail)
 
     def check_host(self, host: str) -> None:
@@ -86,13 +92,24 @@ class Callers:
         is_nobodys = not dot or last.isdecimal() or last == "localhost"
         return is_nobodys or name in self._names or (bool(head) and name.endswith(self._domains))
 
-    def _check_origin(self, origin: str, host: str) -> None:
-        """Refuse a page that is neither this node's nor of an origin that may call."""
-        text = origin.lower()
-        own = (f"http://{host.lower()}", f"https://{host.lower()}")
-        if text not in own and text not in self._origins and ANY not in self._origins:
-            detail = f"Origin: {origin[:300]!r}; pages of other sites cannot call this node (--allow-origin)"
-            raise CallRefused("forbidden-origin", detail)
+
+def _check_origin(origin: str, host: str, *, is_secure: bool) -> None:
+    """Refuse a page that is not this node's.
+
+    Whoever is on the path can write a page of `http://HOST`, and a browser would show the node its user's
+    certificate for it. So over TLS only `https` is the node's own. A connection without TLS carries no
+    certificate, and may come from a proxy that ends TLS: there `https` is the node's own, too.
+    """
+    own = {f"https://{host.lower()}"} if is_secure else {f"http://{host.lower()}", f"https://{host.lower()}"}
+    if origin.lower() not in own:
+        detail = f"Origin: {origin[:300]!r}; pages of other sites cannot call this node (--allow-origin)"
+        raise CallRefused("forbidden-origin", detail)
+
+
+def _is_over_tls(call: Call) -> bool:
+    """Whether this connection has TLS. A client that has left meanwhile gets no answer: then be strict."""
+    # `call.secure` is always False here: aiohttp's server does not see the TLS of the gate beneath it.
+    return call.transport is None or call.transport.get_extra_info("ssl_object") is not None
 
 
 def _is_followed_link(call: Call) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from holdfast import wire
 from scripts.local_cluster import LocalCluster
@@ -90,6 +90,95 @@ def test_markup_stays_text(browser: Browser, cluster: LocalCluster) -> None:
                 expect(page.locator("#view").get_by_text(MARKUP).first).to_be_attached()
                 assert page.locator("img:not([role])").count() == 0
                 assert page.title() != "hit"
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "valueOf"])
+def test_a_name_may_be_a_word_of_javascript(browser: Browser, cluster: LocalCluster, name: str) -> None:
+    """A lock that is called as what every object inherits, or below it, has its holders and actions."""
+    with playing(cluster) as scene:
+        session_id = scene.session(**{name: name})
+        for one in (name, f"{name}/{name}"):
+            scene.hold(one, name, session_id)
+            scene.wait(wire.LOCK_ACQUIRE, name=one, owner=f"{name}2", ttl_ms=60_000)
+        with looking(browser, cluster) as page:
+            for one in (name, f"{name}/{name}"):
+                page.goto(address(cluster, f"lock/{quote(one, safe='')}"))
+                expect(page.get_by_role("table", name="Holders")).to_contain_text(name)
+                expect(page.get_by_role("button", name=f"End the hold of {name} on {one}")).to_be_visible()
+                expect(page.get_by_role("button", name=f"End the wait of {name}2 for {one}")).to_be_visible()
+                expect(page.get_by_role("button", name=f"Freeze {one}")).to_be_visible()
+            page.goto(address(cluster, f"locks/{name}%2F"))
+            expect(page.get_by_role("rowheader", name=f"{name}/{name}")).to_be_visible()
+            expect(page.get_by_role("button", name=f"Freeze {name}")).to_be_visible()
+            page.goto(address(cluster, "sessions"))
+            expect(page.get_by_text(f"{name}:{name}")).to_be_visible()
+            page.get_by_role("link", name="s-").click()
+            ends = page.get_by_role("table", name="Holders").get_by_role("button", name="End the hold")
+            expect(ends).to_have_count(2)
+
+
+@pytest.mark.parametrize("path", ["lock/%", "%E0%A4%A", "lock", "session/", "constructor", "none/of/them"])
+def test_an_address_without_a_page_says_so(browser: Browser, cluster: LocalCluster, path: str) -> None:
+    """Whatever somebody has typed or cut off; one goes on from there."""
+    with looking(browser, cluster, path) as page:
+        expect(page.get_by_role("heading", name="No such page")).to_be_visible()
+        check_accessible(page)
+        page.get_by_role("link", name="Go to the overview").click()
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        page.goto(address(cluster, "locks"))
+        expect(page.get_by_role("heading", name="Locks")).to_be_visible()
+        page.evaluate("location.hash = '#/lock/%'")
+        expect(page.get_by_role("heading", name="No such page")).to_be_visible()
+
+
+def test_one_skips_to_the_content_of_a_page(browser: Browser, scene: Scene) -> None:
+    """The link for the keyboard leads to the content, and not to the overview."""
+    with looking(browser, scene.cluster, "locks") as page:
+        expect(page.get_by_role("link", name="db/migrate")).to_be_visible()
+        page.get_by_role("link", name="Skip to the content").press("Enter")
+        expect(page.locator("#main")).to_be_focused()
+        expect(page.get_by_role("heading", name="Locks")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "lost"), [("locks", "locks", "holders"), ("sessions", "sessions", "labels")]
+)
+def test_a_row_that_cannot_be_shown_hides_no_other(
+    browser: Browser, scene: Scene, path: str, key: str, lost: str
+) -> None:
+    """An answer in which something is missing from one row: the others are shown, sorted and found."""
+
+    def without(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        told[key][0][lost] = None
+        route.fulfill(response=answer, json=told)
+
+    with looking(browser, scene.cluster, expected="TypeError") as page:
+        page.route(f"**/v1/{path}?*", without)
+        page.goto(address(scene.cluster, path))
+        rows = page.locator("#view tbody tr")
+        expect(rows).to_have_count(4)
+        expect(rows.filter(has_text="cannot be shown")).to_have_count(1)
+        page.get_by_role("button", name="Ends in").click()
+        expect(rows).to_have_count(4)
+        page.get_by_role("searchbox").fill("deploy")
+        expect(rows).to_have_count(1)
+
+
+@pytest.mark.parametrize("refused", ["tickets/", "holds?", "locks/%6aobs"])
+def test_a_lock_is_shown_without_what_is_refused(browser: Browser, scene: Scene, refused: str) -> None:
+    """Where the node does not say when waits end, or what others have, holders and queue are there."""
+    problem = {"title": "too many requests", "code": "rate-limited", "status": 429}
+    with looking(browser, scene.cluster, expected="429") as page:
+        asked: list[str] = []
+        page.on("response", lambda answer: asked.append(answer.url) if answer.status == 429 else None)
+        page.route(lambda url: f"/v1/{refused}" in url, lambda route: route.fulfill(status=429, json=problem))
+        page.goto(address(scene.cluster, "lock/db%2Fmigrate"))
+        expect(page.get_by_role("table", name="Holders")).to_contain_text("billing-7")
+        expect(page.get_by_role("table", name="Queue").get_by_role("row")).to_have_count(6)
+        expect(page.get_by_role("region", name="Who waits for whom")).to_be_visible()
+        assert asked
 
 
 def test_one_finds_a_lock_by_typing(browser: Browser, scene: Scene) -> None:

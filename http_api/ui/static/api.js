@@ -3,7 +3,7 @@
 
 const BASE = new URL(".", window.location.href);
 let token = "";
-let rights = null;
+let rights = null; // a Map by prefix: in an object a lock named `constructor` would find what it inherits
 let isAlone = false;
 const PATIENCE_MS = 2000; // for which a read may wait for the leader
 const HEARD_MS = 1000; // a node that has heard its leader so lately can ask it
@@ -63,6 +63,16 @@ export async function read(path, query = {}, signal = undefined) {
     return told;
 }
 
+/** Return what was asked, or `instead` if the node refuses that: what is missing then hides nothing else. */
+export async function unlessRefused(asked, instead) {
+    try {
+        return await asked;
+    } catch (error) {
+        if (!(error instanceof Problem) || error.status === 0) throw error;
+        return instead;
+    }
+}
+
 /** Return all rows of a listing, `most` of them, and whether there are more. */
 export async function readAll(path, key, query, signal, most = 10000) {
     const rows = [];
@@ -79,27 +89,28 @@ export async function identify(text) {
     const before = token;
     token = text;
     try {
-        rights = await call("GET", "ui/caller");
+        const caller = await call("GET", "ui/caller");
+        rights = new Map(Object.entries(caller.rights));
+        return caller;
     } catch (error) {
         token = before;
         throw error;
     }
-    return rights;
 }
 
 /** Whether the caller has a right for a name, or, without one, for the whole. The longest prefix counts. */
 export function may(right, name = "") {
     if (rights === null) return false;
     let prefix = name;
-    while (prefix && !(prefix in rights.rights)) {
+    while (prefix && !rights.has(prefix)) {
         prefix = prefix.includes("/") ? prefix.slice(0, prefix.lastIndexOf("/")) : "";
     }
-    return (rights.rights[prefix] || []).includes(right);
+    return (rights.get(prefix) || []).includes(right);
 }
 
 /** Whether the caller has a right for all names, without an exception. */
 export function mayEverywhere(right) {
-    return rights !== null && "" in rights.rights && Object.values(rights.rights).every((all) => all.includes(right));
+    return rights !== null && rights.has("") && [...rights.values()].every((all) => all.includes(right));
 }
 
 /** Return a name as a part of a path. */

@@ -108,7 +108,7 @@ function drawAge() {
 // -- where we are ---------------------------------------------------------------------------------------------
 
 function go() {
-    const [page, params] = find(window.location.hash);
+    const [page, params] = find(window.location.hash === "#main" ? "" : window.location.hash);
     stopping?.abort();
     stopping = null;
     isLoading = false;
@@ -189,6 +189,7 @@ document.addEventListener("visibilitychange", () => {
     dueAt = 0;
 });
 window.addEventListener("hashchange", () => {
+    if (window.location.hash === "#main") return; // the link that skips to the content
     at("notice").textContent = "";
     go();
     at("main").focus({ preventScroll: true });

@@ -132,6 +132,16 @@ export function button(text, action, payload, props = {}) {
     return h("button", { type: "button", "data-do": action, payload, ...props }, text);
 }
 
+/** Return what `make` makes of a row, or `instead` if it fails: a row that cannot be shown hides no other. */
+export function unlessBroken(make, instead) {
+    try {
+        return make();
+    } catch (error) {
+        console.error(error);
+        return instead;
+    }
+}
+
 /** Return the address of a page; `parts` may hold anything. */
 export function address(...parts) {
     return `#/${parts.map(encodeURIComponent).join("/")}`;

@@ -1,7 +1,7 @@
 // Who waits for whom, drawn: those who wait for a thing on its left, those in their way on its right, and what
 // these wait for in turn.
 
-import { read } from "./api.js";
+import { read, unlessRefused } from "./api.js";
 import { address, h, svg } from "./dom.js";
 
 const THINGS = 8; // things that are looked at
@@ -22,7 +22,7 @@ export async function loadGraph(kind, name, info, look, signal) {
     const due = [[kind, name, info, start]];
     for (let looked = 0; due.length && looked < THINGS; looked++) {
         const [of, called, told, node] = due.shift();
-        const known = told || await look(of, called);
+        const known = told || await unlessRefused(look(of, called), {});
         for (const holder of known.holders || (known.leader ? [known.leader] : [])) {
             const isNew = !graph.nodes.has(`c ${holder.session_name || ""} ${holder.owner}`);
             const by = client(holder, node.column + 1);
@@ -40,12 +40,8 @@ export async function loadGraph(kind, name, info, look, signal) {
 }
 
 async function waitsOf(session, signal) {
-    try {
-        return (await read("v1/holds", { session_name: session }, signal)).tickets;
-    } catch (error) {
-        if (error.status === 410 || error.status === 403) return []; // it has ended, or is not the caller's to see
-        throw error;
-    }
+    // It may have ended, or not be the caller's to see.
+    return (await unlessRefused(read("v1/holds", { session_name: session }, signal), { tickets: [] })).tickets;
 }
 
 /** Return the picture, and below it the same in words for those who do not see it. */

@@ -1,6 +1,6 @@
 // Tables, of which only the rows that can be seen are drawn: ten thousand cost as much as fifty.
 
-import { button, h } from "./dom.js";
+import { button, h, unlessBroken } from "./dom.js";
 
 const ROW = 32; // pixels, as in page.css
 const MARGIN = 12; // rows above and below
@@ -52,7 +52,7 @@ function inOrder(state, columns, rows) {
     const column = columns.find((one) => one.title === state.by && one.by);
     if (!column) return rows;
     if (state.sorted && state.of === rows) return state.sorted;
-    const keyed = rows.map((row) => [column.by(row), row]);
+    const keyed = rows.map((row) => [unlessBroken(() => column.by(row), ""), row]);
     const sign = state.isDown ? -1 : 1;
     keyed.sort(([a], [b]) => (a < b ? -sign : a > b ? sign : 0));
     Object.assign(state, { of: rows, sorted: keyed.map(([, row]) => row) });
@@ -69,8 +69,9 @@ function head(id, state, column) {
 }
 
 function line(columns, row, key, index) {
-    const cells = columns.map((column, place) => (place === 0
-        ? h("th", { scope: "row", class: column.class }, column.cell(row))
-        : h("td", { class: column.class }, column.cell(row))));
+    const cells = columns.map((column, place) => {
+        const content = unlessBroken(() => column.cell(row), "cannot be shown");
+        return place === 0 ? h("th", { scope: "row", class: column.class }, content) : h("td", { class: column.class }, content);
+    });
     return h("tr", { key, "aria-rowindex": index + 2 }, cells);
 }

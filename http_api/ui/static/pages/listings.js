@@ -1,7 +1,7 @@
 // Semaphores, elections, rate limits and cells.
 
 import { readAll } from "../api.js";
-import { bar, h, labels, number, state, time } from "../dom.js";
+import { bar, h, labels, number, state, time, unlessBroken } from "../dom.js";
 import { table } from "../table.js";
 import { amount, searchField, since, stamped, thingLink } from "./holding.js";
 
@@ -16,7 +16,7 @@ function listing({ path, name, key, word, columns, keyOf, text, empty }) {
         },
         draw: (data) => {
             const sought = typed.toLowerCase();
-            const rows = sought ? data.rows.filter((row) => text(row).toLowerCase().includes(sought)) : data.rows;
+            const rows = sought ? data.rows.filter((row) => unlessBroken(() => text(row), "").toLowerCase().includes(sought)) : data.rows;
             return [h("div", { class: "tools" }, searchField(`Search ${name.toLowerCase()}`, typed)), amount({ ...data, rows }, word),
                 table({ id: path, label: name, columns, rows, key: keyOf, empty: typed ? "Nothing matches." : empty })];
         },

@@ -1,8 +1,8 @@
 // All locks: by prefix, by what one types, by how long they are held, by how many wait. Ten thousand are smooth,
 // because only those that have changed are loaded again, and only those in sight are drawn.
 
-import { may, part, read, readAll } from "../api.js";
-import { address, button, h, labels, number, state, time } from "../dom.js";
+import { may, part, read, readAll, unlessRefused } from "../api.js";
+import { address, button, h, labels, number, state, time, unlessBroken } from "../dom.js";
 import { sortBy, table } from "../table.js";
 import { amount, searchField, since, thingLink } from "./holding.js";
 
@@ -15,6 +15,10 @@ let typed = "";
 let found = { of: null, typed: null, rows: [] };
 
 function row(lock, at) {
+    return unlessBroken(() => whole(lock, at), { ...lock, at, text: lock.name.toLowerCase() });
+}
+
+function whole(lock, at) {
     const [first, ...others] = lock.holders;
     const ends = lock.holders.filter((holder) => holder.expires_in_ms).map((holder) => holder.expires_in_ms);
     const words = lock.holders.flatMap((holder) => [holder.owner, holder.note, holder.session_name, holder.principal, ...Object.entries(holder.labels || {}).flat()]);
@@ -42,11 +46,15 @@ async function load([prefix = ""], { signal, before, changed, isWhole }) {
 async function pieces(before, prefix, names, signal) {
     if (!names.length) return {};
     const at = performance.now();
-    const answers = await Promise.all(names.map((name) => read(`v1/locks/${part(name)}`, {}, signal)));
-    const rows = before.rows.filter((lock) => !names.includes(lock.name));
+    const look = (name) => unlessRefused(read(`v1/locks/${part(name)}`, {}, signal), null);
+    const answers = (await Promise.all(names.map(look))).filter(Boolean);
+    const missed = answers.length < names.length ? { wholeAt: -WHOLE_MS } : {}; // the next time all are loaded
+    if (!answers.length) return missed;
+    const renewed = new Set(answers.map((lock) => lock.name));
+    const rows = before.rows.filter((lock) => !renewed.has(lock.name));
     rows.push(...answers.filter((lock) => lock.state !== "free" || lock.queue.length).map((lock) => row(lock, at)));
     rows.sort((a, b) => (a.name < b.name ? -1 : 1));
-    return { rows, below: below(rows, prefix), lag_ms: answers[0].lag_ms, revision: answers[0].revision };
+    return { ...missed, rows, below: below(rows, prefix), lag_ms: answers[0].lag_ms, revision: answers[0].revision };
 }
 
 /** Return the next parts of names below a prefix, those with the most locks first. */

@@ -1,7 +1,7 @@
 // Sessions, and what one of them holds and waits for.
 
 import { mayEverywhere, read, readAll } from "../api.js";
-import { button, h, labels, number, time } from "../dom.js";
+import { button, h, labels, number, time, unlessBroken } from "../dom.js";
 import { table } from "../table.js";
 import { amount, holders, searchField, sessionLink, since, stamped, waiters } from "./holding.js";
 
@@ -34,7 +34,7 @@ export const sessions = {
     draw: (data) => {
         const word = typed.toLowerCase();
         const text = (row) => [row.session_name, row.owner, row.principal, ...Object.entries(row.labels).flat()].join("\n").toLowerCase();
-        const rows = word ? data.rows.filter((row) => text(row).includes(word)) : data.rows;
+        const rows = word ? data.rows.filter((row) => unlessBroken(() => text(row), "").includes(word)) : data.rows;
         return [h("div", { class: "tools" }, searchField("Search owners, labels", typed)), amount({ ...data, rows }, "session"),
             table({ id: "sessions", label: "Sessions", columns: columns(rows), rows, key: (row) => row.session_name, empty: "There is no such session." })];
     },

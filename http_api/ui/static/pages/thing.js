@@ -1,6 +1,6 @@
 // One lock, semaphore or election: who holds it, who waits, who waits for whom, and what happened to it.
 
-import { may, part, read } from "../api.js";
+import { may, part, read, unlessRefused } from "../api.js";
 import { bar, button, h, number, state } from "../dom.js";
 import { drawGraph, loadGraph } from "../graph.js";
 import { drawTimeline } from "../timeline.js";
@@ -23,15 +23,10 @@ async function load(kind, name, signal) {
     return { ...info, held, queue, events, graph, nowMs: told.now_ms, at: performance.now() };
 }
 
-/** Return when a wait may end, and when it gives up; nothing if it has ended meanwhile. */
+/** Return when a wait may end, and when it gives up; nothing if the node does not say so: it may have ended meanwhile. */
 async function estimate(ticket, signal) {
-    try {
-        const { estimate_ms, ends_in_ms } = await read(`v1/tickets/${ticket}`, {}, signal);
-        return { estimate_ms, ends_in_ms };
-    } catch (error) {
-        if (error.status !== 410) throw error;
-        return {};
-    }
+    const told = await unlessRefused(read(`v1/tickets/${ticket}`, {}, signal), null);
+    return told && { estimate_ms: told.estimate_ms, ends_in_ms: told.ends_in_ms };
 }
 
 function draw(kind, name, data) {

@@ -1,8 +1,14 @@
 """Web pages of others, and names that are not a node's."""
 
+from pathlib import Path
+
 import pytest
 
+from holdfast.transport import tls
+from http_api.server import tls_context
 from http_api.server.callers import Callers
+from http_api.server.tls_gate import TlsDoor
+from tests.support.certificates import Certificates
 from tests.unit.http_api.serving import Served, serving
 
 ACQUIRE = b'{"name":"a","ttl_ms":60000}'
@@ -32,6 +38,9 @@ async def ask(
         {"Origin": "http://localhost:3000"},
         {"Origin": "http://localhost"},
         {"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"},
+        {"Origin": "http://localhost:7700", "Sec-Fetch-Site": "cross-site"},
+        {"Origin": "https://localhost:7700", "Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://localhost:7700", **FOLLOWED},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         FOLLOWED,
@@ -76,6 +85,37 @@ async def test_programs_and_pages_of_the_node_may_call(headers: dict[str, str]) 
     """So may curl with a type or without one, and a person who types the address."""
     async with serving() as served:
         assert (await ask(served, headers))[0] == 200
+
+
+async def test_over_tls_only_a_secure_page_is_the_nodes_own(tmp_path: Path) -> None:
+    """Who is on the path can write the page of http://HOST: it must not use the browser's certificate."""
+    certificates = Certificates(tmp_path)
+    door = TlsDoor(tls_context.load(certificates.files(wants_clients=True)).context)
+    trust = tls.make_context(certificates.tls(is_known=True))
+    plain, secure = "http://localhost:7700", "https://localhost:7700"
+    listed = "http://admin.example.com"
+    async with serving(callers=Callers(origins=[listed]), tls=door, trust=trust) as served:
+        for headers in (
+            {"Origin": plain},
+            {"Origin": plain, "Sec-Fetch-Site": "cross-site"},
+            {"Origin": plain, "Sec-Fetch-Site": "same-origin"},
+            {"Origin": secure, "Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "cross-site"},
+        ):
+            status, got = await ask(served, headers)
+            assert status == 403
+            assert b'"code":"forbidden-origin","outcome":"not-applied"' in got
+        assert not served.node.machine.lock("a").holders
+        for headers in (
+            {},
+            {"Origin": secure},
+            {"Origin": secure, "Sec-Fetch-Site": "same-origin"},
+            {"Origin": listed, "Sec-Fetch-Site": "cross-site"},
+        ):
+            assert (await ask(served, headers, method="GET"))[0] == 200
+        assert (await ask(served, {"Origin": secure, "Sec-Fetch-Site": "same-origin"}))[0] == 200
+    async with serving(callers=Callers(origins=["*"]), tls=door, trust=trust) as served:
+        assert (await ask(served, {"Origin": plain, "Sec-Fetch-Site": "cross-site"}))[0] == 200
 
 
 async def test_a_person_may_follow_a_link() -> None:
