@@ -442,7 +442,7 @@ def test_what_could_not_wait_is_found_by_mode(driver: Driver) -> None:
 
 
 def test_a_session_of_nobody_is_given_nothing_where_callers_have_names(driver: Driver) -> None:
-    """Its public name is no secret: who knows it could put anything there, beside every quota of its own."""
+    """Anybody may know its public name, and could put anything there, beside every quota of its own."""
     driver.run(OnBehalf("pat", Acquire("a", EXCLUSIVE, HoldId("h"), AttemptId("x"), ttl_ms=9_000)))
     assert reason(driver.give_session("h", "bob", by="pat")) is Reason.SESSION_EXPIRED
     driver.run(OnBehalf("pat", OpenSession(SessionId("own"), 9_000, {}, OwnerName("pat"))))
