@@ -196,7 +196,7 @@ async def test_a_lock_is_handed_to_one_receiver(
 
 
 async def test_a_node_that_starts_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """It says how far it is; whether it runs, and how `holdfast status` sees it, is no question then."""
+    """It says how far it is, and nobody is sent to look whether it runs or what `holdfast status` says."""
     detail = "the node is starting: it has read 52 % of its state"
     async with ScriptedNode(problem("not-ready", detail=detail)) as node:
         for command in (("status",), ("--timeout", "1s", "get", "a")):
