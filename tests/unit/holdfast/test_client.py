@@ -325,6 +325,14 @@ def test_default_ports_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ports[0] == http.port
 
 
+async def test_a_session_that_is_awaited_says_how_it_is_opened() -> None:
+    """Its user may take it for an acquire, which can be awaited."""
+    async with holdfast.Client("http://127.0.0.1:1") as client:
+        session: Any = client.session(ttl=5)
+        with pytest.raises(TypeError, match=r"async with client\.session\(\.\.\.\)"):
+            await session
+
+
 async def test_acquire_takes_a_lease_or_a_session() -> None:
     """Both is a mistake of the caller, found before anything is sent; neither means a lease of 30 s."""
     opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000, revision=1)
