@@ -15,6 +15,7 @@ from holdfast.cli.printing import (
     print_one,
     print_rows,
     printable,
+    say,
     table,
 )
 from holdfast.operations import freeze_operations

@@ -1,6 +1,7 @@
 """The client against servers that fail: what it repeats, what it tells its caller."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from aiohttp import web
