@@ -17,6 +17,7 @@ from holdfast.cli.audit_chain import ChainCheck
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, count, number
 from holdfast.cli.printing import (
+    EVENT_WIDTH,
     TABLE,
     Row,
     event_line,
@@ -29,7 +30,7 @@ from holdfast.cli.printing import (
 )
 from holdfast.values.errors import Unavailable
 
-_HEAD: Final = f"{'UTC, AT THE LATEST':<20}  {'EVENT':<17} {'KIND':<9} NAME"
+_HEAD: Final = f"{'UTC, AT THE LATEST':<20}  {'EVENT':<{EVENT_WIDTH}} {'KIND':<9} NAME"
 _NO_TIME: Final = "-" * 20
 COUNT: Final = 100
 PAGE: Final = 1000

@@ -50,6 +50,12 @@ _FAILURES: Final[tuple[tuple[type[errors.LockError], int, str], ...]] = (
     ),
 )
 """The exit code of each failure, and what to do next. The first row that fits counts."""
+_STARTING: Final = (
+    "nothing was changed; repeat it when the node has started, or give it longer with --timeout"
+)
+_ENDED: Final = "nothing was changed; see who has the lock now with `holdfast get NAME`"
+_TOO_SHORT: Final = frozenset({"expired", "session-expired", ""})
+"""How holds end that had too short a lease; not known: perhaps they had."""
 _HOLD_ID: Final = re.compile(r"[0-9a-f]{32}")
 """What a hold_id looks like that a node has made."""
 _MISSING: Final = {
@@ -83,6 +89,10 @@ def _of_cluster(error: errors.LockError, arguments: argparse.Namespace) -> int:
             "give the hold_id that `holdfast acquire` printed, not a name; "
             "`holdfast force release NAME` ends holds by name"
         )
+    elif isinstance(error, errors.LeaseExpired) and _ending(error) not in _TOO_SHORT:
+        hint = _ENDED
+    if isinstance(error, errors.Unavailable) and error.code == "not-ready":
+        hint = _STARTING
     if isinstance(error, errors.Refused) and error.code in _MISSING:
         return fail(code, error.detail, _MISSING[error.code])
     if isinstance(error, errors.LockHeld | errors.RateLimited):
@@ -90,6 +100,12 @@ def _of_cluster(error: errors.LockError, arguments: argparse.Namespace) -> int:
     if isinstance(error, errors.LockHeld):
         return fail(code, _held(error, arguments), _WAIT_LONGER if getattr(arguments, "wait", None) else hint)
     return fail(code, str(error), hint.format(_words(arguments)))
+
+
+def _ending(error: errors.LeaseExpired) -> str:
+    """Return the event by which a hold ended, as far as the cluster remembers."""
+    ended = error.problem.get("ended")
+    return str(ended.get("event", "")) if isinstance(ended, dict) else ""
 
 
 def _of_system(error: OSError, arguments: argparse.Namespace) -> int:

@@ -1,12 +1,25 @@
 """The command `freeze`: nothing new is granted at and below a prefix, as before maintenance."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
-from holdfast.cli.printing import Columns, Row, field, length_of, print_one, print_rows, table
+from holdfast.cli.printing import (
+    Columns,
+    Row,
+    field,
+    length,
+    length_of,
+    print_one,
+    print_rows,
+    printable,
+    say,
+    table,
+)
 from holdfast.operations import freeze_operations
+from holdfast.values.errors import AccessDenied, LockError
 
 
 def add_parser(commands: CommandParser) -> None:
@@ -27,7 +40,7 @@ def add_parser(commands: CommandParser) -> None:
         parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
     shown = freeze.command(
         "show",
-        "show whether a prefix is frozen itself, not by one above, and what is still held below it",
+        "show whether a prefix is frozen, itself or by one above, and what is still held below it",
         _show,
     )
     shown.add_argument("prefix", metavar="PREFIX")
@@ -53,9 +66,11 @@ async def _end(client: Inspector, arguments: argparse.Namespace) -> int:
 
 
 async def _show(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Print a prefix, with what is still held."""
+    """Print a prefix, with what is still held, and what freezes it from above."""
     answer = await client.told(freeze_operations.frozen(arguments.prefix, is_stale=False))
-    print_one(answer, table(_SHOWN, [answer]), arguments.output)
+    above = [row for row in await freezes_of(client, arguments.prefix) if row["prefix"] != arguments.prefix]
+    told = answer | {"frozen_by": above} if above else answer
+    print_one(told, [*table(_SHOWN, [answer]), *freeze_lines(above)], arguments.output)
     return 0
 
 
@@ -64,6 +79,28 @@ async def _list(client: Inspector, arguments: argparse.Namespace) -> int:
     rows = [row async for row in client.rows("freezes", {"prefix": arguments.prefix})]
     print_rows(rows, _LISTED, arguments.output)
     return 0
+
+
+async def freezes_of(client: Inspector, name: str) -> list[Row]:
+    """Return the freezes of a name and of prefixes above it, as far as the caller may see them."""
+    try:
+        rows = [row async for row in client.rows("freezes", {"prefix": name.split("/", maxsplit=1)[0]})]
+    except AccessDenied:
+        return []
+    except LockError as error:
+        say(f"it may be frozen, which was not told: {error}")
+        return []
+    return [row for row in rows if f"{name}/".startswith(f"{row['prefix']}/")]
+
+
+def freeze_lines(rows: Sequence[Row]) -> list[str]:
+    """Say by what something is frozen, a line for each freeze."""
+    lines = []
+    for row in rows:
+        end = f"for another {length(row['ends_in_ms'])}" if "ends_in_ms" in row else "until it is thawed"
+        since = length(row.get("frozen_ms"))
+        lines.append(printable(f"frozen: {row['prefix']!r}, since {since} ago, {end}: {row.get('reason')}"))
+    return lines
 
 
 def _left(row: Row) -> str:

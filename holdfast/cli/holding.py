@@ -252,7 +252,9 @@ async def _renew(client: Inspector, arguments: argparse.Namespace) -> int:
 
 
 async def _hand_over(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Give a lock to somebody else, and print with which token that has it."""
+    """Give a lock to somebody else, and print with which token that has it. Raises ValueError."""
+    if (arguments.to_ticket is None) == (arguments.to_session is None):
+        raise ValueError("say who gets the lock: --to-ticket N or --to-session NAME, one of them")
     operation = hold_operations.hand_over(
         _hold_id(arguments.hold_id), to_ticket=arguments.to_ticket, to_session=arguments.to_session
     )

@@ -24,6 +24,9 @@ JSONL: Final = "jsonl"
 OUTPUTS: Final = (TABLE, JSON, JSONL)
 """The formats: a table or a sentence; one indented JSON document; one JSON document in each line."""
 
+EVENT_WIDTH: Final = len("revocation-withdrawn")
+"""How long the longest name of an event is."""
+
 _in_place: list[str] = []
 """The line that `say_in_place` shows now, if any."""
 
@@ -182,7 +185,11 @@ def moment(unix_ms: float, to_the: str = "milliseconds") -> str:
 
 def event_line(event: Mapping[str, Any]) -> str:
     """Return what happened in one line for people."""
-    words = [f"{event.get('event', ''):<17}", f"{event.get('kind') or '-':<9}", str(event.get("name", ""))]
+    words = [
+        f"{event.get('event', ''):<{EVENT_WIDTH}}",
+        f"{event.get('kind') or '-':<9}",
+        str(event.get("name", "")),
+    ]
     if event.get("owner"):
         words.append(f"owner={event['owner']}")
     elif event.get("principal"):

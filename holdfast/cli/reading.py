@@ -7,6 +7,7 @@ import msgspec
 
 from holdfast import wire
 from holdfast.cli import tables
+from holdfast.cli.freezes import freeze_lines, freezes_of
 from holdfast.cli.inspector import ITEMS, LISTINGS, InspectedPage, Inspector
 from holdfast.cli.parsing import CommandParser, count, duration_ms
 from holdfast.cli.printing import (
@@ -80,6 +81,8 @@ async def _get(client: Inspector, arguments: argparse.Namespace) -> int:
     """Print one lock, or another thing that has a name."""
     row = await client.read(path_to(ITEMS[arguments.kind], arguments.name), {})
     text = table(tables.LISTED[f"{arguments.kind}s"], [row])
+    frozen_by = [] if arguments.kind == "fence" else await freezes_of(client, arguments.name)
+    text += freeze_lines(frozen_by)
     holders = row.get("holders") or []
     asked = [holder for holder in holders if holder.get("revocation")]
     for columns, rows in (
@@ -89,7 +92,7 @@ async def _get(client: Inspector, arguments: argparse.Namespace) -> int:
     ):
         if rows:
             text += ["", *table(columns, rows)]
-    print_one(row, text, arguments.output)
+    print_one(row | {"frozen_by": frozen_by} if frozen_by else row, text, arguments.output)
     return 0
 
 

@@ -11,7 +11,7 @@ from holdfast.cli import exit_codes
 from holdfast.cli.held_rules import rules_lines
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser
-from holdfast.cli.printing import Columns, Row, field, length, print_one, table
+from holdfast.cli.printing import Columns, Row, field, length, print_one, printable, table
 from holdfast.operations import cluster_operations
 from holdfast.values.answers import ClusterInfo, NodeInfo, Obstacle
 
@@ -19,6 +19,8 @@ ASK_S: Final = 1.0
 """How long each node may take to answer, in seconds. All are asked at once."""
 _DOWN: Final = frozenset({"unreachable", "starting"})
 """States of nodes that cannot be part of a majority."""
+_LEADER: Final = "leader"
+"""The state of the node that leads."""
 _MIB: Final = 1 << 20
 _UNITS: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", _MIB), ("KiB", 1 << 10))
 
@@ -54,6 +56,8 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
     seen = Seen.of(answers)
     shown = next(answer for answer in answers if answer["node_id"] == seen.best.node_id)
     text = table(_COLUMNS, [_row(seen, node) for node in seen.nodes])
+    unanswered = [] if seen.has_told_all else [seen.named(str(failure)) for failure in failures]
+    text += sorted(printable(why) for why in unanswered)
     for about, obstacle in seen.obstacles:
         who = f"{about}: " if about and obstacle.peer is None else ""
         text.append(f"{who}{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}")
@@ -61,7 +65,15 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
     text += rules_lines(seen.best)
     text.append(seen.verdict)
     print_one(
-        {**shown, "serves": seen.serves, "survives": seen.survives, "views": answers}, text, arguments.output
+        {
+            **shown,
+            "serves": seen.serves,
+            "survives": seen.survives,
+            "views": answers,
+            "unanswered": unanswered,
+        },
+        text,
+        arguments.output,
     )
     if not seen.serves:
         return exit_codes.UNAVAILABLE
@@ -91,6 +103,21 @@ class Seen(NamedTuple):
     def _as_told(self, node: NodeInfo) -> NodeInfo:
         own = self.views.get(node.id)
         return next((told for told in own.nodes if told.id == node.id), node) if own is not None else node
+
+    @property
+    def has_told_all(self) -> bool:
+        """Whether every member has answered: then a URL that gave no answer is none of theirs."""
+        return all(node.id in self.views for node in self.best.nodes)
+
+    def named(self, why: str) -> str:
+        """Return why a node gave no answer, with its id in the place of its URL if that is known."""
+        why = why.removeprefix("not done: ")
+        for node in self.best.nodes:
+            _, _, address = node.http.partition("://")
+            for url in (f"http://{address}: ", f"https://{address}: "):
+                if address and why.startswith(url):
+                    return f"{node.id}: {why.removeprefix(url)}"
+        return why
 
     @property
     def obstacles(self) -> list[tuple[str, Obstacle]]:
@@ -149,7 +176,8 @@ def _row(seen: Seen, node: NodeInfo) -> Row:
     row: Row = {"id": node.id, "state": node.state, "version": node.version or None}
     entries = max(0, seen.best.revision - node.revision)
     if own is None:
-        row["behind"] = None if node.state in _DOWN else str(entries)
+        # The leader has gone on since a follower heard of its revision: it is behind nobody.
+        row["behind"] = None if node.state in _DOWN | {_LEADER} else str(entries)
         return row
     age = length(max(0, seen.best.now_ms - own.now_ms))
     row |= {

@@ -6,7 +6,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from types import FrameType, TracebackType
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
 from holdfast import wire
 from holdfast.client.hold import Claim, Hold, Session, claim_of_locks
@@ -482,6 +482,14 @@ class Openable(Generic[S]):
     def open(self) -> Acquiring[S]:
         """Open a session that is kept alive until it is closed, lost, or no longer referred to."""
         return Acquiring(self.opened())
+
+    if not TYPE_CHECKING:  # a type checker finds the mistake only in what cannot be awaited
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(
+                "a session is not awaited: use `async with client.session(...)`,"
+                " or `await client.session(...).open()`"
+            )
 
     async def opened(self) -> S:
         """Open one that is kept alive, if it is to be."""

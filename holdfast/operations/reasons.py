@@ -9,7 +9,6 @@ NOT_A_NODE: Final = "not-a-node"
 _NEXT_STEPS: Final[Mapping[str, str]] = {
     "unavailable": "Do nodes run at these URLs, and can this machine reach them?",
     "no-leader": "More than half of the nodes have to run and to reach each other: see `holdfast status`.",
-    "not-ready": "It may have been started just now: see `holdfast status`.",
     "shutting-down": "Is the cluster being stopped?",
     "overloaded": "The cluster has more to do than it can: ask less, or later.",
     "queue-full": "Too many wait for this already: ask later.",

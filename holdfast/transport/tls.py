@@ -154,7 +154,7 @@ def verdict_of(error: BaseException, *, is_connected: bool) -> str | None:
         if type(seen).__module__ != ssl.__name__:
             """One of the HTTP library's, which are of the same kinds, but say less."""
         elif isinstance(seen, ssl.SSLCertVerificationError):
-            unknown = f"its certificate is not trusted: {seen.verify_message} (ca=, {CA_VARIABLE})"
+            unknown = f"its certificate is not trusted: {seen.verify_message}; give ca= or {CA_VARIABLE}"
             return _VERDICTS.get(seen.verify_code, unknown)
         elif isinstance(seen, ssl.SSLError):
             return _verdict_of_reason(seen.reason or str(seen), is_connected=is_connected)

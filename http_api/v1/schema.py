@@ -222,6 +222,12 @@ def name(call: Call) -> str:
     return call.path_value
 
 
+def prefix(call: Call) -> str:
+    """Return the prefix in the path, which stands for all below it. Raises ProblemError."""
+    check(limits.check_prefix(call.path_value))
+    return call.path_value
+
+
 def key(call: Call) -> bytes:
     """Return the key in the path. Raises ProblemError."""
     key_bytes = call.path_value.encode()

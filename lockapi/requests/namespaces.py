@@ -69,7 +69,7 @@ class SetNamespaceRequest(Write, kw_only=True):
         if self.rate is not UNSET:
             said["rate"] = RateSettings(self.rate.limit, self.rate.window_ms, self.rate.algorithm)
         settings = NamespaceSettings(**said)
-        check(limits.check_name(prefix))
+        check(limits.check_prefix(prefix))
         check(namespace_rules.check_settings(settings))
         check_reason(reason)
         return SetNamespace(prefix, settings, self.checked_id(), reason)
@@ -80,6 +80,6 @@ class RemoveNamespaceRequest(Removal, kw_only=True):
 
     def command(self, prefix: str, reason: str) -> SetNamespace:
         """Return the command. Raises ProblemError."""
-        check(limits.check_name(prefix))
+        check(limits.check_prefix(prefix))
         check_reason(reason)
         return SetNamespace(prefix, None, self.checked_id(), reason)

@@ -104,7 +104,7 @@ class FreezeRequest(Write, kw_only=True):
 
     def command(self, prefix: str) -> commands.Freeze:
         """Return the command. Raises ProblemError."""
-        check(limits.check_name(prefix))
+        check(limits.check_prefix(prefix))
         check_reason(self.reason)
         for_ms = 0
         if self.for_ms is not UNSET:
@@ -118,7 +118,7 @@ class ThawRequest(Removal, kw_only=True):
 
     def command(self, prefix: str, reason: str) -> commands.Thaw:
         """Return the command. Raises ProblemError."""
-        check(limits.check_name(prefix))
+        check(limits.check_prefix(prefix))
         check_reason(reason)
         return commands.Thaw(prefix, reason, self.checked_id())
 

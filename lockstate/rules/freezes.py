@@ -85,6 +85,6 @@ def _freed(state: State, prefix: str) -> Freed:
 
 
 def _check(command: Freeze | Thaw) -> Refused | None:
-    return limits.check_name(command.prefix) or limits.check_text(
+    return limits.check_prefix(command.prefix) or limits.check_text(
         "reason", command.reason, limits.REASON_BYTES_MAX
     )

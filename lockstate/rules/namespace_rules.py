@@ -45,7 +45,7 @@ def set_namespace(effects: Effects, command: SetNamespace) -> Result:
     """Set a namespace, give one other settings, or remove it."""
     state, prefix, settings = effects.state, command.prefix, command.settings
     table = state.namespaces
-    refused = limits.check_name(prefix) or limits.check_text(
+    refused = limits.check_prefix(prefix) or limits.check_text(
         "reason", command.reason, limits.REASON_BYTES_MAX
     )
     if refused is None and settings is not None:

@@ -222,6 +222,15 @@ def check_name(name: str) -> Refused | None:
     return None
 
 
+def check_prefix(prefix: str) -> Refused | None:
+    """Return why `prefix` does not stand for itself and all names below it, or None: it is a valid name."""
+    above = prefix[:-1]
+    if prefix.endswith("/") and check_name(above) is None:
+        detail = f"prefix: leave out the '/' at its end: {above!r} covers all below it, too"
+        return Refused(Reason.INVALID_REQUEST, detail)
+    return check_name(prefix)
+
+
 def check_key(key: bytes) -> Refused | None:
     """Return why `key` cannot be the key of a cell, or None."""
     if 0 < len(key) <= CELL_KEY_BYTES_MAX:

@@ -28,7 +28,7 @@ async def list_freezes(gateway: Gateway, call: Call) -> Reply:
 
 async def get_freeze(gateway: Gateway, call: Call) -> Reply:
     """Return whether a prefix is frozen, and what is left below it, all of which the caller may read."""
-    prefix = schema.name(call)
+    prefix = schema.prefix(call)
     rights_needed.check_below(gateway.rights, Right.READ, prefix)
     return await reads.answer(
         gateway, call, lambda machine: freezes.freeze(machine.state, prefix), views.freeze_of, name=None

@@ -28,7 +28,7 @@ async def list_namespaces(gateway: Gateway, call: Call) -> Reply:
 
 async def get_namespace(gateway: Gateway, call: Call) -> Reply:
     """Return a namespace."""
-    prefix = schema.name(call)
+    prefix = schema.prefix(call)
     rights_needed.check_name(rights_needed.of_namespaces(gateway.rights), Right.READ, prefix)
     return await reads.answer(
         gateway, call, lambda machine: listings.namespace(machine.state, prefix), _shown, name=None

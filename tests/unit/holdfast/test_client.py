@@ -1,6 +1,7 @@
 """The client against servers that fail: what it repeats, what it tells its caller."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -323,6 +324,14 @@ def test_default_ports_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     ports = [int(url.rpartition(":")[2]) for url in holdfast.Client()._transport.nodes]
     assert ports == [http for http, _ in of_cluster(cluster_command.DEFAULT_BASE_PORT, 3)]
     assert ports[0] == http.port
+
+
+async def test_a_session_that_is_awaited_says_how_it_is_opened() -> None:
+    """Its user may take it for an acquire, which can be awaited."""
+    async with holdfast.Client("http://127.0.0.1:1") as client:
+        session: Any = client.session(ttl=5)
+        with pytest.raises(TypeError, match=r"async with client\.session\(\.\.\.\)"):
+            await session
 
 
 async def test_acquire_takes_a_lease_or_a_session() -> None:

@@ -103,7 +103,7 @@ def _wrong(case: str, certificates: Certificates) -> tuple[TlsFiles, Tls]:
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("authority", "not trusted"),
+        ("authority", "not trusted: .*; give ca= or HOLDFAST_CA"),
         ("name", "not for this"),
         ("no certificate", "HOLDFAST_CERT"),
         ("a stranger's", "does not know the authority"),

@@ -305,6 +305,7 @@ def test_the_audit_says_who_and_why(driver: CellDriver) -> None:
         (Freeze("a", "x", -1), Reason.INVALID_REQUEST),
         (Freeze("a", "x", limits.FREEZE_MS_MAX + 1), Reason.INVALID_REQUEST),
         (Thaw("a//b", "x"), Reason.INVALID_REQUEST),
+        (Thaw("a//", "x"), Reason.INVALID_REQUEST),
         (Thaw("a", "\n"), Reason.INVALID_REQUEST),
     ],
 )

@@ -14,6 +14,8 @@ from aiohttp import web
 
 import holdfast
 from holdfast import wire
+from holdfast.cli import audit
+from lockstate.words.results import EventKind
 from tests.unit.holdfast.cli.test_commands import DEADLINE_S, Line, start
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, answer, problem
@@ -301,3 +303,11 @@ async def test_a_file_that_cannot_be_read_is_wrong_usage(
     """It is told by name, and no node is asked."""
     code, _, err = await Line("http://127.0.0.1:1", capsys)("audit", "--verify", str(tmp_path / "none"))
     assert (code, "none" in err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", list(EventKind))
+def test_the_columns_hold_for_every_event(kind: EventKind) -> None:
+    """What comes behind its name stands where the titles say."""
+    line = audit._line(audit._Record({"event": str(kind), "kind": "semaphore", "name": "a"}, None))
+    assert audit._HEAD.index("KIND") == line.index("semaphore")
+    assert audit._HEAD.index("NAME") == len(line) - 1

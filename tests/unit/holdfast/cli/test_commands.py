@@ -20,7 +20,7 @@ import holdfast
 from holdfast.cli import completion, exit_codes
 from holdfast.cli.main import _main, build_parser, read
 from tests.unit.holdfast.conftest import a_node
-from tests.unit.holdfast.scripted import ScriptedNode, answer
+from tests.unit.holdfast.scripted import ScriptedNode, answer, problem
 
 DEADLINE_S = 60
 ROOT = Path(__file__).resolve().parents[4]
@@ -181,6 +181,29 @@ async def test_a_lock_is_handed_over(capsys: pytest.CaptureFixture[str]) -> None
         code, out, _ = await line("hand-over", hold_id, "--to-ticket", ticket)
         given = await waiting
         assert (code, out) == (0, f"handed over to ann; token {given.token}\n")
+        code, _, err = await line("release", hold_id)
+        assert (code, "the hold was handed over" in err, "`holdfast get NAME`" in err) == (119, True, True)
+        assert "holdfast run" not in err
+
+
+@pytest.mark.parametrize("receivers", [(), ("--to-ticket", "1", "--to-session", "s-1")])
+async def test_a_lock_is_handed_to_one_receiver(
+    receivers: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None or two are an error of usage, and no node is asked."""
+    code, _, err = await Line("http://127.0.0.1:1", capsys)("hand-over", "0" * 32, *receivers)
+    assert (code, "--to-ticket" in err, "--to-session" in err) == (exit_codes.USAGE, True, True)
+
+
+async def test_a_node_that_starts_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says how far it is, and nobody is sent to look whether it runs or what `holdfast status` says."""
+    detail = "the node is starting: it has read 52 % of its state"
+    async with ScriptedNode(problem("not-ready", detail=detail)) as node:
+        for command in (("status",), ("--timeout", "1s", "get", "a")):
+            code, _, err = await Line(node.url, capsys)(*command)
+            first, hint = err.splitlines()
+            assert (code, first) == (121, f"holdfast: not done: {node.url}: {detail}")
+            assert "repeat it when the node has started" in hint
 
 
 async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]) -> None:

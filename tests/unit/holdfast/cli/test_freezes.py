@@ -1,6 +1,8 @@
 """Freezes: by both clients, and by `holdfast freeze`."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +10,10 @@ import holdfast
 from holdfast.cli.main import _main, read
 from tests.unit.holdfast.cli.test_quotas import url_of
 from tests.unit.holdfast.conftest import NewClient
-from tests.unit.http_api.serving import serving
+from tests.unit.http_api.serving import serving, token_line
+
+BOSS, WORKER = "hft_boss".ljust(47, "b"), "hft_worker".ljust(47, "w")
+LINES = token_line("boss", BOSS, "admin,force,read") + token_line("worker", WORKER, "read@cron/db")
 
 
 async def test_a_prefix_is_frozen_and_thawed(new_client: NewClient) -> None:
@@ -65,3 +70,47 @@ async def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert await line("end", "db", "--reason", "done") == "db is thawed\n"
         assert await line("end", "db", "--reason", "done") == "db was not frozen\n"
         assert (await line("show", "db")).splitlines()[1].split()[:4] == ["db", "no", "-", "-"]
+
+
+async def test_what_freezes_a_name_is_shown_with_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By `get`, and by `freeze show` of a prefix below; who may not read what is above is not told of it."""
+    token_file = tmp_path / "token"
+
+    async def line(*words: str) -> str:
+        assert await _main(read(["--nodes", url_of(served), "--token-file", str(token_file), *words])) == 0
+        return capsys.readouterr().out
+
+    async with serving(tokens=LINES) as served:
+        token_file.write_text(BOSS)
+        for prefix, more in (("cron", ("--for", "10m")), ("cron/db", ()), ("cron/d", ()), ("cr", ())):
+            await line("freeze", "set", prefix, "--reason", f"why {prefix}", *more)
+        _, _, *said = (await line("get", "cron/db/1")).splitlines()
+        assert len(said) == 2
+        assert re.fullmatch(r"frozen: 'cron', since \S+s ago, for another \S+m: why cron", said[0])
+        assert re.fullmatch(r"frozen: 'cron/db', since \S+s ago, until it is thawed: why cron/db", said[1])
+        told = json.loads(await line("get", "cron", "--kind", "election", "-o", "json"))
+        assert [row["prefix"] for row in told["frozen_by"]] == ["cron"]
+        assert "frozen_by" not in json.loads(await line("get", "other", "-o", "json"))
+        assert "since" not in await line("freeze", "show", "cron")
+        assert "frozen: 'cron', since" in await line("freeze", "show", "cron/x")
+        shown = json.loads(await line("freeze", "show", "cron/db", "-o", "json"))
+        assert [row["prefix"] for row in shown["frozen_by"]] == ["cron"]
+        token_file.write_text(WORKER)
+        assert "'cron/db', since" in await line("get", "cron/db/1")
+        assert "'cron', since" not in await line("get", "cron/db/1")
+
+
+async def test_a_prefix_has_no_slash_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """All that take one say so, reading and writing."""
+    async with serving() as served:
+        for words in (
+            ("freeze", "set", "jobs/", "--reason", "a look"),
+            ("freeze", "end", "jobs/", "--reason", "a look"),
+            ("freeze", "show", "jobs/"),
+            ("namespace", "remove", "jobs/", "--reason", "a look"),
+        ):
+            code = await _main(read(["--nodes", url_of(served), *words]))
+            said = capsys.readouterr().err
+            assert (code, "prefix: leave out the '/' at its end: 'jobs' covers" in said) == (119, True), said

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import main
-from tests.unit.holdfast.scripted import ScriptedNode, Step, answer
+from tests.unit.holdfast.scripted import ScriptedNode, Step, answer, problem
 
 OWN = {
     "uptime_ms": 90_000,
@@ -24,13 +24,24 @@ OWN = {
 STATES = {"n1": "leader", "n2": "follower", "n3": "follower"}
 
 
+def node_row(node_id: str, state: str, **changes: Any) -> dict[str, Any]:
+    """Return how a node is shown."""
+    row = {
+        "id": node_id,
+        "http": "",
+        "peer": "",
+        "state": state,
+        "revision": 7,
+        "version": "1.0.0",
+        "rules": 1,
+    }
+    return row | changes
+
+
 def view(node_id: str, states: dict[str, str] | None = None, **changes: Any) -> Step:
     """Answer as this node."""
     states = states or STATES
-    rows = [
-        {"id": each, "http": "", "peer": "", "state": state, "revision": 7, "version": "1.0.0", "rules": 1}
-        for each, state in states.items()
-    ]
+    rows = [node_row(each, state) for each, state in states.items()]
     fields = {
         "node_id": node_id, "leader": "n1", "term": 2, "revision": 7, "lag_ms": 40, "ready": True,
         "nodes": rows, "obstacles": [], "now_ms": 60_000, "own": OWN,
@@ -58,17 +69,7 @@ def cells(out: str, node_id: str) -> list[str]:
 
 async def test_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     """A line for each node, as it says itself, and one failure that three nodes survive."""
-    behind = [
-        {
-            "id": "n3",
-            "http": "",
-            "peer": "",
-            "state": "follower",
-            "revision": 4,
-            "version": "1.0.1",
-            "rules": 1,
-        }
-    ]
+    behind = [node_row("n3", "follower", revision=4, version="1.0.1")]
     code, out = await status(
         capsys,
         view("n1", lag_ms=0),
@@ -102,11 +103,31 @@ async def test_a_node_that_does_not_answer_degrades_the_cluster(capsys: pytest.C
     )
     assert code == 3
     assert cells(out, "n3") == ["n3", "unreachable", "1.0.0", "-", "-", "-", "-", "-", "-", "-", "-"]
+    assert "\nhttp://127.0.0.1:1: no connection: Connection refused. " in out
     assert out.splitlines()[-3:] == [
         "unreachable for 5 s: n3 is away",
         "    start n3",
         "survives 0 more failures",
     ]
+
+
+async def test_why_a_node_gave_no_answer_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its id where the others know its URL. Once all members have told, other URLs are nobody's."""
+    async with ScriptedNode(problem("tls-required")) as secure, ScriptedNode(view("n2")) as node:
+        told = node_row("n1", "leader", http=secure.url.replace("http:", "https:"), revision=6)
+        node.then(view("n2", nodes=[told, node_row("n2", "follower")]))
+        code = await main._main(main.read(["--nodes", f"{secure.url},{node.url}", "status"]))
+        out = capsys.readouterr().out
+        assert code == 0
+        assert "\nn1: this port speaks only TLS; use https://\n" in out
+        assert cells(out, "n1")[4] == "-", "a leader is never behind"
+        node.then(view("n2", nodes=[node_row("n2", "follower")]))
+        await main._main(main.read(["--nodes", f"{secure.url},{node.url}", "status"]))
+        assert "TLS" not in capsys.readouterr().out
+        node.then(view("n2"))
+        await main._main(main.read(["--nodes", f"{secure.url},{node.url}", "status", "-o", "json"]))
+        (why,) = json.loads(capsys.readouterr().out)["unanswered"]
+        assert why == f"{secure.url}: this port speaks only TLS; use https://"
 
 
 async def test_trouble_of_one_node_is_told_although_all_serve(capsys: pytest.CaptureFixture[str]) -> None:

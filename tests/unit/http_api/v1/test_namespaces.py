@@ -206,6 +206,7 @@ async def test_namespaces_come_in_pages() -> None:
         ("jobs", {"held_ms_max": 49}, "held_ms_max: 49"),
         ("jobs", {"no_deadline": 1}, "no_deadline"),
         ("jobs", {"sessions": 1}, "sessions"),
+        ("jobs%2F", {"holds": 1}, "prefix: leave out the '/' at its end: 'jobs' covers all below it, too"),
         ("jobs//a", {"holds": 1}, "no part between two '/' may be empty"),
     ],
 )
