@@ -30,7 +30,8 @@ export async function ask(method, path, { query = {}, body, signal, timeoutMs } 
     let response;
     try {
         const text = body === undefined ? undefined : JSON.stringify(body);
-        response = await fetch(url, { method, headers, body: text, signal, cache: "no-store", credentials: "omit" });
+        // Nodes have no cookies; what this sends along is the certificate of a browser that has one.
+        response = await fetch(url, { method, headers, body: text, signal, cache: "no-store", credentials: "same-origin" });
     } catch (error) {
         if (error.name === "AbortError") throw error;
         throw new Problem(0);
