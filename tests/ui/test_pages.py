@@ -200,6 +200,27 @@ def test_one_finds_a_lock_by_typing(browser: Browser, scene: Scene) -> None:
         expect(names).to_have_text(["db/migrate", "db/users/42"])
 
 
+def test_what_was_not_searched_is_said(browser: Browser, scene: Scene) -> None:
+    """Of more than is loaded, nothing is said to be missing."""
+
+    def with_more(route: Route) -> None:
+        answer = route.fetch().json()
+        (first, *_) = answer["events"]
+        route.fulfill(
+            json={**answer, "events": [{**first, "number": number} for number in range(1000, 0, -1)]}
+        )
+
+    with looking(browser, scene.cluster) as page:
+        page.route("**/v1/audit?*", with_more)
+        page.goto(address(scene.cluster, "audit"))
+        expect(page.get_by_text("The first 1,000 records. There are more")).to_be_visible()
+        page.get_by_role("searchbox").fill("none of them")
+        expect(
+            page.get_by_text("0 records among the first 1,000. There are more, which were neither")
+        ).to_be_visible()
+        expect(page.get_by_text("None of these records matches.")).to_be_visible()
+
+
 def test_locks_come_and_go_as_one_looks(browser: Browser, cluster: LocalCluster) -> None:
     """The page follows the watch, and a link keeps the focus when a row comes above it."""
     with playing(cluster) as scene, looking(browser, cluster, "locks") as page:

@@ -28,9 +28,9 @@ function columns(nowMs, events, hasNames) {
 }
 
 /** Return the table of events, the newest first. */
-export function eventList(events, nowMs, hasNames) {
+export function eventList(events, nowMs, hasNames, empty = "Nothing has happened to it that the audit still knows.") {
     const key = (event) => event.number ?? `${event.revision} ${event.event} ${event.token}`;
-    return table({ id: "events", label: "What happened", columns: columns(nowMs, events, hasNames), rows: events, key, empty: "Nothing has happened to it that the audit still knows." });
+    return table({ id: "events", label: "What happened", columns: columns(nowMs, events, hasNames), rows: events, key, empty });
 }
 
 export const audit = {
@@ -43,8 +43,8 @@ export const audit = {
         const word = typed.toLowerCase();
         const matches = (event) => [event.name, event.owner, event.event, event.reason, event.principal, event.by].some((text) => text && text.toLowerCase().includes(word));
         const rows = word ? data.rows.filter(matches) : data.rows;
-        return [h("div", { class: "tools" }, searchField("Search names, owners, events, reasons", typed)), amount({ ...data, rows }, "record"),
-            eventList(rows, data.now_ms + performance.now() - data.at, true)];
+        return [h("div", { class: "tools" }, searchField("Search names, owners, events, reasons", typed)), amount(data, "record", rows),
+            eventList(rows, data.now_ms + performance.now() - data.at, true, typed ? "None of these records matches." : "The audit has no record.")];
     },
     typed: (_, value) => { typed = value; },
 };

@@ -107,10 +107,12 @@ export function waiters(id, rows, hasNames) {
     return table({ id, label: "Queue", columns, rows, key: (row) => `${row.ticket} ${row.name}`, empty: "Nobody waits for it." });
 }
 
-/** Return the line that says how much there is, and that there is more than is shown. */
-export function amount(data, word) {
-    const more = data.more ? `, the first ${number(data.rows.length)} of more` : "";
-    return h("p", { class: "dim" }, `${count(data.rows.length, word)}${more}`);
+/** Return the line that says how much is shown, and what there is besides that nobody looked at. */
+export function amount(data, word, rows = data.rows) {
+    const shown = count(rows.length, word);
+    if (!data.more) return h("p", { class: "dim" }, shown);
+    const among = rows === data.rows ? `The first ${shown}` : `${shown} among the first ${number(data.rows.length)}`;
+    return h("p", { class: "dim" }, `${among}. There are more, which were neither searched nor sorted.`);
 }
 
 /** Return a field to type what to look for. */

@@ -17,7 +17,7 @@ function listing({ path, name, key, word, columns, keyOf, text, empty }) {
         draw: (data) => {
             const sought = typed.toLowerCase();
             const rows = sought ? data.rows.filter((row) => unlessBroken(() => text(row), "").toLowerCase().includes(sought)) : data.rows;
-            return [h("div", { class: "tools" }, searchField(`Search ${name.toLowerCase()}`, typed)), amount({ ...data, rows }, word),
+            return [h("div", { class: "tools" }, searchField(`Search ${name.toLowerCase()}`, typed)), amount(data, word, rows),
                 table({ id: path, label: name, columns, rows, key: keyOf, empty: typed ? "Nothing matches." : empty })];
         },
         typed: (_, value) => { typed = value; },

@@ -101,7 +101,7 @@ function draw(data, [prefix = ""]) {
                 orders.map(([text, column, isDown]) => button(text, "call", () => sortBy("locks", column, isDown)))),
             bare && may("force", bare) ? button(`Freeze ${bare}`, "freeze", { prefix: bare }) : null),
         chips.length ? h("div", { class: "chips", role: "group", "aria-label": "Prefixes" }, chips) : null,
-        amount({ ...data, rows }, "lock"),
+        amount(data, "lock", rows),
         table({ id: "locks", label: "Locks", columns: COLUMNS, rows, key: (lock) => lock.name, empty: typed ? "No lock matches." : "No lock is held or waited for." }),
     ];
 }
