@@ -50,6 +50,21 @@ def test_a_restored_machine_is_equal() -> None:
     assert restored.next_deadline_ms() == machine.next_deadline_ms()
 
 
+def test_it_is_decoded_in_as_many_steps_as_it_says() -> None:
+    """So whoever waits for it can be told how far it is; the last step gives the state."""
+    machine = _busy_driver().machine
+    data = snapshot.encode(machine.state)
+    steps, count = snapshot.decode_in_steps(data), snapshot.steps_count(data)
+    assert count > 5
+    for _ in range(count):
+        next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert snapshot.digest(end.value.value) == snapshot.digest(machine.state)
+    with pytest.raises(snapshot.SnapshotError, match="not a snapshot"):
+        snapshot.steps_count(data[:-1])
+
+
 def test_a_restored_machine_goes_on() -> None:
     """What happens after a restart is what would have happened without it."""
     driver, restarted = _busy_driver(), _busy_driver()
