@@ -22,6 +22,7 @@ from lockstate.words.results import (
     Reason,
     Refused,
     Revoked,
+    RulesHeld,
     SemaphoreView,
     SessionForced,
     SessionKept,
@@ -75,6 +76,9 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
             # Of many that are in the way it is not promised which are named.
             holders = plain(value.holders) if len(value.holders) < HOLDERS_SHOWN_MAX else ()
             return msgspec.structs.replace(value, detail="", retry_after_ms=0, holders=holders, cycle=())
+        case RulesHeld():
+            # The replay knows no newer rules, to which an upgraded cluster may have moved.
+            return msgspec.structs.replace(value, rules=0)
         case HandedOver():
             return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
         case SessionForced():
