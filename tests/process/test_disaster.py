@@ -191,6 +191,7 @@ async def test_a_lost_majority_is_recovered(tmp_path: Path) -> None:
             cluster.kill("n1")
             shutil.copytree(cluster.data_dir("n1"), dead)
             lose(cluster, "n1", "n2")
+            await until(lambda: not _serving(cluster), "the survivor knows that it is alone")
             assert (await http.acquire("n3", "other", timeout_ms=200)).status == 503
             cluster.kill("n3")
             code, said = await node_command(

@@ -65,6 +65,14 @@ async def check_kept(http: Http, opened: list[str]) -> None:
         assert got.status == 200, got
 
 
+async def is_ready(http: Http) -> bool:
+    """Whether the node is up and serves."""
+    try:
+        return (await http.call("n1", "GET", wire.READYZ)).status == 200
+    except aiohttp.ClientError:
+        return False
+
+
 async def is_bounded(http: Http) -> bool:
     """Whether the bound of the state is a quarter of the memory that the node has.
 
@@ -83,7 +91,7 @@ async def test_a_node_with_little_memory_refuses_before_it_is_full(tmp_path: Pat
         async with http_to(cluster) as http:
             for run in range(2):
                 with running(limited, tmp_path / f"log-{run}") as node:
-                    await until(lambda: cluster.ask("n1", wire.READYZ), "the node is ready")
+                    await until(lambda: is_ready(http), "the node is ready")
                     await until(lambda: is_bounded(http), "the bound that this node can bear is in the log")
                     bound = await http.metric("n1", "holdfast_state_bytes_max")
                     if not run:

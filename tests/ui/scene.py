@@ -38,7 +38,7 @@ class Scene:
         connection.request("POST", path, json.dumps({"wait_ms": LONG_MS, **body}))
 
     def end(self) -> None:
-        """Give up all waits, and end all sessions and holds."""
+        """Give up all waits, end all sessions and holds, and thaw what is frozen."""
         for connection in self._waits:
             connection.close()
         for row in call(self.cluster, "GET", f"{wire.SESSIONS}?limit=1000")["sessions"]:
@@ -47,6 +47,9 @@ class Scene:
         while rows := call(self.cluster, "GET", f"{wire.LOCKS}?limit=1000")["locks"]:
             for name in [row["name"] for row in rows if row["holders"]]:
                 call(self.cluster, "POST", wire.LOCK_FORCE_RELEASE, name=name, reason="the scene is over")
+        for frozen in call(self.cluster, "GET", wire.FREEZES)["freezes"]:
+            path = wire.FREEZE.format(name=frozen["prefix"])
+            call(self.cluster, "DELETE", path, reason="the scene is over")
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def test_a_wait_and_a_session_are_ended(browser: Browser, cluster: LocalCluster)
 
 def test_a_prefix_is_frozen_and_thawed(browser: Browser, cluster: LocalCluster) -> None:
     """For some minutes, or until somebody thaws it."""
-    with looking(browser, cluster, "freezes") as page:
+    with playing(cluster), looking(browser, cluster, "freezes") as page:
         deed(page, "Freeze a prefix", "Freeze", "the disk is moved", {"Prefix": "db", "For, in": "10"})
         expect(page.get_by_role("rowheader", name="db")).to_be_visible()
         assert call(cluster, "GET", wire.FREEZE.format(name="db"))["reason"] == "the disk is moved"
