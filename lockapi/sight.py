@@ -5,7 +5,7 @@ Whoever may read everything is shown everything, and nothing here looks at it.
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -178,7 +178,17 @@ def end_of_holdings(rights: Rights, page: HoldPageJson) -> str | None:
     return f"{last.kind} {last.name}"
 
 
-def events(rights: Rights, machine: LockMachine, limit: int, behind: int | None) -> tuple[list[Linked], int]:
+class AuditQuery(NamedTuple):
+    """Which records of the audit are wanted."""
+
+    limit: int
+    behind: int | None = None
+    """Only those after the record of this number, the oldest first."""
+    by_operators: bool = False
+    """Only what operators did to others, or set."""
+
+
+def events(rights: Rights, machine: LockMachine, query: AuditQuery) -> tuple[list[Linked], int]:
     """Return what `LockMachine.audit_records` does, and how much of that is left out.
 
     What has no name, as the end of a session, is seen by whoever may read everything.
@@ -188,13 +198,15 @@ def events(rights: Rights, machine: LockMachine, limit: int, behind: int | None)
 
     def may_read(event: Event) -> bool:
         nonlocal hidden
+        if query.by_operators and not event.concerns_others:
+            return False
         name = event.name
         if name not in known:
             known[name] = bool(name) and rights.covers(Right.READ, name)
         hidden += not known[name]
         return known[name]
 
-    found = list(islice(machine.state.audit.records(may_read, behind), limit))
+    found = list(islice(machine.state.audit.records(may_read, query.behind), query.limit))
     return found, hidden
 
 
@@ -214,23 +226,21 @@ def _own(records: list[Linked], principal: str) -> list[Linked]:
     return [linked for linked in records if not principal or linked[0].principal in ("", principal)]
 
 
-def audit(rights: Rights, limit: int, behind: int | None) -> paging.Records:
+def audit(rights: Rights, query: AuditQuery) -> paging.Records:
     """Return how the audit of all names is found."""
 
     def find(machine: LockMachine) -> tuple[list[Linked], int]:
         if rights.everywhere(Right.READ):
-            return machine.audit_records(limit=limit, behind=behind), 0
-        records, hidden = events(rights, machine, limit, behind)
+            return machine.audit_records(**query._asdict()), 0
+        records, hidden = events(rights, machine, query)
         return _links(rights, records), hidden
 
     return paging.Records(find)
 
 
-def audit_of_name(rights: Rights, name: str, limit: int, behind: int | None) -> paging.Records:
+def audit_of_name(rights: Rights, name: str, query: AuditQuery) -> paging.Records:
     """Return how the audit of one name is found, which the caller may read."""
-    return paging.Records(
-        lambda machine: (_links(rights, machine.audit_records(name, limit=limit, behind=behind)), 0)
-    )
+    return paging.Records(lambda machine: (_links(rights, machine.audit_records(name, **query._asdict())), 0))
 
 
 def audit_of_session(rights: Rights, asking: str, session_id: SessionId, limit: int) -> paging.Records:

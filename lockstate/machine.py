@@ -293,9 +293,10 @@ class LockMachine:
         limit: int = limits.AUDIT_LIMIT_MAX,
         *,
         behind: int | None = None,
+        by_operators: bool = False,
     ) -> list[Linked]:
         """Return what `audit` does, each with its link; behind a number the oldest come first."""
-        return views.audit(self.state, name, session_id, limit, behind)
+        return views.audit(self.state, name, session_id, limit, behind, by_operators=by_operators)
 
     def ending(self, *, session_id: SessionId = NO_SESSION, hold_id: HoldId = NO_HOLD) -> Event | None:
         """Return what ended a session, or a hold with a lease of its own; None if that was long ago."""

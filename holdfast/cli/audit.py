@@ -56,6 +56,9 @@ def add_parser(commands: CommandParser) -> None:
     audit.add_argument(
         "--behind", metavar="NUMBER", type=number, help="continue after this record, which -o jsonl has shown"
     )
+    audit.add_argument(
+        "--by-operators", action="store_true", help="only what operators did to others, or set"
+    )
     audit.add_argument("--follow", action="store_true", help="go on until interrupted")
     audit.add_argument(
         "--verify",
@@ -72,7 +75,12 @@ async def run(client: Inspector, arguments: argparse.Namespace) -> int:
     if arguments.behind and not await _is_there(client, arguments.behind):
         return exit_codes.REFUSED
     behind = "" if arguments.behind is None else str(arguments.behind)
-    query = {"name": arguments.name, "limit": str(arguments.limit), "behind": behind}
+    query = {
+        "name": arguments.name,
+        "limit": str(arguments.limit),
+        "behind": behind,
+        "by_operators": "true" if arguments.by_operators else "",
+    }
     if not arguments.follow:
         records = await _records(client, query)
         if arguments.output == TABLE:

@@ -203,14 +203,23 @@ class Reads(Suggesting):
     # -- what happened --------------------------------------------------------------------------------------
 
     async def audit(
-        self, name: Name = "", *, limit: int = 100, behind: int | None = None, is_stale: bool = False
+        self,
+        name: Name = "",
+        *,
+        limit: int = 100,
+        behind: int | None = None,
+        by_operators: bool = False,
+        is_stale: bool = False,
     ) -> tuple[Event, ...]:
         """Return the latest records of the audit, of a name or of all, the newest first.
 
-        With `behind`, the `number` of a record, the records after it, the oldest first.
+        With `behind`, the `number` of a record, the records after it, the oldest first. With `by_operators`,
+        only what operators did to others, or set.
         """
         text = to_name(name) if name else ""
-        operation = primitive_operations.audit(text, limit, behind, is_stale=is_stale)
+        operation = primitive_operations.audit(
+            text, limit, behind, by_operators=by_operators, is_stale=is_stale
+        )
         return await self._transport.call(operation)
 
     async def session_audit(

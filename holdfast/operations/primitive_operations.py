@@ -166,12 +166,15 @@ def get_election(name: str, *, is_stale: bool) -> Operation[ElectionInfo]:
 # -- what happened ----------------------------------------------------------------------------------------
 
 
-def audit(name: str, limit: int, behind: int | None, *, is_stale: bool) -> Operation[tuple[Event, ...]]:
+def audit(
+    name: str, limit: int, behind: int | None, *, by_operators: bool, is_stale: bool
+) -> Operation[tuple[Event, ...]]:
     """Read what happened last to a name, or to all; or what happened behind a record."""
     query = {
         "name": name,
         "limit": str(limit),
         "behind": "" if behind is None else str(behind),
+        "by_operators": "true" if by_operators else "",
         "consistency": wire.STALE if is_stale else "",
     }
     return ask(wire.AUDIT, query, lambda answer: decode(answer, EventList).events)

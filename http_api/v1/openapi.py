@@ -91,6 +91,11 @@ _PARAMETERS: dict[str, JsonObject] = {
         "schema": {"type": "integer", "minimum": 0, "maximum": limits.TOKEN_MAX},
         "description": "The number of a record: only later ones, oldest first.",
     },
+    "by_operators": {
+        "in": "query",
+        "schema": {"type": "boolean", "default": False},
+        "description": "Only what operators did to others, or set.",
+    },
     "after": {"in": "query", "schema": {"type": "string"}, "description": "The `next` of the page before."},
     "reason": {"in": "query", "schema": {"type": "string"}, "description": "Why, if not in the body."},
     "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if not in the body."},

@@ -15,6 +15,7 @@ from http_api.server.call import Call
 from lockapi import cursors
 from lockapi.problems import ProblemError
 from lockapi.requests.fields import UNSET, WORDS, Maybe, Request, Write, check, invalid
+from lockapi.sight import AuditQuery
 from lockstate.reads.listings import Whose, is_session_name
 from lockstate.words import limits
 from lockstate.words.ids import SessionId
@@ -202,10 +203,11 @@ def prefix_or_all(call: Call) -> tuple[str, bool]:
     return call.query_values.get("prefix", ""), bool(_flag(call, "all"))
 
 
-def record_behind(call: Call) -> int | None:
-    """Return the number of the record behind which an audit goes on, if there is one. Raises ProblemError."""
+def audit_query(call: Call) -> AuditQuery:
+    """Return which records of the audit are wanted. Raises ProblemError."""
     text = call.query_values.get("behind")
-    return None if text is None else _whole_number("behind", text, 0, limits.TOKEN_MAX)
+    behind = None if text is None else _whole_number("behind", text, 0, limits.TOKEN_MAX)
+    return AuditQuery(limit(call, limits.AUDIT_LIMIT_MAX), behind, bool(_flag(call, "by_operators")))
 
 
 def limit(call: Call, largest: int) -> int:

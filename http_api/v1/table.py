@@ -436,7 +436,7 @@ _CELLS: Final = (
 _AUDIT: Final = (
     Route(
         method="GET", path=wire.AUDIT, need=needs.READ, handler=audit.get_audit,
-        gives=AuditJson, query=("name", "limit", "behind", "consistency"),
+        gives=AuditJson, query=("name", "limit", "behind", "by_operators", "consistency"),
         problems=("name-too-long", *_READ),
     ),
     Route(

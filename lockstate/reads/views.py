@@ -423,16 +423,26 @@ def cell_views(state: State, prefix: bytes, after: bytes, limit: int) -> tuple[l
 
 
 def audit(
-    state: State, name: str, session_id: SessionId | HoldId, limit: int, behind: int | None
+    state: State,
+    name: str,
+    session_id: SessionId | HoldId,
+    limit: int,
+    behind: int | None,
+    *,
+    by_operators: bool,
 ) -> list[Linked]:
     """Return what happened last, the newest first: to a name, by a session, or at all.
 
-    Behind the number of a record the oldest come first.
+    Behind the number of a record the oldest come first. `by_operators`: only what operators did to others.
     """
     limit = min(max(limit, 1), limits.AUDIT_LIMIT_MAX)
 
     def is_wanted(event: Event) -> bool:
-        return (not name or event.name == name) and (not session_id or event.session_id == session_id)
+        return (
+            (not name or event.name == name)
+            and (not session_id or event.session_id == session_id)
+            and (not by_operators or event.concerns_others)
+        )
 
     return list(islice(state.audit.records(is_wanted, behind), limit))
 

@@ -108,6 +108,35 @@ def test_a_prefix_is_frozen_and_thawed(browser: Browser, cluster: LocalCluster) 
         expect(page.get_by_text("Nothing is frozen.")).to_be_visible()
 
 
+def test_what_operators_did_is_a_page(browser: Browser, cluster: LocalCluster) -> None:
+    """Grants of clients, however many, hide nothing of it; Back shows all records again."""
+    with playing(cluster) as scene:
+        scene.hold("db/migrate", "billing-7")
+        call(cluster, "POST", wire.LOCK_FORCE_RELEASE, name="db/migrate", reason="it hangs")
+        with looking(browser, cluster, "audit") as page:
+            granted = page.get_by_role("table").get_by_text("granted").first
+            expect(granted).to_be_visible()
+            page.get_by_role("link", name="Only what operators did").click()
+            expect(page.get_by_role("table").get_by_text("it hangs").first).to_be_visible()
+            expect(granted).to_have_count(0)
+            check_accessible(page)
+            page.go_back()
+            expect(granted).to_be_visible()
+
+
+def test_what_was_asked_goes_with_its_page(browser: Browser, cluster: LocalCluster) -> None:
+    """Back closes the dialog: an operator would take it for a question about the page that is shown then."""
+    with playing(cluster) as scene:
+        scene.hold("db/migrate", "billing-7")
+        with looking(browser, cluster, "locks") as page:
+            page.get_by_role("link", name="db/migrate", exact=True).click()
+            page.get_by_role("button", name="End the hold of billing-7 on db/migrate").click()
+            expect(page.get_by_role("dialog")).to_be_visible()
+            page.go_back()
+            expect(page.get_by_role("heading", name="Locks")).to_be_visible()
+            expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_a_refusal_is_told_where_one_asked(browser: Browser, cluster: LocalCluster) -> None:
     """The hold ended before the operator did it: the dialog says so, and that nothing has changed."""
     with playing(cluster) as scene:

@@ -66,6 +66,11 @@ const ACTIONS = {
     },
 };
 
+/** Close what was asked on a page that is left: it would be about something that is not shown any more. */
+export function closeForms() {
+    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+}
+
 /** Do what a button says. */
 export function act(name, payload, { tell, draw }) {
     if (name === "sort") {

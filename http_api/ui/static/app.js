@@ -1,7 +1,7 @@
 // The program of the page: which page is shown, when it is loaded again, how old it is, and who looks at it.
 
 import { Problem, ask, identify } from "./api.js";
-import { act, openToken } from "./actions.js";
+import { act, closeForms, openToken } from "./actions.js";
 import { address, h, morph, morphChildren, number, time } from "./dom.js";
 import { GROUPS, find } from "./pages.js";
 import { remember } from "./table.js";
@@ -191,6 +191,7 @@ document.addEventListener("visibilitychange", () => {
 window.addEventListener("hashchange", () => {
     if (window.location.hash === "#main") return; // the link that skips to the content
     at("notice").textContent = "";
+    closeForms();
     go();
     at("main").focus({ preventScroll: true });
     window.scrollTo(0, 0);

@@ -11,12 +11,11 @@ from lockstate.words import limits
 
 async def get_audit(gateway: Gateway, call: Call) -> Reply:
     """Return what happened last, newest first, to a name or to all; or what happened behind a record."""
-    name, limit = schema.name_in_query(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
+    name, query = schema.name_in_query(call), schema.audit_query(call)
     show = sight.audit_of(gateway.now_ms)
-    behind = schema.record_behind(call)
     if not name:
-        return await reads.found(gateway, call, sight.audit(gateway.rights, limit, behind), show)
-    records = sight.audit_of_name(gateway.rights, name, limit, behind)
+        return await reads.found(gateway, call, sight.audit(gateway.rights, query), show)
+    records = sight.audit_of_name(gateway.rights, name, query)
     return await reads.found(gateway, call, records, show, name=name)
 
 

@@ -114,6 +114,7 @@ async def test_the_audit_goes_on_behind_a_record(new_client: NewClient) -> None:
         assert (newest.event, oldest.event, newest.number) == ("released", "granted", oldest.number + 1)
         assert [event.event for event in await client.audit("a", behind=oldest.number)] == ["released"]
         assert [event.event for event in await client.audit(behind=0, limit=1)] == ["granted"]
+        assert await client.audit(by_operators=True) == ()
 
 
 async def test_a_token_is_checked_for_a_kind(new_client: NewClient) -> None:

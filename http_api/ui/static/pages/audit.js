@@ -1,11 +1,12 @@
 // The audit: what happened, to whom, by whom and why.
 
 import { read } from "../api.js";
-import { h, number, state, time } from "../dom.js";
+import { address, h, number, state, time } from "../dom.js";
 import { table } from "../table.js";
 import { amount, searchField, thingLink } from "./holding.js";
 
 const ROWS = 1000;
+const BY_OPERATORS = "by-operators";
 const TONES = {
     granted: "good", elected: "good", released: "", resigned: "", expired: "warn", revoked: "warn", frozen: "warn",
     forced: "bad", "wait-forced": "bad", "session-forced": "bad", "session-expired": "warn",
@@ -35,15 +36,19 @@ export function eventList(events, nowMs, hasNames, empty = "Nothing has happened
 
 export const audit = {
     path: "audit", name: "Audit", title: () => "Audit",
-    load: async (_, { signal }) => {
-        const told = await read("v1/audit", { limit: ROWS }, signal);
+    load: async ([whose], { signal }) => {
+        const told = await read("v1/audit", { limit: ROWS, by_operators: whose === BY_OPERATORS }, signal);
         return { ...told, rows: told.events, at: performance.now(), more: told.events.length === ROWS };
     },
-    draw: (data) => {
+    draw: (data, [whose]) => {
+        const isAll = whose !== BY_OPERATORS;
+        const other = isAll
+            ? h("a", { href: address("audit", BY_OPERATORS) }, "Only what operators did")
+            : h("a", { href: address("audit") }, "All records");
         const word = typed.toLowerCase();
         const matches = (event) => [event.name, event.owner, event.event, event.reason, event.principal, event.by].some((text) => text && text.toLowerCase().includes(word));
         const rows = word ? data.rows.filter(matches) : data.rows;
-        return [h("div", { class: "tools" }, searchField("Search names, owners, events, reasons", typed)), amount(data, "record", rows),
+        return [h("div", { class: "tools" }, searchField("Search names, owners, events, reasons", typed), other), amount(data, "record", rows),
             eventList(rows, data.now_ms + performance.now() - data.at, true, typed ? "None of these records matches." : "The audit has no record.")];
     },
     typed: (_, value) => { typed = value; },

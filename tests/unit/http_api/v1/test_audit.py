@@ -120,3 +120,21 @@ async def test_what_came_behind_a_record_is_asked_for() -> None:
         assert await _events(served, f"{wire.AUDIT}?behind=6") == []
         got = await served.call("GET", f"{wire.AUDIT}?behind=-1")
         assert (got.status, got.body["code"]) == (400, "invalid-request")
+
+
+async def test_what_operators_did_is_asked_for() -> None:
+    """Only that, of all names or of one, in both orders; what a holder did itself is left out."""
+    async with serving() as served:
+        for name in ("a", "b"):
+            await served.acquire(name, owner="ann")
+            await served.post(wire.LOCK_FORCE_RELEASE, name=name, reason="it hangs")
+        mine = await served.acquire("a", owner="bob")
+        await served.post(wire.LOCK_RELEASE, hold_id=mine.body["hold_id"])
+        path = f"{wire.AUDIT}?by_operators=true"
+        told = await _events(served, path)
+        assert [(event["event"], event["name"]) for event in told] == [("forced", "b"), ("forced", "a")]
+        assert await _events(served, f"{path}&behind=0") == told[::-1]
+        assert await _events(served, f"{path}&name=a&limit=5") == told[1:]
+        assert len(await _events(served, f"{wire.AUDIT}?by_operators=false")) == 6
+        got = await served.call("GET", f"{wire.AUDIT}?by_operators=1")
+        assert (got.status, got.body["code"]) == (400, "invalid-request")
