@@ -16,6 +16,10 @@ from tests.simulation.mutations.mutation import (
 )
 
 _MANY: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
+_CALM: Final = Surroundings(
+    minutes=2, client_settings={"names": tuple(f"n{number}" for number in range(8)), "think_s": 0.3}
+)
+"""Seldom anybody waits, so that plain locks are released the short way."""
 
 
 def _nothing_is_foreign(of: OnBehalfOf, command: Any) -> Refused | None:
@@ -97,7 +101,7 @@ PRINCIPALS: Final = (
         sentence="A plain lock that was released still counts for its principal.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Principals, "count_plain", _count_what_comes),
-        surroundings=Surroundings(minutes=2, client_settings={"vocabulary_share": 0.0, "think_s": 0.15}),
+        surroundings=_CALM,
     ),
     Mutation(
         name="quota-forgets-waits",

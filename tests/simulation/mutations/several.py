@@ -10,13 +10,22 @@ from lockstate.tables.records import Hold, Semaphore, Ticket, permits_in
 from lockstate.tables.state import State
 from lockstate.words.commands import Wanted, WantedRate
 from lockstate.words.results import RateUsed, Refused
-from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+from tests.simulation.mutations.mutation import Mutation, Surroundings, many_snapshots, replaced, together
+from tests.simulation.workload.full_vocabulary import FullVocabulary
 
 _ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
-_NARROW: Final = Surroundings(
-    minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15, "names": ("n0", "n1")}
+_IN_PARTS: Final = Surroundings(
+    minutes=2,
+    client_settings={
+        "vocabulary_share": 0.9,
+        "hand_overs_share": 0.2,
+        "think_s": 0.15,
+        "names": ("n0", "n1", "n2"),
+        "wait_ms": (5_000, 20_000),
+    },
+    around=together(many_snapshots, replaced(FullVocabulary, "hand_over", FullVocabulary._release_part)),
 )
-"""Few names: somebody waits for each of them."""
+"""Few names, somebody waits for each of them, and parts of several are given back instead of handed over."""
 
 
 def _overtaking(semaphore: Semaphore) -> Iterator[Ticket]:
@@ -125,6 +134,6 @@ SEVERAL: Final = (
         sentence="Waiters do not get the one of several locks that is given back.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Holds, "give_up", _give_up_for_nobody),
-        surroundings=_NARROW,
+        surroundings=_IN_PARTS,
     ),
 )
