@@ -9,22 +9,26 @@ import msgspec
 
 from lockstate.tables.owners import shown_owner
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import OF_CLUSTER, OF_SETTINGS, Event, EventKind, HoldKind
+from lockstate.words.results import OF_NODES, OF_SETTINGS, Event, EventKind, HoldKind
 
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
-OF_NOBODY: Final = OF_SETTINGS.union(OF_CLUSTER.values()) | {
-    EventKind.DELAY_LIFTED,
-    EventKind.FENCE_FORGOTTEN,
-    EventKind.RATE_LIMIT_FORGOTTEN,
-    EventKind.RESIZED,
-    EventKind.FROZEN,
-    EventKind.THAWED,
-    EventKind.RULES_HELD,
-    EventKind.RULES_RELEASED,
-    EventKind.RESTORED,
-}
+OF_NOBODY: Final = (
+    OF_SETTINGS
+    | OF_NODES
+    | {
+        EventKind.DELAY_LIFTED,
+        EventKind.FENCE_FORGOTTEN,
+        EventKind.RATE_LIMIT_FORGOTTEN,
+        EventKind.RESIZED,
+        EventKind.FROZEN,
+        EventKind.THAWED,
+        EventKind.RULES_HELD,
+        EventKind.RULES_RELEASED,
+        EventKind.RESTORED,
+    }
+)
 """Events of what no client has: they show no owner."""
 _OF_NO_KIND: Final[dict[EventKind, str]] = {
     EventKind.SESSION_EXPIRED: "",
@@ -39,7 +43,7 @@ _OF_NO_KIND: Final[dict[EventKind, str]] = {
     EventKind.THAWED: "",
     EventKind.RULES_HELD: "",
     EventKind.RULES_RELEASED: "",
-    **dict.fromkeys(OF_CLUSTER.values(), "value"),
+    **dict.fromkeys(OF_NODES, "value"),
     EventKind.RESTORED: "token",
 }
 """Events of what is neither lock, semaphore nor election, and what they tell besides what all do."""
