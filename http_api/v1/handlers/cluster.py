@@ -8,7 +8,7 @@ from itertools import chain
 from msgspec import structs
 
 from cluster.observing.status import ClusterStatus
-from holdfast.wire.operators import HealthJson, LeadershipTransferredJson, RulesHeldJson
+from holdfast.wire.operators import HealthJson, LeaderPreferredJson, LeadershipTransferredJson, RulesHeldJson
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
 from http_api.server.routes import Handler, Route
@@ -17,8 +17,15 @@ from http_api.v1.openapi import make_document
 from lockapi import answers
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
-from lockapi.requests.service import HoldRulesRequest, ReleaseRulesRequest, TransferRequest
+from lockapi.requests.service import (
+    HoldRulesRequest,
+    PreferLeaderRequest,
+    PreferNobodyRequest,
+    ReleaseRulesRequest,
+    TransferRequest,
+)
 from lockapi.turns import Turns
+from lockstate.words.commands import PreferLeader
 from lockstate.words.results import RulesHeld
 
 _DOCUMENT_REST_S = 0.002
@@ -51,6 +58,25 @@ async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
     request = await schema.read(call, TransferRequest)
     leader = await gateway.transfer_leadership(request.command(), call.timeout_s)
     return Reply(answers.encode(LeadershipTransferredJson(leader)))
+
+
+async def prefer_leader(gateway: Gateway, call: Call) -> Reply:
+    """Let a node lead whenever it can."""
+    return await _prefer(gateway, call, (await schema.read(call, PreferLeaderRequest)).command())
+
+
+async def prefer_nobody(gateway: Gateway, call: Call) -> Reply:
+    """Let whichever node is elected lead."""
+    request = await schema.read(call, PreferNobodyRequest)
+    return await _prefer(gateway, call, request.command(schema.body_or_query(call, "reason", request.reason)))
+
+
+async def _prefer(gateway: Gateway, call: Call, command: PreferLeader) -> Reply:
+    result, revision, is_repeated = await gateway.prefer_leader(command, call.timeout_s)
+    answer = LeaderPreferredJson(
+        preferred=command.node_id or None, was_preferred=result.was or None, revision=revision
+    )
+    return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
 async def hold_rules(gateway: Gateway, call: Call) -> Reply:

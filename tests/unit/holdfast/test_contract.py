@@ -335,6 +335,8 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.backup(io.BytesIO())
     why = "by hand"
     await admin.transfer_leadership("n1", reason=why)
+    await admin.prefer_leader("n1", reason=why)
+    await admin.prefer_nobody(reason=why)
     await admin.hold_rules(reason=why)
     await admin.release_rules(reason=why)
     await _try(admin.add_member("n2", "a:1", reason=why))
