@@ -130,12 +130,7 @@ class PreferredLeader:
 
     def look(self) -> None:
         """Hand leadership over if the preferred node has been able to lead for long enough. By a timer."""
-        wish = self._machine().state.preferred
-        node_id = "" if wish is None else wish.node_id
-        if node_id != self._preferred:
-            self._preferred = node_id
-            self._forget()
-        leader_id = self._leadership.leader_id()
+        node_id, leader_id = self._wish(), self._leadership.leader_id()
         if not node_id or leader_id is None:
             return
         now_s = self._now_s()
@@ -147,12 +142,21 @@ class PreferredLeader:
 
     def why_not(self) -> str:
         """Return why this node, which leads, does not hand leadership over now; empty if another leads."""
-        if not self._preferred or not self._replica.role.is_leader or self._preferred == self._node_id:
+        node_id, now_s = self._wish(), self._now_s()
+        if node_id in ("", self._node_id) or not self._replica.role.is_leader:
             return ""
-        now_s = self._now_s()
-        return self._hindrance(self._preferred, now_s) or (
+        return self._hindrance(node_id, now_s) or (
             f"it takes over in {self._preference.rest_s(now_s):.0f} s if nothing happens to it"
         )
+
+    def _wish(self) -> str:
+        """Return who is preferred now, empty if it is nobody; another wish begins anew."""
+        wish = self._machine().state.preferred
+        node_id = "" if wish is None else wish.node_id
+        if node_id != self._preferred:
+            self._preferred = node_id
+            self._forget()
+        return node_id
 
     def _hindrance(self, node_id: str, now_s: float) -> str:
         """Return what speaks against another node as leader, as far as this one knows; empty: nothing."""

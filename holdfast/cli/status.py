@@ -168,15 +168,15 @@ class Seen(NamedTuple):
 
 
 def _preference(info: ClusterInfo) -> list[str]:
-    """Return who should lead, and why that node does not as far as the leader knows; nothing if nobody should."""
+    """Return who should lead, and why that node does not as far as the leader knows; or nothing."""
     wish = info.preferred
     if wish is None:
         return []
-    leads = (
-        "" if info.leader == wish.id else f", which does not lead{': ' * bool(wish.why_not)}{wish.why_not}"
-    )
     by = f" by {wish.by}" if wish.by else ""
-    return [f"prefers {wish.id}{leads} (wanted{by} for {length(wish.for_ms)}: {wish.reason})"]
+    lines = [f"prefers {wish.id}, as asked{by} {length(wish.for_ms)} ago: {wish.reason}"]
+    if info.leader != wish.id:
+        lines.append(f"    {wish.id} does not lead{': ' if wish.why_not else ''}{wish.why_not}")
+    return lines
 
 
 _OF_ALL: Final = frozenset({"founding", "founding-refused", "no-quorum", "no-leader"})
