@@ -103,9 +103,8 @@ def add_parser(commands: CommandParser) -> None:
         "to", metavar="ID", nargs="?", default="", help="to this node (default: the most up-to-date one)"
     )
     prefer = cluster.command("prefer", "let one node lead whenever it can, or whichever is elected", _prefer)
-    preferred = prefer.add_mutually_exclusive_group(required=True)
-    preferred.add_argument("node_id", metavar="ID", nargs="?", default="", help="this node")
-    preferred.add_argument("--nobody", action="store_true", help="whichever is elected, as at first")
+    prefer.add_argument("node_id", metavar="ID", nargs="?", help="this node")
+    prefer.add_argument("--nobody", action="store_true", help="whichever is elected, as at first")
     waits = {
         add: (0, "wait this long until the node votes, and fail if it does not (default: do not wait)"),
         move: (0, "retry this long while another change is in progress (default: 0s)"),
@@ -249,14 +248,14 @@ async def _transfer(client: Inspector, arguments: argparse.Namespace) -> int:
 async def _prefer(client: Inspector, arguments: argparse.Namespace) -> int:
     """Say who should lead, and print that."""
     node_id, reason = arguments.node_id, arguments.reason
+    if bool(node_id) == arguments.nobody:
+        raise ValueError("name the node that should lead, or say --nobody")
     if arguments.nobody:
         answer = await client.told(cluster_operations.prefer_nobody(reason))
-    else:
-        answer = await client.told(cluster_operations.prefer_leader(node_id, reason))
-    if arguments.nobody:
         was = answer["was_preferred"]
         text = f"{was} is not preferred any more" if was else "no node was preferred"
     else:
+        answer = await client.told(cluster_operations.prefer_leader(node_id, reason))
         text = f"prefers {node_id}, which takes over once it has been well for a while; see `holdfast status`"
     print_one(answer, [text], arguments.output)
     return 0
