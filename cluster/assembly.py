@@ -314,9 +314,9 @@ class Parts:
         self.preferred = PreferredLeader(
             config,
             replica,
-            links,
             peering.table,
-            leadership=self.leadership,
+            is_alive=links.is_alive,
+            leader_id=self.leadership.leader_id,
             handovers=self.handovers,
             divergence=self.divergence,
             clocks=self.clocks,

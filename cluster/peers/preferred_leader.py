@@ -18,8 +18,6 @@ from cluster.consensus.divergence import Divergence
 from cluster.consensus.handover import Handovers
 from cluster.consensus.replica import Replica
 from cluster.peers.disk_watch import DiskWatch, is_slow
-from cluster.peers.leader_watch import LeaderWatch
-from cluster.peers.links import PeerLinks
 from cluster.peers.peer_table import PeerTable, Standing
 from lockstate.machine import LockMachine
 
@@ -94,10 +92,10 @@ class PreferredLeader:
         self,
         config: NodeConfig,
         replica: Replica,
-        links: PeerLinks,
         table: PeerTable,
         *,
-        leadership: LeaderWatch,
+        is_alive: Callable[[str], bool],
+        leader_id: Callable[[], str | None],
         handovers: Handovers,
         divergence: Divergence,
         clocks: ClockWatch,
@@ -105,14 +103,15 @@ class PreferredLeader:
         machine: Callable[[], LockMachine],
         now_s: Callable[[], float],
     ) -> None:
+        """`is_alive` tells whether a peer is connected and has been heard of just now."""
         self._node_id = config.node_id
         self._behind_s_max = config.election_ms_min / 2000
         """How late the preferred node may be with what is committed here. During a handover, clients wait for
         as long, and it is given up after an election timeout."""
         self._replica = replica
-        self._links = links
+        self._is_alive = is_alive
         self._table = table
-        self._leadership = leadership
+        self._leader_id = leader_id
         self._handovers = handovers
         self._divergence = divergence
         self._clocks = clocks
@@ -130,7 +129,7 @@ class PreferredLeader:
 
     def look(self) -> None:
         """Hand leadership over if the preferred node has been able to lead for long enough. By a timer."""
-        node_id, leader_id = self._wish(), self._leadership.leader_id()
+        node_id, leader_id = self._wish(), self._leader_id()
         if not node_id or leader_id is None:
             return
         now_s = self._now_s()
@@ -167,7 +166,7 @@ class PreferredLeader:
             return "it is joining"
         record = self._table.records[node_id]
         ping = record.ping
-        if ping is None or record.standing is not Standing.MEMBER or not self._links.is_alive(node_id):
+        if ping is None or record.standing is not Standing.MEMBER or not self._is_alive(node_id):
             return "it cannot be reached"
         if ping.log_room:
             return f"its log has room for {LogSpace(ping.log_room).name.lower().replace('_', ' ')} only"

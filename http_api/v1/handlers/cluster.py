@@ -15,7 +15,7 @@ from http_api.server.routes import Handler, Route
 from http_api.v1 import schema
 from http_api.v1.openapi import make_document
 from lockapi import answers
-from lockapi.gateway import Gateway
+from lockapi.gateway import CommandOutcome, Gateway
 from lockapi.problems import ProblemError
 from lockapi.requests.service import (
     HoldRulesRequest,
@@ -25,8 +25,7 @@ from lockapi.requests.service import (
     TransferRequest,
 )
 from lockapi.turns import Turns
-from lockstate.words.commands import PreferLeader
-from lockstate.words.results import RulesHeld
+from lockstate.words.results import LeaderPreferred, RulesHeld
 
 _DOCUMENT_REST_S = 0.002
 """Seconds between two of /openapi.json, large and made already: there are no more than 500 a second."""
@@ -62,20 +61,20 @@ async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
 
 async def prefer_leader(gateway: Gateway, call: Call) -> Reply:
     """Let a node lead whenever it can."""
-    return await _prefer(gateway, call, (await schema.read(call, PreferLeaderRequest)).command())
+    request = await schema.read(call, PreferLeaderRequest)
+    return _preferred(request.id, await gateway.prefer_leader(request.command(), call.timeout_s))
 
 
 async def prefer_nobody(gateway: Gateway, call: Call) -> Reply:
     """Let whichever node is elected lead."""
     request = await schema.read(call, PreferNobodyRequest)
-    return await _prefer(gateway, call, request.command(schema.body_or_query(call, "reason", request.reason)))
+    command = request.command(schema.body_or_query(call, "reason", request.reason))
+    return _preferred(None, await gateway.prefer_leader(command, call.timeout_s))
 
 
-async def _prefer(gateway: Gateway, call: Call, command: PreferLeader) -> Reply:
-    result, revision, is_repeated = await gateway.prefer_leader(command, call.timeout_s)
-    answer = LeaderPreferredJson(
-        preferred=command.node_id or None, was_preferred=result.was or None, revision=revision
-    )
+def _preferred(node_id: str | None, outcome: CommandOutcome[LeaderPreferred]) -> Reply:
+    result, revision, is_repeated = outcome
+    answer = LeaderPreferredJson(preferred=node_id, was_preferred=result.was or None, revision=revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
