@@ -44,6 +44,7 @@ FIELDS_NOT_SENT: Final = {
     ("POST /v1/elections/campaign", "if_held"): "a session of the client refuses a second campaign itself",
     ("DELETE /v1/cluster/members", "?id"): "the body names the node",
     ("DELETE /v1/cluster/members", "?reason"): "the body has it",
+    ("DELETE /v1/cluster/preferred-leader", "?reason"): "the body has it",
     ("DELETE /v1/cluster/rules-hold", "?reason"): "the body has it",
     ("POST /v1/waits/withdraw", "session_id"): "sent when a wait of a session is cancelled: tests of waits",
     ("POST /v1/waits/withdraw", "hold_id"): "sent when a wait of a hold for more is cancelled: the same",
