@@ -26,6 +26,7 @@ from lab.bench import (
     peers,
     sdk,
     secure,
+    sizing,
     smoke,
     snapshot,
 )
@@ -54,6 +55,7 @@ _JUDGED: dict[str, Judged] = {
     "growth": growth.BENCHMARK,
     "fairness": fairness.BENCHMARK,
     "secure": secure.BENCHMARK,
+    "sizing": sizing.BENCHMARK,
 }
 
 _COLUMNS = (
