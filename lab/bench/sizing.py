@@ -42,7 +42,7 @@ READY_S: Final = 300.0
 POLL_S: Final = 0.02
 _MIB: Final = 1 << 20
 DESCRIPTION: Final = (
-    "Fill a cluster step by step, and measure at each size, while all of that is there: the memory of the node"
+    "Fill a cluster step by step, and measure at each size, while all of it is there: the memory of the node"
     f" that takes most, the largest data directory, and what {WORKERS} workers on one stream to the leader do"
     " besides: requests a second, the 99th percentile of an acquire, and the processor time of all nodes for"
     " one request. Then a follower is stopped and started: 'restart s' is from its start until it serves."
