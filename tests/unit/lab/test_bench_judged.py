@@ -264,3 +264,14 @@ def test_sizes_that_cannot_be_measured(text: str, capsys: pytest.CaptureFixture[
         parse("sizing", "--sizes", text)
     assert "--sizes" in capsys.readouterr().err
     assert parse("sizing", "--sizes", "5/0/0,5/1/2").sizes == (sizing.Size(5, 0, 0), sizing.Size(5, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "words", [("--times", "100,500"), ("--times", "x"), ("--requests", "0"), ("--losses", "x")]
+)
+def test_regions_that_cannot_be_measured(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The command line names what is wrong."""
+    with pytest.raises(SystemExit, match="2"):
+        parse("regions", *words)
+    assert words[0] in capsys.readouterr().err
+    assert parse("regions", "--times", "100,500,1000").times == (100, 500, 1000)
