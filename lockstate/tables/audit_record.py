@@ -14,21 +14,17 @@ from lockstate.words.results import OF_NODES, OF_SETTINGS, Event, EventKind, Hol
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
-OF_NOBODY: Final = (
-    OF_SETTINGS
-    | OF_NODES
-    | {
-        EventKind.DELAY_LIFTED,
-        EventKind.FENCE_FORGOTTEN,
-        EventKind.RATE_LIMIT_FORGOTTEN,
-        EventKind.RESIZED,
-        EventKind.FROZEN,
-        EventKind.THAWED,
-        EventKind.RULES_HELD,
-        EventKind.RULES_RELEASED,
-        EventKind.RESTORED,
-    }
-)
+OF_NOBODY: Final = OF_SETTINGS.union(OF_NODES) | {
+    EventKind.DELAY_LIFTED,
+    EventKind.FENCE_FORGOTTEN,
+    EventKind.RATE_LIMIT_FORGOTTEN,
+    EventKind.RESIZED,
+    EventKind.FROZEN,
+    EventKind.THAWED,
+    EventKind.RULES_HELD,
+    EventKind.RULES_RELEASED,
+    EventKind.RESTORED,
+}
 """Events of what no client has: they show no owner."""
 _OF_NO_KIND: Final[dict[EventKind, str]] = {
     EventKind.SESSION_EXPIRED: "",
