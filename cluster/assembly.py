@@ -47,6 +47,7 @@ from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.peering import Handlers, Peering
+from cluster.peers.preferred_leader import PreferredLeader
 from cluster.peers.refusal_watch import RefusalWatch
 from cluster.peers.space_watch import SpaceWatch
 from cluster.rare_proposals import RareProposals
@@ -310,6 +311,19 @@ class Parts:
             machine=self._machine,
             state_bytes_max=self._state_bytes_max,
         )
+        self.preferred = PreferredLeader(
+            config,
+            replica,
+            peering.table,
+            is_alive=links.is_alive,
+            leader_id=self.leadership.leader_id,
+            handovers=self.handovers,
+            divergence=self.divergence,
+            clocks=self.clocks,
+            disk=self.disk,
+            machine=self._machine,
+            now_s=self._now_s,
+        )
         self.upkeep = Upkeep(
             config,
             replica,
@@ -333,6 +347,7 @@ class Parts:
                 disk=self.disk,
                 now_s=self._now_s,
             ),
+            preferred=self.preferred,
             space=self.space,
             clock=self._clock,
             audit_log=self._audit_log,

@@ -35,7 +35,13 @@ from cluster.loading import Loading
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.obstacles import obstacles
-from cluster.observing.status import ClusterStatus, OwnStatus, PeerStatus, RulesHoldStatus
+from cluster.observing.status import (
+    ClusterStatus,
+    OwnStatus,
+    PeerStatus,
+    PreferredLeaderStatus,
+    RulesHoldStatus,
+)
 from cluster.observing.troubles import troubles
 from cluster.peers import peer_tls_watch
 from cluster.peers.link import FrameKind
@@ -428,6 +434,7 @@ class Node:
             now_ms=parts.machine.now_ms,
             own=self._own_status(),
             rules_hold=self._rules_hold(),
+            preferred=self._preferred(),
         )
 
     def _rules_hold(self) -> RulesHoldStatus | None:
@@ -435,6 +442,15 @@ class Node:
         state = self.parts.machine.state
         hold = state.rules_hold
         return None if hold is None else RulesHoldStatus(hold.by, hold.reason, state.now_ms - hold.since_ms)
+
+    def _preferred(self) -> PreferredLeaderStatus | None:
+        """Return who should lead, None if it does not matter."""
+        state = self.parts.machine.state
+        wish = state.preferred
+        if wish is None:
+            return None
+        why_not, for_ms = self.parts.preferred.why_not(), state.now_ms - wish.since_ms
+        return PreferredLeaderStatus(wish.node_id, wish.by, wish.reason, for_ms, why_not)
 
     def _own_status(self) -> OwnStatus:
         """Return what this node says of itself alone."""

@@ -28,6 +28,7 @@ from cluster.peers.leader_watch import LeaderWatch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
+from cluster.peers.preferred_leader import PreferredLeader
 from cluster.peers.refusal_watch import RefusalWatch
 from cluster.peers.space_watch import SpaceWatch
 from cluster.rare_proposals import RareProposals
@@ -63,6 +64,7 @@ class Upkeep:
         refusals: RefusalWatch,
         divergence: Divergence,
         fitness: Fitness,
+        preferred: PreferredLeader,
         space: SpaceWatch,
         clock: ClusterClock,
         audit_log: AuditLog,
@@ -85,6 +87,7 @@ class Upkeep:
         self._refusals = refusals
         self._divergence = divergence
         self._fitness = fitness
+        self._preferred = preferred
         self._space = space
         self._clock = clock
         self._audit_log = audit_log
@@ -133,6 +136,7 @@ class Upkeep:
         if self._replica.role.is_leader:
             self._clock.now_ms()
         self._fitness.look()
+        self._preferred.look()
         self._space.look(self._now_s())
         self._divergence.look()
         leader_id = self._leadership.leader_id()

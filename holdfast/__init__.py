@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         NodeInfo,
         Obstacle,
         OwnInfo,
+        PreferredLeaderInfo,
         PrincipalEnded,
         RulesHoldInfo,
     )
@@ -208,6 +209,7 @@ __all__ = [
     "Owner",
     "Page",
     "Pong",
+    "PreferredLeaderInfo",
     "PrincipalEnded",
     "PrincipalInfo",
     "Quota",
@@ -397,6 +399,7 @@ _HOMES = {
     "NodeInfo": "values.answers",
     "Obstacle": "values.answers",
     "OwnInfo": "values.answers",
+    "PreferredLeaderInfo": "values.answers",
     "RulesHoldInfo": "values.answers",
     "PrincipalEnded": "values.answers",
     "PrincipalInfo": "wire.operators",

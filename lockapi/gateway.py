@@ -39,6 +39,7 @@ from lockstate.words.commands import (
     MayBeCancelled,
     MayWait,
     Numbered,
+    PreferLeader,
     RecordAct,
     TakeRate,
 )
@@ -46,6 +47,7 @@ from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import (
     Done,
     GrantedSeveral,
+    LeaderPreferred,
     Queued,
     RateTaken,
     Reason,
@@ -450,13 +452,23 @@ class Gateway:
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         to = act.node_id or None
         if to is not None:
-            known = [peer.id for peer in self._node.status().nodes]
-            if to not in known:
-                detail = f"to: {to!r}; must be one of {', '.join(known)}"
-                raise ProblemError("invalid-request", detail)
+            self._check_member("to", to)
         if to is None or self._node.status().leader != to:
             await self.submit(act, Done, timeout_s)
         return await self._node.transfer_leadership(to, _left_s(deadline_s))
+
+    async def prefer_leader(self, command: PreferLeader, timeout_s: float) -> CommandOutcome[LeaderPreferred]:
+        """Let the node that is meant lead whenever it can; it must be a member. Raises as `submit`."""
+        needs.ADMIN.check(self.rights)
+        if command.node_id:
+            self._check_member("id", command.node_id)
+        return await self.submit(command, LeaderPreferred, timeout_s)
+
+    def _check_member(self, field: str, node_id: str) -> None:
+        """Refuse what is not the id of a member. Raises ProblemError."""
+        known = [peer.id for peer in self._node.status().nodes]
+        if node_id not in known:
+            raise ProblemError("invalid-request", f"{field}: {node_id!r}; must be one of {', '.join(known)}")
 
     async def backup(self, timeout_s: float) -> BackupBytes:
         """Return a backup that is not older than this call. Raises ProblemError, ClusterError."""

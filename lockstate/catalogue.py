@@ -267,6 +267,10 @@ ROWS: Final = (
         commands.HoldRules, lambda rules: partial(cluster_acts.hold_rules, rules.effects),
         right="admin", on=On.CLUSTER, request_scope=_nothing, frees=True,
     ),
+    Row(
+        commands.PreferLeader, lambda rules: partial(cluster_acts.prefer_leader, rules.effects),
+        right="admin", on=On.CLUSTER, request_scope=_nothing, frees=True,
+    ),
     # -- streams --------------------------------------------------------------------------------------------
     Row(commands.ResumeStream, lambda rules: rules.frames.resume, right="acquire"),
     Row(commands.Numbered, lambda rules: rules.frames.apply, right="acquire", on=On.COMMANDS),

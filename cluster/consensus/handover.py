@@ -79,10 +79,15 @@ class Handovers:
         """Begin to hand leadership to `to`; None if this node does not lead or is not connected to `to`."""
         if not self._replica.role.is_leader or not self._is_up(to):
             return None
-        if self._present is None or self._present.is_ended:
+        if self._present is None or not self.is_under_way:
             self._present = Handover(self._replica, to, asyncio.get_running_loop(), self._timeout_s)
             self._request_tick()
         return self._present
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether an attempt has begun that has not ended."""
+        return self._present is not None and not self._present.is_ended
 
     def begin_with_most_caught_up(self) -> tuple[str, Handover] | None:
         """Begin to hand leadership to the follower that has most of the log; None if there is none."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from lockstate.tables.owners import shown_owner
-from lockstate.words.results import OF_CLUSTER, OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
+from lockstate.words.results import OF_NODES, OF_OPERATORS, OF_SETTINGS, Event, EventKind, HoldKind
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ OF_AN_ENTRY_MAX: Final = 1000
 """How many lines one entry has, for the same reason; the others are counted in one, too."""
 
 _NEWS: Final = frozenset(TOLD_MAX)
-_OF_VALUES: Final = OF_SETTINGS.union(OF_CLUSTER.values())
+_OF_VALUES: Final = OF_SETTINGS | OF_NODES
 
 _LINES: Final[dict[EventKind, str]] = {
     EventKind.GRANTED: "event=granted %s",
@@ -71,6 +71,8 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.TRANSFER_ASKED: "event=transfer-asked %s",
     EventKind.RULES_HELD: "event=rules-held %s",
     EventKind.RULES_RELEASED: "event=rules-released %s",
+    EventKind.LEADER_PREFERRED: "event=leader-preferred %s",
+    EventKind.PREFERENCE_ENDED: "event=preference-ended %s",
     EventKind.RESTORED: "event=restored %s",
 }
 """All that is audited: neither who begins to wait nor who gives up."""

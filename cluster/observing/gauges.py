@@ -126,6 +126,12 @@ def gauges(node: Observed) -> list[Sample]:
         *_lags(node),
         gauge("rules_active", "Version of the rules that the cluster follows.", machine.rules),
         gauge("rules_held", "Whether an operator holds the rules.", machine.state.rules_hold is not None),
+        gauge(
+            "preferred_leader_missing",
+            "Whether operators prefer another node than the one that leads.",
+            machine.state.preferred is not None
+            and machine.state.preferred.node_id != node.leadership.leader_id(),
+        ),
         *(
             gauge("rules_known", "Newest rules that a connected node knows.", known, node=node_id)
             for node_id in sorted(replica.membership.latest.nodes)

@@ -54,6 +54,19 @@ class RulesHoldStatus(msgspec.Struct, frozen=True):
     held_ms: int
 
 
+class PreferredLeaderStatus(msgspec.Struct, frozen=True):
+    """The node that should lead, who wants it ("" if not known), why, and for how many ms already.
+
+    `why_not` is why the asked node, which leads, does not hand leadership over yet; empty of any other.
+    """
+
+    id: str
+    by: str
+    reason: str
+    for_ms: int
+    why_not: str = ""
+
+
 class ClusterStatus(msgspec.Struct, frozen=True):
     """The cluster as one node sees it.
 
@@ -62,7 +75,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     gravest first. Nodes at the same `revision` have the same `digest`, 16 hexadecimal digits of the state
     there. `rules` are those that the cluster follows, and `rules_hold` says why it keeps to them, if somebody
     wants that. `now_ms` is the cluster time of the newest entry there, and `own` what the node says of itself
-    alone.
+    alone. `preferred` is who should lead, if somebody wants that.
     """
 
     node_id: str
@@ -78,6 +91,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     now_ms: int = 0
     own: OwnStatus | None = None
     rules_hold: RulesHoldStatus | None = None
+    preferred: PreferredLeaderStatus | None = None
 
     @property
     def survives(self) -> int | None:

@@ -102,6 +102,9 @@ def add_parser(commands: CommandParser) -> None:
     transfer.add_argument(
         "to", metavar="ID", nargs="?", default="", help="to this node (default: the most up-to-date one)"
     )
+    prefer = cluster.command("prefer", "let one node lead whenever it can, or whichever is elected", _prefer)
+    prefer.add_argument("node_id", metavar="ID", nargs="?", help="this node")
+    prefer.add_argument("--nobody", action="store_true", help="whichever is elected, as at first")
     waits = {
         add: (0, "wait this long until the node votes, and fail if it does not (default: do not wait)"),
         move: (0, "retry this long while another change is in progress (default: 0s)"),
@@ -111,9 +114,9 @@ def add_parser(commands: CommandParser) -> None:
     }
     for action, (default_ms, text) in waits.items():
         action.add_argument("--wait", metavar="TIME", type=duration_ms, default=default_ms, help=text)
-    for parser in (add, move, remove, replace, transfer):
+    for parser in (add, move, remove, replace, transfer, prefer):
         parser.add_reason()
-    for parser in (members, add, move, remove, replace, transfer):
+    for parser in (members, add, move, remove, replace, transfer, prefer):
         parser.add_output()
 
 
@@ -239,6 +242,22 @@ async def _transfer(client: Inspector, arguments: argparse.Namespace) -> int:
     """Hand leadership over, and print who leads."""
     leader = await client.admin.transfer_leadership(arguments.to, reason=arguments.reason)
     print_one({"leader": leader}, [f"{leader} leads"], arguments.output)
+    return 0
+
+
+async def _prefer(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Say who should lead, and print that."""
+    node_id, reason = arguments.node_id, arguments.reason
+    if bool(node_id) == arguments.nobody:
+        raise ValueError("name the node that should lead, or say --nobody")
+    if arguments.nobody:
+        answer = await client.told(cluster_operations.prefer_nobody(reason))
+        was = answer["was_preferred"]
+        text = f"{was} is not preferred any more" if was else "no node was preferred"
+    else:
+        answer = await client.told(cluster_operations.prefer_leader(node_id, reason))
+        text = f"prefers {node_id}, which takes over once it has been well for a while; see `holdfast status`"
+    print_one(answer, [text], arguments.output)
     return 0
 
 

@@ -63,6 +63,7 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
         text.append(f"{who}{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}")
         text.append(f"    {obstacle.advice}")
     text += rules_lines(seen.best)
+    text += _preference(seen.best)
     text.append(seen.verdict)
     print_one(
         {
@@ -164,6 +165,18 @@ class Seen(NamedTuple):
         if not self.serves:
             return "serves nothing: no leader is known"
         return f"survives {self.survives} more failure{'' if self.survives == 1 else 's'}"
+
+
+def _preference(info: ClusterInfo) -> list[str]:
+    """Return who should lead, and why that node does not as far as the leader knows; or nothing."""
+    wish = info.preferred
+    if wish is None:
+        return []
+    by = f" by {wish.by}" if wish.by else ""
+    lines = [f"prefers {wish.id}, as asked{by} {length(wish.for_ms)} ago: {wish.reason}"]
+    if info.leader != wish.id:
+        lines.append(f"    {wish.id} does not lead{': ' if wish.why_not else ''}{wish.why_not}")
+    return lines
 
 
 _OF_ALL: Final = frozenset({"founding", "founding-refused", "no-quorum", "no-leader"})

@@ -316,6 +316,19 @@ class Admin:
         """Let the cluster follow newer rules once all nodes know them; return whether they were held."""
         return (await self._transport.call(cluster_operations.hold_rules(reason, is_held=False))).was_held
 
+    async def prefer_leader(self, node_id: str, *, reason: str) -> str | None:
+        """Let a node lead whenever it can, and return which one should before; None if it did not matter.
+
+        It is handed leadership once it has been well for half a minute. Raises InvalidRequest if it is not a
+        member.
+        """
+        answer = await self._transport.call(cluster_operations.prefer_leader(node_id, reason))
+        return answer.was_preferred
+
+    async def prefer_nobody(self, *, reason: str) -> str | None:
+        """Let whichever node is elected lead, and return which one should before."""
+        return (await self._transport.call(cluster_operations.prefer_nobody(reason))).was_preferred
+
     async def transfer_leadership(self, to: str = "", *, reason: str) -> str:
         """Hand leadership to a node, or to the most advanced one, and return the new leader."""
         return await self._transport.call(cluster_operations.transfer_leadership(to, reason))
@@ -367,6 +380,8 @@ class SyncAdmin(ForThreads[Admin]):
     remove_member = waiting(Admin.remove_member)
     hold_rules = waiting(Admin.hold_rules)
     release_rules = waiting(Admin.release_rules)
+    prefer_leader = waiting(Admin.prefer_leader)
+    prefer_nobody = waiting(Admin.prefer_nobody)
     transfer_leadership = waiting(Admin.transfer_leadership)
     backup = waiting(Admin.backup)
     refusals = waiting(Admin.refusals)

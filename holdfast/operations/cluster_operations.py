@@ -3,7 +3,14 @@
 from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 from holdfast.values.answers import ClusterInfo
-from holdfast.wire.operators import LeadershipTransferredJson, Member, MemberListJson, Refusals, RulesHeldJson
+from holdfast.wire.operators import (
+    LeaderPreferredJson,
+    LeadershipTransferredJson,
+    Member,
+    MemberListJson,
+    Refusals,
+    RulesHeldJson,
+)
 
 
 def cluster() -> Operation[ClusterInfo]:
@@ -47,6 +54,23 @@ def hold_rules(reason: str, *, is_held: bool) -> Operation[RulesHeldJson]:
         {"reason": reason, "request_id": new_request_id()},
         lambda answer: decode(answer, RulesHeldJson),
         method="PUT" if is_held else "DELETE",
+    )
+
+
+def prefer_leader(node_id: str, reason: str) -> Operation[LeaderPreferredJson]:
+    """Let a node lead whenever it can."""
+    return _prefer("PUT", reason, id=node_id)
+
+
+def prefer_nobody(reason: str) -> Operation[LeaderPreferredJson]:
+    """Let whichever node is elected lead."""
+    return _prefer("DELETE", reason)
+
+
+def _prefer(method: str, reason: str, **fields: str) -> Operation[LeaderPreferredJson]:
+    said = {**fields, "reason": reason, "request_id": new_request_id()}
+    return write(
+        wire.CLUSTER_PREFERRED_LEADER, said, lambda answer: decode(answer, LeaderPreferredJson), method=method
     )
 
 

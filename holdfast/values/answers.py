@@ -65,6 +65,19 @@ class RulesHoldInfo(msgspec.Struct, frozen=True):
     held_ms: int
 
 
+class PreferredLeaderInfo(msgspec.Struct, frozen=True):
+    """The node that should lead, for how long already, and who wants it: "" if that is unknown.
+
+    `why_not` is why the asked node, if it leads, does not hand leadership over yet; empty of another.
+    """
+
+    id: str
+    by: str
+    reason: str
+    for_ms: int
+    why_not: str = ""
+
+
 class ClusterInfo(msgspec.Struct, frozen=True):
     """The cluster as the asked node sees it. `leader` is None while there is none.
 
@@ -72,7 +85,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     None if it has not yet). The most serious `obstacles` come first. Nodes at the same `revision` have the
     same `digest` of the state there. `rules` are those that the cluster follows, and `rules_hold` says why it
     keeps to them, if somebody wants that. `now_ms` is the cluster time of the newest entry there, and `own`
-    what the node says of itself alone.
+    what the node says of itself alone. `preferred` is who should lead, None if it does not matter.
     """
 
     node_id: str
@@ -88,6 +101,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     now_ms: int = 0
     own: OwnInfo | None = None
     rules_hold: RulesHoldInfo | None = None
+    preferred: PreferredLeaderInfo | None = None
 
 
 class Holdings(ReadAnswer, frozen=True):
@@ -115,7 +129,8 @@ class Event(msgspec.Struct, frozen=True):
     `event` is granted, queued, released, expired, forced, handed-over, wait-forced, converted,
     session-expired, session-forced, revoked, put-off, revocation-withdrawn, elected, resigned, delay-lifted,
     fence-forgotten, rate-limit-forgotten, frozen, thawed, resized, quota-set, quota-removed, namespace-set,
-    namespace-removed, member-add-asked, member-move-asked, member-remove-asked, transfer-asked, restored,
+    namespace-removed, member-add-asked, member-move-asked, member-remove-asked, transfer-asked,
+    leader-preferred, preference-ended, restored,
     cell-put, cell-deleted or cell-expired; `kind` is lock, semaphore, election or cell. `to_token` is that
     of the hold to which one was handed over. `principal` is its owner, or whose quota was set, `by` the
     principal of the operator. A watch continues after `id`, the audit after `number`; its

@@ -241,6 +241,14 @@ class RulesHeldJson(WriteAnswer, kw_only=True):
     revision: int = ABSENT
 
 
+class LeaderPreferredJson(WriteAnswer, kw_only=True):
+    """The node that should lead from now on, and the one that should before; null if it does not matter."""
+
+    preferred: str | None
+    was_preferred: str | None
+    revision: int = ABSENT
+
+
 class HealthJson(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node answers; otherwise there is a problem document. `troubles` are sentences for people."""
 

@@ -74,6 +74,8 @@ from lockapi.requests.service import (
     KeepAliveRequest,
     MoveMemberRequest,
     OpenSessionRequest,
+    PreferLeaderRequest,
+    PreferNobodyRequest,
     ReleaseRulesRequest,
     RemoveMemberRequest,
     TransferRequest,
@@ -518,6 +520,15 @@ _CLUSTER: Final = (
         method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, need=needs.ADMIN,
         handler=cluster.transfer_leadership, takes=TransferRequest, gives=operators.LeadershipTransferredJson,
         problems=("transfer-failed", *_WORLD),
+    ),
+    Route(
+        method="PUT", path=wire.CLUSTER_PREFERRED_LEADER, need=needs.ADMIN, handler=cluster.prefer_leader,
+        takes=PreferLeaderRequest, gives=operators.LeaderPreferredJson, problems=("upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="DELETE", path=wire.CLUSTER_PREFERRED_LEADER, need=needs.ADMIN, handler=cluster.prefer_nobody,
+        takes=PreferNobodyRequest, gives=operators.LeaderPreferredJson, query=("reason",),
+        problems=("upgrade-pending", *_WORLD),
     ),
     Route(
         method="PUT", path=wire.CLUSTER_RULES_HOLD, need=needs.ADMIN, handler=cluster.hold_rules,

@@ -24,8 +24,10 @@ from lab.bench import (
     machine,
     memory,
     peers,
+    regions,
     sdk,
     secure,
+    sizing,
     smoke,
     snapshot,
 )
@@ -47,6 +49,7 @@ _WITHOUT_CLUSTER = {
     "events": events.run,
     "memory": memory.run,
     "peers": peers.run,
+    "regions": regions.run,
 }
 _JUDGED: dict[str, Judged] = {
     "handoff": handoff.BENCHMARK,
@@ -54,6 +57,7 @@ _JUDGED: dict[str, Judged] = {
     "growth": growth.BENCHMARK,
     "fairness": fairness.BENCHMARK,
     "secure": secure.BENCHMARK,
+    "sizing": sizing.BENCHMARK,
 }
 
 _COLUMNS = (
@@ -150,6 +154,12 @@ def build_parser() -> argparse.ArgumentParser:
         description=peers.DESCRIPTION,
     )
     peers.add_arguments(of_peers)
+    of_regions = commands.add_parser(
+        "regions",
+        help="three nodes far from each other: an acquire by where client and leader are; elections",
+        description=regions.DESCRIPTION,
+    )
+    regions.add_arguments(of_regions)
     commands.add_parser("smoke", help="a little of everything that is quick", description=smoke.DESCRIPTION)
     of_memory = commands.add_parser(
         "memory",

@@ -112,6 +112,28 @@ class ReleaseRulesRequest(Removal, kw_only=True):
         return commands.HoldRules(is_held=False, reason=reason, request_id=self.checked_id())
 
 
+class PreferLeaderRequest(Write, kw_only=True):
+    """Let the node `id` lead whenever it can."""
+
+    id: str
+    reason: Reason
+
+    def command(self) -> commands.PreferLeader:
+        """Return the command. Raises ProblemError."""
+        check(limits.check_id("id", self.id))
+        check_reason(self.reason)
+        return commands.PreferLeader(self.id, self.reason, self.checked_id())
+
+
+class PreferNobodyRequest(Removal, kw_only=True):
+    """Let whichever node is elected lead."""
+
+    def command(self, reason: str) -> commands.PreferLeader:
+        """Return the command. Raises ProblemError."""
+        check_reason(reason)
+        return commands.PreferLeader("", reason, self.checked_id())
+
+
 def _record(
     request: Write, act: commands.ClusterAct, node_id: str, peer: str, reason: str
 ) -> commands.RecordAct:

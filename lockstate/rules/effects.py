@@ -8,7 +8,17 @@ from lockstate.reads.views import told_value
 from lockstate.tables.cells import Cell
 from lockstate.tables.owners import own_id
 from lockstate.tables.rate_algorithms import Limiter
-from lockstate.tables.records import Delay, FrozenPrefix, Hold, Plea, RulesHold, Session, Ticket, permits_in
+from lockstate.tables.records import (
+    Delay,
+    FrozenPrefix,
+    Hold,
+    Plea,
+    PreferredLeader,
+    RulesHold,
+    Session,
+    Ticket,
+    permits_in,
+)
 from lockstate.tables.state import State
 from lockstate.words.commands import NamespaceSettings, Quota, RecordAct, Wanted
 from lockstate.words.ids import NO_OWNER, NO_SESSION
@@ -227,10 +237,18 @@ class Effects:
 
     def tell_asked(self, command: RecordAct) -> None:
         """Add the event that somebody asks for a change of the members, or for another leader."""
-        event = self._of_nobody(OF_CLUSTER[command.act], "", 0, command.reason)
-        said = {"id": command.node_id, "peer": command.peer}
+        self._tell_node(OF_CLUSTER[command.act], command.reason, id=command.node_id, peer=command.peer)
+
+    def tell_preference(self, kind: EventKind, preferred: PreferredLeader, reason: str) -> None:
+        """Add the event that somebody wants a node to lead, or no longer: then with how long they did."""
+        lasted_ms = self.state.now_ms - preferred.since_ms
+        self._tell_node(kind, reason, lasted_ms, id=preferred.node_id)
+
+    def _tell_node(self, kind: EventKind, reason: str, lasted_ms: int = 0, /, **said: str) -> None:
+        """Add an event about a node, of which something is said."""
         value = msgspec.json.encode({what: text for what, text in said.items() if text}).decode()
-        self.events.append(msgspec.structs.replace(event, value=value))
+        event = self._of_nobody(kind, "", 0, reason)
+        self.events.append(msgspec.structs.replace(event, value=value, lasted_ms=lasted_ms))
 
     def tell_freeze(self, kind: EventKind, freeze: FrozenPrefix, reason: str) -> None:
         """Add the event that a prefix was frozen or thawed; one that thaws by itself has no reason."""

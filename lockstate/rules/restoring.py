@@ -56,6 +56,7 @@ class Restoring:
             done = "ended"
         token_min = restoration.token_min or state.next_token - 1 + TOKENS_SKIPPED
         state.next_token = max(state.next_token, token_min)
+        state.preferred = None  # it was one of the old cluster's nodes
         what = "holds: {}, waits: {}, sessions: {}".format(*counts)
         effects.tell_restored(f"{restoration.source}; {done} {what}")
         state.claimed.settle()

@@ -29,6 +29,7 @@ from lockstate.tables.records import (
     Hold,
     Kept,
     Plea,
+    PreferredLeader,
     RequestKey,
     RulesHold,
     Session,
@@ -101,6 +102,7 @@ class _Fields(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_f
     bytes_max: int = limits.STATE_BYTES_MAX
     cells_revision: int = 0
     rules_hold: RulesHold | None = None
+    preferred: PreferredLeader | None = None
 
 
 class _HeadWithRules(_SnapshotHead, array_like=True):
@@ -308,6 +310,7 @@ def encode(state: State) -> bytes:
         bytes_max=state.bytes_max,
         cells_revision=state.cells.revision,
         rules_hold=state.rules_hold,
+        preferred=state.preferred,
     )
     tables = [_groups(table, table.rows(state)) for table in _TABLES]
     head = (FORMAT_NEWEST, state.revision, state.now_ms, state.next_token, state.next_order)
@@ -399,6 +402,7 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
     state.bytes_max = image.fields.bytes_max
     state.cells.revision = image.fields.cells_revision
     state.rules_hold = image.fields.rules_hold
+    state.preferred = image.fields.preferred
     return state, image.tables
 
 

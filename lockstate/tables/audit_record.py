@@ -9,12 +9,12 @@ import msgspec
 
 from lockstate.tables.owners import shown_owner
 from lockstate.words.modes import Mode, Scope
-from lockstate.words.results import OF_CLUSTER, OF_SETTINGS, Event, EventKind, HoldKind
+from lockstate.words.results import OF_NODES, OF_SETTINGS, Event, EventKind, HoldKind
 
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
 
-OF_NOBODY: Final = OF_SETTINGS.union(OF_CLUSTER.values()) | {
+OF_NOBODY: Final = OF_SETTINGS.union(OF_NODES) | {
     EventKind.DELAY_LIFTED,
     EventKind.FENCE_FORGOTTEN,
     EventKind.RATE_LIMIT_FORGOTTEN,
@@ -39,7 +39,7 @@ _OF_NO_KIND: Final[dict[EventKind, str]] = {
     EventKind.THAWED: "",
     EventKind.RULES_HELD: "",
     EventKind.RULES_RELEASED: "",
-    **dict.fromkeys(OF_CLUSTER.values(), "value"),
+    **dict.fromkeys(OF_NODES, "value"),
     EventKind.RESTORED: "token",
 }
 """Events of what is neither lock, semaphore nor election, and what they tell besides what all do."""

@@ -6,9 +6,9 @@ of. What it has of a record is in `marks`; the sums are kept where the records a
 In it, completely: sessions, holds, tickets, pleas, waits that ask, freezes, streams, delays, semaphores,
 fences, cells, fixed windows and leaky buckets, places of rate limits, origins, remembered requests, to whom
 everything belongs and the quotas, the namespaces, all deadlines, the counters, cluster time, the active
-rules, and why they are held. Of the log of a sliding window its end, its length and its total. Not in it: the
-audit, which decides nothing, and of which each event tells of a change that is in it; and what is derived
-from all this, as the fingerprint is.
+rules, why they are held, and who should lead. Of the log of a sliding window its end, its length and its
+total. Not in it: the audit, which decides nothing, and of which each event tells of a change that is in it;
+and what is derived from all this, as the fingerprint is.
 """
 
 from typing import Final
@@ -69,5 +69,5 @@ def _with_counters(state: State, sums: int) -> int:
         + state.rules * _RULES
         + state.cells.revision * _CELLS
         + (state.bytes_max - limits.STATE_BYTES_MAX) * _BYTES_MAX
-        + (0 if state.rules_hold is None else marks.of_content(state.rules_hold))
+        + sum([marks.of_content(said) for said in (state.rules_hold, state.preferred) if said is not None])
     ) & marks.WORD

@@ -288,6 +288,15 @@ class RulesHold(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str
 
 
+class PreferredLeader(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The node that should lead whenever it can, since when, and who wants that why."""
+
+    since_ms: int
+    node_id: str
+    by: str
+    reason: str
+
+
 class Lock(msgspec.Struct, eq=False, gc=False):
     """A name that is held or wanted itself, or an ancestor of one that is wanted: what there is of it.
 

@@ -27,6 +27,7 @@ from lockstate.tables.records import (
     Delay,
     FrozenPrefix,
     Hold,
+    PreferredLeader,
     RequestKey,
     RulesHold,
     Semaphore,
@@ -78,6 +79,8 @@ class State:
         """The version of the rules that this state follows (lockstate/words/versions.py)."""
         self.rules_hold: RulesHold | None = None
         """Why the rules stay as they are, None if they may move on."""
+        self.preferred: PreferredLeader | None = None
+        """Who should lead, None if it does not matter. It decides nothing here."""
         self.revision = 0
         self.now_ms = 0
         self._ttl_ms = self._until_ms = 0

@@ -644,6 +644,17 @@ class HoldRules(_Command, frozen=True, tag=93):
     request_id: str = ""
 
 
+class PreferLeader(_Command, frozen=True, tag=94):
+    """Say which node should lead whenever it can, or, with an empty `node_id`, that it does not matter.
+
+    The state has no members: whoever asks for it makes sure that it is the id of one.
+    """
+
+    node_id: str
+    reason: str
+    request_id: str = ""
+
+
 NumberedCommand = (
     Acquire
     | AcquirePermits
@@ -726,6 +737,7 @@ OfSomebody = (
     | Thaw
     | RecordAct
     | HoldRules
+    | PreferLeader
     | ResumeStream
     | Numbered
 )

@@ -564,6 +564,12 @@ class RulesHeld(_Value, frozen=True, tag=51):
     was_held: bool
 
 
+class LeaderPreferred(_Value, frozen=True, tag=52):
+    """It is recorded who should lead; `was` is the node that should have before, empty if it was none."""
+
+    was: str
+
+
 class Resized(_Value, frozen=True, tag=12):
     """The semaphore has this limit; `available` is negative while more is held than that."""
 
@@ -733,6 +739,7 @@ Result = (
     | Frozen
     | Thawed
     | RulesHeld
+    | LeaderPreferred
     | GrantedSeveral
     | StreamResumed
     | NumberedDone
@@ -775,6 +782,8 @@ class EventKind(enum.StrEnum):
     TRANSFER_ASKED = "transfer-asked"
     RULES_HELD = "rules-held"
     RULES_RELEASED = "rules-released"
+    LEADER_PREFERRED = "leader-preferred"
+    PREFERENCE_ENDED = "preference-ended"
     RESTORED = "restored"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
@@ -795,9 +804,11 @@ OF_CLUSTER: Final = {
     ClusterAct.REMOVE: EventKind.MEMBER_REMOVE_ASKED,
     ClusterAct.TRANSFER: EventKind.TRANSFER_ASKED,
 }
-"""What operators are about to do to the cluster itself. Which node is meant is the `value`, as JSON."""
+"""What operators are about to do to the cluster itself."""
+OF_NODES: Final = frozenset({*OF_CLUSTER.values(), EventKind.LEADER_PREFERRED, EventKind.PREFERENCE_ENDED})
+"""What operators do about nodes. Which one is meant is the `value`, as JSON."""
 OF_OPERATORS: Final = OF_SETTINGS.union(
-    OF_CLUSTER.values(),
+    OF_NODES,
     {
         EventKind.FORCED,
         EventKind.SESSION_FORCED,
@@ -854,8 +865,8 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
     was lifted, what was forgotten (a fence or a rate limit), a semaphore that was resized (to so many
-    `permits`), a prefix that was frozen or thawed, and what operators set (`OF_SETTINGS`) or do to the
-    cluster (`OF_CLUSTER`), have no owner and no session.
+    `permits`), a prefix that was frozen or thawed, and what operators set (`OF_SETTINGS`) or do about
+    nodes (`OF_NODES`), have no owner and no session.
 
     `principal` is whom it belongs to, and `by` who overrode somebody: forced, revoked, lifted, forgot, or set
     something. Both are empty if nodes were told of no principals. A quota has no name: it is the principal's.

@@ -67,6 +67,21 @@ def test_failovers_are_timed_and_the_nodes_come_back(cluster: LocalCluster) -> N
 
 
 @pytest.mark.slow
+def test_sizing_has_a_row_for_each_size(tmp_path: Path) -> None:
+    """Every figure of it is there, and the locks of one size are still held at the next."""
+    with LocalCluster.up(tmp_path) as cluster:
+        found = measured(cluster, "sizing", "--sizes", "50/0/0,120/6/15", "--seconds", "1")
+        assert found.errors == []
+        first, second = found.rows
+        for row in found.rows:
+            assert min(row[key] for key in ("memory_mib", "disk_mib", "requests_per_s", "restart_s")) > 0
+        assert [row["locks"] for row in (first, second)] == [50, 120]
+        view = cluster.ask(cluster.leader(), "/v1/locks?prefix=sizing/&limit=1000")
+        assert view is not None
+        assert len(view[1]["locks"]) == 120
+
+
+@pytest.mark.slow
 def test_growth_has_a_row_for_each_subject(tmp_path: Path) -> None:
     """Locks, sessions, watchers, names, request ids and streams are all there, and nothing was an error."""
     flags = ["--locks", "300", "--sessions", "50", "--watchers", "6", "--streams", "60"]

@@ -37,6 +37,7 @@ from lockstate.words.commands import (
     Numbered,
     OnBehalf,
     OpenSession,
+    PreferLeader,
     Proclaim,
     PutCell,
     PutOff,
@@ -84,7 +85,7 @@ from tests.property.model_acquire import (
     campaign,
     change_mode,
 )
-from tests.property.model_acts import hold_rules, record_act, tell_act
+from tests.property.model_acts import hold_rules, prefer_leader, record_act, tell_act
 from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
@@ -293,6 +294,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return record_act(state, command)
         case HoldRules():
             return hold_rules(state, command)
+        case PreferLeader():
+            return prefer_leader(state, command)
         case SetQuota():
             return set_quota(state, command)
         case SetNamespace():

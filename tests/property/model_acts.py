@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from lockstate.words.commands import HoldRules, NamespaceSettings, Quota, RecordAct
+from lockstate.words.commands import HoldRules, NamespaceSettings, PreferLeader, Quota, RecordAct
 from lockstate.words.ids import NO_OWNER, NO_SESSION
 from lockstate.words.modes import Mode
-from lockstate.words.results import Done, Event, EventKind, Result, RulesHeld
+from lockstate.words.results import Done, Event, EventKind, LeaderPreferred, Result, RulesHeld
 from lockstate.words.versions import RULES_FIRST
 from tests.property.model_records import ModelState
 
@@ -29,7 +29,33 @@ def record_act(state: ModelState, command: RecordAct) -> Result:
     value = json.dumps({what: text for what, text in said.items() if text}, separators=(",", ":"))
     kind = EventKind("transfer-asked" if command.act == "transfer" else f"member-{command.act}-asked")
     tell_act(state, kind, "", command.reason, value=value)
+    if command.act == "remove" and state.preferred[:1] == [command.node_id]:
+        _end_preference(state, command.reason)
     return Done()
+
+
+def prefer_leader(state: ModelState, command: PreferLeader) -> Result:
+    """Remember who should lead, and since when; nobody should if no node is named."""
+    was = state.preferred[0] if state.preferred else ""
+    if not command.node_id:
+        if was:
+            _end_preference(state, command.reason)
+        return LeaderPreferred(was)
+    if was != command.node_id:
+        state.preferred, state.preferred_ms = [command.node_id], state.now_ms
+    _tell_preference(state, EventKind.LEADER_PREFERRED, command.reason)
+    return LeaderPreferred(was)
+
+
+def _end_preference(state: ModelState, reason: str) -> None:
+    _tell_preference(state, EventKind.PREFERENCE_ENDED, reason)
+    state.preferred.clear()
+
+
+def _tell_preference(state: ModelState, kind: EventKind, reason: str) -> None:
+    (node_id,) = state.preferred
+    value = json.dumps({"id": node_id}, separators=(",", ":"))
+    tell_act(state, kind, "", reason, value=value, lasted_ms=state.now_ms - state.preferred_ms)
 
 
 def hold_rules(state: ModelState, command: HoldRules) -> Result:

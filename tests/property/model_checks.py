@@ -28,6 +28,7 @@ from lockstate.words.commands import (
     KeepAlive,
     LiftDelay,
     OpenSession,
+    PreferLeader,
     Proclaim,
     PutCell,
     RecordAct,
@@ -146,6 +147,11 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             ]
         case HoldRules():
             return [limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)]
+        case PreferLeader():
+            return [
+                limits.check_text("node_id", command.node_id, limits.ID_CHARS_MAX),
+                limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
+            ]
         case RecordAct():
             return [
                 limits.check_text("node_id", command.node_id, limits.ID_CHARS_MAX),

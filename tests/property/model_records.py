@@ -317,6 +317,10 @@ class ModelState:
     freezes: list[ModelFreeze] = field(default_factory=list)
     rules_held_ms: int | None = None
     """Since when the rules are held, None if they are not."""
+    preferred: list[str] = field(default_factory=list)
+    """Who should lead: one node or none."""
+    preferred_ms: int = 0
+    """Since when that one should."""
     rates: list[Rate] = field(default_factory=list)
     rate_model: Callable[[Algorithm, int], RateModel] = RateModel
     """Makes what a rate limit is looked at as."""

@@ -55,6 +55,7 @@ from lockstate.words.commands import (
     NumberedCommand,
     OnBehalf,
     OpenSession,
+    PreferLeader,
     Proclaim,
     PutCell,
     PutOff,
@@ -586,9 +587,12 @@ def namespace(rng: Random, _: ModelState) -> Command:
 
 
 def act(rng: Random, _: ModelState) -> Command:
-    """Record that somebody changes the cluster, or hold its rules."""
-    if not rng.randrange(4):
+    """Record that somebody changes the cluster, hold its rules, or say who should lead."""
+    dice = rng.randrange(4)
+    if dice == 0:
         return HoldRules(bool(rng.randrange(2)), rng.choice(REASONS), rng.choice(REQUEST_IDS))
+    if dice == 1:
+        return PreferLeader(rng.choice(["n4", "n5", ""]), rng.choice(REASONS), rng.choice(REQUEST_IDS))
     peer, node_id = rng.choice(["", "h:1"]), rng.choice(["", "n4"])
     return RecordAct(
         rng.choice(list(ClusterAct)), node_id, peer, rng.choice(REASONS), rng.choice(REQUEST_IDS)
@@ -682,6 +686,8 @@ BAD_COMMANDS: Final[list[Command]] = [
     ResizeSemaphore("a", 1, reason="\n"),
     RecordAct(ClusterAct.ADD, "n4", "h:1", "x" * (limits.REASON_BYTES_MAX + 1)),
     HoldRules(True, "\n"),
+    PreferLeader("n4", "\n"),
+    PreferLeader("n\n4", "because"),
     RecordAct(ClusterAct.ADD, "n\n4", "h:1", "because"),
     RecordAct(ClusterAct.MOVE, "n4", "h" * (limits.NAME_BYTES_MAX + 1), "because"),
     SetQuota("ann", Quota(holds=-1)),

@@ -84,6 +84,7 @@ from lockstate.words.commands import (
     Numbered,
     NumberedCommand,
     OpenSession,
+    PreferLeader,
     Proclaim,
     PutCell,
     PutOff,
@@ -219,6 +220,9 @@ class CommandParser:
                 return RecordAct(ClusterAct(act), node_id, peer, line.text("reason"), request_id)
             case "rules", ["hold" | "release" as how]:
                 return HoldRules(how == "hold", line.text("reason"), line.options.get("request", ""))
+            case "prefer", [node_id]:
+                preferred = "" if node_id == "nobody" else node_id
+                return PreferLeader(preferred, line.text("reason"), line.options.get("request", ""))
             case "resume", []:
                 client.epoch += 1
                 return ResumeStream(client.session_id)

@@ -9,7 +9,7 @@ from lockstate.tables.owners import shown_owner
 from lockstate.words.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.words.modes import Mode, Scope
 from lockstate.words.results import (
-    OF_CLUSTER,
+    OF_NODES,
     OF_SETTINGS,
     Cancelled,
     CellRead,
@@ -33,6 +33,7 @@ from lockstate.words.results import (
     HolderView,
     HoldKind,
     HoldView,
+    LeaderPreferred,
     LockView,
     NamespaceSet,
     NumberedDone,
@@ -199,6 +200,8 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return _frozen_text(result)
         case RulesHeld():
             return f"rules {result.rules}{', held before' if result.was_held else ''}"
+        case LeaderPreferred():
+            return f"preferred before: {result.was or 'nobody'}"
         case QuotaSet():
             return "quota set"
         case NamespaceSet():
@@ -295,7 +298,7 @@ def cycle_text(cycle: tuple[CycleView, ...]) -> str:
 # -- events ------------------------------------------------------------------------------------------------
 
 
-OF_VALUES = OF_SETTINGS.union(OF_CLUSTER.values())
+OF_VALUES = OF_SETTINGS | OF_NODES
 
 
 def event_text(event: Event, wait_ended: Refused | None = None) -> str:

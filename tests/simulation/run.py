@@ -20,6 +20,7 @@ import cluster.commands.outbox
 import cluster.config
 import cluster.consensus.snapshot_transfer
 import cluster.node
+import cluster.peers.preferred_leader
 import cluster.storage.journal
 import lockstate.words.limits
 from cluster.peers.link import Link
@@ -28,6 +29,9 @@ from tests.simulation.plan import Plan
 from tests.simulation.world.machine import watched_loop, watched_parts
 from tests.simulation.world.patches import simulated
 from tests.simulation.world.world import US, World
+
+STEADY_S = 2.0
+"""For how long a preferred node is well before it leads: in a world of a minute that shall happen often."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -86,6 +90,7 @@ def run(
         patch(mock.patch.object(cluster.storage.journal, "Sizes", sizes))
         limits = plan.limits
         for module, name, value in (
+            (cluster.peers.preferred_leader, "STEADY_S", STEADY_S),
             (cluster.commands.outbox, "PENDING_COUNT_MAX", limits.pending_count),
             (cluster.commands.outbox, "SEND_BYTES_MAX", limits.send_bytes),
             (lockstate.words.limits, "STREAM_KEPT_MAX", limits.kept_count),

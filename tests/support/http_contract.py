@@ -98,6 +98,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer", "reason", "request_id"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("id", "reason", "request_id"),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("to", "reason", "request_id"),
+    f"PUT {wire.CLUSTER_PREFERRED_LEADER}": ("id", "reason", "request_id"),
+    f"DELETE {wire.CLUSTER_PREFERRED_LEADER}": ("reason", "request_id"),
     f"PUT {wire.CLUSTER_RULES_HOLD}": ("reason", "request_id"),
     f"DELETE {wire.CLUSTER_RULES_HOLD}": ("reason", "request_id"),
 }  # fmt: skip
@@ -228,11 +230,14 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "now_ms",
         "own",
         "rules_hold",
+        "preferred",
     ),
     f"POST {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("leader",),
+    f"PUT {wire.CLUSTER_PREFERRED_LEADER}": ("preferred", "was_preferred", "revision"),
+    f"DELETE {wire.CLUSTER_PREFERRED_LEADER}": ("preferred", "was_preferred", "revision"),
     f"PUT {wire.CLUSTER_RULES_HOLD}": ("rules", "held", "was_held", "revision"),
     f"DELETE {wire.CLUSTER_RULES_HOLD}": ("rules", "held", "was_held", "revision"),
 }

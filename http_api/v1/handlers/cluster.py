@@ -8,18 +8,24 @@ from itertools import chain
 from msgspec import structs
 
 from cluster.observing.status import ClusterStatus
-from holdfast.wire.operators import HealthJson, LeadershipTransferredJson, RulesHeldJson
+from holdfast.wire.operators import HealthJson, LeaderPreferredJson, LeadershipTransferredJson, RulesHeldJson
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
 from http_api.server.routes import Handler, Route
 from http_api.v1 import schema
 from http_api.v1.openapi import make_document
 from lockapi import answers
-from lockapi.gateway import Gateway
+from lockapi.gateway import CommandOutcome, Gateway
 from lockapi.problems import ProblemError
-from lockapi.requests.service import HoldRulesRequest, ReleaseRulesRequest, TransferRequest
+from lockapi.requests.service import (
+    HoldRulesRequest,
+    PreferLeaderRequest,
+    PreferNobodyRequest,
+    ReleaseRulesRequest,
+    TransferRequest,
+)
 from lockapi.turns import Turns
-from lockstate.words.results import RulesHeld
+from lockstate.words.results import LeaderPreferred, RulesHeld
 
 _DOCUMENT_REST_S = 0.002
 """Seconds between two of /openapi.json, large and made already: there are no more than 500 a second."""
@@ -51,6 +57,25 @@ async def transfer_leadership(gateway: Gateway, call: Call) -> Reply:
     request = await schema.read(call, TransferRequest)
     leader = await gateway.transfer_leadership(request.command(), call.timeout_s)
     return Reply(answers.encode(LeadershipTransferredJson(leader)))
+
+
+async def prefer_leader(gateway: Gateway, call: Call) -> Reply:
+    """Let a node lead whenever it can."""
+    request = await schema.read(call, PreferLeaderRequest)
+    return _preferred(request.id, await gateway.prefer_leader(request.command(), call.timeout_s))
+
+
+async def prefer_nobody(gateway: Gateway, call: Call) -> Reply:
+    """Let whichever node is elected lead."""
+    request = await schema.read(call, PreferNobodyRequest)
+    command = request.command(schema.body_or_query(call, "reason", request.reason))
+    return _preferred(None, await gateway.prefer_leader(command, call.timeout_s))
+
+
+def _preferred(node_id: str | None, outcome: CommandOutcome[LeaderPreferred]) -> Reply:
+    result, revision, is_repeated = outcome
+    answer = LeaderPreferredJson(preferred=node_id, was_preferred=result.was or None, revision=revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
 async def hold_rules(gateway: Gateway, call: Call) -> Reply:

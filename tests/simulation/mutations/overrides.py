@@ -9,7 +9,7 @@ import lockstate.rules.fences
 import lockstate.rules.forgotten_rates
 from lockstate.catalogue import request_key
 from lockstate.reads.views import holders_of
-from lockstate.rules import freezes, holds
+from lockstate.rules import cluster_acts, freezes, holds
 from lockstate.rules.effects import Effects
 from lockstate.rules.kinded import Kinds
 from lockstate.rules.sessions import Sessions
@@ -146,12 +146,23 @@ def _no_key_of_an_act(command: Command) -> tuple[str, str] | None:
 _request_key = request_key
 
 
+def _prefer_for_ever(effects: Effects, node_id: str, reason: str) -> None:
+    """Let a node be preferred on."""
+
+
 OVERRIDES: Final = (
     Mutation(
         name="act-recorded-twice",
         sentence="A repeated request records once more what an operator does to the members.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(lockstate.machine, "request_key", _no_key_of_an_act),
+        surroundings=Surroundings(client_settings=OPERATED),
+    ),
+    Mutation(
+        name="preference-outlives-its-end",
+        sentence="A node is preferred on when nobody is to be, or when it is to be removed.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(cluster_acts, "_end_preference", _prefer_for_ever),
         surroundings=Surroundings(client_settings=OPERATED),
     ),
     Mutation(

@@ -27,6 +27,7 @@ from lockstate.words.commands import (
     IfHeld,
     LiftDelay,
     NamespaceSettings,
+    PreferLeader,
     PutOff,
     RecordAct,
     ReleaseByValue,
@@ -474,6 +475,11 @@ class ClientCommands:
     def hold_rules(self) -> HoldRules:
         """Return a command that holds the rules of the cluster, or more often lets go of them."""
         return HoldRules(self._random.random() < 0.4, "by hand", self._caller.request_id())
+
+    def prefer_leader(self) -> PreferLeader:
+        """Return a command that says who should lead, or less often that nobody should."""
+        node_id = self._random.choice([*self._caller.node_ids, ""])
+        return PreferLeader(node_id, "by hand", self._caller.request_id())
 
     def look_around(self) -> ReadLock:
         """Return a read that may show who holds a lock, in which session, and who waits for it."""

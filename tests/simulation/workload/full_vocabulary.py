@@ -170,6 +170,7 @@ class FullVocabulary:
                 makes.forget,
                 makes.record_act,
                 makes.hold_rules,
+                makes.prefer_leader,
             )
             command = actor.random.choice(each)()
             for _ in range(2 if command.request_id and actor.random.random() < REPEAT_CHANCE else 1):

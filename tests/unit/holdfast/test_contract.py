@@ -44,6 +44,7 @@ FIELDS_NOT_SENT: Final = {
     ("POST /v1/elections/campaign", "if_held"): "a session of the client refuses a second campaign itself",
     ("DELETE /v1/cluster/members", "?id"): "the body names the node",
     ("DELETE /v1/cluster/members", "?reason"): "the body has it",
+    ("DELETE /v1/cluster/preferred-leader", "?reason"): "the body has it",
     ("DELETE /v1/cluster/rules-hold", "?reason"): "the body has it",
     ("POST /v1/waits/withdraw", "session_id"): "sent when a wait of a session is cancelled: tests of waits",
     ("POST /v1/waits/withdraw", "hold_id"): "sent when a wait of a hold for more is cancelled: the same",
@@ -335,6 +336,8 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.backup(io.BytesIO())
     why = "by hand"
     await admin.transfer_leadership("n1", reason=why)
+    await admin.prefer_leader("n1", reason=why)
+    await admin.prefer_nobody(reason=why)
     await admin.hold_rules(reason=why)
     await admin.release_rules(reason=why)
     await _try(admin.add_member("n2", "a:1", reason=why))

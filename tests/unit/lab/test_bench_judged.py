@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from lab.bench import command as bench
-from lab.bench import failover, fairness, growth, handoff, secure
+from lab.bench import failover, fairness, growth, handoff, secure, sizing
 from lab.loads.grant_load import longest_gap_s
 from lab.measuring import bars, findings
 from lab.measuring.findings import Found, Judged, Row
@@ -255,3 +255,23 @@ def test_a_running_cluster_is_not_broken_or_filled() -> None:
     for command in ("failover", "growth"):
         with pytest.raises(SystemExit):
             parse(command, "--dir", "here")
+
+
+@pytest.mark.parametrize("text", ["", "5", "5/1", "0/1/1", "5/-1/1", "x/1/1", "9/1/1,5/1/1"])
+def test_sizes_that_cannot_be_measured(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Locks stay held from one size to the next, so each has at least as many."""
+    with pytest.raises(SystemExit, match="2"):
+        parse("sizing", "--sizes", text)
+    assert "--sizes" in capsys.readouterr().err
+    assert parse("sizing", "--sizes", "5/0/0,5/1/2").sizes == (sizing.Size(5, 0, 0), sizing.Size(5, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "words", [("--times", "100,500"), ("--times", "x"), ("--requests", "0"), ("--losses", "x")]
+)
+def test_regions_that_cannot_be_measured(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The command line names what is wrong."""
+    with pytest.raises(SystemExit, match="2"):
+        parse("regions", *words)
+    assert words[0] in capsys.readouterr().err
+    assert parse("regions", "--times", "100,500,1000").times == (100, 500, 1000)

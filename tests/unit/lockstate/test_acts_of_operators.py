@@ -6,6 +6,10 @@ import msgspec
 import pytest
 
 from lockstate.catalogue import ROWS
+from lockstate.machine import LockMachine
+from lockstate.rules.restoring import Restoration
+from lockstate.stored import snapshot
+from lockstate.tables.records import PreferredLeader
 from lockstate.words import limits
 from lockstate.words.commands import (
     AdvanceFence,
@@ -23,6 +27,7 @@ from lockstate.words.commands import (
     OfSomebody,
     OnBehalf,
     OpenSession,
+    PreferLeader,
     Quota,
     RateSettings,
     RecordAct,
@@ -61,6 +66,10 @@ ACTS: Final[dict[type, tuple[tuple[OfSomebody, EventKind], ...]]] = {
         (HoldRules(is_held=True, reason=WHY), EventKind.RULES_HELD),
         (HoldRules(is_held=False, reason=WHY), EventKind.RULES_RELEASED),
     ),
+    PreferLeader: (
+        (PreferLeader("n4", WHY), EventKind.LEADER_PREFERRED),
+        (PreferLeader("", WHY), EventKind.PREFERENCE_ENDED),
+    ),
     SetNamespace: (
         (SetNamespace("new", NamespaceSettings(waits=1), reason=WHY), EventKind.NAMESPACE_SET),
         (SetNamespace("old", reason=WHY), EventKind.NAMESPACE_REMOVED),
@@ -76,6 +85,7 @@ def driver() -> MachineDriver:
     """Return a machine in which each of the acts finds something."""
     driver = MachineDriver()
     driver.run(HoldRules(is_held=True, reason="not before Monday"))
+    driver.run(PreferLeader("n5", "it is near"))
     driver.run(OpenSession(SessionId("s1"), 60_000))
     driver.granted("held", session_id="s1")
     driver.granted("asked", session_id="s1")
@@ -131,6 +141,8 @@ def test_an_act_leaves_a_record_and_an_event(
         (RecordAct(ClusterAct.ADD, "n4", "h:1", WHY), '{"id":"n4","peer":"h:1"}'),
         (RecordAct(ClusterAct.REMOVE, "n4", "", WHY), '{"id":"n4"}'),
         (RecordAct(ClusterAct.TRANSFER, "", "", WHY), "{}"),
+        (PreferLeader("n4", WHY), '{"id":"n4"}'),
+        (PreferLeader("", WHY), '{"id":"n5"}'),
     ],
 )
 def test_what_is_set_is_told(command: OfSomebody, value: str, driver: MachineDriver) -> None:
@@ -173,6 +185,28 @@ def test_an_act_on_no_node_is_not_recorded(node_id: str, peer: str, driver: Mach
     command = RecordAct(ClusterAct.ADD, node_id, peer, WHY)
     assert reason(driver.run(command)) is Reason.INVALID_REQUEST
     assert driver.events == ()
+
+
+def test_who_should_lead_survives_a_snapshot_and_ends_with_the_node(driver: MachineDriver) -> None:
+    """Who wants it, why and since when; that stays if only the reason changes."""
+    since_ms = driver.machine.now_ms
+    driver.run(OnBehalf("ops", PreferLeader("n4", "it is near")))
+    driver.run(OnBehalf("ann", PreferLeader("n4", "it is quick")))
+    other = driver.machine.fingerprint
+    restored = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
+    assert restored.state.preferred == PreferredLeader(since_ms, "n4", "ann", "it is quick")
+    assert restored.fingerprint == other
+    driver.run(RecordAct(ClusterAct.REMOVE, "n5", "", WHY))
+    assert driver.machine.state.preferred is not None
+    driver.run(RecordAct(ClusterAct.REMOVE, "n4", "", WHY))
+    assert driver.machine.state.preferred is None
+
+
+def test_a_restored_cluster_prefers_nobody(driver: MachineDriver) -> None:
+    """The node that the old one preferred may not be a member of it."""
+    assert driver.machine.state.preferred is not None
+    driver.machine.restore(Restoration("a backup", keeps_holds=True))
+    assert driver.machine.state.preferred is None
 
 
 def test_a_repeated_request_is_recorded_once(driver: MachineDriver) -> None:

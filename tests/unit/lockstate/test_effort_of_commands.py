@@ -213,6 +213,7 @@ ASKED: Final[tuple[Command, ...]] = (
     commands.SetQuota("p0", None),
     commands.RecordAct(commands.ClusterAct.TRANSFER, "", "", "why"),
     commands.HoldRules(is_held=True, reason="why"),
+    commands.PreferLeader("n4", "why"),
     commands.SetNamespace("space/0", None),
     commands.OnBehalf("p1", lock("new/1", "n18")),
     # What means a hold, by its id, its token or its value.

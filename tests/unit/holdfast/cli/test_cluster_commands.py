@@ -255,6 +255,29 @@ async def test_replace_begins_nothing_that_cannot_end(argv: tuple[str, ...]) -> 
         assert {seen.method for seen in node.seen} <= {"GET"}
 
 
+async def test_a_leader_is_preferred() -> None:
+    """The command says who is; what it cannot mean is refused before anything is asked."""
+    preferred = answer(preferred="n2", was_preferred=None, revision=9)
+    ended = answer(preferred=None, was_preferred="n2", revision=10)
+    nobody = answer(preferred=None, was_preferred=None, revision=11)
+    async with ScriptedNode(preferred, ended, nobody) as node:
+        code, out, _ = await _holdfast(node.url, "cluster", "prefer", "n2", *WHY)
+        assert (code, out) == (
+            0, "prefers n2, which takes over once it has been well for a while; see `holdfast status`\n"
+        )  # fmt: skip
+        code, out, _ = await _holdfast(node.url, "cluster", "prefer", "--nobody", *WHY)
+        assert (code, out) == (0, "n2 is not preferred any more\n")
+        code, out, _ = await _holdfast(node.url, "cluster", "prefer", "--nobody", *WHY)
+        assert (code, out) == (0, "no node was preferred\n")
+        assert [call.method for call in node.seen] == ["PUT", "DELETE", "DELETE"]
+        for wrong in ((), ("n2", "--nobody"), ("",)):
+            code, _, err = await _holdfast(node.url, "cluster", "prefer", *wrong, *WHY)
+            assert (code, err.splitlines()[0]) == (
+                2, "holdfast: name the node that should lead, or say --nobody"
+            )  # fmt: skip
+        assert len(node.seen) == 3
+
+
 async def test_leadership_is_transferred() -> None:
     """To a node that is named, or to the best."""
     async with ScriptedNode(answer(leader="n2")) as node:

@@ -146,6 +146,17 @@ async def test_trouble_of_one_node_is_told_although_all_serve(capsys: pytest.Cap
     assert out.splitlines()[-1] == "survives 1 more failure"
 
 
+async def test_who_should_lead_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """With whoever wants it, and, while another node leads, why."""
+    wish = {"id": "n2", "by": "ops", "reason": "it is near", "for_ms": 120_000, "why_not": "it is joining"}
+    _, out = await status(capsys, view("n1", preferred=wish))
+    assert "\nprefers n2, as asked by ops 2.0m ago: it is near\n    n2 does not lead: it is joining\n" in out
+    _, out = await status(capsys, view("n1", preferred=wish | {"by": "", "why_not": ""}))
+    assert "\nprefers n2, as asked 2.0m ago: it is near\n    n2 does not lead\n" in out
+    _, out = await status(capsys, view("n1", preferred=wish | {"id": "n1", "why_not": ""}))
+    assert "\nprefers n1, as asked by ops 2.0m ago: it is near\nsurvives" in out
+
+
 async def test_without_a_leader_nothing_is_served(capsys: pytest.CaptureFixture[str]) -> None:
     """The exit code says so; so it does if no node answers."""
     states = {"n1": "follower", "n2": "unreachable", "n3": "unreachable"}

@@ -25,6 +25,25 @@ async def test_leadership_is_handed_over() -> None:
         assert served.node.transfers == ["n1", None]
 
 
+async def test_a_leader_is_preferred() -> None:
+    """It must be a member: the refusal names those that are. Both answers say which one was before."""
+    async with serving() as served:
+        path, why = wire.CLUSTER_PREFERRED_LEADER, {"reason": "it is near"}
+        for wrong in ("n9", "", "n" * 65, "a\nb"):
+            refused = await served.call("PUT", path, {"id": wrong, **why})
+            assert (refused.status, refused.body["code"]) == (400, "invalid-request")
+            assert refused.body["detail"].startswith("id: ")
+        unnamed = await served.call("PUT", path, why)
+        assert (unnamed.status, "id" in unnamed.body["detail"]) == (400, True)
+        unreasoned = await served.call("PUT", path, {"id": "n1"})
+        assert (unreasoned.status, "reason" in unreasoned.body["detail"]) == (400, True)
+        first = await served.call("PUT", path, {"id": "n1", **why})
+        again = await served.call("PUT", path, {"id": "n1", **why})
+        ended = await served.call("DELETE", f"{path}?reason=by+hand")
+        said = [(got.body["preferred"], got.body["was_preferred"]) for got in (first, again, ended)]
+        assert said == [("n1", None), ("n1", "n1"), (None, "n1")]
+
+
 async def test_ready_is_more_than_alive() -> None:
     """A node that has not caught up is alive and not ready."""
     async with serving() as served:

@@ -173,6 +173,12 @@ CASES: dict[str, Case] = {
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": Case(
         wire.CLUSTER_TRANSFER_LEADERSHIP, {"reason": "r"}, _ADMIN, _ADMIN
     ),
+    f"PUT {wire.CLUSTER_PREFERRED_LEADER}": Case(
+        wire.CLUSTER_PREFERRED_LEADER, {"id": "n1", "reason": "r"}, _ADMIN, _ADMIN
+    ),
+    f"DELETE {wire.CLUSTER_PREFERRED_LEADER}": Case(
+        wire.CLUSTER_PREFERRED_LEADER, {"reason": "r"}, _ADMIN, _ADMIN
+    ),
     f"PUT {wire.CLUSTER_RULES_HOLD}": Case(wire.CLUSTER_RULES_HOLD, {"reason": "r"}, _ADMIN, _ADMIN),
     f"DELETE {wire.CLUSTER_RULES_HOLD}": Case(wire.CLUSTER_RULES_HOLD, {"reason": "r"}, _ADMIN, _ADMIN),
     f"POST {wire.CLUSTER_MEMBERS}": Case(wire.CLUSTER_MEMBERS, _MEMBER, _ADMIN, _ADMIN),

@@ -77,7 +77,7 @@ async def test_every_removal_takes_its_reason_from_the_body_or_the_query() -> No
     """Not everything on the way passes on the body of a DELETE; both at once, and neither, are refused."""
     removals = [route for route in make_routes(RequestCounts(), RefusalTrace()) if _takes_reason(route)]
     assert all("reason" in route.query for route in removals)
-    assert len(removals) == 7
+    assert len(removals) == 8
     async with serving() as served:
         for route in removals:
             path = re.sub(r"\{\w+\}", "jobs", route.path)
