@@ -1,8 +1,8 @@
 """The page about three machines as a reader follows it, on loopback: folders are the machines.
 
-Its commands run as they are, in order, in one shell. Only `on` and `put`, which go over ssh, lead into the folder of
-a machine instead, where `/etc`, `/opt` and `/var` are. What needs root has a stand-in that records what it was
-asked for: `useradd`, `chgrp`, and `systemctl`, which starts what the unit starts.
+Its commands run as they are, in order, in one shell. Only `on` and `put`, which go over ssh, lead into the
+folder of a machine instead, where `/etc`, `/opt` and `/var` are. What needs root has a stand-in that records
+what it was asked for: `useradd`, `chgrp`, and `systemctl`, which starts what the unit starts.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ cd "$3"/lib/python*/site-packages
 rm -rf setuptools*
 echo "{borrowed}" >borrowed.pth
 """
-"""An environment that it makes has our dependencies already: pip compares their versions, and fetches nothing.
+"""What it makes an environment of has our dependencies: pip compares their versions, and fetches nothing.
 
 Python 3.11 puts an old setuptools into environments, which would be found before the pinned one.
 """
