@@ -3,7 +3,6 @@
 It is built here, which downloads what requirements/node.txt pins. Only the last tests need a Docker engine.
 """
 
-import json
 import re
 import secrets
 import shutil
@@ -53,8 +52,8 @@ def test_lintian_finds_no_error(deb: Path) -> None:
 def test_a_node_runs_from_the_unpacked_package(deb: Path, tmp_path: Path) -> None:
     """It is whole: nothing of the checkout or of another environment is used."""
     run("dpkg-deb", "--extract", str(deb), str(tmp_path))
-    (link,) = (tmp_path / BIN).glob("python")
-    python = (tmp_path / BIN / link.readlink()).resolve()
+    link = tmp_path / BIN / "python"
+    python = link.resolve()
     python.symlink_to(Path("/usr/bin") / python.name)  # where it is once the package is installed
     data, socket = tmp_path / "data", tmp_path / "node.sock"
     flags = ["--data-dir", str(data), "--http", f"unix:{socket}", "--peer", f"{ports.HOST}:0"]
@@ -144,7 +143,7 @@ def test_it_is_installed_upgraded_removed_and_purged(deb: Path, machine: Machine
 
     machine("sed", "-i", "s/^HOLDFAST_NODE_ID=/&n9/; /^HOLDFAST_PEERS/d", "/etc/holdfast/node.env")
     asking = "timeout 60 sh -c 'until holdfast --nodes 127.0.0.1:7700 status; do sleep 0.2; done'"
-    served = f"{settings} holdfast-node & {asking}; kill %1; wait"
+    served = f"{settings} holdfast-node & {asking}; kill $!; wait"
     assert re.search(r"^n9 +leader", machine(*as_node, served), re.MULTILINE)
 
     machine("dpkg", "--install", "/given.deb", given=newer(deb, tmp_path))
@@ -158,8 +157,7 @@ def test_it_is_installed_upgraded_removed_and_purged(deb: Path, machine: Machine
     machine("test", "-e", "/etc/holdfast/node.env")
     assert "the data is kept" in machine("dpkg", "--purge", "holdfast-node")
     machine("test", "!", "-e", "/etc/holdfast")
-    identity = json.loads(machine("cat", "/var/lib/holdfast/identity.json"))
-    assert identity["node_id"] == "n9"
+    assert '"n9"' in machine("cat", "/var/lib/holdfast/identity.json")
     assert not re.search(
         r"\b(?:enable|start|restart)\b(?! *--)", machine("cat", "/asked").replace("try-", "try")
     )

@@ -104,7 +104,7 @@ def test_one_node_at_a_time_is_taken_away() -> None:
     assert [*selected, rule["labelSelector"]["matchLabels"]] == [labels] * 4
 
 
-# -- what differs for the reader, by Kustomize ----------------------------------------------------------------
+# -- what differs for the reader, by Kustomize --------------------------------------------------------------
 
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
