@@ -106,7 +106,7 @@ def loopback() -> dict[str, str]:
 
 def follow(folder: Path) -> list[str]:
     """Follow the page in a folder; return what each block printed, as if on the machines of the page."""
-    (folder / "holdfast").symlink_to(ROOT)
+    (folder / "src").symlink_to(ROOT)
     for node in NODES:
         (folder / "machines" / node / "etc/systemd/system").mkdir(parents=True)
         (folder / "machines" / node / "opt").mkdir()
