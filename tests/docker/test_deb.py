@@ -112,6 +112,12 @@ def machine(compose: list[str]) -> Iterator[Machine]:
         docker("rm", "--force", name)
 
 
+def run_as(user: str) -> tuple[str, ...]:
+    """Return what runs the rest of a command as another user, in its own group alone."""
+    group = {"nobody": "nogroup"}.get(user, user)
+    return ("setpriv", "--reuid", user, "--regid", group, "--clear-groups")
+
+
 def newer(deb: Path, folder: Path) -> Path:
     """Return the same package as of a later version."""
     unpacked, made = folder / "unpacked", folder / "newer.deb"
@@ -136,7 +142,7 @@ def test_it_is_installed_upgraded_removed_and_purged(deb: Path, machine: Machine
     assert shown.split("\n")[:3] == ["root:holdfast 750", "root:holdfast 640", "holdfast:holdfast 700"]
     assert holdfast.__version__ in machine("holdfast-node", "--version")
     assert machine("cat", "/asked").split() == ["--system", "daemon-reload"]
-    as_node = ("setpriv", "--reuid", "holdfast", "--regid", "holdfast", "--clear-groups", "sh", "-ac")
+    as_node = (*run_as("holdfast"), "sh", "-ac")
     settings = ". /etc/holdfast/node.env; HOLDFAST_DATA_DIR=/var/lib/holdfast"
     said = machine(*as_node, f"{settings} holdfast-node", is_wrong=True)
     assert "node_id: '' (variable HOLDFAST_NODE_ID)" in said
@@ -176,4 +182,6 @@ def test_what_root_does_on_the_page_works(machine: Machine) -> None:
     machine("bash", "-ec", f"touch /etc/holdfast/secret; {files}")
     shown = machine("stat", "--format", "%U:%G %a", "/etc/holdfast", "/etc/holdfast/secret")
     assert shown.split("\n")[:2] == ["root:holdfast 750", "root:holdfast 640"]
+    machine(*run_as("holdfast"), "cat", "/etc/holdfast/secret")
+    assert "denied" in machine(*run_as("nobody"), "cat", "/etc/holdfast/secret", is_wrong=True)
     assert re.search(r"^holdfast:.*:/usr/sbin/nologin$", machine("cat", "/etc/passwd"), re.MULTILINE)

@@ -25,7 +25,7 @@ from tests.packaging.test_readme import MARKER, as_pattern
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = (ROOT / "docs/three-machines.md").read_text("utf-8")
 BLOCKS: Final = blocks(PAGE)
-RUN_S_MAX: Final = 300
+RUN_S_MAX: Final = 500
 NODES: Final = ("n1", "n2", "n3")
 
 MACHINES: Final = """
