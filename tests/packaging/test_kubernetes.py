@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,15 +25,15 @@ print(json.dumps([config.node_id, config.join, sorted(config.peers), config.adve
 """In the place of holdfast-node: it reads its configuration as a node does, and says what it is."""
 
 
-def manifest(kind: str, name: str = "holdfast") -> Any:
+def manifest(kind: str, name: str = "holdfast", among: list[Any] = MANIFESTS) -> Any:
     """Return one of the objects."""
-    (found,) = [one for one in MANIFESTS if one["kind"] == kind and one["metadata"]["name"] == name]
+    (found,) = [one for one in among if one["kind"] == kind and one["metadata"]["name"] == name]
     return found
 
 
-def started(tmp_path: Path, pod: str, joining: str = "") -> list[Any]:
+def started(tmp_path: Path, pod: str, joining: str = "", among: list[Any] = MANIFESTS) -> list[Any]:
     """Run the command of a pod in its environment; return what a node would be told."""
-    spec = manifest("StatefulSet")["spec"]["template"]["spec"]
+    spec = manifest("StatefulSet", among=among)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     environment: dict[str, str] = {}
     for variable in container["env"]:
@@ -100,3 +102,70 @@ def test_one_node_at_a_time_is_taken_away() -> None:
     policy = manifest("NetworkPolicy")["spec"]["podSelector"]["matchLabels"]
     selected = [spec["selector"]["matchLabels"], budget["selector"]["matchLabels"], policy]
     assert [*selected, rule["labelSelector"]["matchLabels"]] == [labels] * 4
+
+
+# -- what differs for the reader, by Kustomize --------------------------------------------------------------
+
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+def kustomized(folder: Path) -> list[Any]:
+    """Return the objects that `kubectl apply -k` would apply."""
+    made = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    return sorted(yaml.safe_load_all(made.stdout), key=str)
+
+
+@pytest.fixture
+def of_the_reader(tmp_path: Path) -> list[Any]:
+    """Return the objects that the kustomization.yaml of deploy/README.md makes."""
+    readme = (ROOT / "deploy/README.md").read_text("utf-8")
+    (block,) = re.findall(r"^    resources: .*?(?=^\S)", readme, re.MULTILINE | re.DOTALL)
+    (tmp_path / "holdfast").symlink_to(ROOT)
+    (tmp_path / "kustomization.yaml").write_text(textwrap.dedent(block))
+    return kustomized(tmp_path)
+
+
+@needs_kubectl
+def test_the_base_is_the_manifests() -> None:
+    """Nothing is said twice: what is applied with the folder is what the file has."""
+    assert kustomized(ROOT / "deploy/kubernetes") == sorted(MANIFESTS, key=str)
+
+
+@needs_kubectl
+def test_a_kustomization_changes_what_the_page_says(of_the_reader: list[Any]) -> None:
+    """Image, number, setting, resources, storage class and secrets; all else stays."""
+    spec = manifest("StatefulSet", among=of_the_reader)["spec"]
+    (node,) = spec["template"]["spec"]["containers"]
+    (before,) = manifest("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    assert (spec["replicas"], node["image"]) == (5, "registry.example.com/holdfast:1.0.0")
+    assert spec["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
+    volumes = {one["name"]: one["secret"]["secretName"] for one in spec["template"]["spec"]["volumes"]}
+    assert volumes == {"nodes": "lock-nodes", "tokens": "lock-tokens"}
+    assert node["resources"]["limits"] == {"memory": "8Gi"}
+    settings, present = ({one["name"]: one for one in each["env"]} for each in (before, node))
+    changed = {name for name in present if present[name] != settings.get(name)}
+    assert changed == {"HOLDFAST_PEERS", "HOLDFAST_LOG_FORMAT"}
+    assert settings.keys() <= present.keys()
+    untouched = (
+        "command",
+        "args",
+        "ports",
+        "livenessProbe",
+        "readinessProbe",
+        "securityContext",
+        "volumeMounts",
+    )
+    assert [node[key] for key in untouched] == [before[key] for key in untouched]
+    others = [[one for one in some if one["kind"] != "StatefulSet"] for some in (of_the_reader, MANIFESTS)]
+    assert others[0] == sorted(others[1], key=str)
+
+
+@needs_kubectl
+@pytest.mark.parametrize("number", range(5))
+def test_five_founders_know_each_other(tmp_path: Path, of_the_reader: list[Any], number: int) -> None:
+    """None of them waits to be added."""
+    pod = f"holdfast-{number}"
+    founders = [f"holdfast-{each}" for each in range(5)]
+    url = f"https://{pod}.holdfast-nodes:7700"
+    assert started(tmp_path, pod, among=of_the_reader) == [pod, False, founders, url, "require"]
