@@ -249,6 +249,14 @@ class NodeConfig:
         return self.tls_cert is not None and self.tls == "require"
 
     @property
+    def requires_peer_tls(self) -> bool:
+        """Whether nothing is said between this node and its peers without TLS.
+
+        Frames alone are sealed, and not encrypted; while a cluster goes over to TLS, some links have none.
+        """
+        return self.peer_tls == "require"
+
+    @property
     def is_single(self) -> bool:
         """Whether this node begins as a cluster of its own."""
         return len(self.peers) <= 1 and not self.join
