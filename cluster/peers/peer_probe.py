@@ -6,6 +6,8 @@ lets anybody in nor logs anything. Whether both know the same secret only a star
 
 import asyncio
 import contextlib
+import errno
+import os
 import ssl
 import struct
 from typing import Final, NamedTuple
@@ -52,7 +54,9 @@ async def probe(node_id: str, peer_id: str, address: Address, tls: PeerTls | Non
     except TimeoutError:
         return Probed(peer_id, False, f"{address}: no answer within {PROBE_S:g} s: is a firewall in between?")
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
+        code = getattr(error, "errno", None) or 0
+        # Where it is an error of the system: asyncio has words of its own, with the address once more.
+        why = os.strerror(code) if code in errno.errorcode else getattr(error, "strerror", None) or str(error)
         advice = "is the node running, and is this where it listens?"
         if not isinstance(error, ConnectionError):
             advice = "correct the address, or what resolves it"
@@ -125,8 +129,8 @@ async def _read_challenge(reader: asyncio.StreamReader) -> None:
     head = await reader.readexactly(_LENGTH.size)
     (length,) = _LENGTH.unpack(head)
     if length > HANDSHAKE_FRAME_BYTES_MAX:
-        what = "HTTP answers: is that its port for clients?" if head == _HTTP else "no Holdfast peer answers"
-        raise _Unwell(f"{what} Give the address that it has in --peer")
+        what = "HTTP answers: is that its port for clients?" if head == _HTTP else "no Holdfast peer answers:"
+        raise _Unwell(f"{what} give the address that it has in --peer")
     try:
         answer = handshake.decode(await reader.readexactly(length))
     except (msgspec.DecodeError, UnicodeDecodeError):
