@@ -7,7 +7,7 @@ names the setting, its value, where it came from, and what is allowed.
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -284,6 +284,11 @@ class NodeConfig:
         return self.peers or {self.node_id: self.peer}
 
     @property
+    def shown(self) -> dict[str, str]:
+        """Return the settings as texts, without the secrets: their fields have no repr."""
+        return {each.name: _shown(getattr(self, each.name)) for each in fields(self) if each.repr}
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but hardly meant, for the log."""
         found = []
@@ -358,6 +363,16 @@ def _told(given: Mapping[str, Given], build: Callable[[Mapping[str, Given]], _T]
 def format_peers(peers: Mapping[str, Address | str]) -> str:
     """Write `peers` as the flag takes them."""
     return ",".join(f"{node_id}={address}" for node_id, address in peers.items())
+
+
+def _shown(value: object) -> str:
+    """Return the value of a setting as a text, empty if there is none."""
+    if isinstance(value, Mapping):
+        return format_peers(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    is_list = isinstance(value, tuple) and not isinstance(value, Address)
+    return ",".join(value) if is_list else "" if value is None else str(value)  # type: ignore[arg-type]
 
 
 def _place(given: Mapping[str, Given]) -> NodePlace:

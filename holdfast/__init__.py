@@ -118,6 +118,8 @@ if TYPE_CHECKING:
     )
     from holdfast.wire.listings import ElectionRow, FenceRow, RateLimitRow, SemaphoreRow, SessionRow
     from holdfast.wire.operators import (
+        DebugInfo,
+        DebugStack,
         FreezeInfo,
         LeftBelow,
         Member,
@@ -162,6 +164,8 @@ __all__ = [
     "CommonTerms",
     "Compacted",
     "Deadlock",
+    "DebugInfo",
+    "DebugStack",
     "Election",
     "ElectionInfo",
     "ElectionRow",
@@ -403,6 +407,8 @@ _HOMES = {
     "Quota": "wire.operators",
     "RateSettings": "wire.operators",
     "Refusals": "wire.operators",
+    "DebugInfo": "wire.operators",
+    "DebugStack": "wire.operators",
     "RefusedAttempt": "wire.operators",
     "Revocation": "wire.held",
     "SemaphoreInfo": "wire.held",

@@ -211,6 +211,7 @@ def _server_of(
         rates=RequestRates(config.requests_per_second),
         gate=gate,
         activity=activity.rates,
+        settings=config.shown,
     )
 
 

@@ -109,7 +109,7 @@ def test_a_node_that_is_stopped(secured: LocalCluster) -> None:
     ("changes", "exit_code", "said"),
     [
         ({"peers": "n3=127.0.0.1:1,n8=127.0.0.1:2,n9=127.0.0.1:3"}, 2, "n8,n9 is unknown there"),
-        ({"data_dir": "n2"}, 3, "belongs to node 'n2', not to 'n3'"),
+        ({"node_id": "n2"}, 3, "belongs to node 'n3', not to 'n2'"),
         ({"http": "192.0.2.1:7700"}, 1, "cannot listen"),
         ({"http": f"0.0.0.0:{reserve(1)[0]}"}, 2, "there is no TLS and no login"),
         ({"peer_ca": "/dev/null"}, 2, "peer_ca: '/dev/null': has no certificate"),
@@ -119,11 +119,14 @@ def test_a_start_says_the_same(
     secured: LocalCluster, tmp_path: Path, changes: dict[str, str], exit_code: int, said: str
 ) -> None:
     """A mistake that ends a start is the same sentence in a check, which ends with 2 for each."""
-    if "data_dir" in changes:
-        changes = {"data_dir": str(secured.data_dir(changes["data_dir"]))}
+    more = []
+    if "node_id" in changes:
+        cert, key, _ = files_of(secured, changes["node_id"])
+        more = ["--node-id", changes["node_id"], "--peer-cert", str(cert), "--peer-key", str(key)]
+        changes = {}
     secured.kill("n3")
     try:
-        argv, log = command(secured, "n3", **changes), tmp_path / "log"
+        argv, log = [*command(secured, "n3", **changes), *more], tmp_path / "log"
         code, lines = check(argv)
         assert code == 2
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
