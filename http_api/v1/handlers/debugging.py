@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, Final
 
 from cluster.build import this_build
-from holdfast.wire.operators import DebugInfo, LogLevelSetJson, DebugStack
+from holdfast.wire.operators import DebugInfo, DebugStack, LogLevelSetJson
 from holdfast.wire.shape import UNSET
 from http_api.server import logs
 from http_api.server.call import Call, Reply
