@@ -20,7 +20,7 @@ from holdfast import __version__
 from holdfast.cli import exit_codes
 from holdfast.cli.inspector import Inspector
 from holdfast.cli.parsing import CommandParser, duration_ms
-from holdfast.cli.printing import length, moment, print_lines, print_one, say
+from holdfast.cli.printing import length, moment, print_one, say
 from holdfast.operations import cluster_operations
 from holdfast.operations.operation import Operation
 from holdfast.transport.transport import Transport
@@ -48,6 +48,7 @@ def add_parser(commands: CommandParser) -> None:
         " those.",
     )
     debug.add_argument("file", metavar="FILE", type=Path, help="such as holdfast-debug.tar.gz; is replaced")
+    debug.add_output()
     level = commands.command(
         "log-level",
         "let a node log more, or less, for a while",
@@ -94,7 +95,9 @@ async def _debug(client: Inspector, arguments: argparse.Namespace) -> int:
     for line in missing:
         say(line)
     had = ", ".join(each.node_id or each.url for each in told if each.files)
-    print_lines([f"wrote {path}: {had}{'' if not missing else f'; {len(missing)} parts are missing'}"])
+    short = f"; {len(missing)} parts are missing" if missing else ""
+    shown = {"file": str(path), "nodes": _summed_up(told)}
+    print_one(shown, [f"wrote {path}: {had}{short}"], arguments.output)
     return exit_codes.DEGRADED if missing else exit_codes.DONE
 
 
@@ -160,16 +163,21 @@ def _files(told: list[Told], made_at: float) -> dict[str, bytes]:
     summary = {
         "made": moment(made_at * 1000),
         "command": {"version": __version__, "python": platform.python_version(), "on": platform.platform()},
-        "nodes": [
-            {"node_id": each.node_id, "url": each.url, "has": sorted(each.files), "missing": each.missing}
-            for each in told
-        ],
+        "nodes": _summed_up(told),
     }
     found = {"summary.json": _json(summary)}
     for number, each in enumerate(told, 1):
         folder = _NO_FILE_NAME.sub("-", each.node_id).strip(".-") or f"node-{number}"
         found |= {f"{folder}/{name}": content for name, content in each.files.items()}
     return found
+
+
+def _summed_up(told: list[Told]) -> list[dict[str, object]]:
+    """Return of each node what it has given, and why not more."""
+    return [
+        {"node_id": each.node_id, "url": each.url, "has": sorted(each.files), "missing": each.missing}
+        for each in told
+    ]
 
 
 def _write(path: Path, files: Mapping[str, bytes], made_at: float) -> None:
@@ -223,5 +231,5 @@ async def _status(client: Inspector, url: str) -> ClusterInfo | LockError:
 
 
 def _told_level(answer: LogLevelSetJson) -> str:
-    until = f" for {length(answer.ends_in_ms)}, then as before" if isinstance(answer.ends_in_ms, int) else ""
+    until = "" if answer.ends_in_ms is None else f" for {length(answer.ends_in_ms)}, then as its settings say"
     return f"{answer.node_id} logs {answer.level} and above{until} (it was {answer.before})"

@@ -272,12 +272,12 @@ class DebugInfo(msgspec.Struct, frozen=True):
 
 
 class LogLevelSetJson(msgspec.Struct, frozen=True, kw_only=True):
-    """From which level on the node logs now, and before; it goes back by itself if it `ends_in_ms`."""
+    """From which level on the node logs now, and before; it goes back by itself unless `ends_in_ms` is None."""
 
     node_id: str
     level: str
     before: str
-    ends_in_ms: int | Unset = UNSET
+    ends_in_ms: int | None
 
 
 class HealthJson(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -217,7 +217,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "tasks_count",
         "tasks",
     ),
-    f"PUT {wire.CLUSTER_LOG_LEVEL}": ("node_id", "level", "before"),
+    f"PUT {wire.CLUSTER_LOG_LEVEL}": ("node_id", "level", "before", "ends_in_ms"),
     f"GET {wire.QUOTAS}": ("quotas", "next"),
     f"GET {wire.QUOTA}": ("principal", "quota", "used"),
     f"PUT {wire.QUOTA}": ("principal", "quota", "revision"),

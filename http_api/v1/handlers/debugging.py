@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from cluster.build import this_build
 from holdfast.wire.operators import DebugInfo, DebugStack, LogLevelSetJson
-from holdfast.wire.shape import UNSET
 from http_api.server import logs
 from http_api.server.call import Call, Reply
 from http_api.server.log_level import LogLevel
@@ -75,12 +74,8 @@ def log_level_handler(log_level: LogLevel) -> Handler:
         request, node_id = await schema.read(call, LogLevelRequest), gateway.node.status().node_id
         request.check(node_id)
         before = log_level.set(request.level, request.for_ms, gateway.principal.name)
-        left_ms = log_level.ends_in_ms()
         answer = LogLevelSetJson(
-            node_id=node_id,
-            level=log_level.now,
-            before=before,
-            ends_in_ms=UNSET if left_ms is None else left_ms,
+            node_id=node_id, level=log_level.now, before=before, ends_in_ms=log_level.ends_in_ms()
         )
         return Reply(answers.encode(answer))
 

@@ -154,7 +154,7 @@ async def test_a_node_logs_more_for_a_while(capsys: pytest.CaptureFixture[str]) 
         async with serving() as served:
             url = f"http://127.0.0.1:{served.port}"
             assert await run("--nodes", url, "log-level", "n1", "debug", "--for", LONG_MS) == 0
-            assert "n1 logs debug and above for 1.0m, then as before" in capsys.readouterr().out
+            assert "n1 logs debug and above for 1.0m, then as its settings say" in capsys.readouterr().out
             assert root.level == logging.DEBUG
             await run("--nodes", url, "status")
             assert await run("--nodes", url, "log-level", "n9", "debug") == 119
