@@ -272,7 +272,7 @@ class DebugInfo(msgspec.Struct, frozen=True):
 
 
 class LogLevelSetJson(msgspec.Struct, frozen=True, kw_only=True):
-    """From which level on the node logs now, and before; it goes back by itself unless `ends_in_ms` is None."""
+    """From which level on the node logs now, and before. It goes back by itself if it `ends_in_ms`."""
 
     node_id: str
     level: str
