@@ -1,4 +1,4 @@
-"""`holdfast debug` of real nodes: everything is there, and no secret is, wherever one was put."""
+"""`holdfast debug` and `log-level` of a real node: all is there but secrets, wherever one was put."""
 
 import asyncio
 import subprocess
@@ -42,7 +42,23 @@ async def test_no_secret_gets_into_the_archive(tmp_path: Path) -> None:
     port, peer = reserve(2)
     argv, archive, token = command(tmp_path, port, peer), tmp_path / "a.tar.gz", tmp_path / "token"
     token.write_text(TOKEN)
-    url, tls = f"https://127.0.0.1:{port}", holdfast.Tls(tmp_path / "tls" / "ca.pem")
+    ca = tmp_path / "tls" / "ca.pem"
+    url, tls = f"https://127.0.0.1:{port}", holdfast.Tls(ca)
+
+    def line(*words: str) -> str:
+        """Run the command line, which must succeed, and return what it prints."""
+        ended = subprocess.run(
+            [sys.executable, "-m", "holdfast", "--nodes", url, *words],
+            cwd=PROJECT,
+            env=node_environment() | {"HOLDFAST_CA": str(ca), "HOLDFAST_ACCESS_TOKEN_FILE": str(token)},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
     with running(argv, tmp_path / "log"):
         async with holdfast.Client(url, tls=tls, token=TOKEN, timeout=DEADLINE_S) as client:
 
@@ -58,18 +74,13 @@ async def test_no_secret_gets_into_the_archive(tmp_path: Path) -> None:
             async with client.session() as session:
                 ids = {hold.hold_id, session.session_id}
                 await client.acquire("b", session=session)
-            ended = await asyncio.to_thread(
-                subprocess.run,
-                [sys.executable, "-m", "holdfast", "--nodes", url, "debug", str(archive)],
-                cwd=PROJECT,
-                env=node_environment()
-                | {"HOLDFAST_CA": str(tmp_path / "tls" / "ca.pem"), "HOLDFAST_ACCESS_TOKEN_FILE": str(token)},
-                capture_output=True,
-                text=True,
-                timeout=DEADLINE_S,
-                check=False,
+            await asyncio.to_thread(line, "debug", str(archive))
+            assert "n1 logs info and above for" in await asyncio.to_thread(
+                line, "log-level", "n1", "info", "--for", "5m"
             )
-            assert ended.returncode == 0, ended.stderr
+            assert "n1: logs info and above for" in await asyncio.to_thread(line, "status")
+            assert "n1 logs debug and above (it" in await asyncio.to_thread(line, "log-level", "n1", "debug")
+            assert "n1: logs" not in await asyncio.to_thread(line, "status")
             await hold.release()
     with tarfile.open(archive) as opened:
         content = {
@@ -77,6 +88,9 @@ async def test_no_secret_gets_into_the_archive(tmp_path: Path) -> None:
             for member in opened.getmembers()
             if (file := opened.extractfile(member)) is not None
         }
+    log = (tmp_path / "log").read_text()
+    assert "event=log-level-set level=info before=debug for_ms=300000 by=ops" in log
+    assert "event=log-level-set level=debug before=info" in log
     assert "event=request" in content["holdfast-debug/n1/log.txt"]
     secrets = [SECRET, NEXT, "canary", TOKEN, token_lines.digest(TOKEN.encode()).hex(), *ids]
     for key in (tmp_path / "tls").glob("*-key.pem"):

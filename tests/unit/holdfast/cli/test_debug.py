@@ -147,7 +147,7 @@ async def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest
 
 
 async def test_a_node_logs_more_for_a_while(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status says so, and one that is no member is refused with those that are."""
+    """It is told for how long; an id of no member is refused with those that there are."""
     root = logging.getLogger()
     before = root.level
     try:
@@ -158,8 +158,6 @@ async def test_a_node_logs_more_for_a_while(capsys: pytest.CaptureFixture[str]) 
             assert told.startswith("n1 logs debug and above for ")
             assert "then as its settings say" in told
             assert root.level == logging.DEBUG
-            await run("--nodes", url, "status")
-            assert "n1: logs debug and above for " in capsys.readouterr().out
             assert await run("--nodes", url, "log-level", "n9", "debug") == 119
             assert "'n9' is not a node; there are n1" in capsys.readouterr().err
             word = logging.getLevelName(before).lower()
