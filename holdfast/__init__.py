@@ -98,7 +98,17 @@ if TYPE_CHECKING:
     from holdfast.values.fencing import FencedResource
     from holdfast.values.metrics import Metrics
     from holdfast.values.names import Name
-    from holdfast.values.words import Algorithm, HoldKind, HoldState, IfHeld, Mode, Reason, Relation, Scope
+    from holdfast.values.words import (
+        Algorithm,
+        HoldKind,
+        HoldState,
+        IfHeld,
+        LogLevel,
+        Mode,
+        Reason,
+        Relation,
+        Scope,
+    )
     from holdfast.wire.answers import SemaphoreSize, Taken
     from holdfast.wire.backup import BackupInfo
     from holdfast.wire.cells import CellWritten
@@ -197,6 +207,7 @@ __all__ = [
     "LockInfo",
     "LockTerms",
     "LockTimeout",
+    "LogLevel",
     "Member",
     "MemberChangeRefused",
     "Metrics",
@@ -421,6 +432,7 @@ _HOMES = {
     "Algorithm": "values.words",
     "HoldKind": "values.words",
     "HoldState": "values.words",
+    "LogLevel": "values.words",
     "Reason": "values.words",
     "IfHeld": "values.words",
     "Mode": "values.words",
