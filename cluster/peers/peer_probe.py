@@ -106,8 +106,8 @@ async def _greet(node_id: str, peer_id: str, address: Address, tls: PeerTls | No
     except (ConnectionResetError, BrokenPipeError, asyncio.IncompleteReadError):
         if not is_shaken:
             raise _Unwell(
-                "it hung up during the TLS handshake: it speaks no TLS with peers (--peer-tls), or is no"
-                " Holdfast node"
+                "it hung up during the TLS handshake: it speaks no TLS with peers (--peer-tls), or is"
+                " not a Holdfast node"
             ) from None
         raise _Unwell(
             "it hung up at the hello: its log says why, most often another --peer-tls, another node id or"
