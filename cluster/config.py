@@ -7,7 +7,7 @@ names the setting, its value, where it came from, and what is allowed.
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -249,6 +249,14 @@ class NodeConfig:
         return self.tls_cert is not None and self.tls == "require"
 
     @property
+    def requires_peer_tls(self) -> bool:
+        """Whether nothing is said between this node and its peers without TLS.
+
+        Frames alone are sealed, and not encrypted; while a cluster goes over to TLS, some links have none.
+        """
+        return self.peer_tls == "require"
+
+    @property
     def is_single(self) -> bool:
         """Whether this node begins as a cluster of its own."""
         return len(self.peers) <= 1 and not self.join
@@ -274,6 +282,11 @@ class NodeConfig:
     def founders(self) -> "Mapping[str, Address]":
         """Return the nodes that a new cluster begins with, and where they listen for each other."""
         return self.peers or {self.node_id: self.peer}
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """Return the settings as texts, without the secrets: their fields have no repr."""
+        return {each.name: _shown(getattr(self, each.name)) for each in fields(self) if each.repr}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -350,6 +363,16 @@ def _told(given: Mapping[str, Given], build: Callable[[Mapping[str, Given]], _T]
 def format_peers(peers: Mapping[str, Address | str]) -> str:
     """Write `peers` as the flag takes them."""
     return ",".join(f"{node_id}={address}" for node_id, address in peers.items())
+
+
+def _shown(value: object) -> str:
+    """Return the value of a setting as a text, empty if there is none."""
+    if isinstance(value, Mapping):
+        return format_peers(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    is_list = isinstance(value, tuple) and not isinstance(value, Address)
+    return ",".join(value) if is_list else "" if value is None else str(value)  # type: ignore[arg-type]
 
 
 def _place(given: Mapping[str, Given]) -> NodePlace:

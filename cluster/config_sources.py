@@ -139,6 +139,12 @@ class WrongValueError(ConfigError):
         super().__init__(f"{setting}: {value!r}{f' ({origin})' if origin else ''}: {allowed}")
 
 
+CHECK_CONFIG: Final = "--check-config"
+"""The flag with which a node does not start, and says whether it could."""
+DIAL: Final = "--dial"
+"""The flag with which it dials its peers, too."""
+
+
 class Given(NamedTuple):
     """The text of a setting, and where it was found."""
 
@@ -149,6 +155,9 @@ class Given(NamedTuple):
 def collect(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Given]:
     """Return every setting that was given. Raises ConfigError; --help and --version print and exit."""
     flags = vars(_parser().parse_args(argv))
+    if flags.pop("dial") and not flags["check_config"]:
+        raise ConfigError(f"{DIAL}: goes with {CHECK_CONFIG}; see holdfast-node --help")
+    flags.pop("check_config")
     config_file = flags.pop("config") or environ.get("HOLDFAST_CONFIG")
     layers = [
         _from_file(Path(config_file)) if config_file else {},
@@ -229,6 +238,13 @@ def _parser() -> argparse.ArgumentParser:
             parser.add_argument(_flag(setting), dest=setting, action="append", metavar=metavar, help=text)
         else:
             parser.add_argument(_flag(setting), dest=setting, metavar=metavar, help=text)
+    parser.add_argument(
+        CHECK_CONFIG,
+        action="store_true",
+        help="start nothing and change nothing: check all that a start needs with these settings, say what is"
+        " wrong, and end with 0 if it could start, else with 2",
+    )
+    parser.add_argument(DIAL, action="store_true", help=f"with {CHECK_CONFIG}: see who answers at --peers")
     parser.add_argument("--version", action="version", version=f"holdfast-node {this_build().version}")
     return parser
 

@@ -11,6 +11,7 @@ ClusterError
  +-- OutcomeUnknown    unknown       it was sent and no outcome came before the deadline
       +-- WaitCutOff   unknown       it waits in a queue of which this node hears nothing any more
 StartupError                         the node refuses to start; the message says what to do
+ +-- AddressInUse                    another process listens where this node is to listen
  +-- ConfigError                     a wrong flag, variable or file entry
  +-- DataDirError                    a data directory that is in use, damaged or somebody else's
  |    +-- DataDirUnknown             one that another release wrote
@@ -98,6 +99,10 @@ class StartupError(Exception):
     """The node refuses to start. The message is for the operator; `exit_code` is the process's."""
 
     exit_code = 1
+
+
+class AddressInUse(StartupError):
+    """Another process listens at an address that this node is to listen at."""
 
 
 class ConfigError(StartupError):

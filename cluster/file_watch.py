@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
 import traceback
 from pathlib import Path
 
@@ -84,3 +85,18 @@ def signature(path: str | os.PathLike[str]) -> Signature:
     except OSError:
         return None
     return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def readers(path: Path) -> str:
+    """Return which others of the machine can read a secret file, "" if none can that should not.
+
+    A file of another user, root mostly, is one that this process reads by its group.
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return ""  # gone meanwhile: the next look tells of that
+    if found.st_mode & stat.S_IROTH:
+        return "other users"
+    is_own = found.st_uid == os.geteuid()
+    return "users of its group" if is_own and found.st_mode & stat.S_IRGRP else ""

@@ -17,12 +17,11 @@ from cluster.assembly import Parts
 from cluster.backups import Backups
 from cluster.build import UNKNOWN, Build
 from cluster.commands.outbox import Answer
-from cluster.config import Address, NodeConfig, check_member, format_peers
-from cluster.consensus.beginning import Configured, contradiction, listed_members
+from cluster.config import Address, NodeConfig, check_member
+from cluster.consensus.beginning import check_configured, check_founded, differing, listen_address
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members
 from cluster.errors import (
-    ConfigError,
     DataDirError,
     NoLeader,
     OutcomeUnknown,
@@ -184,14 +183,8 @@ class Node:
         self._journal = EngineJournal.open(config.data_dir, self._datadir.disk_id, files=self._files)
         journal, record = self._journal, self._datadir.cluster
         has_log = journal.last_index > 1 or journal.term > 0 or self._store.exists()
-        is_in_use, joins = has_log or self._datadir.known, self._datadir.identity.joins
-        if is_in_use and not joins and not record.is_complete:
-            raise DataDirError(
-                f"{config.data_dir}: the directory was in use before its cluster was founded: files of"
-                " different directories were mixed, or cluster.json is missing. Restore the directory"
-                " from a copy made after the node's last stop (an older one is unsafe), or replace this node"
-                " with a new one (new id, empty directory)"
-            )
+        is_in_use = has_log or bool(self._datadir.known)
+        check_founded(config, record, joins=self._datadir.identity.joins, is_in_use=is_in_use)
 
     async def _take_part(self, parts: Parts) -> None:
         """Listen, dial, and begin to tick. Raises StartupError."""
@@ -199,7 +192,8 @@ class Node:
         self._journal.sync()
         if self.config.takes_peers:
             self._check_certificate(parts)
-            await parts.links.start(self._listen_address(parts), self._allow_peers)
+            listen = listen_address(self.config, parts.replica.membership.latest)
+            await parts.links.start(listen, self._allow_peers)
             for watch in (self._secret_watch, self.peer_tls_watch):
                 if watch is not None:
                     watch.start()
@@ -212,24 +206,14 @@ class Node:
 
     def _check_configuration(self, parts: Parts) -> None:
         """Refuse a configuration of another cluster than that in the data directory. Raises ConfigError."""
-        config, record, datadir = self.config, self._datadir.cluster, self._datadir
-        membership = parts.replica.membership
-        if record.cluster_id and membership.latest.cluster_id not in ("", record.cluster_id):
-            raise DataDirError(
-                f"{config.data_dir}: the log is that of cluster {membership.latest.cluster_id}, and the"
-                f" directory belongs to {record.cluster_id}: files of different directories were mixed."
-                " Restore the directory from a copy made after the node's last stop (an older one is unsafe)"
-            )
-        wrong = contradiction(
-            Configured(config.peers, bool(config.secret), config.takes_peers),
-            config.node_id,
-            listed_members(record, membership.latest),
-            record.founding.nodes if record.founding is not None else (),
-            joins=datadir.identity.joins,
+        membership, joins = parts.replica.membership, self._datadir.identity.joins
+        check_configured(
+            self.config,
+            self._datadir.cluster,
+            membership.latest,
+            joins=joins,
             has_list=membership.is_listed,
         )
-        if wrong:
-            raise ConfigError(wrong)
 
     def _check_certificate(self, parts: Parts) -> None:
         """Refuse a certificate for peers that is of another cluster. Raises ConfigError."""
@@ -239,33 +223,20 @@ class Node:
                 lambda: parts.peering.table.cluster_id, is_founding=not joins and parts.replica.is_log_empty
             )
 
-    def _listen_address(self, parts: Parts) -> Address:
-        """Return where to listen for peers: if the configuration does not say it, where they look for us."""
-        own = parts.replica.membership.latest.nodes.get(self.config.node_id)
-        if self.config.is_peer_given or own is None:
-            return self.config.peer
-        return Address.parse(own.peer)
-
     def _allow_peers(self, bound: Sequence[Address]) -> None:
         """Refuse to listen where others could read along, unless that was asked for. Raises ConfigError."""
-        # Frames alone are sealed, and not encrypted; while a cluster goes over to TLS, some links have none.
-        watch = self.peer_tls_watch
-        has_tls = watch is not None and not watch.tls.takes_plain
         self.peer_warning = exposure.check_peers(
-            bound, has_tls=has_tls, is_allowed=self.config.insecure_peers
+            bound, has_tls=self.config.requires_peer_tls, is_allowed=self.config.insecure_peers
         )
 
     def _compare_members(self, parts: Parts) -> None:
         """Say so when the members are no longer those of the configuration: the list in the log counts."""
-        membership = parts.replica.membership
-        listed = {node_id: member.peer for node_id, member in membership.latest.nodes.items()}
-        configured = {node_id: str(address) for node_id, address in self.config.peers.items()}
-        is_given = configured and not self._datadir.identity.joins
-        if membership.is_listed and is_given and configured != listed:
+        membership, joins = parts.replica.membership, self._datadir.identity.joins
+        found = differing(self.config, membership.latest, joins=joins, has_list=membership.is_listed)
+        if found is not None:
             logger.warning(
                 "event=members-differ members=%s configured=%s detail=%r",
-                format_peers(listed),
-                format_peers(configured),
+                *found,
                 "the members count; `peers` of the configuration only says where else to dial them",
             )
 

@@ -106,6 +106,8 @@ class Survivor(NamedTuple):
     behind: list[LogEntry]
     """The entries behind the snapshot, or behind the first entry."""
     record: ClusterRecord
+    is_in_use: bool
+    """Whether there is anything that the node has said to anybody, or heard."""
 
     @property
     def uncertain_count(self) -> int:
@@ -136,16 +138,21 @@ class Survivor(NamedTuple):
             machine = LockMachine(stored.decode(self.loaded.state)) if self.loaded else LockMachine()
         except stored.SnapshotError as error:
             raise DataDirError(f"{self.path}: this version cannot use the snapshot: {error}") from error
-        members = Members()
-        if self.loaded is not None and self.loaded.members:
-            members = self._list(self.loaded.members)
         for content, _, _ in self.behind:
-            command, encoded = Engine.command_in(content), Engine.members_in(content)
+            command = Engine.command_in(content)
             if command is not None:
                 apply_entry(machine, command)
-            elif encoded is not None:
-                members = self._list(encoded)
-        return machine, listed_members(self.record, members)
+        return machine, listed_members(self.record, self.newest_list())
+
+    def newest_list(self) -> Members:
+        """Return the newest member list in log or snapshot; one without nodes if there is none.
+
+        Raises DataDirError.
+        """
+        found = [self.loaded.members] if self.loaded is not None and self.loaded.members else []
+        lists = (Engine.members_in(content) for content, _, _ in self.behind)
+        found += [encoded for encoded in lists if encoded is not None]
+        return self._list(found[-1]) if found else Members()
 
     def _list(self, encoded: bytes) -> Members:
         try:
@@ -176,6 +183,7 @@ def survivor(path: Path, files: Files | None = None) -> Iterator[Survivor]:
             loaded,
             behind,
             datadir.cluster,
+            is_in_use=bool(last[0] > 1 or view.term > 0 or loaded is not None or datadir.known),
         )
     except OSError as error:
         raise DataDirError(f"{path}: the data directory cannot be read: {error}") from error

@@ -99,7 +99,17 @@ if TYPE_CHECKING:
     from holdfast.values.fencing import FencedResource
     from holdfast.values.metrics import Metrics
     from holdfast.values.names import Name
-    from holdfast.values.words import Algorithm, HoldKind, HoldState, IfHeld, Mode, Reason, Relation, Scope
+    from holdfast.values.words import (
+        Algorithm,
+        HoldKind,
+        HoldState,
+        IfHeld,
+        LogLevel,
+        Mode,
+        Reason,
+        Relation,
+        Scope,
+    )
     from holdfast.wire.answers import SemaphoreSize, Taken
     from holdfast.wire.backup import BackupInfo
     from holdfast.wire.cells import CellWritten
@@ -119,6 +129,8 @@ if TYPE_CHECKING:
     )
     from holdfast.wire.listings import ElectionRow, FenceRow, RateLimitRow, SemaphoreRow, SessionRow
     from holdfast.wire.operators import (
+        DebugInfo,
+        DebugStack,
         FreezeInfo,
         LeftBelow,
         Member,
@@ -163,6 +175,8 @@ __all__ = [
     "CommonTerms",
     "Compacted",
     "Deadlock",
+    "DebugInfo",
+    "DebugStack",
     "Election",
     "ElectionInfo",
     "ElectionRow",
@@ -194,6 +208,7 @@ __all__ = [
     "LockInfo",
     "LockTerms",
     "LockTimeout",
+    "LogLevel",
     "Member",
     "MemberChangeRefused",
     "Metrics",
@@ -406,6 +421,8 @@ _HOMES = {
     "Quota": "wire.operators",
     "RateSettings": "wire.operators",
     "Refusals": "wire.operators",
+    "DebugInfo": "wire.operators",
+    "DebugStack": "wire.operators",
     "RefusedAttempt": "wire.operators",
     "Revocation": "wire.held",
     "SemaphoreInfo": "wire.held",
@@ -418,6 +435,7 @@ _HOMES = {
     "Algorithm": "values.words",
     "HoldKind": "values.words",
     "HoldState": "values.words",
+    "LogLevel": "values.words",
     "Reason": "values.words",
     "IfHeld": "values.words",
     "Mode": "values.words",

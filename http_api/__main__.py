@@ -17,18 +17,16 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
-from cluster import exposure
 from cluster.build import this_build
 from cluster.config import NodeConfig, load
-from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError, advice_on
+from cluster.errors import IdentityRefused, NodeFailed, StartupError, advice_on
 from cluster.file_watch import FileWatch
 from cluster.node import Node
 from cluster.observing import memory
 from cluster.storage.disk_space import DiskSpace, disk_space
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
-from cluster.tls.files import TlsUnusable
-from http_api import listeners, restoring, service_manager, signals
+from http_api import checking, listeners, restoring, service_manager, signals, tls_watch, tokens_watch
 from http_api.app import build_server
 from http_api.insecure_log import InsecureLog
 from http_api.listeners import Listeners
@@ -40,10 +38,9 @@ from http_api.server.connection_limits import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, 
 from http_api.server.connections import HttpServer
 from http_api.server.request_rates import RequestRates
 from http_api.server.start_gate import StartGate
-from http_api.server.tls_context import TlsFiles
 from http_api.starting import started
 from http_api.tls_watch import TlsWatch
-from http_api.tokens_watch import TokensUnusable, TokensWatch
+from http_api.tokens_watch import TokensWatch
 from http_api.ui.activity import Activity, Totals
 from lockapi.allowed_names import allowed
 from lockapi.gateway import Gateway
@@ -71,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words[:1] in (["restore"], ["recover"]):
             return restoring.run(words, os.environ)
+        if checking.is_asked(words):
+            return checking.run(words, os.environ)
         config = load(words, os.environ)
         logs.set_up(config.log_level, config.log_format)
         _tell_start(config)
@@ -111,7 +110,7 @@ async def _run(config: NodeConfig) -> int:
     for warning in config.warnings:
         logger.warning("event=config-warning detail=%r", warning)
     caught = signals.Signals(asyncio.get_running_loop())
-    tls, tokens = _tls_of(config), _tokens_of(config)
+    tls, tokens = tls_watch.watch_of(config), tokens_watch.watch_of(config)
     # Bound first: an address in use is found before the data directory is touched.
     with listeners.bound(config) as doors:
         config = doors.told(config)
@@ -126,12 +125,7 @@ async def _run_at(
     tokens: TokensWatch | None,
 ) -> int:
     """Run a node at these sockets; return the exit code. Raises StartupError, NodeFailed."""
-    http_warning = exposure.check_clients(
-        doors.addresses,
-        has_tls=config.requires_tls,
-        has_principals=tokens is not None or config.tls_client_ca is not None,
-        is_allowed=config.insecure_http,
-    )
+    http_warning = listeners.exposure_warning(config, doors.addresses)
     node = Node(config, child=Child(), build=this_build())
     asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
     # From here on clients are told how far the start is; nothing else reaches the node.
@@ -217,28 +211,8 @@ def _server_of(
         rates=RequestRates(config.requests_per_second),
         gate=gate,
         activity=activity.rates,
+        settings=config.shown,
     )
-
-
-def _tls_of(config: NodeConfig) -> TlsWatch | None:
-    """Return what clients need for TLS, None if they are served without. Raises ConfigError."""
-    if config.tls_cert is None or config.tls_key is None:
-        return None
-    try:
-        files = TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca, config.tls_revoked)
-        return TlsWatch(files, takes_plain=not config.requires_tls)
-    except TlsUnusable as error:
-        raise ConfigError(str(error)) from None
-
-
-def _tokens_of(config: NodeConfig) -> TokensWatch | None:
-    """Return who may call, None if everybody may. Raises ConfigError."""
-    if config.tokens is None:
-        return None
-    try:
-        return TokensWatch(config.tokens, has_client_certificates=config.tls_client_ca is not None)
-    except TokensUnusable as error:
-        raise ConfigError(str(error)) from None
 
 
 def _reload(node: Node, *watches: FileWatch | None) -> None:

@@ -1,5 +1,6 @@
 """The HTTP face of a node, put together: the calls of version 1 behind one server."""
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -39,13 +40,14 @@ def build_server(
     rates: RequestRates | None = None,
     activity: Rates = tuple,
     gate: StartGate | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> HttpServer:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
 
     Without `fast_lane` all calls take the way through aiohttp; the answers are the same.
     With `tls` the server speaks nothing else. Without `authentication` everybody may do everything, and
     without `rates` as often as they like. `activity` returns the rates that the page for people draws. While
-    the `gate` is closed, no call reaches the node.
+    the `gate` is closed, no call reaches the node. `settings` of the node are what operators are shown.
     """
     known = authentication or Authentication(Gateway(node))
     room = ConnectionPlaces(room_limits, origin_of)
@@ -55,7 +57,7 @@ def build_server(
         lambda: chain(room.samples(), known.samples(), rates.samples(), () if tls is None else tls.samples())
     )
     access_log = AccessLog(counts)
-    routes = make_routes(counts, known.trace, lambda: room.connections)
+    routes = make_routes(counts, known.trace, lambda: room.connections, settings)
     page = ui_routes(known, lambda gateway: cluster.status_of(gateway, lambda: room.connections), activity)
     router = Router((*routes, *page))
     shared = known, router, access_log, request_timeout_ms, callers or Callers()

@@ -3,15 +3,16 @@
 import asyncio
 import contextlib
 import dataclasses
+import errno
 import socket
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aiohttp import web
 
-from cluster import unix_path
+from cluster import exposure, unix_path
 from cluster.config import Address, NodeConfig
-from cluster.errors import StartupError
+from cluster.errors import AddressInUse, StartupError
 from http_api import unix_socket
 from http_api.server.connections import HttpServer
 
@@ -71,6 +72,19 @@ class Listeners:
             self._unix_server.close()
 
 
+def exposure_warning(config: NodeConfig, addresses: Sequence[Address]) -> str:
+    """Return what is to be warned of who may reach these; empty if nothing is.
+
+    Raises ConfigError if others may, and more is needed for that, or the leave of the operator.
+    """
+    return exposure.check_clients(
+        addresses,
+        has_tls=config.requires_tls,
+        has_principals=config.tokens is not None or config.tls_client_ca is not None,
+        is_allowed=config.insecure_http,
+    )
+
+
 @contextlib.contextmanager
 def bound(config: NodeConfig) -> Iterator[Listeners]:
     """Bind the sockets, which do not listen yet, and let go of them at the end. Raises StartupError."""
@@ -97,5 +111,6 @@ def bind_tcp(address: Address) -> socket.socket:
         listener.bind(where)
     except OSError as exc:
         listener.close()
-        raise StartupError(f"http: {address}: cannot listen: {exc.strerror}") from None
+        error = AddressInUse if exc.errno == errno.EADDRINUSE else StartupError
+        raise error(f"http: {address}: cannot listen: {exc.strerror}") from None
     return listener

@@ -2,9 +2,12 @@
 
 import logging
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from cluster.config import NodeConfig
+from cluster.errors import ConfigError
 from cluster.observing.metrics import Sample, gauge
 from cluster.tls.files import TlsUnusable
 from cluster.tls.watch import TlsFilesWatch
@@ -52,9 +55,30 @@ class TlsWatch(TlsFilesWatch[TlsReady]):
         """Return this with another list."""
         return ready._replace(revoked=serials)
 
+    def unnamed(self, url: str) -> str:
+        """Return a warning if clients that call the node by `url` refuse its certificate, "" if none do."""
+        host, names = urllib.parse.urlsplit(url).hostname or "", self._ready.names
+        if not url.startswith("https:") or tls_context.is_named(host, names):
+            return ""
+        return (
+            f"tls_cert: {str(self._tls_files.cert)!r}: names {', '.join(names) or 'no host'}, and clients are"
+            f" told to call {host} (--advertise-http): they will refuse it: make one with that name"
+        )
+
     def _samples(self) -> Iterator[Sample]:
         text = "Second since 1970 in which a certificate ends."
         for which, end_s in self.ends_at_s.items():
             yield gauge("http_tls_certificate_end_seconds", text, end_s, certificate=which)
         text = "1 while the TLS files are unusable and an earlier certificate is in use."
         yield gauge("http_tls_files_refused", text, self.is_refused)
+
+
+def watch_of(config: NodeConfig) -> TlsWatch | None:
+    """Return what clients need for TLS, None if they are served without. Raises ConfigError."""
+    if config.tls_cert is None or config.tls_key is None:
+        return None
+    try:
+        files = TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca, config.tls_revoked)
+        return TlsWatch(files, takes_plain=not config.requires_tls)
+    except TlsUnusable as error:
+        raise ConfigError(str(error)) from None

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from cluster.config import NodeConfig
+from cluster.errors import ConfigError
 from cluster.file_watch import FileWatch, Signature, signature
 from cluster.observing.metrics import Sample, gauge
 from holdfast import token_lines
@@ -113,19 +115,35 @@ class TokensWatch(FileWatch):
 
     def _tell(self, lines: tuple[Line, ...]) -> None:
         """Log who is known now, and what is hardly intended."""
-        now_s = time.time()
-        ended = [line.name for line in lines if line.ends_at_s is not None and line.ends_at_s <= now_s]
         logger.info("event=tokens-read path=%r principals=%d", str(self._path), len(lines))
-        if ended:
-            more = f" and {len(ended) - _NAMED_MAX} more" if len(ended) > _NAMED_MAX else ""
-            self._warn(f"{', '.join(ended[:_NAMED_MAX])}{more} expired (until=): remove the lines")
-        if not self._has_client_certificates and any(line.certificates for line in lines):
-            self._warn("lines with cert: have no effect without --tls-client-ca")
-        if concern := open_to_others(self._path):
-            self._warn(concern)
+        for warning in self.warnings(lines):
+            logger.warning("event=config-warning detail=%r", warning)
 
-    def _warn(self, what: str) -> None:
-        logger.warning("event=config-warning detail=%r", f"tokens: {str(self._path)!r}: {what}")
+    @property
+    def count(self) -> int:
+        """How many principals the file has."""
+        return len(self._lines)
+
+    def warnings(self, lines: tuple[Line, ...] | None = None) -> Iterator[str]:
+        """Yield what is hardly intended: of these lines, or of those that were read last."""
+        lines = self._lines if lines is None else lines
+        for concern in self._concerns(lines, time.time()):
+            yield f"tokens: {str(self._path)!r}: {concern}"
+
+    def _concerns(self, lines: tuple[Line, ...], now_s: float) -> Iterator[str]:
+        ended = [line.name for line in lines if line.ends_at_s is not None and line.ends_at_s <= now_s]
+        if ended:
+            yield f"{_first(ended)} expired (until=): remove the lines"
+        if not self._has_client_certificates and any(line.certificates for line in lines):
+            yield "lines with cert: have no effect without --tls-client-ca"
+        idle = [line.name for line in lines if line.idle_prefixes()]
+        if idle:
+            yield (
+                f"{_first(idle)} with none@PREFIX where no shorter prefix gives any right: see"
+                " `holdfast token check`"
+            )
+        if concern := open_to_others(self._path):
+            yield concern
 
     def samples(self) -> Iterator[Sample]:
         """Yield what is so now."""
@@ -146,6 +164,22 @@ def read(path: Path) -> tuple[Line, ...]:
         raise TokensUnusable(f"tokens: {str(path)!r}: cannot be read: {error.strerror}") from None
     except LinesWrong as error:
         raise TokensUnusable(f"tokens: {str(path)!r}: {error}") from None
+
+
+def watch_of(config: NodeConfig) -> TokensWatch | None:
+    """Return who may call, None if everybody may. Raises ConfigError."""
+    if config.tokens is None:
+        return None
+    try:
+        return TokensWatch(config.tokens, has_client_certificates=config.tls_client_ca is not None)
+    except TokensUnusable as error:
+        raise ConfigError(str(error)) from None
+
+
+def _first(names: list[str]) -> str:
+    """Write some of the names, and how many more there are."""
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return f"{', '.join(names[:_NAMED_MAX])}{more}"
 
 
 def open_to_others(path: Path) -> str:

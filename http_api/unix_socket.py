@@ -25,10 +25,10 @@ _LOCK_MODE: Final = 0o600
 @contextlib.contextmanager
 def bound(path: Path) -> Iterator[socket.socket]:
     """Make the socket, which does not listen yet, and remove it at the end. Raises ConfigError."""
-    if not path.parent.is_dir():
-        raise _wrong(path, f"there is no folder {path.parent}: make it, and let the node write in it")
+    _check_folder(path)
     with _locked(path):
-        _clear(path)
+        if _is_stale(path):
+            path.unlink(missing_ok=True)
         with contextlib.closing(_bind(path)) as listener:
             made = path.lstat()
             try:
@@ -81,18 +81,31 @@ def _lock(path: Path, lock: Path) -> int:
         os.close(descriptor)
 
 
-def _clear(path: Path) -> None:
-    """Remove the socket of a process that has ended. Raises ConfigError if it is anything else."""
+def check(path: Path) -> None:
+    """Find out whether `bound` could make the socket, and make nothing. Raises ConfigError."""
+    _check_folder(path)
+    if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
+        raise _wrong(path, f"this user cannot write in {path.parent}: let the node write in it")
+    _is_stale(path)
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise _wrong(path, f"there is no folder {path.parent}: make it, and let the node write in it")
+
+
+def _is_stale(path: Path) -> bool:
+    """Whether there is the socket of a process that has ended. Raises ConfigError if it is anything else."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise _wrong(path, "this is there and is not a socket: remove it, or choose another path")
         if _is_listening(path):
             raise _in_use(path)
-        path.unlink(missing_ok=True)
     except FileNotFoundError:
-        """There is none."""
+        return False
     except OSError as error:
         raise _wrong(path, f"nobody knows whether a process listens at it: {error.strerror}") from None
+    return True
 
 
 def _is_listening(path: Path) -> bool:
@@ -115,8 +128,13 @@ def _remove(path: Path, made: os.stat_result) -> None:
             path.unlink()
 
 
-def _in_use(path: Path) -> ConfigError:
-    return _wrong(path, "another process listens at this socket: stop it, or choose another path")
+class SocketInUse(ConfigError):
+    """Another process listens at the socket."""
+
+
+def _in_use(path: Path) -> SocketInUse:
+    what = "another process listens at this socket: stop it, or choose another path"
+    return SocketInUse(str(_wrong(path, what)))
 
 
 def _wrong(path: Path, why: str) -> ConfigError:

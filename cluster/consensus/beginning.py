@@ -8,9 +8,10 @@ could cost a majority, so the node does not start with it.
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from cluster.config import format_peers
+from cluster.config import Address, NodeConfig, format_peers
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Members
+from cluster.errors import ConfigError, DataDirError
 from cluster.storage.cluster_record import ClusterRecord
 
 
@@ -46,6 +47,64 @@ def listed_members(record: ClusterRecord, newest: Members) -> Members:
     if not newest.nodes and record.founding is not None:
         return member_list.founded(record.founding)
     return newest
+
+
+def check_founded(config: NodeConfig, record: ClusterRecord, *, joins: bool, is_in_use: bool) -> None:
+    """Refuse a directory `is_in_use` that does not know what its cluster began with. Raises DataDirError."""
+    if is_in_use and not joins and not record.is_complete:
+        raise DataDirError(
+            f"{config.data_dir}: the directory was in use before its cluster was founded: files of"
+            " different directories were mixed, or cluster.json is missing. Restore the directory"
+            " from a copy made after the node's last stop (an older one is unsafe), or replace this node"
+            " with a new one (new id, empty directory)"
+        )
+
+
+def check_configured(
+    config: NodeConfig, record: ClusterRecord, newest: Members, *, joins: bool, has_list: bool
+) -> None:
+    """Refuse a configuration of another cluster than that in the data directory.
+
+    `newest` is the list that counts; it `has_list` if the log has one. Raises ConfigError, DataDirError.
+    """
+    if record.cluster_id and newest.cluster_id not in ("", record.cluster_id):
+        raise DataDirError(
+            f"{config.data_dir}: the log is that of cluster {newest.cluster_id}, and the"
+            f" directory belongs to {record.cluster_id}: files of different directories were mixed."
+            " Restore the directory from a copy made after the node's last stop (an older one is unsafe)"
+        )
+    wrong = contradiction(
+        Configured(config.peers, bool(config.secret), config.takes_peers),
+        config.node_id,
+        listed_members(record, newest),
+        record.founding.nodes if record.founding is not None else (),
+        joins=joins,
+        has_list=has_list,
+    )
+    if wrong:
+        raise ConfigError(wrong)
+
+
+class Differing(NamedTuple):
+    """The members, and the peers of a configuration that names others."""
+
+    members: str
+    configured: str
+
+
+def differing(config: NodeConfig, newest: Members, *, joins: bool, has_list: bool) -> Differing | None:
+    """Return how the members differ from the nodes that the configuration names, None if they do not."""
+    listed = {node_id: member.peer for node_id, member in newest.nodes.items()}
+    configured = {node_id: str(address) for node_id, address in config.peers.items()}
+    if not has_list or not configured or joins or configured == listed:
+        return None
+    return Differing(format_peers(listed), format_peers(configured))
+
+
+def listen_address(config: NodeConfig, newest: Members) -> Address:
+    """Return where to listen for peers: if the configuration does not say it, where they look for us."""
+    own = newest.nodes.get(config.node_id)
+    return config.peer if config.is_peer_given or own is None else Address.parse(own.peer)
 
 
 def contradiction(

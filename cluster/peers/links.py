@@ -6,11 +6,13 @@ first, so that frames of one peer are always handled in the order of one connect
 """
 
 import asyncio
+import contextlib
+import errno
 import itertools
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ import msgspec
 
 from cluster.config import Address
 from cluster.config_secrets import Secrets
-from cluster.errors import StartupError
+from cluster.errors import AddressInUse, StartupError
 from cluster.peers import objections
 from cluster.peers.absences import Absences
 from cluster.peers.certificate_names import Shown
@@ -108,13 +110,9 @@ class PeerLinks:
         `allow` is called with all addresses that `listen` stands for, before anybody is let in on them.
         """
         loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(self._accept, listen.host, listen.port, start_serving=False)
-            self._server = server
-            allow([Address(*bound.getsockname()[:2]) for bound in server.sockets])
+        async with bound(listen, allow, self._accept) as server:
             await server.start_serving()
-        except OSError as error:
-            raise StartupError(f"peer: cannot listen on {listen}: {error.strerror or error}") from error
+            self._server = server
         if self._is_closing:
             server.close()
             raise StartupError("peer: stopped while it started")
@@ -511,6 +509,40 @@ class PeerLinks:
             return
         await link.settled.wait()
         self._tries[peer_id] += not link.is_used
+
+
+@contextlib.asynccontextmanager
+async def bound(
+    listen: Address,
+    allow: Callable[[Sequence[Address]], None],
+    accept: Callable[[], asyncio.Protocol] = asyncio.Protocol,
+) -> AsyncIterator[asyncio.Server]:
+    """Bind the address for peers, at which nobody is served yet; let go of it if what follows fails.
+
+    Raises StartupError when the address cannot be had, and whatever `allow` raises.
+    """
+    server: asyncio.Server | None = None
+    try:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(accept, listen.host, listen.port, start_serving=False)
+        allow([Address(*each.getsockname()[:2]) for each in server.sockets])
+        yield server
+    except BaseException as error:
+        if server is not None:
+            server.close()
+        if isinstance(error, OSError):
+            kind = AddressInUse if error.errno == errno.EADDRINUSE else StartupError
+            # Not from the error: what is advised about disks does not belong to this.
+            raise kind(f"peer: cannot listen on {listen}: {error.strerror or error}") from None
+        raise
+
+
+async def bound_at(listen: Address) -> list[Address]:
+    """Bind the address for peers, let go of it, and return all that it stands for. Raises StartupError."""
+    reached: list[Address] = []
+    async with bound(listen, reached.extend) as server:
+        server.close()
+    return reached
 
 
 def _why(error: OSError) -> str:

@@ -4,6 +4,7 @@ So a test can put a crash before any operation, tear the last write, fail a sync
 simulation can run on a disk of its own. No decision lives here. Errors are `OSError`, unchanged.
 """
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -121,6 +122,81 @@ class Files:
             os.close(fd)
             raise
         return fd
+
+
+class LookingFiles(Files):
+    """The disk of somebody that only looks: what is read is real, and what would change it is left out.
+
+    So a check goes through the very steps of a start. A change that this user may not make is an OSError,
+    too.
+    """
+
+    def __init__(self) -> None:
+        self.is_locked = False
+        """Whether another process was found to have the directory."""
+
+    def check_writable(self, directory: Path) -> None:
+        """Find out whether a name can be made in `directory`, or in the one that it would be made in."""
+        existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+        if not existing.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
+        _check_access(existing, os.W_OK | os.X_OK)
+
+    def make_directory(self, path: Path) -> None:
+        """Find out whether it could be made."""
+        self.check_writable(path)
+
+    def names(self, directory: Path) -> list[str]:
+        """Return the names in `directory`, none if it is yet to be made."""
+        return super().names(directory) if self.is_directory(directory) else []
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Do nothing."""
+
+    def link(self, path: Path, name: Path) -> None:
+        """Do nothing."""
+
+    def unlink(self, path: Path) -> None:
+        """Do nothing."""
+
+    def fsync_dir(self, directory: Path) -> None:
+        """Do nothing."""
+
+    def create(self, path: Path) -> int:
+        """Find out whether it could be made; what is written to the descriptor goes nowhere."""
+        self.check_writable(path.parent)
+        return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+    def open(self, path: Path) -> int:
+        """Return a descriptor to read a file that could be written."""
+        _check_access(path, os.R_OK | os.W_OK)
+        return self.open_to_read(path)
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        """Do nothing."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Do nothing."""
+
+    def lock(self, directory: Path) -> int:
+        """Look whether another process has the lock, and keep none: a node may start meanwhile."""
+        if not self.is_directory(directory):
+            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        except BlockingIOError:
+            self.is_locked = True
+        return fd
+
+
+def _check_access(path: Path, wanted: int) -> None:
+    """Raise PermissionError unless this process may do that, and OSError on a disk that is read only."""
+    if not os.access(path, wanted, effective_ids=True):
+        is_read_only = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+        code = errno.EROFS if is_read_only and wanted & os.W_OK else errno.EACCES
+        raise OSError(code, os.strerror(code), str(path))
 
 
 def replace_file(files: Files, path: Path, data: bytes) -> None:

@@ -6,14 +6,12 @@ because a renewal went wrong. It says as well when a certificate ends soon.
 """
 
 import abc
-import contextlib
 import logging
-import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from cluster.file_watch import FileWatch, Signature, signature
+from cluster.file_watch import FileWatch, Signature, readers, signature
 from cluster.tls import revoked
 from cluster.tls.files import TlsFile, TlsUnusable
 
@@ -98,7 +96,8 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
     def start(self) -> None:
         """Say what is known already, and begin to look."""
         self._tell_ends()
-        self._tell_open_key()
+        if warning := self.open_key():
+            self._logger.warning("event=config-warning detail=%r", warning)
         super().start()
 
     def look(self, *, is_asked: bool = False) -> None:
@@ -181,21 +180,29 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
     def _tell_ends(self) -> None:
         """Warn of what ends soon."""
         self._told_at_s = self._now_s()
-        for which in self._ready.ends_at_s:
-            days = self._days_left(which)
+        for setting, days in self.days_left():
             if days < SOON_DAYS:
-                what = "ends soon" if days >= 0 else "has ended"
                 self._logger.warning(
                     "event=tls-certificate-ends setting=%s days_left=%d detail=%r",
-                    *(self._settings[which], days),
-                    f"a certificate {what}, and the other side will refuse it, or be refused: put a new one"
-                    " into its place; the node reads it within a minute, and at once at SIGHUP",
+                    *(setting, days, told_end(days)),
                 )
 
-    def _tell_open_key(self) -> None:
-        """Warn of a key that all users of the machine can read."""
+    def days_left(self) -> Iterator[tuple[str, int]]:
+        """Yield each setting that names certificates, and the days that they have, less than 0 when ended."""
+        for which in self._ready.ends_at_s:
+            yield self._settings[which], self._days_left(which)
+
+    def open_key(self) -> str:
+        """Return a warning of a key that others can read; empty if they cannot."""
         setting, path = self._files[1]
-        with contextlib.suppress(OSError):  # gone meanwhile: the next look tells of that
-            if path.stat().st_mode & stat.S_IROTH:
-                detail = f"{setting}: {str(path)!r}: other users can read it; chmod 600 it"
-                self._logger.warning("event=config-warning detail=%r", detail)
+        who = readers(path)
+        return f"{setting}: {str(path)!r}: {who} can read it; chmod 600 it" if who else ""
+
+
+def told_end(days: int) -> str:
+    """Say what to do about a certificate that has few days left, or none."""
+    what = "ends soon" if days >= 0 else "has ended"
+    return (
+        f"a certificate {what}, and the other side will refuse it, or be refused: put a new one"
+        " into its place; the node reads it within a minute, and at once at SIGHUP"
+    )

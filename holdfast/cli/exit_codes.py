@@ -28,7 +28,7 @@ SIGNAL_BASE: Final = 128
 MEANINGS: Final = {
     DONE: "done",
     USAGE: "wrong usage",
-    DEGRADED: "status: the cluster serves, but something is wrong",
+    DEGRADED: "status: the cluster serves, but something is wrong; debug: a node did not give everything",
     CONFLICT: "somebody else has it, or the rate limit allows it later; see --conflict-exit-code",
     REFUSED: "refused for another reason, or there was nothing to do it to; nothing was changed",
     UNAVAILABLE: "no node could do it; nothing was changed",

@@ -99,6 +99,18 @@ class Inspector(Client):
             for row in rows:
                 yield row
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that it was told."""
+        return tuple(self._transport.nodes)
+
+    def alone(self, url: str, timeout_s: float) -> Transport:
+        """Return what asks one node alone, on the connections of this client."""
+        ours = self._transport
+        return Transport(
+            (url,), timeout_s, trust=ours.trust, access=ours.access, connections=ours.connections
+        )
+
     async def ask_each(
         self,
         operation: Operation[T],
@@ -109,17 +121,7 @@ class Inspector(Client):
 
         Ends when what has come `is_enough`: then it does not wait for those that are left.
         """
-        ours = self._transport
-        alone = [
-            Transport(
-                (url,),
-                timeout_s or ours.timeout_s,
-                trust=ours.trust,
-                access=ours.access,
-                connections=ours.connections,
-            )
-            for url in ours.nodes
-        ]
+        alone = [self.alone(url, timeout_s or self._transport.timeout_s) for url in self.nodes]
         tasks = [asyncio.create_task(transport.call(operation)) for transport in alone]
         answers: list[T] = []
         failures: list[LockError] = []

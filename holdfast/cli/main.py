@@ -18,6 +18,7 @@ from holdfast.cli import (
     certs,
     cluster,
     completion,
+    debug,
     exit_codes,
     failures,
     force,
@@ -40,7 +41,7 @@ from holdfast.values.errors import LockError
 
 _FAMILIES = (
     holding, reading, top, audit, cells, force, freezes, quotas, namespaces, refusals, status, cluster,
-    backups, versions, tokens, certs, completion,
+    debug, backups, versions, tokens, certs, completion,
 )  # fmt: skip
 """The commands, in the order in which help shows them."""
 

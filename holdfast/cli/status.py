@@ -64,6 +64,11 @@ async def _status(client: Inspector, arguments: argparse.Namespace) -> int:
         text.append(f"    {obstacle.advice}")
     text += rules_lines(seen.best)
     text += _preference(seen.best)
+    text += [
+        f"{info.node_id}: logs {info.own.log_level} and above for {length(info.own.log_level_ms)} more"
+        for info in seen.views.values()
+        if info.own is not None and info.own.log_level_ms is not None
+    ]
     text.append(seen.verdict)
     print_one(
         {

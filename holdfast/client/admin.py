@@ -20,11 +20,12 @@ from holdfast.values.answers import PrincipalEnded
 from holdfast.values.durations import Seconds, to_ms
 from holdfast.values.errors import Refused
 from holdfast.values.names import Name, to_name
-from holdfast.values.words import HoldKind
+from holdfast.values.words import HoldKind, LogLevel
 from holdfast.wire.answers import RatesForgottenJson
 from holdfast.wire.backup import BackupInfo
 from holdfast.wire.held import Holder, Waiter
 from holdfast.wire.operators import (
+    DebugInfo,
     FreezeInfo,
     LeftBelow,
     Member,
@@ -348,6 +349,22 @@ class Admin:
         """
         return await self._transport.call(cluster_operations.refusals(limit))
 
+    async def debug_info(self) -> DebugInfo:
+        """Return the newest log lines of a node, its settings, and where its threads and tasks are.
+
+        Each node knows only its own: ask with a client for each, or use `holdfast debug`.
+        """
+        return await self._transport.call(cluster_operations.debug_info())
+
+    async def set_log_level(self, node_id: str, level: LogLevel, *, duration: Seconds = 600) -> str:
+        """Let a node log from a level on for so long, then as its settings say; return the level before.
+
+        Call it with a client for that node alone: another one refuses it.
+        """
+        for_ms = to_ms(duration, "duration")
+        answer = await self._transport.call(cluster_operations.set_log_level(node_id, level, for_ms))
+        return answer.before
+
 
 class SyncAdmin(ForThreads[Admin]):
     """The calls of operators, for threads: `client.admin`. See `Admin`."""
@@ -385,3 +402,5 @@ class SyncAdmin(ForThreads[Admin]):
     transfer_leadership = waiting(Admin.transfer_leadership)
     backup = waiting(Admin.backup)
     refusals = waiting(Admin.refusals)
+    debug_info = waiting(Admin.debug_info)
+    set_log_level = waiting(Admin.set_log_level)

@@ -4,8 +4,10 @@ from holdfast import wire
 from holdfast.operations.operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 from holdfast.values.answers import ClusterInfo
 from holdfast.wire.operators import (
+    DebugInfo,
     LeaderPreferredJson,
     LeadershipTransferredJson,
+    LogLevelSetJson,
     Member,
     MemberListJson,
     Refusals,
@@ -45,6 +47,22 @@ def _change(method: str, reason: str, **fields: str) -> Operation[tuple[Member, 
 
 def _members(answer: TimedAnswer) -> tuple[Member, ...]:
     return decode(answer, MemberListJson).members
+
+
+def debug_info() -> Operation[DebugInfo]:
+    """Ask a node for what helps to find a mistake in it."""
+    return ask(wire.CLUSTER_DEBUG, {}, lambda answer: decode(answer, DebugInfo))
+
+
+def metrics() -> Operation[bytes]:
+    """Ask a node for its metrics, as text."""
+    return ask(wire.METRICS, {}, lambda answer: answer.body)
+
+
+def set_log_level(node_id: str, level: str, for_ms: int) -> Operation[LogLevelSetJson]:
+    """Let the node that is asked log from a level on, for so long."""
+    fields = {"node_id": node_id, "level": level, "for_ms": for_ms, "request_id": new_request_id()}
+    return write(wire.CLUSTER_LOG_LEVEL, fields, lambda answer: decode(answer, LogLevelSetJson), method="PUT")
 
 
 def hold_rules(reason: str, *, is_held: bool) -> Operation[RulesHeldJson]:

@@ -43,7 +43,8 @@ class OwnInfo(msgspec.Struct, frozen=True):
     """What the asked node says of itself; None where it does not know.
 
     `state_bytes` is the counted memory of the state, `directory_bytes` what its data directory takes, and
-    `free_bytes` what is left on that disk. `connections` are those of clients.
+    `free_bytes` what is left on that disk. `connections` are those of clients. From `log_level` on it logs,
+    for `log_level_ms` more if somebody has set that for a time.
     """
 
     uptime_ms: int = 0
@@ -55,6 +56,8 @@ class OwnInfo(msgspec.Struct, frozen=True):
     snapshot_age_ms: int | None = None
     connections: int = 0
     connections_max: int = 0
+    log_level: str = ""
+    log_level_ms: int | None = None
 
 
 class RulesHoldInfo(msgspec.Struct, frozen=True):

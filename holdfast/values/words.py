@@ -4,16 +4,18 @@ Answers of nodes show their own words as `str`: a newer node may say one that th
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast.wire.words import Algorithm, HoldKind, IfHeld, Mode, Relation, Scope
 
 __all__ = [
     "COMPATIBLE",
+    "LOG_LEVELS",
     "Algorithm",
     "HoldKind",
     "HoldState",
     "IfHeld",
+    "LogLevel",
     "Mode",
     "Reason",
     "Relation",
@@ -41,6 +43,10 @@ Reason: TypeAlias = Literal[
     "session-expired",
 ]
 """Why a hold cannot be relied on any longer: see `Hold.reason`. Empty while it can."""
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+"""From which lines on a node logs."""
+LOG_LEVELS: Final = get_args(LogLevel)
 
 HoldState: TypeAlias = Literal["held", "at-risk", "lost"]
 """How a hold stands: renewed in time, overdue for a renewal, or over (also when it was released)."""

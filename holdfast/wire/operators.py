@@ -249,6 +249,45 @@ class LeaderPreferredJson(WriteAnswer, kw_only=True):
     revision: int = ABSENT
 
 
+class DebugStack(msgspec.Struct, frozen=True):
+    """Where `count` threads or tasks are, the innermost call last. Of many, only some are named."""
+
+    names: tuple[str, ...]
+    count: int
+    calls: tuple[str, ...]
+
+
+class DebugInfo(msgspec.Struct, frozen=True):
+    """What the node that answered has for those that look for a mistake in it; without secrets.
+
+    `log` are its newest lines, of `log_lines` that it has logged since its start. `settings` are those that
+    it was started with. Of very many `tasks` only some were looked at, and `tasks_count` says how many
+    there are.
+    """
+
+    node_id: str
+    version: str
+    commit: str
+    python: str
+    libraries: dict[str, str]
+    settings: dict[str, str]
+    log_level: str
+    log_lines: int
+    log: tuple[str, ...]
+    threads: tuple[DebugStack, ...]
+    tasks_count: int
+    tasks: tuple[DebugStack, ...]
+
+
+class LogLevelSetJson(msgspec.Struct, frozen=True, kw_only=True):
+    """From which level on the node logs now, and before. It goes back by itself if it `ends_in_ms`."""
+
+    node_id: str
+    level: str
+    before: str
+    ends_in_ms: int | None
+
+
 class HealthJson(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node answers; otherwise there is a problem document. `troubles` are sentences for people."""
 

@@ -6,9 +6,10 @@ import json
 import logging
 import re
 import sys
+from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, TextIO
 
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029) if code != ord("\n")
@@ -23,6 +24,12 @@ _TEXTS: Final = re.compile(r"([a-z]\w*)=%(?!d%s)[^ ]*[sx](?: |$)")
 other fields follow in one text (`status=%d%s`) stays a number."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 _WORDS: Final = {"True": True, "False": False}
+_KEPT_CHARS_MAX: Final = 8_192
+"""Characters of one line that are kept, a traceback included."""
+_LIKE_A_SECRET: Final = re.compile(r"\b[0-9a-fA-F]{32,}\b|\bhft_[!-~]+|(?<=Bearer )[!-~]+")
+"""What could be the id of a hold or a session, a token, or a part of one."""
+_SHOWN_CHARS: Final = 6
+"""The first characters of those, by which lines can be told to be about the same."""
 
 
 class TextFormatter(logging.Formatter):
@@ -52,9 +59,53 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class Kept:
+    """The newest lines of the log of this process, for `holdfast debug`."""
+
+    def __init__(self, lines_max: int = 1000, bytes_max: int = 1 << 20) -> None:
+        """Keep so many lines, and so many bytes of them."""
+        self._lines: deque[str] = deque()
+        self._lines_max, self._bytes_max = lines_max, bytes_max
+        self._bytes = 0
+        self.count = 0
+        """How many there were."""
+
+    def add(self, line: str) -> None:
+        """Keep one more, of a very long one its beginning. Called with the lock of a handler."""
+        if len(line) > _KEPT_CHARS_MAX:
+            line = line[:_KEPT_CHARS_MAX] + "..."
+        self.count += 1
+        self._lines.append(line)
+        self._bytes += sys.getsizeof(line)
+        while len(self._lines) > self._lines_max or self._bytes > self._bytes_max:
+            self._bytes -= sys.getsizeof(self._lines.popleft())
+
+    def shown(self) -> tuple[str, ...]:
+        """Return them, the oldest first. No line has a secret; what looks like one is cut all the same."""
+        return tuple(_LIKE_A_SECRET.sub(_cut, line) for line in self._lines.copy())
+
+
+def _cut(found: re.Match[str]) -> str:
+    return f"{found[0][:_SHOWN_CHARS]}..."
+
+
+kept: Final = Kept()
+"""Those of this process, whose log is one, too."""
+
+
+class _KeepingHandler(logging.StreamHandler[TextIO]):
+    """Writes lines, and keeps them as they were written."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record as text."""
+        line = super().format(record)
+        kept.add(line)
+        return line
+
+
 def set_up(level: str, log_format: str) -> None:
     """Send log lines of `level` and above to standard error, in the format "text" or "json"."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _KeepingHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 

@@ -1,8 +1,10 @@
 """What a node needs for TLS with clients, made of its files and tried out before anybody relies on it."""
 
+import ipaddress
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cluster.tls import files as tls_files
 from cluster.tls import revoked
@@ -51,6 +53,8 @@ class TlsReady(NamedTuple):
     ends_at_s: dict[str, int]
     revoked: frozenset[int] = frozenset()
     """The serial numbers of certificates that count no longer."""
+    names: tuple[str, ...] = ()
+    """The hosts that the certificate of the node is for."""
 
 
 def load(files: TlsFiles) -> TlsReady:
@@ -59,18 +63,37 @@ def load(files: TlsFiles) -> TlsReady:
     context.set_alpn_protocols(list(ALPN))
     cert = TlsFile("tls_cert", files.cert)
     tls_files.show(context, cert, TlsFile("tls_key", files.key))
-    ends_at_s = {"node": _try_out(context, cert)}
+    own = _try_out(context, cert)
+    ends_at_s = {"node": tls_files.end_of(own)}
     if files.client_ca is not None:
         authorities = TlsFile("tls_client_ca", files.client_ca)
         ends_at_s["client-ca"] = tls_files.demand(context, authorities, "no client could be let in")
     serials = frozenset[int]()
     if files.revoked_list is not None:
         serials = revoked.read(files.revoked_list)
-    return TlsReady(context, ends_at_s, serials)
+    hosts = [str(name) for kind, name in own.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
+    return TlsReady(context, ends_at_s, serials, tuple(hosts))
 
 
-def _try_out(context: ssl.SSLContext, cert: TlsFile) -> int:
-    """Make a handshake in memory, with a client that trusts exactly this certificate; return when it ends.
+def is_named(host: str, names: tuple[str, ...]) -> bool:
+    """Whether clients that call `host` accept a certificate with these names."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        above = host.lower().partition(".")[2]
+        return not {host.lower(), f"*.{above}"}.isdisjoint(map(str.lower, names))
+    return any(_is_same(address, name) for name in names)
+
+
+def _is_same(address: ipaddress.IPv4Address | ipaddress.IPv6Address, name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name) == address
+    except ValueError:
+        return False
+
+
+def _try_out(context: ssl.SSLContext, cert: TlsFile) -> Mapping[str, Any]:
+    """Make a handshake in memory, with a client that trusts exactly this certificate; return what it shows.
 
     Raises TlsUnusable.
     """
@@ -79,7 +102,7 @@ def _try_out(context: ssl.SSLContext, cert: TlsFile) -> int:
     judge.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         judge.load_verify_locations(cert.path)
-        return tls_files.end_of(tls_files.shaken(context, judge).by_server)
+        return tls_files.shaken(context, judge).by_server
     except ssl.SSLCertVerificationError as error:
         verdict = _VERDICTS.get(error.verify_code, f"is not one that clients accept: {error.verify_message}")
         raise cert.unusable(verdict) from None

@@ -1,11 +1,12 @@
 """The route table: all calls of the API, one tuple for each subject."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from cluster.observing.status import ClusterStatus
 from holdfast import wire
 from holdfast.wire import answers, backup, cells, held, listings, operators
+from http_api.server.log_level import LogLevel
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
@@ -14,6 +15,7 @@ from http_api.v1.handlers import (
     audit,
     backups,
     cluster,
+    debugging,
     elections,
     fences,
     freezes,
@@ -72,6 +74,7 @@ from lockapi.requests.service import (
     CloseSessionRequest,
     HoldRulesRequest,
     KeepAliveRequest,
+    LogLevelRequest,
     MoveMemberRequest,
     OpenSessionRequest,
     PreferLeaderRequest,
@@ -584,12 +587,16 @@ def _watching() -> tuple[Route, ...]:
 
 
 def make_routes(
-    counts: RequestCounts, trace: RefusalTrace, connections: Callable[[], tuple[int, int]] = lambda: (0, 0)
+    counts: RequestCounts,
+    trace: RefusalTrace,
+    connections: Callable[[], tuple[int, int]] = lambda: (0, 0),
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[Route, ...]:
     """Return all calls of the API, for one server that counts and traces there.
 
-    `connections` tells how many clients have, and how many they may have.
+    `connections` tells how many clients have, and how many they may have. `settings` are those of the node.
     """
+    log_level = LogLevel()
     routes = [
         *_SESSIONS, *_SEVERAL, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT,
         *_QUOTAS, *_NAMESPACES, *_FREEZES, *_watching(),
@@ -602,8 +609,18 @@ def make_routes(
             handler=stream.stream_handler(trace), status=101,
         ),
         Route(
-            method="GET", path=wire.CLUSTER, need=needs.KNOWN, handler=cluster.cluster_handler(connections),
-            gives=ClusterStatus,
+            method="GET", path=wire.CLUSTER, need=needs.KNOWN,
+            handler=cluster.cluster_handler(connections, log_level), gives=ClusterStatus,
+        ),
+        Route(
+            method="GET", path=wire.CLUSTER_DEBUG, need=needs.ADMIN,
+            handler=debugging.debug_handler(log_level, settings or {}), gives=operators.DebugInfo,
+            problems=("overloaded",),
+        ),
+        Route(
+            method="PUT", path=wire.CLUSTER_LOG_LEVEL, need=needs.ADMIN,
+            handler=debugging.log_level_handler(log_level), takes=LogLevelRequest,
+            gives=operators.LogLevelSetJson,
         ),
         *_CLUSTER, *_HEALTH,
         Route(

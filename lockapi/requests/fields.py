@@ -74,6 +74,7 @@ WORDS: Final = {
     "kind": tuple(HoldKind),
     "relation": tuple(Relation),
     "if_held": tuple(IfHeld),
+    "level": ("debug", "info", "warning", "error"),
 }
 """The words that a field may be, where the decoder does not list them."""
 

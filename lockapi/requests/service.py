@@ -1,9 +1,26 @@
 """Requests about sessions and about the cluster."""
 
-from lockapi.requests.fields import UNSET, Maybe, Reason, Removal, Ttl, Write, check, check_reason
+from typing import Final, Literal
+
+from lockapi.requests.fields import (
+    UNSET,
+    Maybe,
+    Reason,
+    Removal,
+    Ttl,
+    Write,
+    check,
+    check_between,
+    check_reason,
+    invalid,
+)
 from lockapi.requests.ids import new_session_id
 from lockstate.words import commands, limits
 from lockstate.words.ids import SessionId
+
+LOG_LEVEL_MS_MIN: Final = 1_000
+LOG_LEVEL_MS_MAX: Final = 24 * 3_600_000
+"""For how long a node may log from another level on than its settings say."""
 
 
 class OpenSessionRequest(Write, kw_only=True):
@@ -132,6 +149,21 @@ class PreferNobodyRequest(Removal, kw_only=True):
         """Return the command. Raises ProblemError."""
         check_reason(reason)
         return commands.PreferLeader("", reason, self.checked_id())
+
+
+class LogLevelRequest(Write, kw_only=True):
+    """Let the node `node_id`, which is the one asked, log from this level on, for so long."""
+
+    node_id: str
+    level: Literal["debug", "info", "warning", "error"]
+    for_ms: int = 600_000
+
+    def check(self, node_id: str) -> None:
+        """Refuse what is not for the node that was asked. Raises ProblemError."""
+        self.checked_id()
+        check_between("for_ms", self.for_ms, LOG_LEVEL_MS_MIN, LOG_LEVEL_MS_MAX)
+        if self.node_id != node_id:
+            raise invalid(f"node_id: {self.node_id!r}: this is node {node_id}: send it to the other one")
 
 
 def _record(

@@ -10,6 +10,7 @@ from msgspec import structs
 from cluster.observing.status import ClusterStatus
 from holdfast.wire.operators import HealthJson, LeaderPreferredJson, LeadershipTransferredJson, RulesHeldJson
 from http_api.server.call import Call, Reply
+from http_api.server.log_level import LogLevel
 from http_api.server.metrics import CONTENT_TYPE, RequestCounts, render
 from http_api.server.routes import Handler, Route
 from http_api.v1 import schema
@@ -32,12 +33,19 @@ _DOCUMENT_REST_S = 0.002
 _OK = answers.encode(HealthJson(ok=True))
 
 
-def cluster_handler(connections: Callable[[], tuple[int, int]]) -> Handler:
-    """Return the handler of /v1/cluster: what the node says, with how many connections clients have here."""
+def cluster_handler(connections: Callable[[], tuple[int, int]], log_level: LogLevel) -> Handler:
+    """Return the handler of /v1/cluster: what the node says, with how many connections clients have here.
+
+    And from which level on it logs.
+    """
 
     async def get_cluster(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - all handlers look alike
         """Return the cluster as this node sees it."""
-        return Reply(answers.encode(status_of(gateway, connections)))
+        status = status_of(gateway, connections)
+        if status.own is not None:
+            told = structs.replace(status.own, log_level=log_level.now, log_level_ms=log_level.ends_in_ms())
+            status = structs.replace(status, own=told)
+        return Reply(answers.encode(status))
 
     return get_cluster
 

@@ -10,14 +10,14 @@ import pytest
 RUN_NODE = Path(__file__).resolve().parents[3] / "deploy" / "run-node"
 
 
-def run(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, program: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run it with a node that does this."""
     node = tmp_path / "holdfast-node"
     node.write_text(f"#!/bin/sh\n{program}\n")
     node.chmod(0o755)
-    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | variables
     return subprocess.run(
-        [RUN_NODE], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [RUN_NODE, *words], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
 
 
@@ -35,3 +35,9 @@ def test_other_ends_are_the_node_s_to_tell(tmp_path: Path, code: int) -> None:
     """Nothing is added to them where containers are not held."""
     done = run(tmp_path, f"exit {code}")
     assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_a_check_of_the_settings_is_never_held(tmp_path: Path) -> None:
+    """What is wrong is for whoever asked, and the container ends."""
+    done = run(tmp_path, 'echo "$@"; exit 2', "--dial", "--check-config", HOLDFAST_HOLD="true")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "--dial --check-config\n", "")

@@ -333,6 +333,8 @@ async def _operators(client: holdfast.Client) -> None:
     await admin.freezes("j", is_stale=True)
     await admin.thaw("jobs", reason="r")
     await admin.refusals(limit=1)
+    await admin.debug_info()
+    await _try(admin.set_log_level("n1", "warning", duration=60))
     await admin.backup(io.BytesIO())
     why = "by hand"
     await admin.transfer_leadership("n1", reason=why)

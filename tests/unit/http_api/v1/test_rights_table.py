@@ -170,6 +170,10 @@ CASES: dict[str, Case] = {
     f"GET {wire.STREAM}": _by_id(wire.STREAM),
     f"GET {wire.CLUSTER}": Case(wire.CLUSTER, None, KNOWN, KNOWN),
     f"GET {wire.CLUSTER_BACKUP}": Case(wire.CLUSTER_BACKUP, None, _ADMIN, _ADMIN),
+    f"GET {wire.CLUSTER_DEBUG}": Case(wire.CLUSTER_DEBUG, None, _ADMIN, _ADMIN),
+    f"PUT {wire.CLUSTER_LOG_LEVEL}": Case(
+        wire.CLUSTER_LOG_LEVEL, {"node_id": "n1", "level": "warning"}, _ADMIN, _ADMIN
+    ),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": Case(
         wire.CLUSTER_TRANSFER_LEADERSHIP, {"reason": "r"}, _ADMIN, _ADMIN
     ),
