@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 from aiohttp import web
@@ -20,6 +20,7 @@ from aiohttp import web
 from cluster import exposure
 from cluster.build import this_build
 from cluster.config import NodeConfig, load
+from cluster.config_sources import WrongValueError
 from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError, advice_on
 from cluster.file_watch import FileWatch
 from cluster.node import Node
@@ -28,6 +29,7 @@ from cluster.storage.disk_space import DiskSpace, disk_space
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
 from cluster.tls.files import TlsUnusable
+from cluster.tracing import Tracer
 from http_api import listeners, restoring, service_manager, signals
 from http_api.app import build_server
 from http_api.insecure_log import InsecureLog
@@ -47,6 +49,9 @@ from http_api.tokens_watch import TokensUnusable, TokensWatch
 from http_api.ui.activity import Activity, Totals
 from lockapi.allowed_names import allowed
 from lockapi.gateway import Gateway
+
+if TYPE_CHECKING:
+    from http_api.otlp import SpanExport
 
 logger = logging.getLogger("http_api")
 
@@ -111,11 +116,17 @@ async def _run(config: NodeConfig) -> int:
     for warning in config.warnings:
         logger.warning("event=config-warning detail=%r", warning)
     caught = signals.Signals(asyncio.get_running_loop())
-    tls, tokens = _tls_of(config), _tokens_of(config)
+    tls, tokens, export = _tls_of(config), _tokens_of(config), _export_of(config)
     # Bound first: an address in use is found before the data directory is touched.
     with listeners.bound(config) as doors:
         config = doors.told(config)
-        return await _run_at(doors, config, caught, tls, tokens)
+        if export is None:
+            return await _run_at(doors, config, caught, tls, tokens)
+        export.start()
+        try:
+            return await _run_at(doors, config, caught, tls, tokens, export=export)
+        finally:
+            await asyncio.to_thread(export.stop)
 
 
 async def _run_at(
@@ -124,6 +135,8 @@ async def _run_at(
     caught: signals.Signals,
     tls: TlsWatch | None,
     tokens: TokensWatch | None,
+    *,
+    export: "SpanExport | None" = None,
 ) -> int:
     """Run a node at these sockets; return the exit code. Raises StartupError, NodeFailed."""
     http_warning = exposure.check_clients(
@@ -132,13 +145,14 @@ async def _run_at(
         has_principals=tokens is not None or config.tls_client_ca is not None,
         is_allowed=config.insecure_http,
     )
-    node = Node(config, child=Child(), build=this_build())
+    tracer = None if export is None else Tracer(export.take, config.trace_share)
+    node = Node(config, child=Child(), build=this_build(), tracer=tracer)
     asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
     # From here on clients are told how far the start is; nothing else reaches the node.
     gate = StartGate(lambda: node.loading)
     now_s = asyncio.get_running_loop().time
     activity = Activity(lambda: Totals(*node.metrics.contention.grants_and_waits), now_s)
-    server = _server_of(node, config, tls, tokens, gate=gate, activity=activity)
+    server = _server_of(node, config, tls, tokens, gate=gate, activity=activity, tracer=tracer, export=export)
     runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
     await runner.setup()
     await doors.serve(server, runner, _backlog())
@@ -200,6 +214,8 @@ def _server_of(
     *,
     gate: StartGate,
     activity: Activity,
+    tracer: Tracer | None,
+    export: "SpanExport | None",
 ) -> HttpServer:
     """Return the server of `node`, behind its gate."""
     gateway = Gateway(node, allowed=allowed(config.allow_priority, config.allow_no_deadline))
@@ -217,6 +233,8 @@ def _server_of(
         rates=RequestRates(config.requests_per_second),
         gate=gate,
         activity=activity.rates,
+        tracer=tracer,
+        others=tuple if export is None else export.samples,
     )
 
 
@@ -239,6 +257,18 @@ def _tokens_of(config: NodeConfig) -> TokensWatch | None:
         return TokensWatch(config.tokens, has_client_certificates=config.tls_client_ca is not None)
     except TokensUnusable as error:
         raise ConfigError(str(error)) from None
+
+
+def _export_of(config: NodeConfig) -> "SpanExport | None":
+    """Return what sends traces to a collector, None if there is none. Raises ConfigError."""
+    if not config.otlp_endpoint:
+        return None
+    try:
+        from http_api.otlp import SpanExport  # noqa: PLC0415 - an extra, which takes time and memory
+    except ModuleNotFoundError as missing:
+        allowed = f"needs a package that is missing ({missing.name}): pip install 'holdfast-node[tracing]'"
+        raise WrongValueError("otlp_endpoint", config.otlp_endpoint, allowed) from None
+    return SpanExport(config.otlp_endpoint, config.node_id, this_build().version)
 
 
 def _reload(node: Node, *watches: FileWatch | None) -> None:
