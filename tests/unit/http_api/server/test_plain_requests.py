@@ -33,6 +33,16 @@ def test_the_request_id_is_cut_out() -> None:
         assert read(PLAIN[:-2] + wrong + b"\r\n") is None
 
 
+def test_the_trace_is_cut_out() -> None:
+    """As the standard spells it, and once; any other spelling is for aiohttp, which judges it."""
+    parent, state = b"traceparent: 00-a-b-01\r\n", b"tracestate: a=1, b=2\r\n"
+    assert plain_requests.split(PLAIN[:-2] + parent + state + b"\r\n") == (
+        PLAIN, "", "", b"", b"", "00-a-b-01", "a=1, b=2",
+    )  # fmt: skip
+    for wrong in (parent * 2, state * 2, parent.title(), b"traceparent: a b\r\n", b"tracestate:\r\n"):
+        assert read(PLAIN[:-2] + wrong + b"\r\n") is None
+
+
 def test_the_id_of_a_session_is_cut_out_of_the_path() -> None:
     """Only one that a node can have made, whole, and where sessions have it; what is left is a plain head."""
     rest = PLAIN[len(FIRST) :]
