@@ -180,8 +180,8 @@ class Connections:
 def trace_headers() -> dict[str, str]:
     """Return what makes a request part of the caller's trace, if OpenTelemetry knows of one.
 
-    That is never imported here: a program in which nobody else has done so is in no trace. What runs on in the
-    background, such as renewals, is no part of a span that has ended.
+    That is never imported here: a program in which nobody else has done so has no trace. What goes on in the
+    background, such as renewals, does not belong to a span that has ended.
     """
     api = sys.modules.get("opentelemetry.trace")
     if api is None:

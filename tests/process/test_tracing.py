@@ -13,10 +13,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import use_span
 
-from holdfast import wire
+from holdfast import Client, SyncClient, wire
+from holdfast.transport import http
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import Got, exit_code, followers, http_to, until
+from tests.process.nodes import Got, exit_code, followers, http_to, until, urls
 from tests.support.collector import Collector, collecting
 
 pytestmark = pytest.mark.process
@@ -102,13 +105,13 @@ async def test_a_wait_and_a_read_are_parts_of_their_calls(
     """At the leader itself: who waits in a queue is shown to wait there; a read rides on a barrier."""
     leader = await asyncio.to_thread(cluster.leader)
     name = secrets.token_hex(8)
-    body = {"name": name, "ttl_ms": 60_000, "wait_ms": 20_000}
+    body: dict[str, Any] = {"name": name, "ttl_ms": 60_000, "wait_ms": 20_000}
     first = await ask(cluster, leader, wire.LOCK_ACQUIRE, {}, **body, owner="a")
     trace_id, _, headers = new_trace()
     second = asyncio.ensure_future(ask(cluster, leader, wire.LOCK_ACQUIRE, headers, **body, owner="b"))
 
-    async with http_to(cluster) as http:
-        await until(lambda: http.queue_length(leader, name), "it stands in the queue")
+    async with http_to(cluster) as plain:
+        await until(lambda: plain.queue_length(leader, name), "it stands in the queue")
     await ask(cluster, leader, wire.LOCK_RELEASE, {}, hold_id=first.body["hold_id"])
     assert (await second).status == 200
     await until(lambda: len(collector.of_trace(trace_id)) == 3, "all three parts are there")
@@ -162,6 +165,39 @@ async def test_what_lasts_is_recorded_up_to_its_beginning(
         name = f"n1 GET {wire.WATCH}"
         await until(lambda: name in collector.of_trace(trace_id), "the span is there")
         assert collector.of_trace(trace_id)[name].parent == caller
+
+
+@pytest.mark.parametrize("kind", ["tasks", "threads"])
+async def test_a_call_of_the_client_is_a_part_of_its_callers_trace(
+    cluster: LocalCluster, collector: Collector, kind: str
+) -> None:
+    """Within a span of OpenTelemetry, whichever client makes it; outside of one there is no header."""
+    tracer = TracerProvider().get_tracer("test")
+    with tracer.start_as_current_span("caller") as span:
+        name, nodes = f"of-the-client/{kind}", urls(cluster)
+        if kind == "tasks":
+            async with Client(nodes) as client, client.lock(name):
+                pass
+        else:
+            await asyncio.to_thread(lock_in_thread, nodes, name)
+        inside = http.trace_headers()
+    place = span.get_span_context()
+    trace_id, caller = f"{place.trace_id:032x}", f"{place.span_id:016x}"
+    assert inside == {"traceparent": f"00-{trace_id}-{caller}-{place.trace_flags:02x}"}
+    assert http.trace_headers() == {}
+    with use_span(span):
+        assert http.trace_headers() == {}, "that has ended"
+
+    def calls() -> set[str]:
+        return {seen.name for seen in collector.of_trace(trace_id).values() if seen.parent == caller}
+
+    await until(lambda: calls() >= {f"POST {wire.LOCK_ACQUIRE}", f"POST {wire.LOCK_RELEASE}"}, "both calls")
+
+
+def lock_in_thread(nodes: list[str], name: str) -> None:
+    """Take a lock and give it back."""
+    with SyncClient(nodes) as client, client.lock(name):
+        pass
 
 
 @pytest.mark.parametrize("how", ["hangs", "refuses", "answers-500"])

@@ -102,7 +102,7 @@ def test_a_failure_is_told_once(
 
 
 def test_a_span_as_opentelemetry_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ids, state and parent; a refusal is not an error of the server; the environment adds to the resource."""
+    """Ids, state and parent; a refusal is not an error of the node; the environment adds to the resource."""
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.version=9")
     export = SpanExport("http://x", "n1", "1.0.0", Exporter([]))
     told, failed = export._told(call_span(409)), export._told(call_span(500))

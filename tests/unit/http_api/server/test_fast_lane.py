@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -270,6 +271,7 @@ async def test_a_node_that_shuts_down_begins_nothing_in_the_lane() -> None:
 
 async def test_what_fails_is_a_problem(caplog: pytest.LogCaptureFixture) -> None:
     """At once or later, foreseen or not: the answer has the id, and a bug is in the log as it was."""
+    caplog.set_level(logging.INFO)
     async with serving() as served, connected(served) as client:
         served.node.failure = Overloaded("too much")
         client.send(acquire("a", f"Holdfast-Request-Id: mine\r\ntraceparent: {TRACEPARENT}\r\n"))
