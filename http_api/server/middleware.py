@@ -74,13 +74,15 @@ class Front:
         return self.handle if self._tracer is None else partial(self._handle_traced, self._tracer)
 
     async def _handle_traced(self, tracer: Tracer, call: web.BaseRequest) -> web.StreamResponse:
-        """Answer one call, and record it if it is to be.
+        """Answer one call, and record it if it is to be. Probes, which come all day, never are.
 
         What lasts, a stream or a watch, is recorded up to its first bytes: what is asked on it later is not a
         part of that.
         """
         assert isinstance(call, Call)
-        call.span = span = tracer.of_call(*call.trace_headers)
+        if call.raw_path not in _PROBES:
+            call.span = tracer.of_call(*call.trace_headers)
+        span = call.span
         if span is None:
             return await self.handle(call)
         token = tracing.current.set(span)

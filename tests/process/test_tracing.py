@@ -224,10 +224,14 @@ async def test_a_collector_that_is_down_slows_nobody(
 
             await until(is_dropped_twice, "two batches were dropped")
             assert await counted(cluster, "holdfast_spans_exported_total") == 0
+            assert broken.spans == []
             assert cluster.log("n1").read_text("utf-8").count("event=traces-not-sent") == 1
             if how == "answers-500":
                 broken.status = 200
+                assert await is_dropped_twice()
                 await until(lambda: broken.spans, "spans come again")
+                assert {span.parent for span in broken.spans if span.kind == 2} == {""}, "each begins a trace"
+                assert not [span for span in broken.spans if wire.METRICS in span.name], "probes are left out"
                 await until(
                     lambda: "event=traces-sent-again" in cluster.log("n1").read_text("utf-8"),
                     "the node says that they do",
