@@ -20,6 +20,7 @@ from cluster.commands.pace import Pace
 from cluster.commands.patience import Patience
 from cluster.commands.rules import decode_state
 from cluster.commands.timers import GuardedTimers
+from cluster.commands.traces import Traces
 from cluster.commands.waiters import Waiters
 from cluster.config import NodeConfig
 from cluster.consensus import member_list
@@ -55,6 +56,7 @@ from cluster.storage.cluster_record import Founding
 from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import Snapshot, SnapshotStore
 from cluster.storage.sync_runner import InPlace, SyncRunner
+from cluster.tracing import Tracer
 from cluster.upkeep import Upkeep
 from lockstate.machine import LockMachine
 from lockstate.words import limits
@@ -81,11 +83,12 @@ class Parts:
         build: Build = UNKNOWN,
         space: SpaceWatch | None = None,
         loaded: Snapshot | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """Recover from journal and snapshot. Raises DataDirError, SnapshotError.
 
         `syncs` runs the syncs of the journal; without it they are run in place. `loaded` is the snapshot of
-        `store`, if it was read before.
+        `store`, if it was read before. With a `tracer` commands of recorded calls are recorded.
         """
         self.node_id = config.node_id
         self.build = build
@@ -101,6 +104,7 @@ class Parts:
         self._now_s = self._loop.time
         self.started_s = self._now_s()
         """When this node started, by the event loop's clock."""
+        self._tracer = tracer
         self._make_log(store, loaded)
         self._make_peers(datadir)
         self._make_clients()
@@ -180,6 +184,7 @@ class Parts:
         self._timers = GuardedTimers(loop, self._run)
         self._clock = ClusterClock(SystemClock())
         self.outbox = Outbox(new_origin(self.node_id), loop)
+        self._traces = None if self._tracer is None else Traces(self._tracer, self.outbox.origin)
         self.waiters = Waiters(loop)
         self.events = EventLog(loop, events_count_max(self._state_bytes_max))
         self.metrics = NodeMetrics(lambda: gauges(self))
@@ -216,6 +221,7 @@ class Parts:
             ),
             audit_log=self._audit_log,
             endless_log=self._endless_log,
+            traces=self._traces,
         )
         self.group.recover()
 
@@ -289,6 +295,7 @@ class Parts:
             shut_out=self.peering.shut_out,
             request_entry=self.group.request_entry,
             count_resent=self._count_resent,
+            traces=self._traces,
         )
         self.requests = ClientRequests(
             self.outbox,
@@ -298,6 +305,7 @@ class Parts:
             self.outgoing.check_room,
             answered=self.metrics.answered,
             machine=self._machine,
+            traces=self._traces,
         )
 
     def _make_loop(self, syncs: SyncRunner) -> None:

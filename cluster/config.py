@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from cluster import config_secrets, unix_path
 from cluster.config_secrets import SECRET_BYTES_MIN, Secrets, SecretsUnreadable
-from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
+from cluster.config_sources import FRACTIONS, NUMBERS, Given, WrongValueError, collect
 
 STATE_BYTES_LEAST: Final = 16 << 20
 """Bytes of the lowest bound on the state, as in lockstate/words/limits.py."""
@@ -48,6 +48,7 @@ _PEER_FILES: Final = ("peer_cert", "peer_key", "peer_ca")
 _FILES: Final = (
     "tls_cert", "tls_key", "tls_client_ca", "tls_revoked", "tokens", *_PEER_FILES, "peer_revoked"
 )  # fmt: skip
+_FRACTION: Final = re.compile(r"0|1|[01]?\.[0-9]{1,9}|1\.0*")
 _WORDS: Final = {
     "tls": ("accept", "require"),
     "peer_tls": ("off", "accept", "dial", "require"),
@@ -129,6 +130,10 @@ class NodeConfig:
     is_peer_given: bool = True
     log_level: str = "info"
     log_format: str = "text"
+    otlp_endpoint: str = ""
+    """The URL of a collector of traces; without it nothing is recorded."""
+    trace_share: float = 0.0
+    """Of calls that bring no `traceparent`, the share that is recorded."""
     secret_file: Path | None = None
     """Where the secret was read from; it is read again when it changes."""
     rotation: Secrets | None = field(default=None, repr=False)
@@ -172,6 +177,7 @@ class NodeConfig:
             raise WrongValueError("state_bytes_max", self.state_bytes_max, allowed)
         self._check_elections()
         self._check_tls()
+        self._check_traces()
 
     def _check_peers(self) -> None:
         """Refuse a cluster that is empty, or that this node is not part of."""
@@ -242,6 +248,15 @@ class NodeConfig:
         if self.tls_client_ca is not None and self.tokens is None:
             allowed = "needs tokens, since tls_client_ca is given: nobody shows a certificate over plain HTTP"
             raise WrongValueError("tls", self.tls, allowed)
+
+    def _check_traces(self) -> None:
+        """Refuse a collector that cannot be one, and a share of nothing."""
+        if self.otlp_endpoint:
+            _check_collector(self.otlp_endpoint)
+        if not 0 <= self.trace_share <= 1:
+            raise WrongValueError("trace_share", self.trace_share, "must be a number of 0 to 1")
+        if self.trace_share and not self.otlp_endpoint:
+            raise WrongValueError("trace_share", self.trace_share, "needs otlp_endpoint")
 
     @property
     def requires_tls(self) -> bool:
@@ -413,6 +428,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
     # The rest keeps the defaults of NodeConfig where nothing is given.
     rest: dict[str, Any] = {name: _parse_number(name, given[name].text) for name in NUMBERS if name in given}
     rest |= {name: given[name].text for name in _WORDS if name in given}
+    rest |= {name: _parse_fraction(name, given[name].text) for name in FRACTIONS if name in given}
     rest |= {name: _parse_file(name, given[name].text) for name in _FILES if name in given}
     if "peer_cert" in given:
         rest.setdefault("peer_tls", "require")
@@ -434,6 +450,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         allow_origins=_parse_list(
             "allow_origin", text("allow_origin", ""), _ALLOWED_ORIGIN, "SCHEME://HOST[:PORT], null or *"
         ),
+        otlp_endpoint=text("otlp_endpoint", ""),
         allow_no_deadline=_parse_prefixes("allow_no_deadline", text("allow_no_deadline", "")),
         allow_priority=_parse_prefixes("allow_priority", text("allow_priority", "")),
         advertise_http=text(
@@ -511,6 +528,12 @@ def _parse_number(setting: str, text: str) -> int:
     return int(text)
 
 
+def _parse_fraction(setting: str, text: str) -> float:
+    if not _FRACTION.fullmatch(text):
+        raise WrongValueError(setting, text, "must be a number of 0 to 1, such as 0.01")
+    return float(text)
+
+
 def _parse_switch(setting: str, text: str) -> bool:
     if text not in ("true", "false"):
         raise WrongValueError(setting, text, "must be true or false")
@@ -545,6 +568,20 @@ def _reachable_url(http: Address | None, unix: Path | None, own: Address | None,
     if host in _WILDCARDS:
         host = own.host if own is not None and own.host not in _WILDCARDS else "127.0.0.1"
     return f"{'https' if has_tls else 'http'}://{Address(host, http.port)}"
+
+
+def _check_collector(url: str) -> None:
+    """Refuse what nothing could be sent to; credentials go into headers, not into a URL that logs show."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        has_port = parts.port is None or parts.port > 0  # raises ValueError when it is not a port
+    except ValueError:
+        has_port, parts = False, urllib.parse.urlsplit("")
+    is_url = parts.scheme in ("http", "https") and parts.hostname and has_port
+    if not is_url or parts.username is not None or parts.query or parts.fragment:
+        shown = url if "@" not in url else "<hidden>"
+        allowed = "must be http://HOST:PORT or https://HOST:PORT, with a path if the collector has one"
+        raise WrongValueError("otlp_endpoint", shown, allowed)
 
 
 def _check_url(url: str) -> None:

@@ -27,6 +27,8 @@ NUMBERS: Final = frozenset(
     }
 )
 """The settings that are whole numbers."""
+FRACTIONS: Final = frozenset({"trace_share"})
+"""The settings that are numbers of 0 to 1."""
 SWITCHES: Final = frozenset({"join", "insecure_http", "insecure_peers"})
 """The settings that are true or false. All others are strings."""
 
@@ -104,6 +106,14 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "names below which requests may have a priority, * for all (default: none); the same on all nodes",
     ),
     "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of the memory, up to 4 GiB)"),
+    "otlp_endpoint": (
+        "URL",
+        "send traces to this collector (OTLP/HTTP), such as http://127.0.0.1:4318 (default: to none)",
+    ),
+    "trace_share": (
+        "SHARE",
+        "of calls that bring no traceparent, record this share, 0 to 1 (default: 0)",
+    ),
     "log_level": ("LEVEL", "debug, info, warning or error (default: info)"),
     "log_format": ("FORMAT", "text (key=value) or json (default: text)"),
 }
@@ -207,9 +217,11 @@ def _file_text(key: str, value: object, origin: str) -> str:
         return ",".join(f"{node_id}={address}" for node_id, address in value.items())
     if key in NUMBERS and (not isinstance(value, int) or isinstance(value, bool)):
         raise WrongValueError(key, value, "must be a whole number", origin)
+    if key in FRACTIONS and (not isinstance(value, int | float) or isinstance(value, bool)):
+        raise WrongValueError(key, value, "must be a number of 0 to 1", origin)
     if key in SWITCHES and not isinstance(value, bool):
         raise WrongValueError(key, value, "must be true or false", origin)
-    if key not in NUMBERS | SWITCHES and not isinstance(value, str):
+    if key not in NUMBERS | FRACTIONS | SWITCHES and not isinstance(value, str):
         raise WrongValueError(key, "<hidden>" if key == "secret" else value, "must be a string", origin)
     return str(value).lower() if key in SWITCHES else str(value)
 

@@ -19,6 +19,7 @@ from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.pace import Pace
 from cluster.commands.patience import Patience
 from cluster.commands.rules import apply_entry
+from cluster.commands.traces import Traces
 from cluster.commands.waiters import Waiters
 from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
@@ -58,8 +59,9 @@ class Group:
         abandoned: AbandonedWaits,
         audit_log: AuditLog,
         endless_log: EndlessLog,
+        traces: Traces | None = None,
     ) -> None:
-        """Begin with nothing; see `recover`."""
+        """Begin with nothing; see `recover`. `traces` records commands, if anything is recorded."""
         self.machine = LockMachine()
         self.replica = replica
         self.outbox = outbox
@@ -75,6 +77,7 @@ class Group:
         self._abandoned = abandoned
         self._audit_log = audit_log
         self._endless_log = endless_log
+        self._traces = traces
         self.request_tick: Callable[[], None]
         """Has what is proposed here taken into the log. Set before anything is."""
         self._was_leader = False
@@ -100,12 +103,16 @@ class Group:
         self._abandoned.heard(batch.origin)
         role = self.replica.role
         if role.is_leader and batch.term == role.term:
+            if self._traces is not None and batch.traces:
+                self._traces.forwarded(batch)
             self._batcher.add(batch.origin, batch.seqs, batch.commands)
             self.request_entry()
 
     def lost(self, peer_id: str) -> None:
         """Drop what a peer forwarded whose connection has ended: it sends that again."""
         self._batcher.drop_from(peer_id)
+        if self._traces is not None:
+            self._traces.let_go("connection-lost", peer_id)
         self._abandoned.lost(peer_id)
 
     def request_entry(self) -> None:
@@ -148,7 +155,10 @@ class Group:
         """Yield the next batches, each stamped now: our own clients' commands join those of the followers."""
         while self._may_propose:
             while self.outbox.unsent:
-                self._batcher.add(self.outbox.origin, *self.outbox.take())
+                seqs, commands = self.outbox.take()
+                if self._traces is not None:
+                    self._traces.sent(seqs)
+                self._batcher.add(self.outbox.origin, seqs, commands)
             entry = self._batcher.next_entry(self._clock.now_ms(), self._pace.load_max)
             if entry is None:
                 return
@@ -157,6 +167,8 @@ class Group:
             self._proposed = index, time.perf_counter()
             self._metrics.entries_proposed += 1
             self._patience.proposed()
+            if self._traces is not None:
+                self._traces.proposed(self._batcher.entry_batches)
             yield entry
 
     def may_wait(self) -> bool:
@@ -175,6 +187,8 @@ class Group:
         if index == self._proposed[0]:
             self._metrics.commit_seconds.observe(began_s - self._proposed[1])
         self._divergence.applied(outcome.revision)
+        if self._traces is not None:
+            self._traces.applied(outcome.batches, took_s)
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
@@ -248,6 +262,8 @@ class Group:
             self._start_clock()
         self._was_leader = role.is_leader
         self._batcher.clear()
+        if self._traces is not None:
+            self._traces.let_go("leadership-lost")
         self._pace.clear()
         self._proposed = 0, 0.0
         # A timer that is set went by another beginning of the clock.

@@ -55,6 +55,7 @@ from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotReader, SnapshotStore
 from cluster.storage.sync_runner import SyncRunner, SyncThread
+from cluster.tracing import Tracer
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words.commands import Command, MayWait
@@ -87,8 +88,9 @@ class Node:
         syncs: SyncRunner | None = None,
         work: DiskWork | None = None,
         build: Build = UNKNOWN,
+        tracer: Tracer | None = None,
     ) -> None:
-        """Be a node of `config`, that runs this build.
+        """Be a node of `config`, that runs this build, and records with `tracer` if there is one.
 
         `files` and `child` are its disk and how it forks, `syncs` runs the syncs of its journal, `work`
         does its other long work on the disk; for tests to replace.
@@ -100,6 +102,7 @@ class Node:
         self._given_syncs = syncs
         self._given_work = work
         self._build = build
+        self._tracer = tracer
         self._backups = Backups(config.data_dir, self._files, Child())
         self._shutdown = asyncio.Event()
         self._parts: Parts | None = None
@@ -154,6 +157,7 @@ class Node:
                 build=self._build,
                 space=self._space_watch(),
                 loaded=loaded,
+                tracer=self._tracer,
             )
         except snapshot.SnapshotError as error:
             raise DataDirError(

@@ -7,6 +7,7 @@ from typing import Final
 from cluster.commands.forwarded import Forwarded
 from cluster.commands.log_space import check_log_space
 from cluster.commands.outbox import Outbox
+from cluster.commands.traces import Traces
 from cluster.consensus.compaction import LogSpace
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.replica import Replica
@@ -37,8 +38,12 @@ class Outgoing:
         shut_out: ShutOut,
         request_entry: Callable[[], None],
         count_resent: Callable[[int], None],
+        traces: Traces | None = None,
     ) -> None:
-        """`request_entry` has a leader make an entry; `count_resent` is told how many commands go again."""
+        """`request_entry` has a leader make an entry; `count_resent` is told how many commands go again.
+
+        `traces` records what is sent, if anything is recorded.
+        """
         self._outbox = outbox
         self._replica = replica
         self._links = links
@@ -48,6 +53,7 @@ class Outgoing:
         self._shut_out = shut_out
         self._request_entry = request_entry
         self._count_resent = count_resent
+        self._traces = traces
         self._loop = asyncio.get_running_loop()
         self._is_flush_due = False
         self.run: Callable[[Callable[[], None]], None]
@@ -68,7 +74,9 @@ class Outgoing:
             return
         outbox, leader_id = self._outbox, self._leadership.leader_id()
         while leader_id is not None and outbox.unsent:
-            forwarded = Forwarded(role.term, outbox.origin, *outbox.take())
+            seqs, commands = outbox.take()
+            traces = {} if self._traces is None else self._traces.sent(seqs, leader_id)
+            forwarded = Forwarded(role.term, outbox.origin, seqs, commands, traces)
             self._links.send(leader_id, FrameKind.FORWARD, forwarded)
 
     def resend(self) -> None:

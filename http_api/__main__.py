@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 from aiohttp import web
@@ -26,7 +26,17 @@ from cluster.observing import memory
 from cluster.storage.disk_space import DiskSpace, disk_space
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
-from http_api import checking, listeners, restoring, service_manager, signals, tls_watch, tokens_watch
+from cluster.tracing import Tracer
+from http_api import (
+    checking,
+    listeners,
+    restoring,
+    service_manager,
+    signals,
+    starting,
+    tls_watch,
+    tokens_watch,
+)
 from http_api.app import build_server
 from http_api.insecure_log import InsecureLog
 from http_api.listeners import Listeners
@@ -44,6 +54,9 @@ from http_api.tokens_watch import TokensWatch
 from http_api.ui.activity import Activity, Totals
 from lockapi.allowed_names import allowed
 from lockapi.gateway import Gateway
+
+if TYPE_CHECKING:
+    from http_api.otlp import SpanExport
 
 logger = logging.getLogger("http_api")
 
@@ -111,10 +124,17 @@ async def _run(config: NodeConfig) -> int:
         logger.warning("event=config-warning detail=%r", warning)
     caught = signals.Signals(asyncio.get_running_loop())
     tls, tokens = tls_watch.watch_of(config), tokens_watch.watch_of(config)
+    export = starting.export_of(config)
     # Bound first: an address in use is found before the data directory is touched.
     with listeners.bound(config) as doors:
         config = doors.told(config)
-        return await _run_at(doors, config, caught, tls, tokens)
+        if export is None:
+            return await _run_at(doors, config, caught, tls, tokens)
+        export.start()
+        try:
+            return await _run_at(doors, config, caught, tls, tokens, export=export)
+        finally:
+            await asyncio.to_thread(export.stop)
 
 
 async def _run_at(
@@ -123,16 +143,19 @@ async def _run_at(
     caught: signals.Signals,
     tls: TlsWatch | None,
     tokens: TokensWatch | None,
+    *,
+    export: "SpanExport | None" = None,
 ) -> int:
     """Run a node at these sockets; return the exit code. Raises StartupError, NodeFailed."""
     http_warning = listeners.exposure_warning(config, doors.addresses)
-    node = Node(config, child=Child(), build=this_build())
+    tracer = None if export is None else Tracer(export.take, config.trace_share)
+    node = Node(config, child=Child(), build=this_build(), tracer=tracer)
     asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
     # From here on clients are told how far the start is; nothing else reaches the node.
     gate = StartGate(lambda: node.loading)
     now_s = asyncio.get_running_loop().time
     activity = Activity(lambda: Totals(*node.metrics.contention.grants_and_waits), now_s)
-    server = _server_of(node, config, tls, tokens, gate=gate, activity=activity)
+    server = _server_of(node, config, tls, tokens, gate=gate, activity=activity, tracer=tracer, export=export)
     runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
     await runner.setup()
     await doors.serve(server, runner, _backlog())
@@ -194,6 +217,8 @@ def _server_of(
     *,
     gate: StartGate,
     activity: Activity,
+    tracer: Tracer | None,
+    export: "SpanExport | None",
 ) -> HttpServer:
     """Return the server of `node`, behind its gate."""
     gateway = Gateway(node, allowed=allowed(config.allow_priority, config.allow_no_deadline))
@@ -212,6 +237,8 @@ def _server_of(
         gate=gate,
         activity=activity.rates,
         settings=config.shown,
+        tracer=tracer,
+        others=tuple if export is None else export.samples,
     )
 
 

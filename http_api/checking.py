@@ -24,7 +24,7 @@ from cluster.start_check import Directory, look_at_directory
 from cluster.storage.disk_space import disk_space
 from cluster.tls.watch import SOON_DAYS, TlsFilesWatch, told_end
 from cluster.unix_path import url_of
-from http_api import listeners, tls_watch, tokens_watch, unix_socket
+from http_api import listeners, starting, tls_watch, tokens_watch, unix_socket
 from http_api.unix_socket import SocketInUse
 
 _MIB: Final = 1 << 20
@@ -108,6 +108,7 @@ async def _check(config: NodeConfig, report: Report, *, dials: bool) -> None:
     if peers_tls is not None:
         _check_certificates(peers_tls, report)
     report.made(lambda: _check_tokens(config, report))
+    report.made(lambda: starting.export_of(config))
     directory = report.made(lambda: _check_directory(config, report))
     if directory is not None and peers_tls is not None:
         report.made(partial(_check_cluster, directory, peers_tls))

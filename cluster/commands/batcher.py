@@ -29,6 +29,8 @@ class Batcher:
         self._bytes_max = 0
         self.entry_load = 0
         """The load of the last entry, with what each of its commands has free."""
+        self.entry_batches: list[tuple[str, list[int], list[bytes]]] = []
+        """What the last entry has."""
 
     @property
     def is_empty(self) -> bool:
@@ -77,7 +79,7 @@ class Batcher:
         self._tick_is_due = False
         advance_to, self._advance_to = self._advance_to, 0
         bytes_max, self._bytes_max = self._bytes_max, 0
-        batches = self._next_batches(_Room(load_max))
+        batches = self.entry_batches = self._next_batches(_Room(load_max))
         return codec.encode_entry(now_ms, batches, advance_to=advance_to, bytes_max=bytes_max)
 
     def _next_batches(self, room: "_Room") -> list[tuple[str, list[int], list[bytes]]]:

@@ -1,6 +1,7 @@
 """Commands and reads of this node's clients: submitted, waited for, and undone when a client goes away."""
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from cluster.commands.encoded_command import EncodedCommand, encode
 from cluster.commands.kept_waits import KeptWaits
 from cluster.commands.log_space import deciding
 from cluster.commands.outbox import Answer, Outbox, Pending
+from cluster.commands.traces import Traces
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate.machine import LockMachine
 from lockstate.rules import attempts
@@ -39,6 +41,9 @@ CANCEL_S: Final = 5.0
 RETRY_S = 1.0
 """The pause, in seconds, before it is tried again."""
 
+_NOT: Final = contextlib.nullcontext()
+"""Where nothing is recorded."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -55,13 +60,14 @@ class ClientRequests:
         *,
         answered: Callable[[Result], None],
         machine: Callable[[], LockMachine],
+        traces: Traces | None = None,
     ) -> None:
         """Ask through `outbox`.
 
         `failures` counts requests without a result, by their codes. `request_flush` sends what the outbox
         holds. `is_open` tells whether it takes new work. `check_log_space` raises Overloaded for commands
         that the leader's log has no space for. `answered` counts a result that was not in the log. `machine`
-        returns the present state.
+        returns the present state. `traces` records what is asked for, if anything is recorded.
         """
         self._outbox = outbox
         self._failures = failures
@@ -70,6 +76,7 @@ class ClientRequests:
         self._check_log_space = check_log_space
         self._answered = answered
         self._machine = machine
+        self._traces = traces
         self._cancels: set[asyncio.Task[None]] = set()
         self._kept = KeptWaits(self._undo)
 
@@ -170,19 +177,27 @@ class ClientRequests:
         """Wait for the end of a wait, as `acquire` says."""
         if answer.wait is None:
             return answer
+        with _NOT if self._traces is None else self._traces.tracer.within("wait in queue"):
+            return await self._wait_in_queue(command, answer, timeout_s, principal, poll_s)
+
+    async def _wait_in_queue(
+        self, command: MayWait, answer: Answer, timeout_s: float, principal: str, poll_s: float | None
+    ) -> Answer:
+        wait = answer.wait
+        assert wait is not None, "it waits"
         longest_s = command.wait_ms / 1000 + timeout_s
         is_slice = poll_s is not None and poll_s < longest_s
         try:
             async with asyncio.timeout(poll_s if is_slice else longest_s):
-                ended = await asyncio.shield(answer.wait)
+                ended = await asyncio.shield(wait)
         except TimeoutError:
-            if answer.wait.done():
-                ended = answer.wait.result()
+            if wait.done():
+                ended = wait.result()
             elif is_slice:
                 self._leave(command, principal, answer)
                 return answer
             else:
-                answer.wait.cancel()
+                wait.cancel()
                 await self._forget_wait(command, answer, is_known=True)
                 raise OutcomeUnknown(
                     "the wait did not end in time; repeat with the same request_id"
@@ -232,7 +247,11 @@ class ClientRequests:
         self._check_taken(Barrier)
         future = self._outbox.read(query, timeout_s)
         self._request_flush()
-        return await future
+        if self._traces is None:
+            return await future
+        with self._traces.tracer.within("read"):
+            self._traces.watch(self._outbox.barrier, "barrier")
+            return await future
 
     def check_open(self) -> None:
         """Raise ShuttingDown if this node takes no new work."""
@@ -257,6 +276,8 @@ class ClientRequests:
         except ClusterError as error:
             self._failures[error.code] += 1
             raise
+        if self._traces is not None:
+            self._traces.watch(pending, f"replicate {type(command).__name__}")
         self._request_flush()
         return pending
 

@@ -1,11 +1,12 @@
 """Commands on their way from a node to whoever leads: how they are sent, and what is wrong with some."""
 
 import secrets
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from cluster.commands.encoded_command import EncodedCommand
+from cluster.tracing import IDS_BYTES, STATE_CHARS_MAX
 
 COMMAND_BYTES_MAX: Final = 1 << 20
 """No command comes near it: bodies of requests are smaller. An entry has room for one."""
@@ -25,6 +26,10 @@ def node_of(origin: str) -> str:
     return origin.rpartition(".")[0]
 
 
+Trace = Annotated[bytes, msgspec.Meta(min_length=IDS_BYTES, max_length=IDS_BYTES + STATE_CHARS_MAX)]
+"""Of which call a command is a part, packed (`cluster.tracing.Context`). It never comes into the log."""
+
+
 class Forwarded(msgspec.Struct, frozen=True, array_like=True):
     """Commands for the leader of `term`, in order of their numbers; 0 is the term of no leader."""
 
@@ -32,6 +37,8 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True):
     origin: str
     seqs: list[int]
     commands: list[EncodedCommand]
+    traces: dict[int, Trace] = {}
+    """By their numbers, the contexts of those that are recorded."""
 
 
 def fault_in(batch: Forwarded, node_id: str) -> str:

@@ -199,6 +199,12 @@ class Outbox:
         barrier.readers.append((query, future))
         return future
 
+    @property
+    def barrier(self) -> Pending:
+        """Return that on which the newest read rides."""
+        assert self._barrier is not None, "nothing was read"
+        return self._barrier
+
     def take(self) -> tuple[list[int], list[EncodedCommand]]:
         """Return the next unsent commands, as many as fit a frame, with their numbers; count them as sent."""
         seqs: list[int] = []

@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 import ssl
+import sys
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -80,7 +81,7 @@ class Connections:
                     attempt.method,
                     _as_written(url, attempt.path),
                     data=attempt.body or None,
-                    headers=self._headers(attempt.headers),
+                    headers=self._headers({**attempt.headers, **trace_headers()}),
                     allow_redirects=False,
                     ssl=self._ssl(),
                     trace_request_ctx=sending,
@@ -174,6 +175,26 @@ class Connections:
                 pool.http.detach()
             _of_parents.append(pool.opened)
         self._pools = {}
+
+
+def trace_headers() -> dict[str, str]:
+    """Return what makes a request part of the caller's trace, if OpenTelemetry knows of one.
+
+    That is never imported here: a program in which nobody else has done so has no trace. What goes on in the
+    background, such as renewals, does not belong to a span that has ended.
+    """
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return {}
+    span = api.get_current_span()
+    context = span.get_span_context()
+    if not context.is_valid or getattr(span, "end_time", None) is not None:
+        return {}
+    ids = f"{context.trace_id:032x}-{context.span_id:016x}"
+    headers = {"traceparent": f"00-{ids}-{context.trace_flags:02x}"}
+    if context.trace_state:
+        headers["tracestate"] = context.trace_state.to_header()
+    return headers
 
 
 def _no_answer(url: str, error: Exception, otherwise: str) -> NoAnswer:

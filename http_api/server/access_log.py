@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast import wire
 from http_api.server import call_ids
@@ -25,6 +25,25 @@ _SECRET_PARTS: Final = ("{session_id}", "{ticket}")
 _LIKE_A_SECRET: Final = re.compile(r"(?<=/sessions/).*|(?<=/tickets/).*|[^/]{16,}")
 """What could be an id in a path that has no route."""
 _PATH_CHARS_MAX: Final = 200
+_LINE: Final = "event=request request_id=%s method=%s route=%s status=%d%s duration_ms=%.1f"
+_FAILED: Final = "event=internal-error request_id=%s"
+_TRACED: Final = " trace_id=%s"
+"""What is behind a line about a call that is part of a trace."""
+
+
+class Traced(Protocol):
+    """A call that may be part of a trace."""
+
+    @property
+    def trace_id(self) -> str:
+        """Return the id of the trace, "" if there is none."""
+        ...
+
+
+def line_of(line: str, call: Traced | None) -> tuple[str, tuple[str, ...]]:
+    """Return a line about a call, with its trace at the end if it has one, and the values for that."""
+    trace_id = "" if call is None else call.trace_id
+    return (line + _TRACED, (trace_id,)) if trace_id else (line, ())
 
 
 class AccessLog:
@@ -46,8 +65,9 @@ class AccessLog:
         principal: str = "",
         asked: str = "",
         transport: asyncio.BaseTransport | None = None,
+        call: Traced | None = None,
     ) -> None:
-        """Record an answer to `principal`, if its name is known.
+        """Record an answer to `principal`, if its name is known. A line tells of which trace the `call` is.
 
         `method` and `path` are those of the route. A refusal also shows what was `asked` for, the path as the
         client has written it, and from which address.
@@ -58,11 +78,13 @@ class AccessLog:
         has_line = is_news and self._lines.take(f"{method} {path} {status}")
         level = logging.INFO if has_line else logging.DEBUG
         if logger.isEnabledFor(level):
+            line, trace = line_of(_LINE, call)
             logger.log(
                 level,
-                "event=request request_id=%s method=%s route=%s status=%d%s duration_ms=%.1f",
+                line,
                 *(call_ids.as_header(call_id), method, path, status),
                 *(_who(principal, path, asked, transport, status), took_s * 1000),
+                *trace,
             )
 
 
@@ -84,6 +106,7 @@ def shown_path(route: str, asked: str) -> str:
     return path[:_PATH_CHARS_MAX]
 
 
-def log_failure(exc: Exception, call_id: str) -> None:
+def log_failure(exc: Exception, call_id: str, call: Traced | None = None) -> None:
     """Log what nobody foresaw, with its traceback: the client gets only the id."""
-    logger.error("event=internal-error request_id=%s", call_id, exc_info=exc)
+    line, trace = line_of(_FAILED, call)
+    logger.error(line, call_id, *trace, exc_info=exc)

@@ -8,6 +8,8 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
+from cluster import tracing
+from cluster.tracing import Span
 from holdfast import wire
 from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_limits import Place
@@ -43,7 +45,21 @@ class Call(web.BaseRequest):
     """Returns the gateway of its caller as of now, or raises Unauthenticated: for calls that last."""
     rates: RequestRates
     """What calls that last take from for what is asked on them."""
+    span: Span | None = None
+    """What is recorded of it, if anything is."""
     _id: str = ""
+
+    @property
+    def trace_headers(self) -> tuple[str, str]:
+        """Return what the headers say of its trace: "" for `traceparent` unless there is one and no more."""
+        parents = self.headers.getall(tracing.HEADER_PARENT, ())
+        states = self.headers.getall(tracing.HEADER_STATE, ())
+        return parents[0] if len(parents) == 1 else "", ",".join(states)
+
+    @property
+    def trace_id(self) -> str:
+        """Return the id of the trace of which it is a part, "" if there is none."""
+        return tracing.trace_id_of(self.span, self.trace_headers[0])
 
     @property
     def id(self) -> str:

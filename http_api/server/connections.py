@@ -269,7 +269,7 @@ def make_server(
         call.place.begin()
         return call
 
-    server = HttpServer(front.handle, request_factory=make_call, handler_cancellation=True)
+    server = HttpServer(front.handler, request_factory=make_call, handler_cancellation=True)
     server.room = room
     server.tls = tls
     server.use_lane(lane)

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
+from cluster import tracing
+from cluster.tracing import Span, Tracer
 from holdfast import wire
 from http_api.server import answer_bytes, call_ids, plain_requests
 from http_api.server.access_log import AccessLog, log_failure
@@ -24,6 +26,7 @@ from http_api.server.plain_requests import PlainHead
 from http_api.server.refusals import CallRefused
 from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router
+from lockapi import problems
 from lockapi.gateway import Gateway
 from lockapi.node import Begun
 
@@ -70,6 +73,8 @@ class PlainRequest(NamedTuple):
     request_id: str
     token: bytes
     body: bytes
+    traceparent: str
+    tracestate: str
 
 
 class FastLane:
@@ -85,8 +90,12 @@ class FastLane:
         *,
         rates: RequestRates,
         decode: Callable[[bytes, type[Any]], Any],
+        tracer: Tracer | None = None,
     ) -> None:
-        """Answer `callers` as the front does, within `rates`; `decode` reads a body, or raises."""
+        """Answer `callers` as the front does, within `rates`; `decode` reads a body, or raises.
+
+        With a `tracer` calls are recorded.
+        """
         self._authentication = authentication
         self.trace = authentication.trace
         self.node = authentication.gateway.node
@@ -96,6 +105,7 @@ class FastLane:
         self._callers = callers
         self._rates = rates
         self._decode = decode
+        self.tracer = tracer
         self._fits: dict[bytes, Fit] = {}
 
     def read(self, data: bytes) -> PlainRequest | None:
@@ -103,7 +113,7 @@ class FastLane:
         parts = plain_requests.split(data)
         if parts is None:
             return None
-        head, path_id, request_id, token, body = parts
+        head, path_id, request_id, token, body, traceparent, tracestate = parts
         fit = self._fits.get(head)
         if fit is None:
             plain = plain_requests.read_head(head)
@@ -112,7 +122,9 @@ class FastLane:
             if len(self._fits) >= _HEADS_MAX:
                 self._fits.clear()
             fit = self._fits[head] = self._fit(plain)
-        return PlainRequest(fit, path_id, request_id, token, body) if len(body) == fit.length else None
+        if len(body) != fit.length:
+            return None
+        return PlainRequest(fit, path_id, request_id, token, body, traceparent, tracestate)
 
     def _fit(self, plain: PlainHead) -> Fit:
         """Return what is to be done with requests that have this head."""
@@ -152,7 +164,9 @@ class FastLane:
         if not self._rates.has_taken(caller_of(gateway, connection.place)):
             return None
         call_id = asked.request_id or (call_ids.of_command(request.request_id) if request.request_id else "")
-        return LaneCall(self, gateway, connection, asked.fit, command, call_id=call_id, started_s=started_s)
+        return LaneCall(
+            self, gateway, connection, asked, command=command, call_id=call_id, started_s=started_s
+        )
 
 
 class LaneCall:
@@ -166,8 +180,10 @@ class LaneCall:
         "_gateway",
         "_lane",
         "_route",
+        "_span",
         "_started_s",
         "_timeout_s",
+        "_traceparent",
     )
 
     def __init__(
@@ -175,12 +191,13 @@ class LaneCall:
         lane: FastLane,
         gateway: Gateway,
         connection: LaneConnection,
-        fit: Fit,
-        command: Any,
+        asked: PlainRequest,
         *,
+        command: Any,
         call_id: str,
         started_s: float,
     ) -> None:
+        fit = asked.fit
         assert fit.route is not None, "the lane takes no others"
         self._gateway = gateway
         self._lane, self._route, self._command = lane, fit.route, command
@@ -188,9 +205,19 @@ class LaneCall:
         self._call_id = call_id
         self._timeout_s, self._started_s = fit.timeout_s, started_s
         self._begun: Begun | None = None
+        self._traceparent = asked.traceparent
+        self._span: Span | None = None
+        if lane.tracer is not None:
+            self._span = lane.tracer.of_call(asked.traceparent, asked.tracestate)
+
+    @property
+    def trace_id(self) -> str:
+        """Return the id of the trace of which it is a part, "" if there is none."""
+        return tracing.trace_id_of(self._span, self._traceparent)
 
     def begin(self) -> None:
         """Hand the command over, or answer at once why not."""
+        token = None if self._span is None else tracing.current.set(self._span)
         try:
             self._begun = self._gateway.begin(self._command, self._timeout_s)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
@@ -206,12 +233,16 @@ class LaneCall:
             self._answer(self._problem(exc))
         else:
             self._begun.add_done_callback(self._on_outcome)
+        finally:
+            if token is not None:
+                tracing.current.reset(token)
 
     def leave(self) -> None:
         """Let the client go: it hears of no outcome. What it would have been granted is given back."""
         if self._connection is not None and self._begun is not None:
             self._connection = None
             self._gateway.abandon(self._command, self._begun)
+            self._end_span("client-gone")
 
     def _on_outcome(self, begun: Begun) -> None:
         """Answer. The outcome has to be taken even if the client left; its connection tells of that."""
@@ -230,8 +261,14 @@ class LaneCall:
     def _problem(self, exc: Exception) -> Content:
         content = answer_bytes.of_problem(exc, self._named())
         if content.is_internal:
-            log_failure(exc, self._call_id)
+            log_failure(exc, self._call_id, self)
+        if self._span is not None:
+            self._span.failed(problems.of_exception(exc).code)
         return content
+
+    def _end_span(self, error: str = "") -> None:
+        if self._span is not None and self._lane.tracer is not None:
+            self._lane.tracer.end(self._span, error)
 
     def _named(self) -> str:
         """Return the id of this call. One that brought none gets its number when it is needed."""
@@ -253,7 +290,11 @@ class LaneCall:
             self._started_s,
             principal=principal,
             transport=connection.transport,
+            call=self,
         )
+        if self._span is not None:
+            self._span.answered(route.method, route.path, content.status, call_id)
+            self._end_span()
         lines = content.lines + answer_bytes.length_lines(content.body, is_kept=is_kept)
         head = answer_bytes.head(content.status, content.media_type, lines, call_id)
         connection.lane_answered(head + content.body, is_kept=is_kept)

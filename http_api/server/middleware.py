@@ -1,11 +1,14 @@
 """What happens around every call: deadline, problems, request id, access log, counts. One wrapper for all."""
 
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 
+from cluster import tracing
+from cluster.tracing import Tracer
 from holdfast import wire
 from http_api.server import answer_bytes
 from http_api.server.access_log import AccessLog, log_failure
@@ -17,6 +20,7 @@ from http_api.server.heads import check_head
 from http_api.server.request_rates import RequestRates, caller_of
 from http_api.server.routes import Route, Router
 from http_api.server.start_gate import StartGate
+from lockapi import problems
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 
@@ -47,11 +51,12 @@ class Front:
         *,
         rates: RequestRates,
         gate: StartGate,
+        tracer: Tracer | None = None,
     ) -> None:
         """Answer `callers` that `authentication` knows, in `request_timeout_ms` unless a call says else.
 
         Of each of them only so many calls are taken in a second as `rates` allow; probes always are. Nothing
-        reaches the node before the `gate` is open.
+        reaches the node before the `gate` is open. With a `tracer` calls are recorded.
         """
         self._authentication = authentication
         self._node = authentication.gateway.node
@@ -61,6 +66,31 @@ class Front:
         self._rates = rates
         self._gate = gate
         self._timeout_s = request_timeout_ms / 1000
+        self._tracer = tracer
+
+    @property
+    def handler(self) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        """Return what answers calls."""
+        return self.handle if self._tracer is None else partial(self._handle_traced, self._tracer)
+
+    async def _handle_traced(self, tracer: Tracer, call: web.BaseRequest) -> web.StreamResponse:
+        """Answer one call, and record it if it is to be. Probes, which come all day, never are.
+
+        What lasts, a stream or a watch, is recorded up to its first bytes: what is asked on it later is not a
+        part of that.
+        """
+        assert isinstance(call, Call)
+        if call.raw_path not in _PROBES:
+            call.span = tracer.of_call(*call.trace_headers)
+        span = call.span
+        if span is None:
+            return await self.handle(call)
+        token = tracing.current.set(span)
+        try:
+            return await self.handle(call)
+        finally:
+            tracing.current.reset(token)
+            tracer.end(span, "" if tracing.STATUS in span.attributes else "client-gone")
 
     async def handle(self, call: web.BaseRequest) -> web.StreamResponse:
         """Answer one call. Cancelled when the client goes away."""
@@ -88,6 +118,8 @@ class Front:
             self._authentication.trace.note(
                 exc, call.transport, principal=principal, method=method, route=path, request_id=call.id
             )
+            if call.span is not None:
+                call.span.failed(problems.of_exception(exc).code)
         is_last = self._node.is_shutting_down or self._gate.is_closed or call.place.refused
         if is_last or not call.content.is_eof():
             reply.force_close()
@@ -100,7 +132,10 @@ class Front:
             principal=principal,
             asked=call.raw_path,
             transport=call.transport,
+            call=call,
         )
+        if call.span is not None:
+            call.span.answered(method, path, reply.status, call.id)
         return reply
 
     def _admit(self, route: Route, call: Call) -> Gateway:
@@ -115,7 +150,7 @@ def problem_reply(call: Call, exc: Exception) -> Reply:
     """Return the problem document for `exc`; an unforeseen one is logged."""
     content = answer_bytes.of_problem(exc, call.id)
     if content.is_internal and call.transport is not None:
-        log_failure(exc, call.id)
+        log_failure(exc, call.id, call)
     reply = Reply(content.body, content.status, content.media_type, content.lines)
     if content.ends_connection:
         reply.force_close()

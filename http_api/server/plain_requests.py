@@ -9,6 +9,7 @@ headers and each of them once, a length in digits, no transfer coding, nothing t
 import re
 from typing import Final, NamedTuple
 
+from cluster.tracing import HEADER_PARENT, HEADER_STATE
 from holdfast import wire
 from holdfast.token_lines import TOKEN_CHARS_MAX, TOKEN_CHARS_MIN
 
@@ -35,6 +36,11 @@ _ID_NAME: Final = wire.HEADER_REQUEST_ID.encode()
 _ID_LINE: Final = re.compile(rb"\r\n%b: ([!-~]{1,%d})(?=\r\n)" % (_ID_NAME, wire.HEADER_REQUEST_ID_CHARS_MAX))
 
 
+_TRACE: Final = b"\r\ntrace"
+_PARENT_LINE: Final = re.compile(rb"\r\n%b: ([!-~]+)(?=\r\n)" % HEADER_PARENT.encode())
+_STATE_LINE: Final = re.compile(rb"\r\n%b: ([!-~]+(?: [!-~]+)*)(?=\r\n)" % HEADER_STATE.encode())
+
+
 _CREDENTIALS_NAME: Final = b"\r\nAuthorization"
 _CREDENTIALS_LINE: Final = re.compile(
     rb"%b: Bearer ([!-~]{%d,%d})(?=\r\n)" % (_CREDENTIALS_NAME, TOKEN_CHARS_MIN, TOKEN_CHARS_MAX)
@@ -53,6 +59,8 @@ class Parts(NamedTuple):
     request_id: str
     token: bytes
     body: bytes
+    traceparent: str
+    tracestate: str
 
 
 class PlainHead(NamedTuple):
@@ -70,9 +78,9 @@ def split(data: bytes) -> Parts | None:
     """Return the parts of what may be one request, None if no head ends in it.
 
     What differs from one request to the next is cut out of the head: the id of a session in its path, and the
-    line with the request id. So heads of one client are the same bytes again and again. So is that with the
-    token, which is kept nowhere but with its connection. Where an id was cut out there is an empty part of
-    the path; one that was sent so has no `path_id`.
+    lines with the request id and the trace. So heads of one client are the same bytes again and again. So is
+    that with the token, which is kept nowhere but with its connection. Where an id was cut out there is an
+    empty part of the path; one that was sent so has no `path_id`.
     """
     end = data.find(_END) + len(_END)
     if not len(_END) <= end <= _HEAD_BYTES_MAX:
@@ -92,7 +100,19 @@ def split(data: bytes) -> Parts | None:
         if line is None:
             return None
         head, request_id = head[: line.start()] + head[line.end() :], line[1].decode("ascii")
-    return Parts(head, path_id, request_id, token, data[end:])
+    traceparent = tracestate = ""
+    if _TRACE in head:
+        head, traceparent = _cut(head, _PARENT_LINE)
+        head, tracestate = _cut(head, _STATE_LINE)
+    return Parts(head, path_id, request_id, token, data[end:], traceparent, tracestate)
+
+
+def _cut(head: bytes, line: re.Pattern[bytes]) -> tuple[bytes, str]:
+    """Return a head without the first such line, and what that says. A second one is not plain."""
+    found = line.search(head)
+    if found is None:
+        return head, ""
+    return head[: found.start()] + head[found.end() :], found[1].decode("ascii")
 
 
 def read_head(head: bytes) -> PlainHead | None:

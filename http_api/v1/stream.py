@@ -37,6 +37,7 @@ from holdfast.wire.stream import (
     Welcome,
 )
 from holdfast.wire.stream import Calls as CallsMessage
+from http_api.server.access_log import line_of
 from http_api.server.call import Call, Reply
 from http_api.server.log_budget import LogBudget
 from http_api.server.refusal_trace import RefusalTrace
@@ -200,7 +201,8 @@ class _Stream(Reply):
         except _Closed as closed:
             if self._log_lines.take(str(closed.code)):
                 # The reason is for the client: it may quote what that sent.
-                logger.info("event=stream-closed request_id=%s code=%d", request.id_text, closed.code)
+                line, trace = line_of("event=stream-closed request_id=%s code=%d", request)
+                logger.info(line, request.id_text, closed.code, *trace)
             self._out.finish()
             self._drop_soon()
             await socket.close(code=closed.code, message=_fit(closed.reason))

@@ -18,6 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from cluster.errors import Overloaded, ShuttingDown
 from cluster.observing.event_log import EventLog, EventsCompacted, Position, WatchCut
+from http_api.server.access_log import line_of
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Handler
 from http_api.v1 import schema
@@ -299,7 +300,8 @@ class EventStream(Reply):
         """Say why the stream ends, if the client reads on; what it does not take in time is dropped."""
         assert self._cut_reason is not None
         self._log.cuts[self._cut_reason] += 1
-        logger.info("event=watch-cut request_id=%s reason=%s", self._call.id_text, self._cut_reason)
+        line, trace = line_of("event=watch-cut request_id=%s reason=%s", self._call)
+        logger.info(line, self._call.id_text, self._cut_reason, *trace)
         self._write(self._last_words(self._cut_reason))
         self._transport.set_write_buffer_limits(0)
         try:

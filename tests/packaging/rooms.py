@@ -45,6 +45,7 @@ ROOMS = {
     "cluster/config_sources.py": Room(
         ("cluster.build", "cluster.errors"), "settings are text here; cluster/config.py gives them a meaning"
     ),
+    "cluster/tracing.py": Room((), "a span is a value here; http_api/otlp.py sends it"),
     "cluster/file_watch.py": Room((), "a file is a place here; what it says is read by those that watch it"),
     "cluster/config_secrets.py": Room((), "a secret is bytes here; cluster/peers proves with it"),
     "cluster/unix_path.py": Room((), "a path is text here; http_api/unix_socket.py makes the file"),
@@ -65,7 +66,7 @@ ROOMS = {
         "storage keeps bytes and knows no other room: take what is needed as an argument",
     ),
     "cluster/commands": Room(
-        ("cluster.errors", "lockstate"),
+        ("cluster.errors", "cluster.tracing", "lockstate"),
         "commands are counted and timed here; cluster/outgoing.py sends them, cluster/group.py logs them",
     ),
     "cluster/consensus": Room(
@@ -98,8 +99,8 @@ ROOMS = {
     ),
     "http_api/server": Room(
         (
-            "lockapi", "cluster.build", "cluster.observing.metrics", "cluster.tls", "holdfast.token_lines",
-            "holdfast.wire",
+            "lockapi", "cluster.build", "cluster.observing.metrics", "cluster.tls", "cluster.tracing",
+            "holdfast.token_lines", "holdfast.wire",
         ),
         "the server serves any calls: put what depends on these into http_api/v1",
     ),
@@ -186,6 +187,10 @@ ONLY_IN = {
     "jinja2": (
         "http_api/ui/overview.py",
         "answers are structs that answers.encode makes JSON of; HTML is rendered in one place",
+    ),
+    "opentelemetry": (
+        "http_api/otlp.py",
+        "record with cluster/tracing.py: the library is an extra, loaded where there is a collector",
     ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }

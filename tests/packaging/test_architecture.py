@@ -39,7 +39,7 @@ def room_name(module: str) -> str:
     match parts:
         case [
             "cluster",
-            "build" | "config" | "config_secrets" | "config_sources" | "errors" | "file_watch",
+            "build" | "config" | "config_secrets" | "config_sources" | "errors" | "file_watch" | "tracing",
             *_,
         ]:
             return ""

@@ -208,11 +208,13 @@ def test_metrics_table_is_complete(cluster: LocalCluster, tmp_path: Path) -> Non
         "holdfast_peer_tls_files_refused",
         "holdfast_peer_tls_mode",
     }
+    # Nor one of traces, when there is no collector.
+    with_a_collector = {"holdfast_spans_dropped_total", "holdfast_spans_exported_total"}
     # Nor what only a leader knows, or only a node that has a snapshot.
     of_some = {"holdfast_peer_lag_entries", "holdfast_snapshot_age_seconds"}
     table = codes(section("Metrics"))
     assert {name for name in table if name.startswith("holdfast_")} == (
-        shown | counted | of_some | with_tls | with_tokens | with_a_bound | with_peer_tls
+        shown | counted | of_some | with_tls | with_tokens | with_a_bound | with_peer_tls | with_a_collector
     )
 
 

@@ -195,6 +195,21 @@ def test_what_is_no_address(text: str) -> None:
         (["--state-bytes-max", "5"], {}, "state_bytes_max: 5 (flag --state-bytes-max): must be 0 "),
         (["--compact-entries", "0"], {}, "compact_entries: 0 (flag --compact-entries): must be 100 to"),
         (["--request-timeout-ms", "9" * 20], {}, "request_timeout_ms: "),
+        (["--trace-share", "2"], {}, "trace_share: '2' (flag --trace-share): must be a number of 0 to 1"),
+        (["--trace-share", "0.5"], {}, "trace_share: 0.5 (flag --trace-share): needs otlp_endpoint"),
+        (["--trace-share", "1e-3"], {}, "trace_share: '1e-3'"),
+        (
+            ["--otlp-endpoint", "collector:4318"],
+            {},
+            "otlp_endpoint: 'collector:4318' (flag --otlp-endpoint): must",
+        ),
+        (
+            ["--otlp-endpoint", "http://u:p@c"],
+            {},
+            "otlp_endpoint: '<hidden>' (flag --otlp-endpoint): must be",
+        ),
+        (["--otlp-endpoint", "http://c:99999"], {}, "otlp_endpoint: 'http://c:99999'"),
+        ([], {"HOLDFAST_OTLP_ENDPOINT": "grpc://c:1"}, "otlp_endpoint: 'grpc://c:1' (variable "),
         (["--log-level", "loud"], {}, "log_level: 'loud' (flag --log-level): must be one of debug, info"),
         (
             [],

@@ -75,6 +75,8 @@ LINES = st.sampled_from(
         "Holdfast-Request-Id: mine-1", "holdfast-request-id: mine-2", "Holdfast-Request-Id: a b",
         "Holdfast-Timeout-Ms: 700", "Holdfast-Timeout-Ms: 7", "Origin: https://evil.example",
         "Sec-Fetch-Site: cross-site", "Expect: 100-continue", "Expect: miracles", "Content-Encoding: gzip",
+        f"traceparent: 00-{'a1' * 16}-{'b2' * 8}-01", "traceparent: nonsense", "Traceparent: 00-x",
+        "tracestate: a=1, b=2", "traceparent:", "tracestate: ", "traceparent:  x", "tracestates: a=1",
         "Transfer-Encoding: chunked", "Content-Length: 3", "Content-Length : 27", "Host: evil.example",
         "Host: n2", "X-Own: 1", " folded", "Upgrade: websocket", "No colon", "Accept: \x00", "Pragma: é",
     ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -18,6 +19,8 @@ from lockstate.words.results import Granted, Result
 from tests.support.local_node import LocalAnswer
 from tests.unit.http_api.serving import Served, serving, until
 
+TRACE_ID = "a1" * 16
+TRACEPARENT = f"00-{TRACE_ID}-{'b2' * 8}-00"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: n1\r\n\r\n"
 
 
@@ -268,10 +271,12 @@ async def test_a_node_that_shuts_down_begins_nothing_in_the_lane() -> None:
 
 async def test_what_fails_is_a_problem(caplog: pytest.LogCaptureFixture) -> None:
     """At once or later, foreseen or not: the answer has the id, and a bug is in the log as it was."""
+    caplog.set_level(logging.INFO)
     async with serving() as served, connected(served) as client:
         served.node.failure = Overloaded("too much")
-        client.send(acquire("a", "Holdfast-Request-Id: mine\r\n"))
+        client.send(acquire("a", f"Holdfast-Request-Id: mine\r\ntraceparent: {TRACEPARENT}\r\n"))
         status, got = await client.answer()
+        assert f"trace_id={TRACE_ID}" in caplog.text, "the line of a refusal has the trace of its call"
         assert (status, b'"request_id":"mine"' in got, b"\r\nRetry-After: " in got) == (429, True, True)
         served.node.failure, served.node.holds_outcomes = None, True
         client.send(acquire("a"))

@@ -28,8 +28,18 @@ def test_the_request_id_is_cut_out() -> None:
     """What differs from one request to the next does not make another head."""
     line = b"Holdfast-Request-Id: abc-1\r\n"
     for head in (PLAIN[:-2] + line + b"\r\n", FIRST + line + PLAIN[len(FIRST) :]):
-        assert plain_requests.split(head + b"{}") == (PLAIN, "", "abc-1", b"", b"{}")
+        assert plain_requests.split(head + b"{}") == (PLAIN, "", "abc-1", b"", b"{}", "", "")
     for wrong in (line * 2, b"Holdfast-Request-Id: a b\r\n", b"Holdfast-Request-Id: %s\r\n" % (b"x" * 65)):
+        assert read(PLAIN[:-2] + wrong + b"\r\n") is None
+
+
+def test_the_trace_is_cut_out() -> None:
+    """As the standard spells it, and once; any other spelling is for aiohttp, which judges it."""
+    parent, state = b"traceparent: 00-a-b-01\r\n", b"tracestate: a=1, b=2\r\n"
+    assert plain_requests.split(PLAIN[:-2] + parent + state + b"\r\n") == (
+        PLAIN, "", "", b"", b"", "00-a-b-01", "a=1, b=2",
+    )  # fmt: skip
+    for wrong in (parent * 2, state * 2, parent.title(), b"traceparent: a b\r\n", b"tracestate:\r\n"):
         assert read(PLAIN[:-2] + wrong + b"\r\n") is None
 
 
@@ -39,15 +49,15 @@ def test_the_id_of_a_session_is_cut_out_of_the_path() -> None:
     one = "0123456789abcdef" * 2
     head = f"POST /v1/sessions/{one}/keepalive HTTP/1.1\r\n".encode() + rest
     empty = b"POST /v1/sessions//keepalive HTTP/1.1\r\n" + rest
-    assert plain_requests.split(head + b"{}") == (empty, one, "", b"", b"{}")
+    assert plain_requests.split(head + b"{}") == (empty, one, "", b"", b"{}", "", "")
     assert read(head) == PlainHead("POST", "/v1/sessions//keepalive", "n1:7700", 2, None, None)
-    assert plain_requests.split(empty + b"{}") == (empty, "", "", b"", b"{}"), "nobody's id"
+    assert plain_requests.split(empty + b"{}") == (empty, "", "", b"", b"{}", "", ""), "nobody's id"
     for old, new in (
         (one, one.upper()), (one, one[1:]), (one, one + "0"), (one, "%30" + one[3:]), ("POST", "DELETE"),
         ("sessions", "locks"), ("/keepalive", ""), (f"{one}/", f"{one}?"),
     ):  # fmt: skip
         other = head.replace(old.encode(), new.encode(), 1)
-        assert plain_requests.split(other) == (other, "", "", b"", b"")
+        assert plain_requests.split(other) == (other, "", "", b"", b"", "", "")
 
 
 @pytest.mark.parametrize(
