@@ -279,7 +279,7 @@ async def _looks(client: holdfast.Client) -> None:
     await client.get_semaphore("a", is_stale=True)
     await client.get_election("a", is_stale=True)
     await client.check_token("a", 1, kind="lock", is_stale=True)
-    await client.audit("a", limit=1, behind=0, is_stale=True)
+    await client.audit("a", limit=1, by_operators=True, behind=0, is_stale=True)
     for listing in (
         client.list("a", held_longer_than=1, is_stale=True),
         client.list_semaphores("a", is_stale=True),
