@@ -10,8 +10,9 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import uvloop
@@ -24,11 +25,12 @@ from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupErro
 from cluster.file_watch import FileWatch
 from cluster.node import Node
 from cluster.observing import memory
+from cluster.observing.metrics import Sample
 from cluster.storage.disk_space import DiskSpace, disk_space
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
 from cluster.tls.files import TlsUnusable
-from http_api import listeners, restoring, service_manager, signals
+from http_api import listeners, redis_face, restoring, service_manager, signals
 from http_api.app import build_server
 from http_api.insecure_log import InsecureLog
 from http_api.listeners import Listeners
@@ -47,6 +49,7 @@ from http_api.tokens_watch import TokensUnusable, TokensWatch
 from http_api.ui.activity import Activity, Totals
 from lockapi.allowed_names import allowed
 from lockapi.gateway import Gateway
+from redis_api.server import RedisServer
 
 logger = logging.getLogger("http_api")
 
@@ -132,21 +135,30 @@ async def _run_at(
         has_principals=tokens is not None or config.tls_client_ca is not None,
         is_allowed=config.insecure_http,
     )
+    redis_warning = exposure.check_clients(
+        doors.redis_addresses,
+        has_tls=config.requires_tls,
+        has_principals=tokens is not None or config.tls_client_ca is not None,
+        is_allowed=config.insecure_redis,
+        setting="redis",
+    )
     node = Node(config, child=Child(), build=this_build())
     asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
     # From here on clients are told how far the start is; nothing else reaches the node.
     gate = StartGate(lambda: node.loading)
     now_s = asyncio.get_running_loop().time
     activity = Activity(lambda: Totals(*node.metrics.contention.grants_and_waits), now_s)
-    server = _server_of(node, config, tls, tokens, gate=gate, activity=activity)
+    server, redis, make_redis = _servers_of(node, config, tls, tokens, gate=gate, activity=activity)
     runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
     await runner.setup()
     await doors.serve(server, runner, _backlog())
+    await doors.serve_redis(make_redis, _backlog())
     try:
         has_started = await started(node, caught.stop_asked)
     finally:
         if not node.loading.is_over:
             await doors.stop()
+            await redis.stop(_CLOSE_S)
             await runner.cleanup()
     if has_started:
         caught.reload_with(partial(_reload, node, tls, tokens))
@@ -155,8 +167,8 @@ async def _run_at(
             watch.start()
         calm_collector()
         gate.open()
-        _tell_readiness(node, config, doors.urls, [http_warning, node.peer_warning], activity)
-        await _run_until_stopped(node, doors, runner, caught, watches)
+        _tell_readiness(node, config, doors.urls, [http_warning, redis_warning, node.peer_warning], activity)
+        await _run_until_stopped(node, doors, runner, redis, caught, watches=watches)
     logger.info("event=stopped node_id=%s", config.node_id)
     return 0
 
@@ -165,7 +177,9 @@ async def _run_until_stopped(
     node: Node,
     doors: Listeners,
     runner: web.ServerRunner,
+    redis: RedisServer,
     caught: signals.Signals,
+    *,
     watches: Sequence[FileWatch],
 ) -> None:
     """Let a node that has started run, and stop it when it is told to. Raises NodeFailed, IdentityRefused."""
@@ -180,6 +194,7 @@ async def _run_until_stopped(
     else:
         _end_within(_FAILED_S)
     node.begin_shutdown()
+    await redis.stop(_CLOSE_S)
     await runner.cleanup()  # open calls get their answers from a node that still runs
     freed.stop()
     for watch in watches:
@@ -192,7 +207,7 @@ async def _run_until_stopped(
         raise _as_failure(node.failure)
 
 
-def _server_of(
+def _servers_of(
     node: Node,
     config: NodeConfig,
     tls: TlsWatch | None,
@@ -200,24 +215,38 @@ def _server_of(
     *,
     gate: StartGate,
     activity: Activity,
-) -> HttpServer:
-    """Return the server of `node`, behind its gate."""
+) -> tuple[HttpServer, RedisServer, Callable[[], asyncio.Protocol]]:
+    """Return the servers of `node` for HTTP and for clients of Redis, behind its gate."""
     gateway = Gateway(node, allowed=allowed(config.allow_priority, config.allow_no_deadline))
     authentication = Authentication(gateway, tokens.samples if tokens is not None else tuple)
     if tokens is not None:
         tokens.serve(authentication)
     callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
-    return build_server(
+    rates = RequestRates(config.requests_per_second)
+    redis_samples: list[Callable[[], Iterable[Sample]]] = []
+    server = build_server(
         node,
         config.request_timeout_ms,
         _room_limits(config),
         callers,
         tls=tls.door if tls is not None else None,
         authentication=authentication,
-        rates=RequestRates(config.requests_per_second),
+        rates=rates,
         gate=gate,
         activity=activity.rates,
+        others=lambda: chain.from_iterable([samples() for samples in redis_samples]),
     )
+    redis, make = redis_face.build(
+        config,
+        server,
+        gateway,
+        authentication,
+        rates,
+        starting=lambda: str(node.loading) if gate.is_closed else "",
+    )
+    if config.redis is not None:
+        redis_samples.append(redis.samples)
+    return server, redis, make
 
 
 def _tls_of(config: NodeConfig) -> TlsWatch | None:

@@ -1,9 +1,11 @@
 """The HTTP face of a node, put together: the calls of version 1 behind one server."""
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
 from typing import Final
 
+from cluster.observing.metrics import Sample
 from cluster.peers.strangers import origin_of
 from http_api.server.access_log import AccessLog
 from http_api.server.authentication import Authentication
@@ -39,20 +41,23 @@ def build_server(
     rates: RequestRates | None = None,
     activity: Rates = tuple,
     gate: StartGate | None = None,
+    others: Callable[[], Iterable[Sample]] = tuple,
 ) -> HttpServer:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
 
     Without `fast_lane` all calls take the way through aiohttp; the answers are the same.
     With `tls` the server speaks nothing else. Without `authentication` everybody may do everything, and
     without `rates` as often as they like. `activity` returns the rates that the page for people draws. While
-    the `gate` is closed, no call reaches the node.
+    the `gate` is closed, no call reaches the node. `others` are more samples.
     """
     known = authentication or Authentication(Gateway(node))
     room = ConnectionPlaces(room_limits, origin_of)
     known.trace.origin_of = origin_of
     rates = rates or RequestRates()
     counts = RequestCounts(
-        lambda: chain(room.samples(), known.samples(), rates.samples(), () if tls is None else tls.samples())
+        lambda: chain(
+            room.samples(), known.samples(), rates.samples(), () if tls is None else tls.samples(), others()
+        )
     )
     access_log = AccessLog(counts)
     routes = make_routes(counts, known.trace, lambda: room.connections)
