@@ -5,18 +5,19 @@ from collections.abc import Callable, Iterable
 from itertools import count
 
 from cluster.observing.metrics import Sample, gauge
-from redis_api import table
 from redis_api.client import Face
-from redis_api.connection import RedisConnection
+from redis_api.connection import Answer, RedisConnection
 from redis_api.doors import Place, Room
 
 
 class RedisServer:
     """Makes connections, and ends them."""
 
-    def __init__(self, face: Face, room: Room, watch: Callable[[], None] = lambda: None) -> None:
-        """`watch` is called for each connection: quiet ones are looked after as long as there are any."""
-        self.face, self._room, self._watch = face, room, watch
+    def __init__(
+        self, face: Face, room: Room, answer: Answer, watch: Callable[[], None] = lambda: None
+    ) -> None:
+        """`answer` carries out each command (`table.py`). `watch` is called for each connection: quiet ones are looked after as long as there are any."""
+        self.face, self._room, self._answer, self._watch = face, room, answer, watch
         self._connections: set[RedisConnection] = set()
         self._numbers = count(1)
 
@@ -24,7 +25,7 @@ class RedisServer:
         """Make the protocol of a new connection, which has its `place` already if that began with TLS."""
         self._watch()
         return RedisConnection(
-            *(self.face, self._room, table.answer, self._connections),
+            *(self.face, self._room, self._answer, self._connections),
             place=place,
             number=next(self._numbers),
         )
