@@ -16,7 +16,10 @@ class RedisServer:
     def __init__(
         self, face: Face, room: Room, answer: Answer, watch: Callable[[], None] = lambda: None
     ) -> None:
-        """`answer` carries out each command (`table.py`). `watch` is called for each connection: quiet ones are looked after as long as there are any."""
+        """`answer` carries out each command (`table.py`).
+
+        `watch` is called for each connection: quiet ones are looked after as long as there are any.
+        """
         self.face, self._room, self._answer, self._watch = face, room, answer, watch
         self._connections: set[RedisConnection] = set()
         self._numbers = count(1)
