@@ -168,7 +168,9 @@ def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None
 
 async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> None:
     """Let a hold last exactly so long from now on. Raises ProblemError, ClusterError."""
-    request = RenewRequest(hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else ttl_ms)
+    request = RenewRequest(
+        hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else ttl_ms, exact=ttl_ms is not None
+    )
     await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
 
 
@@ -294,7 +296,7 @@ async def _expire_by_value(client: Client, script: Script, name: str, text: str,
     """Let the hold with a value last so long from now on, or end now if that is nothing."""
     if ttl_ms <= 0:
         return script.done if await _release_by_value(client, name, text) else script.other
-    command = RenewRequest(name=name, value=text, ttl_ms=ttl_ms).command(HoldKind.LOCK)
+    command = RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True).command(HoldKind.LOCK)
     try:
         await client.gateway.submit(command, Renewed, client.timeout_s)
     except ProblemError as problem:
