@@ -463,7 +463,7 @@ async def test_renew_starts_a_lease_anew(capsys: pytest.CaptureFixture[str]) -> 
             "",
         )
         code, _, error = await line("renew", hold.hold_id, "--exact")
-        assert (code, "--exact needs --ttl" in error) == (64, True)
+        assert (code, "--exact needs --ttl" in error) == (2, True)
         _, out, _ = await line("renew", hold.hold_id, "--ttl", "1h", "-o", "json")
         assert json.loads(out) == {"token": hold.token, "expires_in_ms": 3_600_000} | {
             "revision": json.loads(out)["revision"]
