@@ -237,7 +237,7 @@ def _servers_of(
         others=lambda: chain.from_iterable([samples() for samples in redis_samples]),
     )
     redis, make = redis_face.build(
-        config,
+        config.request_timeout_ms,
         server,
         gateway,
         authentication,

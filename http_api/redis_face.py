@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 
 from cluster.build import this_build
-from cluster.config import NodeConfig
 from http_api.server.authentication import Authentication
 from http_api.server.connections import HttpServer
 from http_api.server.request_rates import RequestRates
@@ -16,7 +15,7 @@ from redis_api.server import RedisServer
 
 
 def build(
-    config: NodeConfig,
+    request_timeout_ms: int,
     server: HttpServer,
     gateway: Gateway,
     authentication: Authentication,
@@ -32,7 +31,7 @@ def build(
     face = Face(
         authentication,
         rates,
-        config.request_timeout_ms / 1000,
+        request_timeout_ms / 1000,
         gateway,
         this_build().version,
         starting,

@@ -1,6 +1,7 @@
 """Commands about keys: what each does with the hold that its key is. docs/faces.md has them in one table."""
 
 import logging
+from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
@@ -25,7 +26,7 @@ from lockstate.words.results import ForceReleased, Granted, HoldView, Released, 
 from redis_api import spelled
 from redis_api.arguments import Condition, TimeUnit, integer
 from redis_api.client import Client
-from redis_api.errors import CommandRefused
+from redis_api.errors import CommandRefused, not_supported
 from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, Key
 from redis_api.scripts import Act, Script
 
@@ -187,19 +188,32 @@ async def expire(client: Client, key: bytes, unit: TimeUnit, text: bytes, only: 
             " value first, as the scripts of lock clients do; see docs/faces.md",
             "NOPERM",
         )
-    if not only.allows(ttl_ms, found[0].expires_in_ms):
+    left_ms = found[0].expires_in_ms
+    if not only.allows(ttl_ms, left_ms):
         return False
+    if left_ms is None and ttl_ms > 0:
+        raise not_supported(
+            "EXPIRE of a lock without a deadline", "give the time when it is taken: SET key value NX PX ms"
+        )
+    if ttl_ms <= 0:
+        changing = _release(client.gateway, hold_id, client.timeout_s)
+    else:
+        changing = _renew(client, hold_id, ttl_ms)
+    is_over = await _is_over(changing)
+    if is_over or ttl_ms <= 0:
+        del client.own[name]
+    return not is_over
+
+
+async def _is_over(changing: Awaitable[object]) -> bool:
+    """Do something with a hold; return whether there was none. Raises ProblemError for other refusals."""
     try:
-        if ttl_ms <= 0:
-            await _release(client.gateway, hold_id, client.timeout_s)
-        else:
-            await _renew(client, hold_id, ttl_ms)
+        await changing
     except ProblemError as problem:
         if problem.code not in _OVER:
             raise
-        client.own.pop(name, None)
-        return False
-    return True
+        return True
+    return False
 
 
 # -- to end --------------------------------------------------------------------------------------------------
@@ -215,14 +229,11 @@ async def delete(client: Client, key: bytes) -> bool:
     """End the hold of a key: that of this connection, or with the right to force, anybody's."""
     name = name_of(client, key)
     rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
-    own = client.own.pop(name, None)
+    own = client.own.get(name)
     if own is not None:
-        try:
-            await _release(client.gateway, own, client.timeout_s)
-        except ProblemError as problem:
-            if problem.code not in _OVER:
-                raise
-        else:
+        is_over = await _is_over(_release(client.gateway, own, client.timeout_s))
+        del client.own[name]
+        if not is_over:
             return True
     found = await _holders_of(client, name)
     if found and not client.gateway.rights.covers(Right.FORCE, name):
@@ -236,13 +247,8 @@ async def delete(client: Client, key: bytes) -> bool:
 async def _force(client: Client, name: str, token: int) -> bool:
     """End one hold, whoever has it; return whether it was still there."""
     request = ForceReleaseRequest(name=name, reason=_FORCED, token=token)
-    try:
-        await client.gateway.submit(request.command(HoldKind.LOCK), ForceReleased, client.timeout_s)
-    except ProblemError as problem:
-        if problem.code not in _OVER:
-            raise
-        return False
-    return True
+    command = request.command(HoldKind.LOCK)
+    return not await _is_over(client.gateway.submit(command, ForceReleased, client.timeout_s))
 
 
 # -- scripts -------------------------------------------------------------------------------------------------
@@ -282,14 +288,7 @@ async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
 
 async def _release_by_value(client: Client, name: str, text: str) -> bool:
     command = ReleaseRequest(name=name, value=text).command()
-    try:
-        await client.gateway.submit(command, Released, client.timeout_s)
-    except ProblemError as problem:
-        if problem.code not in _OVER:
-            raise
-        return False
-    client.own.pop(name, None)
-    return True
+    return not await _is_over(client.gateway.submit(command, Released, client.timeout_s))
 
 
 async def _expire_by_value(client: Client, script: Script, name: str, text: str, ttl_ms: int) -> int:
@@ -297,10 +296,5 @@ async def _expire_by_value(client: Client, script: Script, name: str, text: str,
     if ttl_ms <= 0:
         return script.done if await _release_by_value(client, name, text) else script.other
     command = RenewRequest(name=name, value=text, ttl_ms=ttl_ms, exact=True).command(HoldKind.LOCK)
-    try:
-        await client.gateway.submit(command, Renewed, client.timeout_s)
-    except ProblemError as problem:
-        if problem.code not in _OVER:
-            raise
-        return script.other
-    return script.done
+    is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
+    return script.other if is_over else script.done
