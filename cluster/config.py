@@ -124,6 +124,10 @@ class NodeConfig:
     state_bytes_max: int = 0
     insecure_http: bool = False
     """Whether others may reach `http` although there is no TLS, or nobody has to say who they are."""
+    redis: Address | None = None
+    """Where this node listens for clients of Redis; None for nowhere."""
+    insecure_redis: bool = False
+    """Whether others may reach `redis` although there is no TLS, or nobody has to say who they are."""
     insecure_peers: bool = False
     """Whether others may reach `peer` although nodes speak without TLS with each other."""
     join: bool = False
@@ -289,7 +293,7 @@ class NodeConfig:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Return the names by which clients may call this node: those that its configuration has."""
-        own = [address.host for address in (self.http, self.peer) if address is not None]
+        own = [address.host for address in (self.http, self.redis, self.peer) if address is not None]
         advertised = urllib.parse.urlsplit(self.advertise_http).hostname or ""
         return (*self.allow_hosts, *own, advertised, *(address.host for address in self.peers.values()))
 
@@ -445,6 +449,8 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         rotation=secrets if secrets.other else None,
         join=join,
         insecure_http=_parse_switch("insecure_http", text("insecure_http", "false")),
+        redis=_parse_address("redis", given["redis"].text) if "redis" in given else None,
+        insecure_redis=_parse_switch("insecure_redis", text("insecure_redis", "false")),
         insecure_peers=_parse_switch("insecure_peers", text("insecure_peers", "false")),
         allow_hosts=_parse_list("allow_host", text("allow_host", ""), _ALLOWED_HOST, "a name, .DOMAIN or *"),
         allow_origins=_parse_list(

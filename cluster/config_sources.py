@@ -29,7 +29,7 @@ NUMBERS: Final = frozenset(
 """The settings that are whole numbers."""
 FRACTIONS: Final = frozenset({"trace_share"})
 """The settings that are numbers of 0 to 1."""
-SWITCHES: Final = frozenset({"join", "insecure_http", "insecure_peers"})
+SWITCHES: Final = frozenset({"join", "insecure_http", "insecure_peers", "insecure_redis"})
 """The settings that are true or false. All others are strings."""
 
 LISTS: Final = frozenset({"http", "allow_no_deadline", "allow_priority"})
@@ -43,6 +43,7 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "HOST:PORT | unix:/PATH",
         "listen here for clients, at an address, a Unix socket or one of each (default: 127.0.0.1:7700)",
     ),
+    "redis": ("HOST:PORT", "listen here for lock clients of Redis (default: none; see docs/faces.md)"),
     "peer": ("HOST:PORT", "listen here for other nodes (default: own entry of --peers, or 127.0.0.1:7800)"),
     "peers": ("ID=HOST:PORT,...", "all nodes of the cluster, including this one (default: a single node)"),
     "join": ("", "join a running cluster, to which this node is being added; see `holdfast cluster add`"),
@@ -77,6 +78,7 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "",
         "let other machines reach --peer although nodes do not require TLS of each other",
     ),
+    "insecure_redis": ("", "let other machines reach --redis although there is no TLS, or no login"),
     "heartbeat_ms": ("MS", "interval of the leader's heartbeats (default: 100)"),
     "election_ms_min": ("MS", "shortest silence after which a node wants to lead (default: 500)"),
     "election_ms_max": ("MS", "longest such silence (default: 1000)"),

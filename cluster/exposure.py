@@ -29,7 +29,14 @@ _CLIENTS_NEED = {
 }
 
 
-def check_clients(bound: Sequence[Address], *, has_tls: bool, has_principals: bool, is_allowed: bool) -> str:
+def check_clients(
+    bound: Sequence[Address],
+    *,
+    has_tls: bool,
+    has_principals: bool,
+    is_allowed: bool,
+    setting: str = "http",
+) -> str:
     """Return a warning about the addresses for clients; empty if none is needed.
 
     Args:
@@ -37,13 +44,14 @@ def check_clients(bound: Sequence[Address], *, has_tls: bool, has_principals: bo
         has_tls: whether clients must use TLS.
         has_principals: whether callers must identify themselves, by a token or a certificate.
         is_allowed: whether the operator allows the addresses to be open.
+        setting: the setting that has the addresses, http or redis.
 
     Raises ConfigError if other machines can reach them, and something is missing and not allowed.
     """
     has = has_tls, has_principals
     if has == (True, True):
         return ""
-    return _check("http", bound, _CLIENTS_LACK[has], _CLIENTS_NEED[has], is_allowed=is_allowed)
+    return _check(setting, bound, _CLIENTS_LACK[has], _CLIENTS_NEED[has], is_allowed=is_allowed)
 
 
 def check_peers(bound: Sequence[Address], *, has_tls: bool, is_allowed: bool) -> str:
@@ -78,7 +86,7 @@ def _check(setting: str, bound: Sequence[Address], lack: str, need: str, *, is_a
         return ""
     if is_allowed:
         return f"{setting}: {reached}: {lack}; see docs/security.md"
-    flag = {"http": "insecure-http", "peer": "insecure-peers"}[setting]
+    flag = {"http": "insecure-http", "redis": "insecure-redis", "peer": "insecure-peers"}[setting]
     variable = f"HOLDFAST_{flag.upper().replace('-', '_')}"
     raise ConfigError(
         f"{setting}: {reached}: other machines can reach this address, and {lack}. Either give it"

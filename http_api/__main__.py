@@ -10,8 +10,9 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -23,6 +24,7 @@ from cluster.errors import IdentityRefused, NodeFailed, StartupError, advice_on
 from cluster.file_watch import FileWatch
 from cluster.node import Node
 from cluster.observing import memory
+from cluster.observing.metrics import Sample
 from cluster.storage.disk_space import DiskSpace, disk_space
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
@@ -30,6 +32,7 @@ from cluster.tracing import Tracer
 from http_api import (
     checking,
     listeners,
+    redis_face,
     restoring,
     service_manager,
     signals,
@@ -54,6 +57,7 @@ from http_api.tokens_watch import TokensWatch
 from http_api.ui.activity import Activity, Totals
 from lockapi.allowed_names import allowed
 from lockapi.gateway import Gateway
+from redis_api.server import RedisServer
 
 if TYPE_CHECKING:
     from http_api.otlp import SpanExport
@@ -148,6 +152,7 @@ async def _run_at(
 ) -> int:
     """Run a node at these sockets; return the exit code. Raises StartupError, NodeFailed."""
     http_warning = listeners.exposure_warning(config, doors.addresses)
+    redis_warning = listeners.exposure_warning(config, doors.redis_addresses, "redis")
     tracer = None if export is None else Tracer(export.take, config.trace_share)
     node = Node(config, child=Child(), build=this_build(), tracer=tracer)
     asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
@@ -155,15 +160,19 @@ async def _run_at(
     gate = StartGate(lambda: node.loading)
     now_s = asyncio.get_running_loop().time
     activity = Activity(lambda: Totals(*node.metrics.contention.grants_and_waits), now_s)
-    server = _server_of(node, config, tls, tokens, gate=gate, activity=activity, tracer=tracer, export=export)
+    server, redis, make_redis = _servers_of(
+        node, config, tls, tokens, gate=gate, activity=activity, tracer=tracer, export=export
+    )
     runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
     await runner.setup()
     await doors.serve(server, runner, _backlog())
+    await doors.serve_redis(make_redis, _backlog())
     try:
         has_started = await started(node, caught.stop_asked)
     finally:
         if not node.loading.is_over:
             await doors.stop()
+            await redis.stop(_CLOSE_S)
             await runner.cleanup()
     if has_started:
         caught.reload_with(partial(_reload, node, tls, tokens))
@@ -172,8 +181,8 @@ async def _run_at(
             watch.start()
         calm_collector()
         gate.open()
-        _tell_readiness(node, config, doors.urls, [http_warning, node.peer_warning], activity)
-        await _run_until_stopped(node, doors, runner, caught, watches)
+        _tell_readiness(node, config, doors.urls, [http_warning, redis_warning, node.peer_warning], activity)
+        await _run_until_stopped(node, doors, runner, redis, caught, watches=watches)
     logger.info("event=stopped node_id=%s", config.node_id)
     return 0
 
@@ -182,7 +191,9 @@ async def _run_until_stopped(
     node: Node,
     doors: Listeners,
     runner: web.ServerRunner,
+    redis: RedisServer,
     caught: signals.Signals,
+    *,
     watches: Sequence[FileWatch],
 ) -> None:
     """Let a node that has started run, and stop it when it is told to. Raises NodeFailed, IdentityRefused."""
@@ -197,6 +208,7 @@ async def _run_until_stopped(
     else:
         _end_within(_FAILED_S)
     node.begin_shutdown()
+    await redis.stop(_CLOSE_S)
     await runner.cleanup()  # open calls get their answers from a node that still runs
     freed.stop()
     for watch in watches:
@@ -209,7 +221,7 @@ async def _run_until_stopped(
         raise _as_failure(node.failure)
 
 
-def _server_of(
+def _servers_of(
     node: Node,
     config: NodeConfig,
     tls: TlsWatch | None,
@@ -219,27 +231,40 @@ def _server_of(
     activity: Activity,
     tracer: Tracer | None,
     export: "SpanExport | None",
-) -> HttpServer:
-    """Return the server of `node`, behind its gate."""
+) -> tuple[HttpServer, RedisServer, Callable[[], asyncio.Protocol]]:
+    """Return the servers of `node` for HTTP and for clients of Redis, behind its gate."""
     gateway = Gateway(node, allowed=allowed(config.allow_priority, config.allow_no_deadline))
     authentication = Authentication(gateway, tokens.samples if tokens is not None else tuple)
     if tokens is not None:
         tokens.serve(authentication)
     callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
-    return build_server(
+    rates = RequestRates(config.requests_per_second)
+    others: list[Callable[[], Iterable[Sample]]] = [] if export is None else [export.samples]
+    server = build_server(
         node,
         config.request_timeout_ms,
         _room_limits(config),
         callers,
         tls=tls.door if tls is not None else None,
         authentication=authentication,
-        rates=RequestRates(config.requests_per_second),
+        rates=rates,
         gate=gate,
         activity=activity.rates,
         settings=config.shown,
         tracer=tracer,
-        others=tuple if export is None else export.samples,
+        others=lambda: chain.from_iterable([samples() for samples in others]),
     )
+    redis, make = redis_face.build(
+        config.request_timeout_ms,
+        server,
+        gateway,
+        authentication,
+        rates,
+        starting=lambda: str(node.loading) if gate.is_closed else "",
+    )
+    if config.redis is not None:
+        others.append(redis.samples)
+    return server, redis, make
 
 
 def _reload(node: Node, *watches: FileWatch | None) -> None:

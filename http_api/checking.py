@@ -185,16 +185,19 @@ def _check_directory(config: NodeConfig, report: Report) -> Directory:
 
 def _check_clients_places(config: NodeConfig, report: Report, *, is_running: bool) -> None:
     """Find out whether the places for clients are free, and may be open."""
-    address, path = config.http, config.http_unix
-    if address is not None:
+    path = config.http_unix
+    for setting, address in (("http", config.http), ("redis", config.redis)):
+        if address is None:
+            continue
         with report.part():
             try:
-                reached = _bound(address)
-                report.ok(f"http: {address}: it can listen there")
+                reached = _bound(address, setting)
+                report.ok(f"{setting}: {address}: it can listen there")
             except AddressInUse as error:
                 report.in_use(error, is_running=is_running)
-                reached = _bound(address._replace(port=0))  # another port of the same address is as open
-            report.warn(listeners.exposure_warning(config, [reached]))
+                # Another port of the same address is as open.
+                reached = _bound(address._replace(port=0), setting)
+            report.warn(listeners.exposure_warning(config, [reached], setting))
     if path is not None:
         with report.part():
             try:
@@ -204,9 +207,9 @@ def _check_clients_places(config: NodeConfig, report: Report, *, is_running: boo
                 report.in_use(error, is_running=is_running)
 
 
-def _bound(address: Address) -> Address:
+def _bound(address: Address, setting: str) -> Address:
     """Bind an address for clients, let go of it, and return what it stands for. Raises StartupError."""
-    with contextlib.closing(listeners.bind_tcp(address)) as bound:
+    with contextlib.closing(listeners.bind_tcp(address, setting)) as bound:
         return Address(*bound.getsockname()[:2])
 
 

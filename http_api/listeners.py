@@ -6,7 +6,7 @@ import dataclasses
 import errno
 import socket
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from aiohttp import web
 
@@ -21,18 +21,27 @@ class Listeners:
     """What is bound, and then served."""
 
     def __init__(
-        self, config: NodeConfig, tcp: socket.socket | None, unix: tuple[str, socket.socket] | None
+        self,
+        config: NodeConfig,
+        tcp: socket.socket | None,
+        unix: tuple[str, socket.socket] | None,
+        redis: socket.socket | None = None,
     ) -> None:
-        """Know the socket of the address, and that with the URL of the Unix socket, if there is one."""
-        self._tcp, self._unix = tcp, unix
+        """Know the socket of each address, and that with the URL of the Unix socket, as far as there are."""
+        self._tcp, self._unix, self._redis = tcp, unix, redis
         self._has_tls = config.tls_cert is not None
         self._site: web.BaseSite | None = None
-        self._unix_server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     @property
     def addresses(self) -> list[Address]:
         """The addresses that other machines may reach, with the ports that the system chose."""
         return [] if self._tcp is None else [Address(*self._tcp.getsockname()[:2])]
+
+    @property
+    def redis_addresses(self) -> list[Address]:
+        """The addresses at which clients of Redis come."""
+        return [] if self._redis is None else [Address(*self._redis.getsockname()[:2])]
 
     @property
     def urls(self) -> str:
@@ -43,6 +52,8 @@ class Listeners:
 
     def told(self, config: NodeConfig) -> NodeConfig:
         """Return `config` with the port that the system chose, when it was asked to."""
+        if config.redis is not None:
+            config = dataclasses.replace(config, redis=self.redis_addresses[0])
         if config.http is None or config.http.port:
             return config
         (address,) = self.addresses
@@ -60,20 +71,26 @@ class Listeners:
         if self._unix is not None:
             loop = asyncio.get_running_loop()
             # Beneath it there never is TLS: nobody is on the path.
-            self._unix_server = await loop.create_unix_server(
-                server.without_tls, sock=self._unix[1], backlog=backlog
+            self._servers.append(
+                await loop.create_unix_server(server.without_tls, sock=self._unix[1], backlog=backlog)
             )
+
+    async def serve_redis(self, make: Callable[[], asyncio.Protocol], backlog: int) -> None:
+        """Take connections of clients of Redis from now on, if there is an address for them."""
+        if self._redis is not None:
+            loop = asyncio.get_running_loop()
+            self._servers.append(await loop.create_server(make, sock=self._redis, backlog=backlog))
 
     async def stop(self) -> None:
         """Take no more; those that are there go on."""
         if self._site is not None:
             await self._site.stop()
-        if self._unix_server is not None:
-            self._unix_server.close()
+        for server in self._servers:
+            server.close()
 
 
-def exposure_warning(config: NodeConfig, addresses: Sequence[Address]) -> str:
-    """Return what is to be warned of who may reach these; empty if nothing is.
+def exposure_warning(config: NodeConfig, addresses: Sequence[Address], setting: str = "http") -> str:
+    """Return what is to be warned of who may reach these addresses of `setting`; empty if nothing is.
 
     Raises ConfigError if others may, and more is needed for that, or the leave of the operator.
     """
@@ -81,7 +98,8 @@ def exposure_warning(config: NodeConfig, addresses: Sequence[Address]) -> str:
         addresses,
         has_tls=config.requires_tls,
         has_principals=config.tokens is not None or config.tls_client_ca is not None,
-        is_allowed=config.insecure_http,
+        is_allowed=config.insecure_http if setting == "http" else config.insecure_redis,
+        setting=setting,
     )
 
 
@@ -94,23 +112,26 @@ def bound(config: NodeConfig) -> Iterator[Listeners]:
         if config.http_unix is not None:
             listener = stack.enter_context(unix_socket.bound(config.http_unix))
             unix = unix_path.url_of(config.http_unix), listener
-        yield Listeners(config, tcp, unix)
+        redis = None
+        if config.redis is not None:
+            redis = stack.enter_context(contextlib.closing(bind_tcp(config.redis, "redis")))
+        yield Listeners(config, tcp, unix, redis)
 
 
-def bind_tcp(address: Address) -> socket.socket:
-    """Return a bound socket that does not listen yet. Raises StartupError."""
+def bind_tcp(address: Address, setting: str = "http") -> socket.socket:
+    """Return a bound socket for what `setting` says, which does not listen yet. Raises StartupError."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as exc:
-        raise StartupError(f"http: {address}: {exc.strerror}") from None
+        raise StartupError(f"{setting}: {address}: {exc.strerror}") from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
     except OSError as exc:
         listener.close()
         error = AddressInUse if exc.errno == errno.EADDRINUSE else StartupError
-        raise error(f"http: {address}: cannot listen: {exc.strerror}") from None
+        raise error(f"{setting}: {address}: cannot listen: {exc.strerror}") from None
     return listener

@@ -32,6 +32,7 @@ class ReadyLog:
         self._node_id = config.node_id
         self._where = (
             f"node_id={config.node_id} http={urls} peer={config.peer} advertise_http={config.advertise_http}"
+            f"{f' redis={config.redis}' if config.redis is not None else ''}"
         )
         self._is_ready = False
 

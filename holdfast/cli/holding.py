@@ -56,6 +56,7 @@ def add_parser(commands: CommandParser) -> None:
         "hold_id", metavar="HOLD_ID", nargs="?", help=f"as for release (default: ${HOLD_ID_VARIABLE})"
     )
     renew.add_argument("--ttl", metavar="TIME", type=duration_ms, help="give it another length")
+    renew.add_argument("--exact", action="store_true", help="with --ttl: let it end earlier than it was to")
     renew.add_output()
     hand_over = commands.command("hand-over", "give a held lock to a waiter or a session", _hand_over)
     hand_over.add_argument(
@@ -245,8 +246,13 @@ async def _acquire(client: Inspector, arguments: argparse.Namespace) -> int:
 
 
 async def _renew(client: Inspector, arguments: argparse.Namespace) -> int:
-    """Restart a lease and print how long it lasts."""
-    answer = await client.told(hold_operations.renew("lock", _hold_id(arguments.hold_id), arguments.ttl))
+    """Restart a lease and print how long it lasts. Raises ValueError."""
+    if arguments.exact and arguments.ttl is None:
+        raise ValueError("--exact needs --ttl")
+    operation = hold_operations.renew(
+        "lock", _hold_id(arguments.hold_id), arguments.ttl, exact=arguments.exact
+    )
+    answer = await client.told(operation)
     print_one(answer, [f"renewed; ends in {length_of('expires_in_ms')(answer)}"], arguments.output)
     return 0
 

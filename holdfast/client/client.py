@@ -336,14 +336,17 @@ class Client(OfOneProcess, Reads):
         value: str,
         *,
         ttl: Seconds | None = None,
+        exact: bool = False,
         kind: Literal["lock", "semaphore"] = "lock",
     ) -> float:
         """Restart the lease of the hold of a name if it has this value; return its seconds from now.
 
-        Raises Refused (`not-holder`) when none has it: stop the protected work.
+        With `exact` it ends after `ttl` even if it was to last longer. Raises Refused (`not-holder`) when
+        none has it: stop the protected work.
         """
         ttl_ms = None if ttl is None else to_ms(ttl, "ttl")
-        lease = await self._transport.call(hold_operations.renew_by_value(kind, to_name(name), value, ttl_ms))
+        operation = hold_operations.renew_by_value(kind, to_name(name), value, ttl_ms, exact=exact)
+        lease = await self._transport.call(operation)
         return max(0.0, lease.remaining_s(self._transport.clock.now_s()))
 
     async def resize_semaphore(self, name: Name, limit: int, *, reason: str) -> SemaphoreSize:

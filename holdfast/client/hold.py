@@ -236,7 +236,9 @@ class Hold(KeptAlive):
     def __repr__(self) -> str:
         return f"<Hold name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
 
-    async def restart_lease(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
+    async def restart_lease(
+        self, timeout_s: float | None, ttl_ms: int | None = None, *, exact: bool = False
+    ) -> None:
         """Restart its lease, or its session's. Raises LeaseExpired or SessionExpired."""
         self.refuse_forked()
         got = self._got
@@ -244,7 +246,7 @@ class Hold(KeptAlive):
             await self.session.restart_lease(timeout_s)
         else:
             try:
-                operation = hold_operations.renew(self.kind, self.hold_id, ttl_ms)
+                operation = hold_operations.renew(self.kind, self.hold_id, ttl_ms, exact=exact)
                 self.own_lease = await self._transport.call(operation, timeout_s)
             except LeaseExpired as error:
                 self.end(LEASE_EXPIRED, error)
@@ -286,12 +288,21 @@ class Hold(KeptAlive):
             return
         await self._transport.complete(hold_operations.release(self.kind, self.hold_id), timeout_s)
 
-    async def renew(self, *, ttl: Seconds | None = None) -> None:
+    async def renew(self, *, ttl: Seconds | None = None, exact: bool = False) -> None:
         """Start its lease anew, with another `ttl` if given; not needed for one that is kept.
+
+        A shorter `ttl` counts from the next renewal on; an `exact` one at once, so that the lease may end
+        earlier than it was to. That is for holds that nothing renews in the background (`renew=False`).
 
         Raises LeaseExpired when it is over: stop the protected work.
         """
-        await self.restart_lease(None, None if ttl is None else to_ms(ttl, "ttl"))
+        if exact and ttl is None:
+            raise ValueError("exact: needs a ttl")
+        if exact and self._renewing is not None:
+            raise ValueError("exact: this hold is renewed in the background: acquire it with renew=False")
+        await self.restart_lease(None, None if ttl is None else to_ms(ttl, "ttl"), exact=exact)
+        if exact:
+            self.end_with_lease()
 
     @property
     def revocation(self) -> Revocation | None:

@@ -176,21 +176,22 @@ _RELEASE = {
 }
 
 
-def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
-    """Renew a hold that has a lease of its own.
+def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None, *, exact: bool = False) -> Operation[Lease]:
+    """Renew a hold that has a lease of its own; if `exact`, also to less than is left of it.
 
     It carries no request id on purpose: repeating it only starts the lease anew, and the new lease counts
     from the attempt that was answered, where a remembered outcome would count from the first.
     """
     return write(
         _RENEW[kind],
-        {"hold_id": hold_id, "ttl_ms": ttl_ms},
+        {"hold_id": hold_id, "ttl_ms": ttl_ms, "exact": exact or None},
         _renewed,
         numbered=stream_forms.renew(
             kind,
             hold_id,
             ttl_ms,
             _renewed_on_stream,
+            exact=exact,
         ),
     )
 
@@ -271,9 +272,11 @@ def release_by_value(kind: HoldKind, name: str, value: str) -> Operation[None]:
     return write(_RELEASE[_marked(kind)], fields, lambda _: None, always="value")
 
 
-def renew_by_value(kind: HoldKind, name: str, value: str, ttl_ms: int | None) -> Operation[Lease]:
+def renew_by_value(
+    kind: HoldKind, name: str, value: str, ttl_ms: int | None, *, exact: bool = False
+) -> Operation[Lease]:
     """Renew the hold of a name that has this value. Without a request id, as `renew`."""
-    fields = {"name": name, "value": value, "ttl_ms": ttl_ms}
+    fields = {"name": name, "value": value, "ttl_ms": ttl_ms, "exact": exact or None}
     return write(_RENEW[_marked(kind)], fields, _renewed, always="value")
 
 

@@ -105,10 +105,15 @@ def _ttl_ms(wanted: HoldRequest) -> int:
 
 
 def renew(
-    kind: HoldKind, hold_id: str, ttl_ms: int | None, read: Callable[[Result, float], T]
+    kind: HoldKind,
+    hold_id: str,
+    ttl_ms: int | None,
+    read: Callable[[Result, float], T],
+    *,
+    exact: bool = False,
 ) -> NumberedForm[T]:
     """Renew a hold. To do it again only starts the lease anew."""
-    return NumberedForm(command=commands.StreamRenew(hold_id, given(ttl_ms), kind), read=read)
+    return NumberedForm(command=commands.StreamRenew(hold_id, given(ttl_ms), kind, exact), read=read)
 
 
 def release(kind: HoldKind, hold_id: str) -> NumberedForm[None]:

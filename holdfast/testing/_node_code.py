@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast import __version__
 
-PACKAGES: Final = ("lockstate", "lockapi", "cluster", "http_api")
+PACKAGES: Final = ("lockstate", "lockapi", "cluster", "http_api", "redis_api")
 """What holdfast-node consists of. The first is where no project has anything else of this name."""
 _NEEDED: Final = ("pysyncobj", "uvloop")
 """What it needs that the client does not need."""

@@ -133,9 +133,9 @@ class NullHold:
             self.reason = RELEASED
         return _Done(None)
 
-    def renew(self, *, ttl: object = None) -> _Done[None]:
+    def renew(self, *, ttl: object = None, exact: bool = False) -> _Done[None]:
         """Do nothing to one that is valid; else raise LeaseLost. May be awaited."""
-        del ttl
+        del ttl, exact
         self.ensure()
         return _Done(None)
 

@@ -103,11 +103,12 @@ class StreamConvert(_CommandPart, frozen=True, tag=11):
 
 
 class StreamRenew(_CommandPart, frozen=True, tag=6):
-    """Start the lease of a hold anew, with another length if `ttl_ms` is not 0."""
+    """Start the lease of a hold anew, with another length if `ttl_ms` is not 0; if `exact`, just that."""
 
     hold_id: str
     ttl_ms: int = 0
     kind: HoldKind = "lock"
+    exact: bool = False
 
 
 class StreamRelease(_CommandPart, frozen=True, tag=7):
@@ -133,6 +134,7 @@ class StreamRenewByValue(_CommandPart, frozen=True, tag=80):
     value: str
     ttl_ms: int = 0
     kind: HoldKind = "lock"
+    exact: bool = False
 
 
 class StreamProclaim(_CommandPart, frozen=True, tag=15):

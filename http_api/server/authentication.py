@@ -5,6 +5,7 @@ has proven is kept with it, until it ends or proves something else, until the pr
 time of this one is over.
 """
 
+import asyncio
 import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -131,6 +132,19 @@ class Authentication:
         if gateway.principal.has_ended:
             raise Unauthenticated("ended", f"{gateway.principal.name!r} has expired (until=)")
         return gateway
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Return whether callers have to say who they are."""
+        return self.principals is not None
+
+    def note_refused(
+        self, exc: Exception, transport: asyncio.BaseTransport | None, *, principal: str, command: str
+    ) -> None:
+        """Count and keep what a client of Redis was refused because of who asked."""
+        if isinstance(exc, Unauthenticated):
+            self._refused[exc.reason] += 1
+        self.trace.note(exc, transport, principal=principal, method="REDIS", route=command, request_id="")
 
     def _prove(self, principals: KnownPrincipals, credentials: bytes, transport: Any) -> Gateway:
         if credentials:

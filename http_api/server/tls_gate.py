@@ -9,7 +9,7 @@ import logging
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from cluster.observing.metrics import Sample
 from cluster.tls import revoked
@@ -34,6 +34,7 @@ _ADVICE: Final = {
     " has signed it, and call this node by a name or address that is in the certificate?",
     "protocol": "the client does not speak TLS 1.3",
     "plain-http": "the client speaks HTTP without TLS: its URL has to begin with https://",
+    "plain-redis": "the client speaks RESP without TLS: its URL has to begin with rediss://",
 }
 """What is told of a failed handshake, by reason. What strangers do besides is counted, and not told."""
 
@@ -109,13 +110,29 @@ class TlsDoor:
         yield from self._others()
 
 
+class Plain(NamedTuple):
+    """What clients say at a port that forget TLS, and what they are told."""
+
+    reason: str
+    is_it: Callable[[bytes], bool]
+    answer: Callable[[], bytes]
+
+
 class TlsGate(asyncio.Protocol):
     """The owner of a client's socket: makes the handshake, then carries bytes for the protocol above."""
 
     def __init__(
-        self, door: TlsDoor, room: ConnectionPlaces, make_above: Callable[[Place], asyncio.Protocol]
+        self,
+        door: TlsDoor,
+        room: ConnectionPlaces,
+        make_above: Callable[[Place], asyncio.Protocol],
+        plain: "Plain | None" = None,
     ) -> None:
-        """`make_above` makes the protocol that the client speaks to once it is admitted."""
+        """`make_above` makes the protocol that the client speaks to once it is admitted.
+
+        `plain` is what clients speak without TLS, HTTP if it is not given.
+        """
+        self._plain = plain or HTTP
         self._door, self._room, self._make_above = door, room, make_above
         self._above: asyncio.Protocol | None = None
         self._is_refused = False
@@ -135,12 +152,12 @@ class TlsGate(asyncio.Protocol):
         try:
             if self._above is not None:
                 self._opened.take(data)
-            elif not self._opened.is_begun and data[:1].isalpha():
+            elif not self._opened.is_begun and self._plain.is_it(data):
                 if self._door.takes_plain:
                     self._admit_plain(data)
                     return
-                self._raw.write(_plain_answer())
-                self._refuse("plain-http", ssl.SSLError("a request without TLS"))
+                self._raw.write(self._plain.answer())
+                self._refuse(self._plain.reason, ssl.SSLError("a request without TLS"))
             elif self._opened.shake(data):
                 self._admit()
         except ssl.SSLError as error:
@@ -262,3 +279,11 @@ def _plain_answer() -> bytes:
     content = answer_bytes.of_problem(CallRefused("tls-required", detail, ends_connection=True), call_id)
     lines = content.lines + answer_bytes.length_lines(content.body, is_kept=False)
     return answer_bytes.head(content.status, content.media_type, lines, call_id) + content.body
+
+
+HTTP: Final = Plain("plain-http", lambda data: data[:1].isalpha(), _plain_answer)
+REDIS: Final = Plain(
+    "plain-redis",
+    lambda data: data[:1] == b"*" or data[:1].isalpha(),
+    lambda: b"-ERR this port speaks only TLS\r\n",
+)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-INSTRUMENTED: Final = ("lockstate", "cluster", "lockapi", "holdfast", "lab.fuzz.targets")
+INSTRUMENTED: Final = ("lockstate", "cluster", "lockapi", "redis_api", "holdfast", "lab.fuzz.targets")
 """The packages whose branches the fuzzer sees."""
 INPUT_BYTES_MAX: Final = 8192
 FOUND: Final = 1

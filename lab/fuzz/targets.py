@@ -28,6 +28,7 @@ from lockstate.stored import snapshot
 from lockstate.words import codec
 from lockstate.words.ids import SessionId
 from lockstate.words.versions import UnknownVersionError
+from redis_api.resp import CommandParser, ProtocolError
 from tests.support.stream_client import acquire
 from tests.unit.cluster.storage.crash_disk import CrashDisk
 
@@ -60,6 +61,15 @@ class Target(NamedTuple):
         except self.refusals:
             return False
         return True
+
+
+def _redis(data: bytes) -> None:
+    """Read commands, whose bytes come in two pieces."""
+    parser = CommandParser()
+    for piece in (data[: len(data) // 2], data[len(data) // 2 :]):
+        parser.feed(piece)
+        while (words := parser.next_command()) is not None:
+            assert words, "a command has a name"
 
 
 def _handshake(data: bytes) -> None:
@@ -192,6 +202,9 @@ TARGETS: Final = {
         lambda data: _stream_message(decode_text(data)), (*_UNREADABLE, ProblemError),
         lambda: [msgspec.json.encode(_ASKED)],
     ),
+    "redis": Target(_redis, (ProtocolError,), lambda: [
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\nNX\r\n", b"PING a\r\n*1\r\n$4\r\nQUIT\r\n", b"*0\r\n\r\n"
+    ]),
     "tokens": Target(_tokens, (token_lines.LinesWrong,), lambda: [
         b"# comment\nann sha256:" + b"0" * 64 + b" read,acquire@jobs/a%20b until=2027-01-31\n",
         b"web cert:web.example.com read@public none@public/x\n",

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
 
-PACKAGES: Final = ("cluster", "holdfast", "http_api", "lockapi", "lockstate")
+PACKAGES: Final = ("cluster", "holdfast", "http_api", "lockapi", "lockstate", "redis_api")
 """The folders whose functions are the product's own."""
 NO_CALLER: Final = -1
 """The caller of a function that the event loop called."""

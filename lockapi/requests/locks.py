@@ -247,9 +247,10 @@ class OfHold(Write, kw_only=True):
 
 
 class RenewRequest(OfHold, kw_only=True):
-    """Renew the lease of a hold."""
+    """Renew the lease of a hold. If `exact`, it ends after `ttl_ms` even if it was to last longer."""
 
     ttl_ms: Ttl | Maybe = UNSET
+    exact: bool = False
 
     def command(self, kind: HoldKind) -> commands.Renew | commands.RenewByValue:
         """Return the command for a hold of this kind."""
@@ -258,9 +259,11 @@ class RenewRequest(OfHold, kw_only=True):
         if self.ttl_ms is not UNSET:
             check(limits.check_ttl(self.ttl_ms))
             ttl_ms = self.ttl_ms
+        elif self.exact:
+            raise invalid("exact: needs a ttl_ms")
         if not hold_id:
-            return commands.RenewByValue(name, value, ttl_ms, kind, self.checked_id())
-        return commands.Renew(hold_id, ttl_ms, self.checked_id(), kind)
+            return commands.RenewByValue(name, value, ttl_ms, kind, self.checked_id(), self.exact)
+        return commands.Renew(hold_id, ttl_ms, self.checked_id(), kind, self.exact)
 
 
 class ReleaseHoldRequest(Write, kw_only=True):

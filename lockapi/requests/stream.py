@@ -250,7 +250,7 @@ def _session_id(text: str) -> SessionId:
 
 
 def _renew(asked: said.StreamRenew, _: SessionId, _ids: Iterator[str]) -> Renew:
-    return Renew(_hold_id(asked.hold_id), asked.ttl_ms, "", _KINDS[asked.kind])
+    return Renew(_hold_id(asked.hold_id), asked.ttl_ms, "", _KINDS[asked.kind], asked.exact)
 
 
 def _release(asked: said.StreamRelease, _: SessionId, _ids: Iterator[str]) -> Release:
@@ -261,7 +261,7 @@ def _release(asked: said.StreamRelease, _: SessionId, _ids: Iterator[str]) -> Re
 def _renew_by_value(asked: said.StreamRenewByValue, _: SessionId, _ids: Iterator[str]) -> RenewByValue:
     if asked.ttl_ms:
         check(limits.check_ttl(asked.ttl_ms))
-    return RenewByValue(asked.name, asked.value, asked.ttl_ms, _KINDS[asked.kind])
+    return RenewByValue(asked.name, asked.value, asked.ttl_ms, _KINDS[asked.kind], "", asked.exact)
 
 
 def _release_by_value(asked: said.StreamReleaseByValue, _: SessionId, _ids: Iterator[str]) -> ReleaseByValue:

@@ -140,35 +140,44 @@ class Sessions:
         """Start the lease of a hold anew.
 
         A shorter ttl counts from the next renewal on. If it cut the present lease short, a renewal that
-        arrives late would take back time that a later, longer one has promised. There is nothing to renew of
-        a hold without a deadline.
+        arrives late would take back time that a later, longer one has promised. Only an exact one does, whose
+        client has to know that no other is under way. There is nothing to renew of a hold without a deadline.
         """
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
         if command.kind is not None and hold.kind is not command.kind:
             return refuse_kind(self._state, hold, command.kind)
+        refused = self._refused_length(hold, command)
+        if refused is not None:
+            return refused
         if command.ttl_ms:
-            refused = limits.check_ttl(command.ttl_ms)
-            if refused is not None:
-                return refused
-            if hold.session_id:
-                return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
-            if hold.is_endless:
-                return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold has no deadline")
-            refused = check_ttl(self._state, names_of(hold), command.ttl_ms)
-            if refused is not None:
-                return refused
             self._state.ledger.change(hold)
             hold.ttl_ms = command.ttl_ms
         state = self._state
         if hold.is_endless:
             return self.renewed(hold, hold.token)
         lease = state.lease_of(hold)
-        state.extend(lease)
+        if command.exact:
+            state.set_end(lease)
+        else:
+            state.extend(lease)
         if state.pleas:
             return self.renewed(hold, hold.token)
         return Renewed(hold.token, lease.expires_at_ms - state.now_ms)  # the same, without the calls
+
+    def _refused_length(self, hold: Hold, command: Renew) -> Refused | None:
+        """Return why the lease of a hold cannot get the length that is asked for, or None."""
+        if not command.ttl_ms:
+            return Refused(Reason.INVALID_REQUEST, "exact: needs a ttl_ms") if command.exact else None
+        refused = limits.check_ttl(command.ttl_ms)
+        if refused is not None:
+            return refused
+        if hold.session_id:
+            return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
+        if hold.is_endless:
+            return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold has no deadline")
+        return check_ttl(self._state, names_of(hold), command.ttl_ms)
 
     def renewed(self, hold: Hold, token: int) -> Renewed:
         """Return what the holder of `hold`, which had `token`, is told of its lease, and of revocations."""

@@ -59,7 +59,9 @@ class Values:
         if refused is not None:
             return refused
         hold = hold_with(self._state, command)
-        return NOBODY if hold is None else self._renew(Renew(hold.hold_id, command.ttl_ms))
+        if hold is None:
+            return NOBODY
+        return self._renew(Renew(hold.hold_id, command.ttl_ms, exact=command.exact))
 
 
 def hold_with(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:

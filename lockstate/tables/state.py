@@ -206,6 +206,10 @@ class State:
         """Start a lease's ttl anew. It never ends earlier than before: that time was promised."""
         self.deadlines.move(lease, max(lease.expires_at_ms, self.now_ms + lease.ttl_ms))
 
+    def set_end(self, lease: Lease) -> None:
+        """Let a lease end after its ttl, also if that is earlier than before: its holder asks for it."""
+        self.deadlines.move(lease, self.now_ms + lease.ttl_ms)
+
     def set_rare(self, record: Claimant, rare: Rare | None) -> None:
         """Let a hold or a ticket that is there have something else that few have."""
         self.ledger.change(record)

@@ -239,13 +239,14 @@ class Renew(_Command, frozen=True, tag=6):
     """Start the lease of a hold anew, with another length if `ttl_ms` is not 0.
 
     `kind` is what it takes the hold for: refused with `wrong-kind` if that is something else. None does not
-    say it.
+    say it. If `exact`, the lease ends after `ttl_ms` even if it was to last longer.
     """
 
     hold_id: HoldId
     ttl_ms: int = 0
     request_id: str = ""
     kind: HoldKind | None = None
+    exact: bool = False
 
 
 class Release(_Command, frozen=True, tag=7):
@@ -542,6 +543,7 @@ class RenewByValue(_Command, frozen=True, tag=80):
     ttl_ms: int = 0
     kind: HoldKind = HoldKind.LOCK
     request_id: str = ""
+    exact: bool = False
 
 
 class AcquireSeveral(Acquire, frozen=True, tag=81):

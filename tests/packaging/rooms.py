@@ -6,7 +6,7 @@ This is the table to edit when a room moves.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-PACKAGES = ("holdfast", "http_api", "lockapi", "cluster", "lockstate")
+PACKAGES = ("holdfast", "http_api", "redis_api", "lockapi", "cluster", "lockstate")
 
 
 class Room(NamedTuple):
@@ -94,7 +94,7 @@ ROOMS = {
     ),
     # -- the HTTP face ------------------------------------------------------------------------------------
     "http_api": Room(
-        ("lockapi", "cluster", "holdfast.token_lines", "holdfast.wire"),
+        ("lockapi", "cluster", "holdfast.token_lines", "holdfast.wire", "redis_api"),
         "only holdfast.wire is shared with the SDK, and token_lines: move names that both need there",
     ),
     "http_api/server": Room(
@@ -119,6 +119,14 @@ ROOMS = {
             "lockstate.words.results",
         ),
         "only holdfast.wire is shared with the SDK; lockapi/requests makes commands, its gateway.py submits",
+    ),
+    # -- the Redis face ---------------------------------------------------------------------------------
+    "redis_api": Room(
+        (
+            "cluster.errors", "cluster.observing.metrics", "holdfast.token_lines", "lockapi",
+            "lockstate.machine", "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.results",
+        ),
+        "lockapi/requests makes commands; what the HTTP server has is handed over as redis_api/doors.py says",
     ),
     # -- the SDK ------------------------------------------------------------------------------------------
     "holdfast": Room(

@@ -9,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ from holdfast.cli import exit_codes
 from http_api.server.request_rates import RequestRates
 from http_api.tls_watch import TlsWatch
 from lockstate.words import limits
+from redis_api.client import Face
+from redis_api.server import RedisServer
 from scripts.local_cluster import LocalCluster
 from tests.support import libraries, servers
 from tests.support.certificates import Certificates
@@ -177,7 +180,7 @@ def test_log_table_is_complete() -> None:
     """The table of events has every event that a node logs, and no other."""
     sources = [
         path.read_text("utf-8")
-        for folder in ("cluster", "lockapi", "http_api")
+        for folder in ("cluster", "lockapi", "http_api", "redis_api")
         for path in (ROOT / folder).rglob("*.py")
     ]
     logged = set(re.findall(r'"event=([a-z-]+)', "".join(sources)))
@@ -210,11 +213,24 @@ def test_metrics_table_is_complete(cluster: LocalCluster, tmp_path: Path) -> Non
     }
     # Nor one of traces, when there is no collector.
     with_a_collector = {"holdfast_spans_dropped_total", "holdfast_spans_exported_total"}
+    # Nor of clients of Redis, where there is no address for them.
+    nothing: Any = None
+    face = Face(nothing, nothing, 1.0, nothing)
+    face.commands["GET"] = face.errors["ERR"] = 1
+    with_redis = {sample[0] for sample in RedisServer(face, nothing, nothing).samples()}
     # Nor what only a leader knows, or only a node that has a snapshot.
     of_some = {"holdfast_peer_lag_entries", "holdfast_snapshot_age_seconds"}
     table = codes(section("Metrics"))
     assert {name for name in table if name.startswith("holdfast_")} == (
-        shown | counted | of_some | with_tls | with_tokens | with_a_bound | with_peer_tls | with_a_collector
+        shown
+        | counted
+        | of_some
+        | with_tls
+        | with_tokens
+        | with_a_bound
+        | with_peer_tls
+        | with_a_collector
+        | with_redis
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from lockapi.node import NodeState, ServingNode
 
 ROOT = Path(__file__).resolve().parents[2]
-FACES = ("lockapi", "http_api")
+FACES = ("lockapi", "http_api", "redis_api")
 GATEWAY = "lockapi/gateway.py"
 KNOW_THE_NODE = {"lockapi/node.py", GATEWAY, "http_api/app.py"}
 """The modules that may name ServingNode: its contract, its user, and the place that hands it over."""

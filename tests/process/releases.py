@@ -7,7 +7,7 @@ from typing import Final
 
 from scripts.local_cluster import PROJECT, LocalCluster
 
-PACKAGES: Final = ("lockstate", "cluster", "lockapi", "http_api", "holdfast")
+PACKAGES: Final = ("lockstate", "cluster", "lockapi", "http_api", "redis_api", "holdfast")
 
 
 def patched_release(directory: Path, patches: Iterable[tuple[str, str]]) -> Path:

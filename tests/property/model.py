@@ -365,6 +365,8 @@ def renew(state: ModelState, command: Renew) -> Result:
     hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
+    if command.exact and not command.ttl_ms:
+        return Refused(Reason.INVALID_REQUEST, "")
     refused = limits.check_ttl(command.ttl_ms) if command.ttl_ms else None
     if refused is not None:
         return refused
@@ -375,6 +377,8 @@ def renew(state: ModelState, command: Renew) -> Result:
         return refused
     if hold.lease is not None:
         hold.lease.ttl_ms = command.ttl_ms or hold.lease.ttl_ms
+        if command.exact:
+            hold.lease.expires_at_ms = 0
         state.restart(hold.lease)
     return renewed(state, hold, hold.token)
 

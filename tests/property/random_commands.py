@@ -371,7 +371,9 @@ def release_of(rng: Random, state: ModelState) -> Command:
 def renewal_of(rng: Random, state: ModelState) -> Command:
     """Renew what is mostly of the kind that is named."""
     hold_id = _id(rng, state)
-    return Renew(hold_id, rng.choice([0, 0, 50]), rng.choice(REQUEST_IDS), _kind_of(rng, state, hold_id))
+    # As many random bits as for the ttl alone: other histories stay what they were.
+    ttl_ms, exact = rng.choice([(0, False), (0, False), (0, False), (0, True), (50, False), (50, True)])
+    return Renew(hold_id, ttl_ms, rng.choice(REQUEST_IDS), _kind_of(rng, state, hold_id), exact)
 
 
 def by_value(rng: Random, state: ModelState) -> Command:
@@ -383,7 +385,8 @@ def by_value(rng: Random, state: ModelState) -> Command:
     value = hold.value if hold is not None and rng.randrange(4) else rng.choice(VALUES)
     if rng.randrange(2):
         return ReleaseByValue(name, value, kind, rng.choice(REQUEST_IDS))
-    return RenewByValue(name, value, rng.choice([0, 0, 50, 1]), kind, rng.choice(REQUEST_IDS))
+    ttl_ms, exact = rng.choice([*[(0, False)] * 3, (0, True), (50, False), (50, True), (1, False), (1, True)])
+    return RenewByValue(name, value, ttl_ms, kind, rng.choice(REQUEST_IDS), exact)
 
 
 def force_end(rng: Random, state: ModelState) -> Command:

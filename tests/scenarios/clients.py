@@ -10,7 +10,7 @@
     C acquire together a, 2 permits of q, 1 in 60 of rate [limit=, ...]    several kinds, all or none
     C acquire 2 permits of NAME limit=3 [...]                 of a semaphore
     C acquire 2 permits of NAME [limit=3, strict=yes | no]    of one that may have another limit
-    C convert NAME MODE [wait=, request=]                     C renew NAME [ttl=, request=]
+    C convert NAME MODE [wait=, request=]                     C renew NAME [ttl=, exact=, request=]
     C add a, b shared to NAME [wait=, request=]               more locks for the hold that has NAME
     C release NAME [request=] / C release only a, b           the hold that has NAME, or a part of it
     C cancel NAME [attempt=] / C cancel conversion of NAME    as a node does when the client went away
@@ -270,7 +270,9 @@ class CommandParser:
         """Return the command about a hold that `client` has, or thinks that it has."""
         match verb, line.words:
             case "renew", [name]:
-                return Renew(client.holds[name], line.ms("ttl"), line.request_id)
+                return Renew(
+                    client.holds[name], line.ms("ttl"), line.request_id, exact="exact" in line.options
+                )
             case "release", ["only", *words]:
                 names = tuple(" ".join(words).replace(",", " ").split())
                 return Release(client.holds[names[0]], line.request_id, names)

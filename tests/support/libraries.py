@@ -16,13 +16,15 @@ LIBRARIES: Final = (
     "fastapi",
     "flask",
     "playwright",
+    "pottery",
     "redis",
+    "redis_lock",
     "requests",
     "schemathesis",
     "sqlalchemy",
     "uvicorn",
 )
-"""What tests import of the groups `recipes`, `openapi` and `ui` of pyproject.toml."""
+"""What tests import of the groups `recipes`, `faces`, `openapi` and `ui` of pyproject.toml."""
 _IMPORT: Final = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 
 

@@ -322,13 +322,25 @@ def test_what_few_may_have_is_allowed_under_prefixes(tmp_path: Path, setting: st
             load([flag, wrong], {})
 
 
-@pytest.mark.parametrize("setting", ["insecure_http", "insecure_peers"])
+def test_clients_of_redis_are_served_nowhere_unless_somewhere_is_said() -> None:
+    """By flag, variable or file, as any address."""
+    assert load([], {}).redis is None
+    assert load(["--redis", "127.0.0.1:6379"], {}).redis == Address("127.0.0.1", 6379)
+    assert load([], {"HOLDFAST_REDIS": "[::1]:6379"}).redis == Address("::1", 6379)
+    with pytest.raises(ConfigError, match="redis: '6379'"):
+        load(["--redis", "6379"], {})
+
+
+@pytest.mark.parametrize("setting", ["insecure_http", "insecure_peers", "insecure_redis"])
 def test_what_is_open_is_asked_for(tmp_path: Path, setting: str) -> None:
     """By a flag, a variable or the file, and each for itself."""
     flag, variable = "--" + setting.replace("_", "-"), f"HOLDFAST_{setting.upper()}"
     path = _write(tmp_path, f"{setting} = true")
     for config in (load([flag], {}), load([], {variable: "true"}), load(["--config", path], {})):
-        assert {name: getattr(config, name) for name in ("insecure_http", "insecure_peers")} == {
+        assert {
+            name: getattr(config, name) for name in ("insecure_http", "insecure_peers", "insecure_redis")
+        } == {
+            "insecure_redis": setting == "insecure_redis",
             "insecure_http": setting == "insecure_http",
             "insecure_peers": setting == "insecure_peers",
         }

@@ -463,6 +463,12 @@ async def test_a_hold_is_renewed_and_released_by_its_value(new_client: NewClient
         (holder,) = (await client.inspect("a")).holders
         assert holder.value == "worker-7"
         assert 80 < await client.renew_by_value("a", "worker-7", ttl=90) <= 90
+        assert 80 < await client.renew_by_value("a", "worker-7", ttl=50) <= 90
+        assert 40 < await client.renew_by_value("a", "worker-7", ttl=50, exact=True) <= 50
+        await hold.renew(ttl=20, exact=True)
+        assert 10 < hold.remaining <= 20
+        with pytest.raises(ValueError, match="exact: needs a ttl"):
+            await hold.renew(exact=True)
         for value in ("worker-8", ""):
             with pytest.raises(holdfast.Refused) as caught:
                 await client.release_by_value("a", value)

@@ -177,6 +177,7 @@ async def _locks(client: holdfast.Client, other: holdfast.Client) -> None:
     secret = await client.lock("e", ttl=60, value="v", value_secret=True, priority=7).acquire(wait=0)
     await secret.renew(ttl=40)
     await client.renew_by_value("e", "v", ttl=50)
+    await client.renew_by_value("e", "v", ttl=40, exact=True)
     await client.release_by_value("e", "v")
     await _try(secret.release())
     await (await client.lock("batch/x", no_deadline=True).acquire()).release()
@@ -218,7 +219,7 @@ async def _permits_and_elections(client: holdfast.Client) -> None:
     )  # fmt: skip
     async with semaphore as hold:
         await hold.renew(ttl=50)
-        await client.renew_by_value("s", "v", kind="semaphore")
+        await client.renew_by_value("s", "v", ttl=30, exact=True, kind="semaphore")
         await client.resize_semaphore("s", 5, reason="by hand")
         await _try(client.admin.revoke("s", reason="r", kind="semaphore", ticket=1))
         await client.admin.revoke("s", reason="r", grace=9, kind="semaphore", token=hold.token)

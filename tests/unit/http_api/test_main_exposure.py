@@ -96,6 +96,21 @@ def test_a_node_that_takes_no_peers_opens_nothing(tmp_path: Path) -> None:
     assert "insecure-address" not in "".join(program.lines)
 
 
+def test_clients_of_redis_of_everywhere_are_refused(tmp_path: Path) -> None:
+    """As those of HTTP are, each address by its own setting."""
+    flags = ("--data-dir", str(tmp_path / "data"), "--http", EVERYWHERE, "--insecure-http")
+    line = _refused(*flags, "--redis", EVERYWHERE)
+    assert re.match(
+        r"holdfast-node: redis: 0\.0\.0\.0:[1-9]\d*: other machines can reach .*--insecure-redis", line
+    )
+    with _running(tmp_path, "--redis", EVERYWHERE, "--insecure-redis") as program:
+        program.wait_ready()
+        assert program.stop(signal.SIGTERM) == 0
+    said = "".join(program.lines)
+    assert "event=insecure-address detail='redis: 0.0.0.0:" in said
+    assert re.search(r"event=listening .* redis=0\.0\.0\.0:[1-9]", said)
+
+
 def test_what_is_asked_for_is_open_and_warned_of(tmp_path: Path) -> None:
     """With one warning for each address."""
     flags = ("--http", EVERYWHERE, "--peer", f"0.0.0.0:{_free_port()}", *SECRET)

@@ -456,6 +456,14 @@ async def test_renew_starts_a_lease_anew(capsys: pytest.CaptureFixture[str]) -> 
         hold = await client.acquire("a", wait=0, renew=False)
         line = Line(url, capsys)
         assert await line("renew", hold.hold_id, "--ttl", "1h") == (0, "renewed; ends in 1.0h\n", "")
+        await line("renew", hold.hold_id, "--ttl", "30m")
+        assert await line("renew", hold.hold_id, "--ttl", "90s", "--exact") == (
+            0,
+            "renewed; ends in 1.5m\n",
+            "",
+        )
+        code, _, error = await line("renew", hold.hold_id, "--exact")
+        assert (code, "--exact needs --ttl" in error) == (2, True)
         _, out, _ = await line("renew", hold.hold_id, "--ttl", "1h", "-o", "json")
         assert json.loads(out) == {"token": hold.token, "expires_in_ms": 3_600_000} | {
             "revision": json.loads(out)["revision"]

@@ -52,6 +52,22 @@ async def test_renew_starts_the_lease_anew() -> None:
         assert (got.body["token"], got.body["expires_in_ms"]) == (hold.body["token"], 90_000)
 
 
+async def test_an_exact_renewal_may_end_the_lease_earlier() -> None:
+    """A shorter ttl counts from the next renewal on, unless it is exact; which it cannot be without a ttl."""
+    async with serving() as served:
+        hold_id = (await served.acquire("a", ttl_ms=90_000, value="v")).body["hold_id"]
+        kept = await served.post(wire.LOCK_RENEW, hold_id=hold_id, ttl_ms=30_000)
+        assert kept.body["expires_in_ms"] > 80_000
+        exact = await served.post(wire.LOCK_RENEW, hold_id=hold_id, ttl_ms=30_000, exact=True)
+        assert exact.body["expires_in_ms"] == 30_000
+        by_value = await served.post(wire.LOCK_RENEW, name="a", value="v", ttl_ms=20_000, exact=True)
+        assert by_value.body["expires_in_ms"] == 20_000
+        for meant in ({"hold_id": hold_id}, {"name": "a", "value": "v"}):
+            refused = await served.post(wire.LOCK_RENEW, **meant, exact=True)
+            check_problem(refused, 400, "invalid-request")
+            assert refused.body["detail"] == "exact: needs a ttl_ms"
+
+
 async def test_force_release_tells_what_it_ended() -> None:
     """Force ends a hold whoever has it; the holder then finds its lease expired."""
     async with serving() as served:

@@ -1,0 +1,113 @@
+"""One client: what its connection has said about it, and what all clients of a node share."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lockapi.gateway import Gateway
+from lockapi.problems import ProblemError
+from lockstate.words.ids import HoldId
+from redis_api.doors import Admission, Place, Rates
+from redis_api.left_grants import Attempt, LeftGrants
+from redis_api.scripts import Scripts
+
+OWN_COUNT_MAX: Final = 10_000
+"""Holds that a connection is known to have taken. It loses sight of the oldest ones first."""
+OWNER_CHARS_MAX: Final = 100
+"""Characters of a client's name, and of its library's."""
+
+
+@dataclass(slots=True)
+class Face:
+    """What all clients of one node share."""
+
+    admission: Admission
+    rates: Rates
+    request_timeout_s: float
+    gateway: Gateway
+    """Through which the face itself looks at its node; what clients ask for goes through their own."""
+    version: str = ""
+    starting: Callable[[], str] = str
+    """Returns how far a node is that still starts, "" once it serves."""
+    scripts: Scripts = field(default_factory=Scripts)
+    left: LeftGrants = field(default_factory=LeftGrants)
+    commands: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    began_s: float = field(default_factory=time.monotonic)
+    clients_count: int = 0
+    has_told_same_value: bool = False
+
+
+class Client:
+    """A connection, as commands know it."""
+
+    __slots__ = (
+        "_gateway", "attempt", "credentials", "database", "face", "is_leaving", "library", "library_version",
+        "name", "number", "own", "place", "protocol", "transport",
+    )  # fmt: skip
+
+    def __init__(self, face: Face, place: Place, transport: asyncio.BaseTransport, number: int) -> None:
+        self.face, self.place, self.transport, self.number = face, place, transport, number
+        self.own: dict[str, HoldId] = {}
+        """The holds that were taken on this connection, by their names."""
+        self.attempt: Attempt | None = None
+        """The attempt to take a hold whose answer has not been written."""
+        self.is_leaving = False
+        """Whether the connection ends behind the answer."""
+        self._gateway: Gateway | None = None
+        self.reset()
+        self.credentials = b""
+
+    def reset(self) -> None:
+        """Forget what the connection has said, as RESET does. What it took stays its own."""
+        self.database, self.protocol = 0, 2
+        self.name = self.library = self.library_version = ""
+        self.credentials = b""
+
+    def admit(self) -> Gateway:
+        """Return the gateway of the caller as it is now: tokens end, rights change. Raises ProblemError."""
+        self._gateway = None
+        self._gateway = self.face.admission.caller(self.credentials, self.place, self.transport)
+        return self._gateway
+
+    @property
+    def gateway(self) -> Gateway:
+        """Return the gateway of the caller, which was let in for this command."""
+        assert self._gateway is not None, "no command that needs a caller runs without one"
+        return self._gateway
+
+    @property
+    def principal(self) -> str:
+        """Return the name of the caller, "" if it is not known."""
+        return self._gateway.principal.name if self._gateway is not None else ""
+
+    @property
+    def timeout_s(self) -> float:
+        """Return the seconds that a command may take."""
+        return self.face.request_timeout_s
+
+    @property
+    def owner(self) -> str:
+        """Return what others are shown as the owner of a hold of this client."""
+        return f"{self.name or self.library or 'redis'}@{self.place.address}"
+
+    def took(self, name: str, hold_id: HoldId) -> None:
+        """Remember that the connection took a hold."""
+        self.own.pop(name, None)
+        if len(self.own) >= OWN_COUNT_MAX:
+            del self.own[next(iter(self.own))]
+        self.own[name] = hold_id
+
+    def note(self, problem: Exception, command: str) -> None:
+        """Keep what was refused because of who asked."""
+        if isinstance(problem, ProblemError):
+            self.face.admission.note_refused(
+                problem, self.transport, principal=self.principal, command=command
+            )
+
+
+Args = Sequence[bytes]
+"""The arguments of a command, without its name."""

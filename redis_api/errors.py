@@ -1,0 +1,61 @@
+"""What a client of Redis is told when something goes wrong: the one way from a problem to an error of RESP.
+
+The first word decides what clients do. `LOADING` is what redis-py, go-redis and others try again by
+themselves, after a pause and on another connection: so it stands for all that was surely not applied and will
+go better soon. Where nobody knows whether something was applied there is no answer: the connection ends, as
+with a server that died, so that no client believes anything false.
+"""
+
+from typing import Final
+
+from lockapi import problems
+from redis_api.resp import Failure
+
+MANUAL: Final = "docs/faces.md"
+"""Where it stands what this face can do."""
+
+_CODES: Final = {
+    "unauthenticated": "NOAUTH",
+    "forbidden": "NOPERM",
+    "no-leader": "LOADING",
+    "shutting-down": "LOADING",
+    "not-ready": "LOADING",
+    "overloaded": "TRYAGAIN",
+    "too-many-requests": "TRYAGAIN",
+    "queue-full": "TRYAGAIN",
+    "upgrade-pending": "TRYAGAIN",
+}
+_UNKNOWN: Final = frozenset({"outcome-unknown", "internal"})
+"""The problems of which nobody knows whether the command was applied."""
+
+
+class EndConnection(Exception):
+    """The connection ends without an answer."""
+
+
+class CommandRefused(Exception):
+    """A command is answered with an error."""
+
+    def __init__(self, text: str, code: str = "ERR") -> None:
+        super().__init__(text)
+        self.failure = Failure(code, text)
+
+
+SYNTAX: Final = "syntax error"
+NOT_AN_INTEGER: Final = "value is not an integer or out of range"
+
+
+def failure_of(exc: Exception) -> Failure:
+    """Return the error for what a command raised. Raises EndConnection if its outcome is not known."""
+    if isinstance(exc, CommandRefused):
+        return exc.failure
+    problem = problems.of_exception(exc)
+    if problem.code in _UNKNOWN:
+        raise EndConnection(problem.code) from exc
+    return Failure(_CODES.get(problem.code, "ERR"), f"{problem.code}: {problem.detail}")
+
+
+def not_supported(what: str, why: str = "") -> CommandRefused:
+    """Return the refusal of something that Redis can do and this face cannot."""
+    reason = f": {why}" if why else ""
+    return CommandRefused(f"{what} is not supported by Holdfast, a lock service{reason}; see {MANUAL}")

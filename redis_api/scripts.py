@@ -1,0 +1,206 @@
+"""Scripts of lock clients, known by what they mean: nothing here runs Lua.
+
+A script is compared with those below after both were normalised: without comments and white space, with
+locals renamed in the order in which they appear, and commands in lower case. So it does not matter how a
+client formats its script, and a script that does anything else is refused with a reason when it is loaded.
+"""
+
+import enum
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+SCRIPTS_COUNT_MAX: Final = 1_000
+"""Scripts that a node knows by their hash. The one that was loaded first gives way: its client loads it
+again when it hears NOSCRIPT."""
+
+
+class Act(enum.Enum):
+    """What a script does if the key has the value that is its first argument."""
+
+    DELETE = "delete"
+    EXPIRE = "expire"
+    """The second argument is the time from now on."""
+    EXTEND = "extend"
+    """The second argument is the time from now on, or to be added if the third is "0"."""
+    REMAINING = "remaining"
+    """Tell how many milliseconds are left."""
+
+
+class Script(NamedTuple):
+    """What a script means, and what it answers."""
+
+    act: Act
+    keys_count: int = 1
+    args_count: int = 1
+    done: int = 1
+    other: int = 0
+    """The answer if the key does not have the value."""
+    endless: int = 0
+    """The answer if the key has it and no time to live."""
+    unit_ms: int = 1
+    """Milliseconds in one of the units in which the time is given."""
+
+
+_MEANINGS: Final = {
+    # redis-py, and what copies it: Lock.release, Lock.reacquire, Lock.extend
+    """
+    local held = redis.call('get', KEYS[1])
+    if not held or held ~= ARGV[1] then return 0 end
+    redis.call('del', KEYS[1])
+    return 1
+    """: Script(Act.DELETE),
+    """
+    local held = redis.call('get', KEYS[1])
+    if not held or held ~= ARGV[1] then return 0 end
+    redis.call('pexpire', KEYS[1], ARGV[2])
+    return 1
+    """: Script(Act.EXPIRE, args_count=2),
+    """
+    local held = redis.call('get', KEYS[1])
+    if not held or held ~= ARGV[1] then return 0 end
+    local left = redis.call('pttl', KEYS[1])
+    if not left then left = 0 end
+    if left < 0 then return 0 end
+    local ttl = ARGV[2]
+    if ARGV[3] == '0' then ttl = ARGV[2] + left end
+    redis.call('pexpire', KEYS[1], ttl)
+    return 1
+    """: Script(Act.EXTEND, args_count=3),
+    # celery-redbeat: the lock of its scheduler, extended to a time
+    """
+    local held = redis.call('get', KEYS[1])
+    if not held or held ~= ARGV[1] then return 0 end
+    local left = redis.call('pttl', KEYS[1])
+    if not left then left = 0 end
+    if left < 0 then return 0 end
+    redis.call('pexpire', KEYS[1], ARGV[2])
+    return 1
+    """: Script(Act.EXPIRE, args_count=2),
+    # the form of the documentation of Redis: redlock-py, pottery, cashews, aioredlock, node-redlock's first
+    """
+    if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end
+    """: Script(Act.DELETE),
+    """
+    if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end
+    return 0
+    """: Script(Act.DELETE),
+    """
+    if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2])
+    else return 0 end
+    """: Script(Act.EXPIRE, args_count=2),
+    """
+    if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('expire', KEYS[1], ARGV[2])
+    else return 0 end
+    """: Script(Act.EXPIRE, args_count=2, unit_ms=1000),
+    # pottery: how long this client still has it
+    """
+    if redis.call('get', KEYS[1]) == ARGV[1] then
+        local left = redis.call('pttl', KEYS[1])
+        return (left > 0) and left or 0
+    else return 0 end
+    """: Script(Act.REMAINING),
+    # python-redis-lock. The list KEYS[2] is a signal for BLPOP, which no client can wait for here.
+    """
+    if redis.call('get', KEYS[1]) ~= ARGV[1] then return 1
+    else
+        redis.call('del', KEYS[2])
+        redis.call('lpush', KEYS[2], 1)
+        redis.call('pexpire', KEYS[2], ARGV[2])
+        redis.call('del', KEYS[1])
+        return 0
+    end
+    """: Script(Act.DELETE, keys_count=2, args_count=2, done=0, other=1),
+    """
+    if redis.call('get', KEYS[1]) ~= ARGV[1] then return 1
+    elseif redis.call('ttl', KEYS[1]) < 0 then return 2
+    else redis.call('expire', KEYS[1], ARGV[2]) return 0 end
+    """: Script(Act.EXPIRE, args_count=2, done=0, other=1, endless=2, unit_ms=1000),
+}
+"""The scripts of clients that were tried (docs/faces.md), in our words, and what they mean."""
+
+_TOKENS: Final = re.compile(
+    r"(?P<skip>\s+|--\[(?P<level>=*)\[[\s\S]*?\](?P=level)\]|--[^\n]*|;)"
+    r"|(?P<text>'[^'\\\n]*'|\"[^\"\\\n]*\")"
+    r"|(?P<word>[A-Za-z_]\w*)"
+    r"|(?P<other>\d+|==|~=|<=|>=|\.\.|[-+*/%#<>=(){}\[\],.:])"
+)
+_TEXT: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+
+
+class UnknownScript(Exception):
+    """A script means something else than those that are known. The message says so, for its author."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this script is none that a lock client is known to use, and this node runs no Lua: it knows"
+            " compare-and-delete and compare-and-expire by their meaning (docs/faces.md)"
+        )
+
+
+class Scripts:
+    """The scripts that one node knows by their hashes."""
+
+    def __init__(self) -> None:
+        self._by_hash: dict[str, Script] = {}
+
+    def load(self, source: bytes) -> tuple[str, Script]:
+        """Return the hash of a script and what it means, and know it from now on. Raises UnknownScript."""
+        digest = hashlib.sha1(source, usedforsecurity=False).hexdigest()
+        known = self._by_hash.get(digest)
+        if known is None:
+            known = meaning_of(source)
+            if len(self._by_hash) >= SCRIPTS_COUNT_MAX:
+                del self._by_hash[next(iter(self._by_hash))]
+            self._by_hash[digest] = known
+        return digest, known
+
+    def get(self, digest: bytes) -> Script | None:
+        """Return what the script with this hash means, None if it is not known."""
+        return self._by_hash.get(digest.decode("ascii", "replace").lower())
+
+    def flush(self) -> None:
+        """Know none any more."""
+        self._by_hash.clear()
+
+
+def meaning_of(source: bytes) -> Script:
+    """Return what a script means. Raises UnknownScript."""
+    try:
+        known = _KNOWN.get(normalised(source.decode()))
+    except (UnicodeDecodeError, ValueError):
+        known = None
+    if known is None:
+        raise UnknownScript
+    return known
+
+
+def normalised(source: str) -> tuple[str, ...]:
+    """Return the words of a script in one spelling. Raises ValueError if there is something else in it."""
+    found: list[str] = []
+    names: dict[str, str] = {}
+    locals_count = 0
+    for word in _words(source):
+        is_field = bool(found) and found[-1] == "."
+        if found and found[-1] == "local" and word != "function":
+            names[word] = f"local {locals_count}"
+            locals_count += 1
+        is_command = found[-4:] in (["redis", ".", "call", "("], ["redis", ".", "pcall", "("])
+        found.append(word.lower() if is_command else word if is_field else names.get(word, word))
+    return tuple(found)
+
+
+def _words(source: str) -> Iterator[str]:
+    at = 0
+    while at < len(source):
+        match = _TOKENS.match(source, at)
+        if match is None:
+            raise ValueError(at)
+        at = match.end()
+        if match["skip"] is None:
+            text = _TEXT.fullmatch(match[0])
+            yield match[0] if text is None else f"'{text[1] or text[2] or ''}'"
+
+
+_KNOWN: Final = {normalised(source): script for source, script in _MEANINGS.items()}

@@ -1,0 +1,61 @@
+"""The Redis face of a node: its connections, what they share, and their end."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import count
+
+from cluster.observing.metrics import Sample, gauge
+from redis_api.client import Face
+from redis_api.connection import Answer, RedisConnection
+from redis_api.doors import Place, Room
+
+
+class RedisServer:
+    """Makes connections, and ends them."""
+
+    def __init__(
+        self, face: Face, room: Room, answer: Answer, watch: Callable[[], None] = lambda: None
+    ) -> None:
+        """`answer` carries out each command (`table.py`).
+
+        `watch` is called for each connection: quiet ones are looked after as long as there are any.
+        """
+        self.face, self._room, self._answer, self._watch = face, room, answer, watch
+        self._connections: set[RedisConnection] = set()
+        self._numbers = count(1)
+
+    def make(self, place: Place | None = None) -> RedisConnection:
+        """Make the protocol of a new connection, which has its `place` already if that began with TLS."""
+        self._watch()
+        return RedisConnection(
+            *(self.face, self._room, self._answer, self._connections),
+            place=place,
+            number=next(self._numbers),
+        )
+
+    async def stop(self, seconds: float) -> None:
+        """End all connections: commands that have begun are answered, if that takes no longer than this."""
+        draining = [asyncio.ensure_future(one.drain()) for one in self._connections]
+        if draining:
+            _, late = await asyncio.wait(draining, timeout=seconds)
+            for each in late:
+                each.cancel()
+        for one in [*self._connections]:
+            one.end()
+
+    def samples(self) -> Iterable[Sample]:
+        """Yield what has been counted."""
+        face = self.face
+        yield gauge("redis_connections", "Connections of clients of Redis.", face.clients_count)
+        text = "Commands of clients of Redis, by name."
+        for name, number in sorted(face.commands.items()):
+            yield "holdfast_redis_commands_total", text, "counter", {"command": name}, number
+        text = "Commands of clients of Redis that were answered with an error, by its first word."
+        for code, number in sorted(face.errors.items()):
+            yield "holdfast_redis_errors_total", text, "counter", {"code": code}, number
+        text = "Locks whose client had not heard of its grant, by what became of them."
+        for what, number in (
+            ("adopted", face.left.adopted_count),
+            ("given-back", face.left.given_back_count),
+        ):
+            yield "holdfast_redis_left_grants_total", text, "counter", {"end": what}, number

@@ -1,0 +1,247 @@
+"""Locks of unmodified clients of Redis on three nodes: taken, waited for, extended, lost and given back."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.exceptions import LockError, LockNotOwnedError, RedisError
+
+from scripts.lib import ports
+from tests.process.nodes import bring_all_back
+from tests.process.redis_nodes import RedisCluster
+from tests.support.processes import wait_until
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    with RedisCluster.of(tmp_path_factory.mktemp("redis")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def nodes(_nodes: RedisCluster) -> RedisCluster:
+    """Three healthy nodes."""
+    bring_all_back(_nodes)
+    return _nodes
+
+
+def token_of(client: redis.Redis, name: str, value: str | bytes) -> int | None:
+    """Return the fencing token of a lock that has this value."""
+    ask: Any = client.execute_command
+    token: int | None = ask("HF.TOKEN", name, value)
+    return token
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_the_lock_of_redis_py(nodes: RedisCluster, protocol: int) -> None:
+    """Every method of it, through one node, and what others see of it through another one."""
+    with nodes.client("n1", protocol=protocol) as one, nodes.client("n2", protocol=protocol) as two:
+        name = f"report-{protocol}"
+        lock, other = one.lock(name, timeout=30), two.lock(name, timeout=30)
+        assert lock.acquire()
+        assert (lock.locked(), lock.owned(), other.locked(), other.owned()) == (True, True, True, False)
+        assert not other.acquire(blocking=False)
+        assert not other.acquire(blocking_timeout=0.2)
+        assert lock.extend(10)
+        assert 35_000 < one.pttl(name) <= 40_000
+        assert lock.extend(5, replace_ttl=True)
+        assert one.pttl(name) <= 5_000
+        assert lock.reacquire()
+        assert 25_000 < two.pttl(name) <= 30_000
+        assert token_of(two, name, lock.local.token)
+        lock.release()
+        assert other.acquire(blocking=False)
+        with pytest.raises(LockError):
+            lock.release()
+        other.release()
+
+
+def test_a_lost_lock_is_told(nodes: RedisCluster) -> None:
+    """Whoever comes too late, or was robbed, hears that the lock is not its own; also with a new holder."""
+    with nodes.client("n3") as one, nodes.client("n1") as two:
+        lock = one.lock("short", timeout=0.2)
+        assert lock.acquire()
+        successor = two.lock("short", timeout=30)
+        assert successor.acquire(blocking_timeout=10)
+        token = lock.local.token
+        for late in (lambda: lock.extend(1), lock.reacquire, lock.release):
+            lock.local.token = token
+            with pytest.raises(LockNotOwnedError):
+                late()
+        assert two.delete("short") == 1
+        with pytest.raises(LockNotOwnedError):
+            successor.release()
+
+
+async def test_the_lock_of_redis_asyncio(nodes: RedisCluster) -> None:
+    """Tasks that wait for each other get it one after the other."""
+    client = redis.asyncio.Redis(host=ports.HOST, port=nodes.port("n2"))
+    inside = done = 0
+
+    async def work() -> None:
+        nonlocal inside, done
+        async with client.lock("tasks", timeout=30, sleep=0.01) as lock:
+            inside += 1
+            assert inside == 1
+            assert await lock.owned()
+            assert await lock.extend(5, replace_ttl=True)
+            inside -= 1
+            done += 1
+
+    await asyncio.gather(*[work() for _ in range(10)])
+    await client.aclose()
+    assert done == 10
+
+
+def test_a_lock_without_a_time(nodes: RedisCluster) -> None:
+    """Only where holds may have no deadline."""
+    with nodes.client("n1", db=9) as allowed, nodes.client("n1") as refused:
+        with allowed.lock("for-ever"):
+            assert allowed.ttl("for-ever") == -1
+        with pytest.raises(redis.ResponseError, match="no_deadline"):
+            refused.lock("for-ever").acquire()
+
+
+def test_redlock_py_with_one_server(nodes: RedisCluster) -> None:
+    """Its algorithm, whose server is the whole cluster."""
+    redlock = pytest.importorskip(
+        "redlock", reason="needs redlock-py, which has no wheel: pip install redlock-py"
+    )
+    first = redlock.Redlock([{"host": ports.HOST, "port": nodes.port("n1")}])
+    second = redlock.Redlock([{"host": ports.HOST, "port": nodes.port("n2")}], retry_count=1)
+    held = first.lock("redlock-py", 10_000)
+    assert held
+    assert not second.lock("redlock-py", 10_000)
+    first.unlock(held)
+    assert second.lock("redlock-py", 10_000)
+
+
+def test_a_redlock_over_the_nodes_gets_no_majority(nodes: RedisCluster) -> None:
+    """The nodes are one server: the second one says that it is held, and one of them logs why."""
+    clients = [nodes.client(node_id) for node_id in ("n1", "n2", "n3")]
+    granted = [client.set("redlock", "0123456789abcdef", nx=True, px=10_000) for client in clients]
+    for client in clients:
+        client.close()
+    assert granted == [True, None, None]
+    assert any("event=redis-same-value" in nodes.log(node_id).read_text() for node_id in ("n2", "n3"))
+
+
+def test_the_redlock_of_pottery(nodes: RedisCluster) -> None:
+    """Acquire, extend, look and release."""
+    pottery = pytest.importorskip("pottery", reason="needs pottery: scripts/test --all installs it")
+    with nodes.client("n2") as one, nodes.client("n3") as two:
+        lock = pottery.Redlock(key="printer", masters={one}, auto_release_time=10)
+        other = pottery.Redlock(key="printer", masters={two}, auto_release_time=10)
+        assert lock.acquire()
+        assert 5 < lock.locked() <= 10
+        assert not other.acquire(blocking=False)
+        lock.extend()
+        lock.release()
+        assert not lock.locked()
+        with other:
+            assert other.locked()
+
+
+def test_the_lock_of_python_redis_lock(nodes: RedisCluster) -> None:
+    """All but to wait, for which it needs lists: that is refused with a reason."""
+    redis_lock = pytest.importorskip(
+        "redis_lock", reason="needs python-redis-lock: scripts/test --all installs it"
+    )
+    with nodes.client("n1") as one, nodes.client("n2") as two:
+        lock = redis_lock.Lock(one, "job", expire=20)
+        other = redis_lock.Lock(two, "job", expire=20)
+        assert lock.acquire(blocking=False)
+        assert lock.get_owner_id() == lock.id
+        assert not other.acquire(blocking=False)
+        with pytest.raises(redis.ResponseError, match="it has no lists"):
+            other.acquire(timeout=1)
+        lock.extend(expire=5)
+        assert one.ttl("lock:job") <= 5
+        lock.release()
+        with pytest.raises(redis_lock.NotAcquired):
+            lock.release()
+        with pytest.raises(redis_lock.NotAcquired):
+            lock.extend()
+
+
+# -- nodes that fail -----------------------------------------------------------------------------------------
+
+RUN_S = 30.0
+KILL_EVERY_S = 5.0
+LEASE_S = 3.0
+WORKERS_COUNT = 6
+
+
+@dataclass
+class Record:
+    """What the workers did: which tokens were held, by which, and from when to when."""
+
+    tokens: list[tuple[int, int]] = field(default_factory=list)
+    """A token and the worker that had it, in the order in which they were told."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    errors: list[str] = field(default_factory=list)
+    grants_count: int = 0
+
+
+def test_while_the_leader_is_killed_every_five_seconds(nodes: RedisCluster) -> None:
+    """No token has two holders, tokens rise, and no lock is stuck for longer than its lease."""
+    record, is_over = Record(), threading.Event()
+    with ThreadPoolExecutor(WORKERS_COUNT) as pool:
+        working = [pool.submit(work, nodes, number, record, is_over) for number in range(WORKERS_COUNT)]
+        try:
+            ends_at_s = time.monotonic() + RUN_S
+            while time.monotonic() < ends_at_s:
+                is_over.wait(KILL_EVERY_S)
+                leader = nodes.leader()
+                nodes.kill(leader)
+                nodes.restart(leader)
+        finally:
+            is_over.set()
+        for each in working:
+            each.result()
+    owners = dict(record.tokens)
+    assert len(owners) == len(record.tokens), "a token was told to two holders"
+    assert record.grants_count > 20
+    print("grants:", record.grants_count, "errors:", len(record.errors))
+    bring_all_back(nodes)
+    with nodes.client("n1") as client:
+        asked_s = time.monotonic()
+        wait_until(
+            lambda: client.set("chaos", "after the storm, me", nx=True, px=10_000),
+            "the lock is free within its lease",
+            LEASE_S + 2.0,
+        )
+        print("free after s:", round(time.monotonic() - asked_s, 2))
+        assert (token_of(client, "chaos", "after the storm, me") or 0) > max(owners)
+
+
+def work(nodes: RedisCluster, number: int, record: Record, is_over: threading.Event) -> None:
+    """Take the lock again and again, through any node, and note the token of each time."""
+    clients = [nodes.client(node_id, socket_timeout=10) for node_id in ("n1", "n2", "n3")]
+    turn = number
+    while not is_over.is_set():
+        client = clients[turn % len(clients)]
+        turn += 1
+        lock = client.lock("chaos", timeout=LEASE_S, sleep=0.01)
+        try:
+            if not lock.acquire(blocking_timeout=2):
+                continue
+            token = token_of(client, "chaos", lock.local.token)
+            if token is not None:
+                with record.lock:
+                    record.tokens.append((token, number))
+                    record.grants_count += 1
+            lock.release()
+        except (RedisError, OSError) as error:
+            record.errors.append(repr(error))
+    for client in clients:
+        client.close()

@@ -1,0 +1,364 @@
+"""The Redis face over real sockets: who is let in, what is refused, what becomes of lost answers."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from cluster.errors import ClusterError, NoLeader, OutcomeUnknown
+from holdfast import token_lines
+from http_api.server.authentication import Authentication, KnownPrincipals
+from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
+from http_api.server.request_rates import RequestRates
+from lockapi.gateway import Gateway
+from lockstate.words.commands import Acquire, Command
+from redis_api import left_grants, table
+from redis_api.client import Face
+from redis_api.resp import COMMAND_BYTES_MAX
+from redis_api.server import RedisServer
+from tests.support.local_node import LocalAnswer, LocalNode
+from tests.unit.http_api.serving import token_line, until
+from tests.unit.redis_api.test_resp import sent
+
+VALUE = b"0123456789abcdef"
+TOKEN = "t" * 40
+OTHER_TOKEN = "u" * 40
+
+
+class SlowNode(LocalNode):
+    """A node whose grants a test can hold back, before they are made or behind that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.lost: ClusterError | None = None
+
+    async def submit(self, command: Command, timeout_s: float, principal: str = "") -> LocalAnswer:
+        """Apply a command, and answer when the test lets it."""
+        answer = await super().submit(command, timeout_s, principal)
+        if isinstance(command, Acquire):
+            await self.answers.wait()
+            if self.lost is not None:
+                raise self.lost
+        return answer
+
+
+class Connected:
+    """A client with a socket of its own."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def read(self) -> Any:
+        """Return the next reply as a Python value; an error as its text."""
+        line = (await self.reader.readline()).rstrip(b"\r\n").decode()
+        kind, text = line[:1], line[1:]
+        if kind == "*":
+            return [await self.read() for _ in range(int(text))]
+        if kind == "$":
+            if text == "-1":
+                return None
+            return (await self.reader.readexactly(int(text) + 2))[:-2]
+        return int(text) if kind == ":" else line
+
+    async def ask(self, *words: bytes | str | int) -> Any:
+        """Send a command and return its reply."""
+        self.send(*words)
+        return await self.read()
+
+    def send(self, *words: bytes | str | int) -> None:
+        """Send a command."""
+        self.writer.write(sent([word if isinstance(word, bytes) else str(word).encode() for word in words]))
+
+    async def is_over(self) -> bool:
+        """Return whether the node closes the connection without another word."""
+        return await self.reader.read() == b""
+
+
+class Served:
+    """A node that serves clients of Redis."""
+
+    def __init__(self, tokens: bytes = b"", rates: RequestRates | None = None, count_max: int = 100) -> None:
+        self.node = SlowNode()
+        self.authentication = Authentication(Gateway(self.node))
+        if tokens:
+            lines = token_lines.parse(tokens)
+            self.authentication.principals = KnownPrincipals(self.authentication.gateway, lines)
+        self.room = ConnectionPlaces(PlaceLimits(count_max=count_max))
+        self.starting = ""
+        self.face = Face(
+            self.authentication,
+            rates or RequestRates(),
+            5.0,
+            self.authentication.gateway,
+            "1",
+            lambda: self.starting,
+        )
+        self.redis = RedisServer(self.face, self.room, table.answer)
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[Connected]:
+        """Connect."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            yield Connected(reader, writer)
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    @property
+    def holders(self) -> list[int]:
+        """Return the tokens of all holds."""
+        return [hold.token for hold in self.node.machine.state.holds.values()]
+
+
+@contextlib.asynccontextmanager
+async def serving(*args: Any, **options: Any) -> AsyncIterator[Served]:
+    """Serve until the end of the block."""
+    served = Served(*args, **options)
+    listener = await asyncio.get_running_loop().create_server(served.redis.make, "127.0.0.1", 0)
+    served.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield served
+    finally:
+        listener.close()
+        await served.redis.stop(1.0)
+
+
+async def test_a_lock_is_taken_compared_and_given_back() -> None:
+    """A key is a hold with a value, a lease and a token; its name stands among the locks of the node."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("SET", "a/b", VALUE, "NX", "PX", 30_000) == "+OK"
+        (holder,) = served.node.machine.lock("redis/0/a/b").holders
+        assert (holder.value, holder.owner) == (VALUE.decode(), "redis@127.0.0.1")
+        assert await client.ask("SET", "a/b", "other", "NX", "EX", 30) is None
+        assert await client.ask("SET", "a", "parent", "NX", "PX", 30_000) == "+OK"
+        assert await client.ask("GET", "a/b") == VALUE
+        assert await client.ask("MGET", "a/b", "none", "a") == [VALUE, None, b"parent"]
+        assert await client.ask("EXISTS", "a", "a", "none") == 2
+        assert await client.ask("HF.TOKEN", "a/b") == holder.token
+        assert await client.ask("HF.TOKEN", "a/b", "other") is None
+        assert 29_000 < await client.ask("PTTL", "a/b") <= 30_000
+        assert await client.ask("PEXPIRE", "a/b", 5_000) == 1
+        assert 4_000 < await client.ask("PTTL", "a/b") <= 5_000
+        assert await client.ask("PEXPIRE", "a/b", 9_000, "LT") == 0
+        assert await client.ask("DEL", "a/b", "none", "a") == 2
+        assert served.holders == []
+
+
+async def test_databases_are_apart() -> None:
+    """SELECT chooses another prefix."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await client.ask("SELECT", 3) == "+OK"
+        assert await client.ask("GET", "k") is None
+        assert await client.ask("SELECT", 16) == "-ERR DB index is out of range"
+
+
+async def test_only_the_holder_changes_its_lease() -> None:
+    """EXPIRE on another connection is refused, and DEL there is a force, which the audit has."""
+    async with serving() as served, served.client() as holder, served.client() as other:
+        assert await holder.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert (await other.ask("PEXPIRE", "k", 1_000)).startswith("-NOPERM this lock was not taken on")
+        assert await other.ask("DEL", "k") == 1
+        assert await holder.ask("PEXPIRE", "k", 1_000) == 0
+        kinds = [event.kind.value for event in served.node.machine.audit("redis/0/k")]
+        assert "forced" in kinds
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["SET", "k", "v"], "-ERR SET without NX is not supported by Holdfast"),
+        (["SET", "k", "v", "NX", "PX", "3"], "-ERR ttl-out-of-range: "),
+        (["SET", "k", "v", "NX", "PX", "0"], "-ERR invalid expire time"),
+        (["SET", "k", "v", "NX", "PX"], "-ERR syntax error"),
+        (["SET", "k", "v", "NX", "PX", "x"], "-ERR value is not an integer"),
+        (["SET", "k", "v", "NX", "KEEPTTL"], "-ERR SET with KEEPTTL is not supported"),
+        (["SETNX", "k", "v"], "-ERR invalid-request: "),
+        (["SET", "k" * 600, "v", "NX", "PX", "1000"], "-ERR name-too-long: "),
+        (["GET"], "-ERR wrong number of arguments for 'get' command"),
+        (
+            ["BLPOP", "k", "0"],
+            "-ERR unknown command 'BLPOP': Holdfast is a lock service, and it has no lists",
+        ),
+        (["MULTI"], "-ERR unknown command 'MULTI': Holdfast is a lock service, and it has no trans"),
+        (["FLUSHALL"], "-ERR unknown command 'FLUSHALL': Holdfast is a lock service; see docs/faces.md"),
+        (["CLIENT", "KILL"], "-ERR CLIENT KILL is not supported by Holdfast"),
+        (["EVAL", "return 1", "0"], "-ERR this script is none that a lock client is known to use"),
+        (["EVALSHA", "0" * 40, "0"], "-NOSCRIPT "),
+        (["AUTH", "t"], "-ERR AUTH <password> called without any password configured"),
+        (["HELLO", "4"], "-NOPROTO "),
+    ],
+)
+async def test_what_is_not_supported_says_so(words: list[str], error: str) -> None:
+    """Each refusal says what is wrong, and the connection goes on."""
+    async with serving() as served, served.client() as client:
+        assert (await client.ask(*words)).startswith(error)
+        assert await client.ask("PING") == "+PONG"
+
+
+async def test_commands_are_described_by_their_table() -> None:
+    """COMMAND has a row for each, by which clients find keys."""
+    async with serving() as served, served.client() as client:
+        rows = await client.ask("COMMAND")
+        assert len(rows) == await client.ask("COMMAND", "COUNT") == len(table.COMMANDS)
+        assert [b"set", -3, [b"write", b"fast"], 1, 1, 1, [], [], [], []] in rows
+        docs = await client.ask("COMMAND", "DOCS", "get", "nothing")
+        assert docs[0] == b"get"
+
+
+async def test_answers_have_the_order_of_the_commands() -> None:
+    """Many commands may be sent at once."""
+    async with serving() as served, served.client() as client:
+        for number in range(500):
+            client.send("ECHO", number)
+        assert [await client.read() for _ in range(500)] == [b"%d" % number for number in range(500)]
+
+
+async def test_what_is_no_command_ends_the_connection() -> None:
+    """With an error, and after the answers to what came before."""
+    async with serving() as served, served.client() as client:
+        client.send("PING")
+        client.writer.write(b"*1\r\n$%d\r\n" % (COMMAND_BYTES_MAX + 1))
+        assert await client.read() == "+PONG"
+        assert (await client.read()).startswith("-ERR Protocol error: ")
+        assert await client.is_over()
+
+
+async def test_callers_have_to_say_who_they_are() -> None:
+    """By a token, with or without the name of its principal; rights are those of the names."""
+    tokens = token_line("billing", TOKEN, "acquire@redis/0/billing read@redis/0")
+    tokens += token_line("ops", OTHER_TOKEN, "force,acquire,read")
+    async with serving(tokens) as served, served.client() as client, served.client() as ops:
+        assert (await client.ask("GET", "k")).startswith("-NOAUTH ")
+        assert (await client.ask("HELLO", 2)).startswith("-NOAUTH ")
+        assert (await client.ask("AUTH", "x" * 40)).startswith("-WRONGPASS ")
+        assert (await client.ask("AUTH", "ops", TOKEN)).startswith("-WRONGPASS ")
+        assert (await client.ask("GET", "k")).startswith("-NOAUTH ")
+        assert await client.ask("AUTH", "billing", TOKEN) == "+OK"
+        assert await client.ask("SET", "billing/a", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert (await client.ask("SET", "other", VALUE, "NX", "PX", 30_000)).startswith("-NOPERM forbidden")
+        assert await ops.ask("AUTH", OTHER_TOKEN) == "+OK"
+        assert await ops.ask("SET", "billing/b", VALUE, "NX", "PX", 30_000) == "+OK"
+        refused = await client.ask("DEL", "billing/b")
+        assert refused.startswith("-NOPERM forbidden: this needs the right force for 'redis/0/billing/b'")
+        script = (
+            "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+        )
+        assert await client.ask("EVAL", script, 1, "billing/b", VALUE) == 0, "it belongs to another principal"
+        assert await client.ask("EVAL", script, 1, "billing/a", VALUE) == 1
+        assert await ops.ask("DEL", "billing/b") == 1
+        assert {each.route for each in served.authentication.trace.newest(10).refusals} >= {
+            "AUTH",
+            "SET",
+            "DEL",
+        }
+
+
+async def test_a_caller_has_a_rate_and_a_node_has_room() -> None:
+    """Requests are counted as those over HTTP; a connection too many is told so and closed."""
+    async with serving(rates=RequestRates(1), count_max=1) as served:
+        async with served.client() as client:
+            assert await client.ask("GET", "k") is None
+            assert (await client.ask("GET", "k")).startswith("-TRYAGAIN too-many-requests: ")
+        held = [asyncio.open_connection("127.0.0.1", served.port) for _ in range(60)]
+        pairs = await asyncio.gather(*held)
+        said = await asyncio.gather(*[asyncio.wait_for(pairs[-1][0].readline(), 5)])
+        assert said == [b"-ERR max number of clients reached\r\n"]
+        for _, writer in pairs:
+            writer.close()
+
+
+async def test_a_node_that_starts_says_so() -> None:
+    """Connections may be set up, and what they ask for is to be tried again."""
+    async with serving() as served, served.client() as client:
+        served.starting = "50 % of the state is read"
+        assert await client.ask("CLIENT", "SETINFO", "LIB-NAME", "redis-py") == "+OK"
+        assert (await client.ask("GET", "k")).startswith("-LOADING Holdfast is loading: 50 %")
+
+
+async def test_no_leader_is_tried_again_and_an_unknown_outcome_ends_the_connection() -> None:
+    """What was surely not applied is LOADING; else there is no answer that could be wrong."""
+    async with serving() as served, served.client() as client:
+        served.node.failure = NoLeader("no leader")
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "-LOADING no-leader: no leader"
+        served.node.failure = None
+        served.node.lost = OutcomeUnknown("no outcome")
+        client.send("SET", "k", VALUE, "NX", "PX", 30_000)
+        assert await client.is_over()
+        await until(lambda: not served.holders)
+
+
+async def test_a_lost_answer_is_given_to_whoever_asks_again() -> None:
+    """The same value on another connection gets the same hold, with a lease from then on."""
+    async with serving() as served:
+        async with leaving(served, VALUE):
+            pass
+        (token,) = served.holders
+        async with served.client() as client:
+            asked = asyncio.ensure_future(client.ask("SET", "k", VALUE, "NX", "PX", 60_000))
+            served.node.answers.set()
+            assert await asked == "+OK"
+            assert served.holders == [token]
+            assert await client.ask("PTTL", "k") > 50_000
+            assert served.face.left.adopted_count == 1
+            async with served.client() as another:
+                assert await another.ask("SET", "k", VALUE, "NX", "PX", 60_000) is None, "it was answered now"
+
+
+@pytest.mark.parametrize("value", [VALUE, b"1"])
+async def test_a_lost_answer_that_nobody_asks_for_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, value: bytes
+) -> None:
+    """No lock stays with a client that does not know of it. A short value proves nothing: at once."""
+    monkeypatch.setattr(left_grants, "ADOPTION_S", 0.0 if value == VALUE else 3_600.0)
+    async with serving() as served:
+        async with leaving(served, value):
+            pass
+        served.node.answers.set()
+        await until(lambda: not served.holders)
+        assert served.face.left.given_back_count == 1
+
+
+async def test_another_value_is_another_client() -> None:
+    """It gets nothing as long as the hold is there."""
+    async with serving() as served:
+        async with leaving(served, VALUE):
+            pass
+        served.node.answers.set()
+        async with served.client() as client:
+            assert await client.ask("SET", "k", b"x" * 16, "NX", "PX", 60_000) is None
+            assert await client.ask("SET", "k", VALUE, "NX", "PX", 60_000) == "+OK"
+
+
+@contextlib.asynccontextmanager
+async def leaving(served: Served, value: bytes) -> AsyncIterator[None]:
+    """Let a client ask for a lock that is granted, and leave before the node can write the answer."""
+    served.node.answers.clear()
+    async with served.client() as client:
+        client.send("SET", "k", value, "NX", "PX", 30_000)
+        await until(lambda: bool(served.holders))
+        yield
+    await until(lambda: served.face.clients_count == 0)
+
+
+async def test_a_node_that_stops_answers_what_has_begun() -> None:
+    """And closes all connections, those that are quiet at once."""
+    async with serving() as served, served.client() as quiet, served.client() as busy:
+        assert await quiet.ask("PING") == "+PONG"
+        served.node.answers.clear()
+        busy.send("SET", "k", VALUE, "NX", "PX", 30_000)
+        await until(lambda: bool(served.holders))
+        stopping = asyncio.ensure_future(served.redis.stop(5.0))
+        assert await quiet.is_over()
+        served.node.answers.set()
+        assert await busy.read() == "+OK"
+        assert await busy.is_over()
+        await stopping
+        assert served.face.clients_count == 0
