@@ -15,7 +15,6 @@ MANUAL: Final = "docs/faces.md"
 """Where it stands what this face can do."""
 
 _CODES: Final = {
-    "unauthenticated": "NOAUTH",
     "forbidden": "NOPERM",
     "no-leader": "LOADING",
     "shutting-down": "LOADING",
@@ -27,6 +26,12 @@ _CODES: Final = {
 }
 _UNKNOWN: Final = frozenset({"outcome-unknown", "internal"})
 """The problems of which nobody knows whether the command was applied."""
+
+
+_WHO: Final = (
+    f"Authentication required: AUTH with a token that this node knows and that has not expired; {MANUAL}"
+)
+"""What a caller is told that is not known: the words of the problem are those of HTTP."""
 
 
 class EndConnection(Exception):
@@ -52,6 +57,8 @@ def failure_of(exc: Exception) -> Failure:
     problem = problems.of_exception(exc)
     if problem.code in _UNKNOWN:
         raise EndConnection(problem.code) from exc
+    if problem.code == "unauthenticated":
+        return Failure("NOAUTH", _WHO)
     return Failure(_CODES.get(problem.code, "ERR"), f"{problem.code}: {problem.detail}")
 
 
