@@ -7,7 +7,7 @@ the command would refuse as well at the same place in the log, unless it finds a
 from collections.abc import Callable, Sequence
 from typing import Any, Final, get_args
 
-from lockstate.rules.holds import Holds
+from lockstate.rules.holds import SESSION_EXPIRED, Holds
 from lockstate.tables.principals import NOBODY, lease_id_of
 from lockstate.tables.records import each_lock
 from lockstate.tables.requests import key_of
@@ -71,9 +71,9 @@ class Room:
     def _refusal(self, command: Any) -> Refused | None:
         match command:
             case PutCell():
-                return self._check_puts((command,))
+                return self._check_written((command,))
             case TransactCells():
-                return self._check_puts(self._puts_of(command))
+                return self._check_written(self._puts_of(command))
             case OpenSession():
                 return self._check_session(command)
             case AddLocks():
@@ -81,6 +81,11 @@ class Room:
         if command.__class__ not in _ACQUISITIONS or (command.session_id and not self._is_for_new(command)):
             return None
         return self._holds.check_room(None, 0, command)
+
+    def _check_written(self, puts: Sequence[PutCell | PutOperation]) -> Refused | None:
+        """Refuse writes for which there is no room. That a session is over is for the log to tell."""
+        refused = self._check_puts(puts)
+        return None if refused is SESSION_EXPIRED else refused
 
     def _check_added(self, command: AddLocks) -> Refused | None:
         """Refuse more locks for a hold that lives and lacks them."""

@@ -111,6 +111,15 @@ def test_what_a_session_has_already_takes_no_room() -> None:
     assert driver.machine.no_room_for(again[3], "") is None
 
 
+def test_what_is_refused_for_another_reason_goes_to_the_log() -> None:
+    """A write whose session is over: what is answered besides the log is about room and nothing else."""
+    driver = _limited()
+    put = PutCell(b"a", b"x", SessionId("gone"), request_id="r")
+    for command in (put, TransactCells((), (PutOperation(b"a", b"x", SessionId("gone")),))):
+        assert driver.machine.no_room_for(command, "ann") is None
+        assert reason(driver.run(OnBehalf("ann", command))) is Reason.SESSION_EXPIRED
+
+
 def test_where_nothing_is_bounded_there_is_room() -> None:
     """Nobody is refused before it is known that the log would refuse it."""
     assert MachineDriver().machine.no_room_for(PutCell(b"c", b"v"), "ann") is None
