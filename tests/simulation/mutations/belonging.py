@@ -8,10 +8,9 @@ from typing import Any, Final
 from msgspec import structs
 
 import cluster.assembly
-import cluster.node
 import cluster.peers.peering
 from cluster.config import NodeConfig
-from cluster.consensus import founding
+from cluster.consensus import beginning, founding
 from cluster.consensus.founding import Own, Peer, Progress
 from cluster.consensus.member_list import MemberRecord, Members
 from cluster.consensus.membership import Membership
@@ -156,7 +155,7 @@ BELONGING: Final = (
         name="wrong-peers-accepted",
         sentence="A node starts with `peers` that contradict its log.",
         found_by=("peers-refused",),
-        apply=replaced(cluster.node, "contradiction", _contradicts_never),
+        apply=replaced(beginning, "contradiction", _contradicts_never),
         surroundings=_WRONG_PEERS,
     ),
     Mutation(
@@ -164,7 +163,7 @@ BELONGING: Final = (
         sentence="The configuration says who began the cluster, not the first entry of the log.",
         found_by=("peers-refused", "raft-replay", "one-leader-per-term", "elected-by-majority"),
         apply=together(
-            replaced(cluster.node, "contradiction", _contradicts_never),
+            replaced(beginning, "contradiction", _contradicts_never),
             replaced(cluster.assembly, "Replica", _begin_as_configured),
             replaced(Membership, "follow", _follow_but_the_first),
         ),
