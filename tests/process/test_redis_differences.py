@@ -141,7 +141,7 @@ def test_random_programs_are_answered_alike(both: tuple[redis.Redis, redis.Redis
         (("SET", "d", "v", "XX"), "ResponseError: SET with XX is not supported", None),
         (("LPUSH", "d", "v"), "ResponseError: unknown command 'LPUSH'", 1),
         (("WATCH", "d"), "ResponseError: unknown command 'WATCH'", b"OK"),
-        (("EVAL", "return 1", 0), "ResponseError: this script is none", 1),
+        (("EVAL", "return 1", 0), "ResponseError: unknown script: this node runs no Lua", 1),
         (("HF.TOKEN", "d"), None, "ResponseError: unknown command 'HF.TOKEN'"),
     ],
 )

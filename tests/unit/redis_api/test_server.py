@@ -192,7 +192,7 @@ async def test_only_the_holder_changes_its_lease() -> None:
         (["DISCARD"], "-ERR DISCARD without MULTI"),
         (["FLUSHALL"], "-ERR unknown command 'FLUSHALL': Holdfast is a lock service; see docs/faces.md"),
         (["CLIENT", "KILL"], "-ERR CLIENT KILL is not supported by Holdfast"),
-        (["EVAL", "return 1", "0"], "-ERR this script is none that a lock client is known to use"),
+        (["EVAL", "return 1", "0"], "-ERR unknown script: this node runs no Lua"),
         (["EVALSHA", "0" * 40, "0"], "-NOSCRIPT "),
         (["AUTH", "t"], "-ERR AUTH <password> called without any password configured"),
         (["HELLO", "4"], "-NOPROTO "),
