@@ -45,8 +45,8 @@ class Client:
     """A connection, as commands know it."""
 
     __slots__ = (
-        "_gateway", "attempt", "credentials", "database", "face", "is_leaving", "library", "library_version",
-        "name", "number", "own", "place", "protocol", "transport",
+        "_gateway", "attempt", "credentials", "database", "face", "is_in_multi", "is_leaving", "library",
+        "library_version", "name", "number", "own", "place", "protocol", "transport",
     )  # fmt: skip
 
     def __init__(self, face: Face, place: Place, transport: asyncio.BaseTransport, number: int) -> None:
@@ -65,6 +65,8 @@ class Client:
         """Forget what the connection has said, as RESET does. What it took stays its own."""
         self.database, self.protocol = 0, 2
         self.name = self.library = self.library_version = ""
+        self.is_in_multi = False
+        """Whether a transaction has begun, in which nothing is carried out."""
         self.credentials = b""
 
     def admit(self) -> Gateway:

@@ -134,7 +134,7 @@ class UnknownScript(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "this script is none that a lock client is known to use, and this node runs no Lua: it knows"
+            "unknown script: this node runs no Lua, and lock clients are not known to use it: it knows"
             " compare-and-delete and compare-and-expire by their meaning (docs/faces.md)"
         )
 

@@ -100,6 +100,9 @@ COMMANDS: Final = {
         ),
         _of_connection("QUIT", -1, basic.quit_, "Closes the connection.", is_open=True),
         _of_connection("RESET", 1, basic.reset, "Forgets what the connection has said.", is_open=True),
+        _of_connection("MULTI", 1, basic.multi, "Begins a transaction that can only be discarded."),
+        _of_connection("EXEC", 1, basic.exec_, "Is refused: nothing of a transaction is carried out."),
+        _of_connection("DISCARD", 1, basic.discard, "Ends a transaction."),
         _of_connection("CLIENT", -2, basic.client_, "Names the connection, or tells of it."),
         _of_connection("SELECT", 2, basic.select, "Chooses a database: a prefix of names."),
         _of_connection("COMMAND", -1, _command, "Lists the commands."),
@@ -137,12 +140,13 @@ COMMANDS: Final = {
 """All commands by their names in capitals."""
 
 _REASONS: Final = {
-    **dict.fromkeys((b"MULTI", b"EXEC", b"DISCARD", b"WATCH"), "it has no transactions"),
+    **dict.fromkeys((b"WATCH", b"UNWATCH"), "it has no transactions"),
     **dict.fromkeys((b"BLPOP", b"BRPOP", b"LPUSH", b"RPUSH", b"LPOP", b"LLEN"), "it has no lists: poll"),
     **dict.fromkeys((b"SUBSCRIBE", b"PSUBSCRIBE", b"PUBLISH"), "it has no channels: poll, or use HTTP"),
     **dict.fromkeys((b"SETEX", b"PSETEX", b"GETSET", b"MSET"), "a lock is taken by SET key value NX PX ms"),
 }
 """Why commands are missing that lock clients use."""
+_ENDS_MULTI: Final = frozenset((b"EXEC", b"DISCARD", b"RESET", b"QUIT"))
 
 
 async def answer(client: Client, words: list[bytes]) -> Reply:
@@ -168,6 +172,8 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
         if client.place.refused is not None:
             client.is_leaving = True
             raise CommandRefused("max number of clients reached")
+    if client.is_in_multi and name not in _ENDS_MULTI:
+        raise CommandRefused(f"not carried out: {basic.NO_TRANSACTIONS}")
     if row is None:
         shown = name[:100].decode(errors="replace")
         reason = _REASONS.get(name)

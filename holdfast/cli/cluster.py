@@ -103,7 +103,7 @@ def add_parser(commands: CommandParser) -> None:
         "to", metavar="ID", nargs="?", default="", help="to this node (default: the most up-to-date one)"
     )
     prefer = cluster.command("prefer", "let one node lead whenever it can, or whichever is elected", _prefer)
-    prefer.add_argument("node_id", metavar="ID", nargs="?", help="this node")
+    prefer.add_argument("node_id", metavar="ID", nargs="?", help="the node that should lead")
     prefer.add_argument("--nobody", action="store_true", help="whichever is elected, as at first")
     waits = {
         add: (0, "wait this long until the node votes, and fail if it does not (default: do not wait)"),

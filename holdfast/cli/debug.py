@@ -84,6 +84,8 @@ async def _debug(client: Inspector, arguments: argparse.Namespace) -> int:
     path: Path = arguments.file
     if path.is_dir():  # noqa: ASYNC240 - at the beginning
         raise ValueError(f"{path}: is a directory: name a file in it, such as {path}/holdfast-debug.tar.gz")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no directory {path.parent}: make it, or name another file")
     told = await _told_by_all(client)
     if not any(each.files for each in told):
         raise next(each.refused for each in told if each.refused is not None)

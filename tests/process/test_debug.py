@@ -97,3 +97,21 @@ async def test_no_secret_gets_into_the_archive(tmp_path: Path) -> None:
         secrets += [line for line in key.read_text().splitlines() if not line.startswith("-----")]
     found = {(name, secret) for name, text in content.items() for secret in secrets if secret in text}
     assert not found
+
+
+def test_a_missing_directory_is_said_before_a_node_is_asked(tmp_path: Path) -> None:
+    """With the name that was given; no node listens here, and that is not what is wrong."""
+    (port,) = reserve(1)
+    path = tmp_path / "missing" / "a.tar.gz"
+    argv = [sys.executable, "-m", "holdfast", "--nodes", f"http://127.0.0.1:{port}", "debug", str(path)]
+    ended = subprocess.run(
+        argv,
+        cwd=PROJECT,
+        env=node_environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert f"{path}: there is no directory {path.parent}" in ended.stderr

@@ -65,6 +65,17 @@ def test_the_lock_of_redis_py(nodes: RedisCluster, protocol: int) -> None:
         other.release()
 
 
+def test_a_pipeline_is_applied_or_refused_as_a_whole(nodes: RedisCluster) -> None:
+    """With MULTI, which is redis-py's default, nothing happens; without, each command does."""
+    with nodes.client("n1") as client:
+        with pytest.raises(redis.ResponseError, match="no transactions: send commands without MULTI"):
+            client.pipeline().set("piped", "v", nx=True, px=30_000).execute()
+        assert client.get("piped") is None
+        piped = client.pipeline(transaction=False).set("piped", "v", nx=True, px=30_000).get("piped")
+        assert piped.execute() == [True, b"v"]
+        assert client.delete("piped") == 1
+
+
 def test_a_lost_lock_is_told(nodes: RedisCluster) -> None:
     """Whoever comes too late, or was robbed, hears that the lock is not its own; also with a new holder."""
     with nodes.client("n3") as one, nodes.client("n1") as two:

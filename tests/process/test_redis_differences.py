@@ -140,8 +140,8 @@ def test_random_programs_are_answered_alike(both: tuple[redis.Redis, redis.Redis
         (("SET", "d", "v"), "ResponseError: SET without NX is not supported", b"OK"),
         (("SET", "d", "v", "XX"), "ResponseError: SET with XX is not supported", None),
         (("LPUSH", "d", "v"), "ResponseError: unknown command 'LPUSH'", 1),
-        (("MULTI",), "ResponseError: unknown command 'MULTI'", b"OK"),
-        (("EVAL", "return 1", 0), "ResponseError: this script is none", 1),
+        (("WATCH", "d"), "ResponseError: unknown command 'WATCH'", b"OK"),
+        (("EVAL", "return 1", 0), "ResponseError: unknown script: this node runs no Lua", 1),
         (("HF.TOKEN", "d"), None, "ResponseError: unknown command 'HF.TOKEN'"),
     ],
 )
@@ -156,7 +156,7 @@ def test_the_differences_are_these(
             assert str(found).startswith(expected)
         else:
             assert found == expected
-    answer(both[1], ("DISCARD",))
+    answer(both[1], ("UNWATCH",))
     answer(both[1], ("DEL", "d"))
 
 

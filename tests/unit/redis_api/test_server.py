@@ -187,10 +187,12 @@ async def test_only_the_holder_changes_its_lease() -> None:
             ["BLPOP", "k", "0"],
             "-ERR unknown command 'BLPOP': Holdfast is a lock service, and it has no lists",
         ),
-        (["MULTI"], "-ERR unknown command 'MULTI': Holdfast is a lock service, and it has no trans"),
+        (["WATCH", "k"], "-ERR unknown command 'WATCH': Holdfast is a lock service, and it has no trans"),
+        (["EXEC"], "-ERR EXEC without MULTI"),
+        (["DISCARD"], "-ERR DISCARD without MULTI"),
         (["FLUSHALL"], "-ERR unknown command 'FLUSHALL': Holdfast is a lock service; see docs/faces.md"),
         (["CLIENT", "KILL"], "-ERR CLIENT KILL is not supported by Holdfast"),
-        (["EVAL", "return 1", "0"], "-ERR this script is none that a lock client is known to use"),
+        (["EVAL", "return 1", "0"], "-ERR unknown script: this node runs no Lua"),
         (["EVALSHA", "0" * 40, "0"], "-NOSCRIPT "),
         (["AUTH", "t"], "-ERR AUTH <password> called without any password configured"),
         (["HELLO", "4"], "-NOPROTO "),
@@ -201,6 +203,29 @@ async def test_what_is_not_supported_says_so(words: list[str], error: str) -> No
     async with serving() as served, served.client() as client:
         assert (await client.ask(*words)).startswith(error)
         assert await client.ask("PING") == "+PONG"
+
+
+@pytest.mark.parametrize(
+    ("end", "answer"),
+    [
+        ("EXEC", "-EXECABORT Transaction discarded, nothing was applied: Holdfast has no transactions"),
+        ("DISCARD", "+OK"),
+        ("RESET", "+RESET"),
+    ],
+)
+async def test_nothing_of_a_transaction_is_applied(end: str, answer: str) -> None:
+    """Clients send MULTI, its commands and EXEC together, and take a refused EXEC to mean just that."""
+    async with serving() as served, served.client() as client:
+        await client.ask("SET", "kept", "v", "NX", "PX", "30000")
+        commands = (("SET", "k", "v", "NX", "PX", "30000"), ("DEL", "kept"), ("MULTI",), ("NONSENSE",))
+        for words in (("MULTI",), *commands, (end,)):
+            client.send(*words)
+        assert await client.read() == "+OK"
+        for _ in commands:
+            assert (await client.read()).startswith("-ERR not carried out: Holdfast has no transactions")
+        assert (await client.read()).startswith(answer)
+        assert await client.ask("GET", "k") is None
+        assert await client.ask("GET", "kept") == b"v"
 
 
 async def test_commands_are_described_by_their_table() -> None:
