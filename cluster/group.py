@@ -104,7 +104,7 @@ class Group:
         role = self.replica.role
         if role.is_leader and batch.term == role.term:
             if self._traces is not None and batch.traces:
-                self._traces.forwarded(batch)
+                self._traces.forwarded(batch, self.machine.applied_seq(batch.origin))
             self._batcher.add(batch.origin, batch.seqs, batch.commands)
             self.request_entry()
 

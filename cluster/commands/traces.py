@@ -70,11 +70,15 @@ class Traces:
                 contexts[pending.seq] = span.context.packed()
         return contexts
 
-    def forwarded(self, batch: Forwarded) -> None:
-        """Record the leader's part of commands that another node has sent."""
+    def forwarded(self, batch: Forwarded, applied_seq: int) -> None:
+        """Record the leader's part of commands that another node has sent.
+
+        Of those up to `applied_seq` it has been recorded: they come again because that node has not heard of
+        their outcomes yet, and no entry will tell of them once more.
+        """
         numbered = frozenset(batch.seqs)
         for seq, packed in batch.traces.items():
-            if seq in numbered:
+            if seq in numbered and seq > applied_seq:
                 before = self._open.pop((batch.origin, seq), None)
                 if before is not None:
                     self.tracer.end(before, "sent-again")

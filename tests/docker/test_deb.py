@@ -161,6 +161,7 @@ def test_it_is_installed_upgraded_removed_and_purged(deb: Path, machine: Machine
     assert "stop holdfast.service" in machine("cat", "/asked")
     machine("test", "!", "-e", "/usr/lib/holdfast")
     machine("test", "-e", "/etc/holdfast/node.env")
+    machine("sh", "-c", "mv /var/lib/holdfast /disk && ln -s /disk /var/lib/holdfast")
     assert "the data is kept" in machine("dpkg", "--purge", "holdfast-node")
     machine("test", "!", "-e", "/etc/holdfast")
     assert '"n9"' in machine("cat", "/var/lib/holdfast/identity.json")

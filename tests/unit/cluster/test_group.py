@@ -11,6 +11,7 @@ import pytest
 from cluster.commands.encoded_command import encode
 from cluster.commands.forwarded import Forwarded
 from cluster.commands.outbox import UNDER_WAY_LOAD_MAX
+from cluster.commands.traces import Traces
 from cluster.consensus import compaction
 from cluster.consensus.compaction import LogSpace
 from cluster.consensus.messages import NewerTerm
@@ -21,6 +22,7 @@ from cluster.peers.link import FrameKind
 from cluster.peers.peer_table import Ping
 from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SNAPSHOT_NAME
+from cluster.tracing import Context, Span, Tracer
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec, limits
@@ -261,6 +263,22 @@ async def test_a_followers_commands_are_applied_and_not_answered_here(tmp_path: 
         await until(lambda: parts.machine.applied_seq("n2.run") == 2)
         assert parts.machine.lock("a").state == "held"
         assert parts.metrics.commands == {}
+
+
+async def test_what_comes_again_after_it_was_applied_is_recorded_once(tmp_path: Path) -> None:
+    """After a connection broke a follower sends what it has not seen applied; no entry tells of it again."""
+    spans: list[Span] = []
+    async with leading_alone(tmp_path) as node:
+        parts = node.parts
+        parts.group._traces = Traces(Tracer(spans.append), parts.outbox.origin)
+        sent = batch("n2.run", parts.replica.role.term, OPEN)
+        sent = msgspec.structs.replace(sent, traces={1: Context("a1" * 16, "b2" * 8).packed()})
+        parts.group.forwarded(sent)
+        await until(lambda: parts.machine.applied_seq("n2.run") == 1)
+        parts.group.forwarded(sent)
+        await parts.requests.submit(acquire("h1"), DEADLINE_S)
+        assert [span.name for span in spans] == ["lead"]
+        assert not parts.group._traces._open
 
 
 async def test_commands_for_another_term_are_ignored(tmp_path: Path) -> None:

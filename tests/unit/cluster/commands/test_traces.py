@@ -101,7 +101,7 @@ def test_the_leader_records_its_part() -> None:
     """From the frame to the entry that is applied; numbers that the frame has not are ignored."""
     recorded = Recorded()
     parent = Context("a1" * 16, "b2" * 8, state="a=1")
-    recorded.traces.forwarded(forwarded(1, 2, traces={1: parent.packed(), 9: parent.packed()}))
+    recorded.traces.forwarded(forwarded(1, 2, traces={1: parent.packed(), 9: parent.packed()}), 0)
     recorded.traces.proposed([(OTHER, [1, 2], [b"", b""]), (ORIGIN, [1], [b""])])
     recorded.traces.applied([applied(ORIGIN, 1)], 0.0)
     assert recorded.spans == []
@@ -119,8 +119,8 @@ def test_what_a_leader_lets_go_does_not_stay(call: Span) -> None:
     """A connection that ends, leadership that is lost, commands that come again: each span has its end."""
     recorded, packed = Recorded(), call.context.packed()
     for seq in (1, 1, 2):
-        recorded.traces.forwarded(forwarded(seq, traces={seq: packed}))
-    recorded.traces.forwarded(forwarded(1, traces={1: packed}, origin="n1.run"))
+        recorded.traces.forwarded(forwarded(seq, traces={seq: packed}), 0)
+    recorded.traces.forwarded(forwarded(1, traces={1: packed}, origin="n1.run"), 0)
     assert recorded.told == [("lead", "sent-again")]
     recorded.traces.let_go("connection-lost", "n1")
     assert recorded.told[1:] == [("lead", "connection-lost")]
