@@ -19,6 +19,8 @@ STATUS: Final = "http.response.status_code"
 ERROR: Final = "error.type"
 """That of what went wrong: its code."""
 
+CALLS_PER_S_MAX: Final = 200
+"""Calls that a node records in a second, whoever asks for it."""
 STATE_CHARS_MAX: Final = 512
 """Characters of a `tracestate` that is passed on; so many the standard asks for. A longer one is left out."""
 IDS_BYTES: Final = 24
@@ -111,19 +113,42 @@ def trace_id_of(span: Span | None, parent: str) -> str:
 class Tracer:
     """Decides which calls are recorded, and makes their spans."""
 
-    def __init__(self, ended: Callable[[Span], None], share: float = 0.0) -> None:
+    def __init__(
+        self,
+        ended: Callable[[Span], None],
+        share: float = 0.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Tell `ended` of each span that is complete. Of calls without a trace this share begins one."""
         self._ended = ended
         self._share = share
+        self._now_s = now_s
+        self._second, self._count = 0, 0
+        """The second that it is, and how many calls of it are recorded."""
 
     def of_call(self, parent: str, state: str = "") -> Span | None:
         """Return the span of a call with these headers, None if it is not recorded."""
         context = parse(parent, state) if parent else None
         if context is not None:
-            return self._child(context, "call", "server") if context.is_sampled else None
-        if self._share and random.random() < self._share:  # noqa: S311 - a sample, not a secret
-            return Span("call", Context(_new_id(_TRACE_BITS), _new_id(_SPAN_BITS)), kind="server")
-        return None
+            is_wanted = context.is_sampled
+        else:
+            is_wanted = self._share > 0 and random.random() < self._share  # noqa: S311 - a sample, not a secret
+        if not is_wanted or not self._has_room():
+            return None
+        if context is not None:
+            return self._child(context, "call", "server")
+        return Span("call", Context(_new_id(_TRACE_BITS), _new_id(_SPAN_BITS)), kind="server")
+
+    def _has_room(self) -> bool:
+        """Count a call that is to be recorded, and whether so many of this second may be.
+
+        Anybody can ask for it, and a call that is recorded takes twice the processor time.
+        """
+        second = int(self._now_s())
+        if second != self._second:
+            self._second, self._count = second, 0
+        self._count += 1
+        return self._count <= CALLS_PER_S_MAX
 
     def child(self, name: str, kind: Kind = "internal") -> Span | None:
         """Return a part of what runs now, None if that is not recorded."""

@@ -1,5 +1,6 @@
 """Which headers make a call part of a trace, and what is recorded of it."""
 
+import itertools
 import re
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cluster import tracing
-from cluster.tracing import ERROR, Context, Span, Tracer, code_of, parse
+from cluster.tracing import CALLS_PER_S_MAX, ERROR, Context, Span, Tracer, code_of, parse
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -83,8 +84,19 @@ def test_who_calls_decides_whether_it_is_recorded() -> None:
         assert (root.parent_id, root.context.state) == ("", ""), "a state belongs to its `traceparent`"
         assert len(root.context.trace_id) == 32
         assert root.context.trace_id != TRACE
-    half = Tracer(lambda _: None, share=0.5)
+    seconds = itertools.count()
+    half = Tracer(lambda _: None, share=0.5, now_s=lambda: next(seconds))
     assert 100 < sum(half.of_call("") is not None for _ in range(1000)) < 900
+
+
+def test_a_node_records_so_many_calls_a_second() -> None:
+    """Whoever asks for more costs it no more: the rest of that second is served, and not recorded."""
+    now_s = [7.0]
+    tracer = Tracer(lambda _: None, share=1.0, now_s=lambda: now_s[0])
+    asked = [tracer.of_call(PARENT if number % 2 else "") for number in range(CALLS_PER_S_MAX + 5)]
+    assert [span is not None for span in asked] == [True] * CALLS_PER_S_MAX + [False] * 5
+    now_s[0] = 8.0
+    assert tracer.of_call(PARENT) is not None
 
 
 def test_a_part_ends_once_and_says_what_went_wrong() -> None:
