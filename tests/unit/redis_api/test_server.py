@@ -221,6 +221,16 @@ async def test_answers_have_the_order_of_the_commands() -> None:
         assert [await client.read() for _ in range(500)] == [b"%d" % number for number in range(500)]
 
 
+async def test_others_have_their_turn() -> None:
+    """Commands that are over at once do not keep the node to one connection, however many there are."""
+    async with serving() as served, served.client() as client, served.client() as other:
+        assert await other.ask("PING") == "+PONG"
+        client.writer.write(b"PING\n" * 8_000)
+        assert await other.ask("PING") == "+PONG"
+        assert served.face.commands["PING"] < 4_000
+        assert [await client.read() for _ in range(8_000)] == ["+PONG"] * 8_000
+
+
 async def test_what_is_no_command_ends_the_connection() -> None:
     """With an error, and after the answers to what came before."""
     async with serving() as served, served.client() as client:
