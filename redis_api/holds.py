@@ -93,7 +93,7 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     Raises ProblemError, ClusterError.
     """
     name, text = name_of(client, key), spelled.value_text(value)
-    known = Key(client.principal, name, text)
+    known = Key(client.principal, name, text, ttl_ms is None)
     left = client.face.left.take(known)
     if left is not None and await left.is_granted() and await _adopt(client, left, value, ttl_ms):
         return True

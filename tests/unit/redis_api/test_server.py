@@ -347,6 +347,17 @@ async def test_another_value_is_another_client() -> None:
             assert await client.ask("SET", "k", VALUE, "NX", "PX", 60_000) == "+OK"
 
 
+async def test_a_lease_is_not_given_for_a_lock_without_a_deadline() -> None:
+    """Whoever asks without a time believes that the lock never ends, so it gets no lease that was left."""
+    async with serving() as served:
+        async with leaving(served, VALUE):
+            pass
+        served.node.answers.set()
+        async with served.client() as client:
+            assert (await client.ask("SET", "k", VALUE, "NX")).startswith("-ERR invalid-request: ")
+            assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+
+
 @contextlib.asynccontextmanager
 async def leaving(served: Served, value: bytes) -> AsyncIterator[None]:
     """Let a client ask for a lock that is granted, and leave before the node can write the answer."""
