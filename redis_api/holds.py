@@ -178,6 +178,7 @@ async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> None:
 async def expire(client: Client, key: bytes, unit: TimeUnit, text: bytes, only: Condition) -> bool:
     """Let a hold that was taken on this connection last so long; return whether it does."""
     ttl_ms, name = unit.ttl_ms(text), name_of(client, key)
+    rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
     found = await _holders_of(client, name)
     if not found:
         return False

@@ -256,6 +256,7 @@ async def test_callers_have_to_say_who_they_are() -> None:
         assert (await client.ask("SET", "other", VALUE, "NX", "PX", 30_000)).startswith("-NOPERM forbidden")
         assert await ops.ask("AUTH", OTHER_TOKEN) == "+OK"
         assert await ops.ask("SET", "billing/b", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert (await client.ask("PEXPIRE", "none", 1_000)).startswith("-NOPERM forbidden: this needs the")
         refused = await client.ask("DEL", "billing/b")
         assert refused.startswith("-NOPERM forbidden: this needs the right force for 'redis/0/billing/b'")
         script = (
@@ -283,6 +284,13 @@ async def test_a_caller_has_a_rate_and_a_node_has_room() -> None:
         assert said == [b"-ERR max number of clients reached\r\n"]
         for _, writer in pairs:
             writer.close()
+
+
+async def test_each_key_is_a_request() -> None:
+    """A command of many keys counts as much as many commands."""
+    async with serving(rates=RequestRates(10)) as served, served.client() as client:
+        assert await client.ask("DEL", *[f"k{number}" for number in range(1_000)]) == 0
+        assert (await client.ask("GET", "k")).startswith("-TRYAGAIN too-many-requests: ")
 
 
 async def test_a_node_that_starts_says_so() -> None:
