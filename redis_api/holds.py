@@ -18,6 +18,7 @@ from lockapi.requests.locks import (
     ReleaseHoldRequest,
     ReleaseRequest,
     RenewRequest,
+    addition,
 )
 from lockstate.machine import LockMachine
 from lockstate.words.ids import HoldId, OwnerName
@@ -274,7 +275,9 @@ async def run(client: Client, script: Script, keys: list[bytes], args: list[byte
         return script.endless
     ttl_ms = integer(args[1]) * script.unit_ms
     if script.act is Act.EXTEND and args[2] == b"0":
-        ttl_ms += left_ms
+        command = addition(name, text, ttl_ms)
+        is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
+        return script.other if is_over else script.done
     return await _expire_by_value(client, script, name, text, ttl_ms)
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -13,6 +13,7 @@ from http_api.server.authentication import Authentication, KnownPrincipals
 from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
 from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway
+from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command
 from redis_api import left_grants, table
 from redis_api.client import Face
@@ -22,6 +23,7 @@ from tests.support.local_node import LocalAnswer, LocalNode
 from tests.unit.http_api.serving import token_line, until
 from tests.unit.redis_api.test_resp import sent
 
+T = TypeVar("T")
 VALUE = b"0123456789abcdef"
 TOKEN = "t" * 40
 OTHER_TOKEN = "u" * 40
@@ -44,6 +46,12 @@ class SlowNode(LocalNode):
             if self.lost is not None:
                 raise self.lost
         return answer
+
+    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
+        """Look at the state, and answer when the test lets it."""
+        found = await super().read(query, timeout_s)
+        await self.answers.wait()
+        return found
 
 
 class Connected:
@@ -149,6 +157,38 @@ async def test_a_lock_is_taken_compared_and_given_back() -> None:
         assert await client.ask("PEXPIRE", "a/b", 9_000, "LT") == 0
         assert await client.ask("DEL", "a/b", "none", "a") == 2
         assert served.holders == []
+
+
+EXTEND = """
+    local token = redis.call('get', KEYS[1])
+    if not token or token ~= ARGV[1] then return 0 end
+    local left = redis.call('pttl', KEYS[1])
+    if not left then left = 0 end
+    if left < 0 then return 0 end
+    local ttl = ARGV[2]
+    if ARGV[3] == "0" then ttl = ARGV[2] + left end
+    redis.call('pexpire', KEYS[1], ttl)
+    return 1
+"""
+
+
+async def test_each_extension_counts() -> None:
+    """Those of several connections at one time add up, as each was told."""
+    async with serving() as served, contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(served.client()) for _ in range(5)]
+        assert await clients[0].ask("SET", "k", VALUE, "NX", "PX", 10_000) == "+OK"
+        served.node.answers.clear()
+        for client in clients:
+            client.send("EVAL", EXTEND, 1, "k", VALUE, 10_000, 0)
+        await until(lambda: served.face.commands["EVAL"] == len(clients))
+        served.node.answers.set()
+        assert [await client.read() for client in clients] == [1] * 5
+        assert 50_000 < await clients[0].ask("PTTL", "k") <= 60_000
+        assert await clients[0].ask("EVAL", EXTEND, 1, "k", VALUE, 7_000, 1) == 1
+        assert await clients[0].ask("PTTL", "k") <= 7_000
+        assert await clients[0].ask("EVAL", EXTEND, 1, "k", "other", 7_000, 0) == 0
+        refused = await clients[0].ask("EVAL", EXTEND, 1, "k", VALUE, 2**62, 0)
+        assert refused.startswith("-ERR ttl-out-of-range: ")
 
 
 async def test_databases_are_apart() -> None:
