@@ -18,6 +18,8 @@ from redis_api.resp import CommandParser, Failure, ProtocolError, Reply, encode
 
 HELD_BYTES_MAX: Final = 64 * 1024
 """Bytes of commands that wait for the one before them; then reading stops."""
+TURN_COUNT: Final = 8
+"""Commands that one connection has carried out before others have their turn: many are over at once."""
 UNREAD_S: Final = 30.0
 """Seconds in which a client has to read its replies when many are unread."""
 
@@ -80,13 +82,15 @@ class RedisConnection(asyncio.Protocol):
 
     async def _work(self) -> None:
         """Carry out what has come, in order, and write the replies."""
-        has_begun = False
+        count = 0
         try:
             while not self._is_ending and (words := self._next()) is not None:
-                has_begun = True
+                count += 1
                 self._place.begin()
                 await self._carry_out(words)
                 await self._until_read()
+                if not count % TURN_COUNT:
+                    await asyncio.sleep(0)
         except ProtocolError as error:
             self._refuse(Failure("ERR", f"Protocol error: {error}"))
         except EndConnection as end:
@@ -98,7 +102,7 @@ class RedisConnection(asyncio.Protocol):
             self._close()
         finally:
             self._task = None
-            if has_begun and not self._is_ending:
+            if count and not self._is_ending:
                 self._place.rest()
                 if self._parser.held_bytes:
                     self._place.heard()

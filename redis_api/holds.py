@@ -18,6 +18,7 @@ from lockapi.requests.locks import (
     ReleaseHoldRequest,
     ReleaseRequest,
     RenewRequest,
+    addition,
 )
 from lockstate.machine import LockMachine
 from lockstate.words.ids import HoldId, OwnerName
@@ -93,7 +94,7 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     Raises ProblemError, ClusterError.
     """
     name, text = name_of(client, key), spelled.value_text(value)
-    known = Key(client.principal, name, text)
+    known = Key(client.principal, name, text, ttl_ms is None)
     left = client.face.left.take(known)
     if left is not None and await left.is_granted() and await _adopt(client, left, value, ttl_ms):
         return True
@@ -178,6 +179,7 @@ async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> None:
 async def expire(client: Client, key: bytes, unit: TimeUnit, text: bytes, only: Condition) -> bool:
     """Let a hold that was taken on this connection last so long; return whether it does."""
     ttl_ms, name = unit.ttl_ms(text), name_of(client, key)
+    rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
     found = await _holders_of(client, name)
     if not found:
         return False
@@ -273,7 +275,9 @@ async def run(client: Client, script: Script, keys: list[bytes], args: list[byte
         return script.endless
     ttl_ms = integer(args[1]) * script.unit_ms
     if script.act is Act.EXTEND and args[2] == b"0":
-        ttl_ms += left_ms
+        command = addition(name, text, ttl_ms)
+        is_over = await _is_over(client.gateway.submit(command, Renewed, client.timeout_s))
+        return script.other if is_over else script.done
     return await _expire_by_value(client, script, name, text, ttl_ms)
 
 

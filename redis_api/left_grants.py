@@ -39,6 +39,8 @@ class Key(NamedTuple):
     principal: str
     name: str
     value: str
+    is_endless: bool
+    """Whether it asks for a hold without a deadline: who asks for one is not to get a lease for it."""
 
 
 class Attempt:

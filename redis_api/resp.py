@@ -16,6 +16,8 @@ _LENGTH_CHARS_MAX: Final = 10
 """Characters of a count or a length: more than any that is allowed."""
 _LENGTH: Final = re.compile(rb"-1|[0-9]{1,10}")
 _END: Final = b"\r\n"
+_NOTHING: Final = re.compile(rb"(?:\s*\n|\*0+\r\n)*")
+"""Lines and arrays with no words in them, which ask for nothing: there may be very many of them at a time."""
 _COMPACT_BYTES: Final = 16 * 1024
 """Bytes that were read before what is behind them is moved to the front."""
 _OF_HTTP: Final = frozenset({b"post", b"host:"})
@@ -87,6 +89,8 @@ class CommandParser:
 
     def _begin(self) -> bool:
         """Read how many arguments a command has; return False if more bytes are needed."""
+        nothing = _NOTHING.match(self._buffer, self._at)
+        self._at = self._at if nothing is None else nothing.end()
         if self._at == len(self._buffer):
             self._compact()
             return False

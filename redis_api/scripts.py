@@ -121,11 +121,14 @@ _MEANINGS: Final = {
 """The scripts of clients that were tried (docs/faces.md), in our words, and what they mean."""
 
 _TOKENS: Final = re.compile(
-    r"(?P<skip>\s+|--\[(?P<level>=*)\[[\s\S]*?\](?P=level)\]|--[^\n]*|;)"
+    r"(?P<skip>[\s;]+|--(?!\[=*\[)[^\r\n]*)"
+    r"|--\[(?P<level>=*)\["
     r"|(?P<text>'[^'\\\n]*'|\"[^\"\\\n]*\")"
     r"|(?P<word>[A-Za-z_]\w*)"
     r"|(?P<other>\d+|==|~=|<=|>=|\.\.|[-+*/%#<>=(){}\[\],.:])"
 )
+_WORDS_COUNT_MAX: Final = 200
+"""Words that are read of a script: more than any has that is known."""
 _TEXT: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
@@ -182,6 +185,8 @@ def normalised(source: str) -> tuple[str, ...]:
     names: dict[str, str] = {}
     locals_count = 0
     for word in _words(source):
+        if len(found) >= _WORDS_COUNT_MAX:
+            raise ValueError(word)
         is_field = bool(found) and found[-1] == "."
         if found and found[-1] == "local" and word != "function":
             names[word] = f"local {locals_count}"
@@ -198,7 +203,10 @@ def _words(source: str) -> Iterator[str]:
         if match is None:
             raise ValueError(at)
         at = match.end()
-        if match["skip"] is None:
+        if match["level"] is not None:
+            end = f"]{match['level']}]"
+            at = source.index(end, at) + len(end)  # one that never ends is an error in Lua, too
+        elif match["skip"] is None:
             text = _TEXT.fullmatch(match[0])
             yield match[0] if text is None else f"'{text[1] or text[2] or ''}'"
 

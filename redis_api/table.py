@@ -186,5 +186,6 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
     if not row.in_start and (how_far := client.face.starting()):
         raise CommandRefused(f"Holdfast is loading: {how_far}", "LOADING")
     if row.need is not None:
-        client.face.rates.take(client.principal or client.place.origin, row.need)
+        count = len(words) - 1 if row.keys == _ALL else 1
+        client.face.rates.take(client.principal or client.place.origin, row.need, count)
     return await row.handler(client, words[1:])

@@ -266,6 +266,15 @@ class RenewRequest(OfHold, kw_only=True):
         return commands.Renew(hold_id, ttl_ms, self.checked_id(), kind, self.exact)
 
 
+def addition(name: str, value: str, ttl_ms: int) -> commands.RenewByValue:
+    """Return the command that gives the lease of a lock with a value so much more than is left of it.
+
+    The sum has the limits of any lease. Raises ProblemError.
+    """
+    check_value(value)
+    return commands.RenewByValue(name, value, ttl_ms, exact=True, adds=True)
+
+
 class ReleaseHoldRequest(Write, kw_only=True):
     """Release a hold as a whole."""
 

@@ -10,7 +10,7 @@ A value says nothing of who may have the lock: it decides no grant.
 from collections.abc import Callable
 from typing import Any, Final
 
-from lockstate.reads.views import holders_of
+from lockstate.reads.views import holders_of, remaining_ms
 from lockstate.rules.checks import check_value, invalid
 from lockstate.tables.crowds import is_known_by_value
 from lockstate.tables.principals import lease_id_of
@@ -61,7 +61,8 @@ class Values:
         hold = hold_with(self._state, command)
         if hold is None:
             return NOBODY
-        return self._renew(Renew(hold.hold_id, command.ttl_ms, exact=command.exact))
+        left_ms = (remaining_ms(self._state, hold) or 0) if command.adds else 0
+        return self._renew(Renew(hold.hold_id, command.ttl_ms + left_ms, exact=command.exact))
 
 
 def hold_with(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:

@@ -536,7 +536,10 @@ class ReleaseByValue(_Command, frozen=True, tag=79):
 
 
 class RenewByValue(_Command, frozen=True, tag=80):
-    """Renew the hold of a name that has a value; of several with it, the one held longest."""
+    """Renew the hold of a name that has a value; of several with it, the one held longest.
+
+    If `adds`, the lease gets `ttl_ms` on top of what is left of it.
+    """
 
     name: str
     value: str
@@ -544,6 +547,7 @@ class RenewByValue(_Command, frozen=True, tag=80):
     kind: HoldKind = HoldKind.LOCK
     request_id: str = ""
     exact: bool = False
+    adds: bool = False
 
 
 class AcquireSeveral(Acquire, frozen=True, tag=81):

@@ -133,6 +133,18 @@ def test_a_renewal_by_value_is_a_renewal(driver: ValueDriver) -> None:
     assert isinstance(driver.run(RenewByValue("a", "v")), Renewed)
 
 
+def test_what_is_added_to_a_lease_comes_on_top_of_what_is_left(driver: ValueDriver) -> None:
+    """Each addition counts, also to a lease that it shortens; the sum has the bounds of a lease."""
+    token = expect(Granted, driver.ask(ttl_ms=2000)).token
+    add = RenewByValue("a", "v", 3000, exact=True, adds=True)
+    assert driver.run(add, 100) == Renewed(token, 4900)
+    assert driver.run(add, 100) == Renewed(token, 7900)
+    less = RenewByValue("a", "v", -7000, exact=True, adds=True)
+    assert driver.run(less, 200) == Renewed(token, 800)
+    assert reason(driver.run(less, 200)) is Reason.TTL_OUT_OF_RANGE
+    assert reason(driver.run(RenewByValue("a", "w", 3000, exact=True, adds=True))) is Reason.NOT_HOLDER
+
+
 def test_a_long_value_is_remembered_like_a_short_one(driver: ValueDriver) -> None:
     """A repeated release has its first outcome, whatever the length of what it names."""
     value = "v" * limits.HOLD_VALUE_BYTES_MAX

@@ -56,6 +56,16 @@ def test_any_cut_gives_the_same_commands(commands: list[list[bytes]], places: li
     assert parsed(cut(b"".join(map(sent, commands)), places)) == commands
 
 
+def test_what_asks_for_nothing_is_skipped() -> None:
+    """Empty lines and arrays, also between commands, and wherever they are cut."""
+    data = b" \r\n*0\r\n\n" + sent([b"GET", b" \n"]) + b"*0\r\n \t\n  PING \r\n\r\n*00\r\n" + sent([b"QUIT"])
+    expected = [[b"GET", b" \n"], [b"PING"], [b"QUIT"]]
+    assert parsed([data + b"\n" * 300_000]) == expected
+    for place in range(len(data)):
+        assert parsed([data[:place], data[place:]]) == expected
+    assert parsed([bytes([byte]) for byte in data]) == expected
+
+
 @given(st.binary(max_size=300), st.lists(st.integers(min_value=0), max_size=5))
 def test_garbage_raises_nothing_but_the_protocol_error(data: bytes, places: list[int]) -> None:
     """Any bytes are commands, the beginning of one, or a protocol error, the same however they are cut."""

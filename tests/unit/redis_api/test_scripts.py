@@ -1,5 +1,7 @@
 """Scripts are known by what they mean, and nothing else is taken for one of them."""
 
+import time
+
 import pytest
 
 from redis_api.scripts import (
@@ -47,6 +49,10 @@ def test_spelling_does_not_matter() -> None:
         "return 1",
         "",
         "--[[ never ends",
+        "--[[ never ends\n" + RELEASE,
+        "--[==[ never ends ]=]\n" + RELEASE,
+        "-- Lua ends a line here, too\rredis.call('set', KEYS[1], 'other')\n" + RELEASE,
+        RELEASE + "return 1 " * 200,
         "return '",
     ],
 )
@@ -54,6 +60,15 @@ def test_a_script_that_differs_is_refused(changed: str) -> None:
     """Whatever could mean something else is not known: nothing here runs Lua."""
     with pytest.raises(UnknownScript, match=r"docs/faces\.md"):
         meaning_of(changed.encode())
+
+
+def test_a_script_costs_no_more_than_its_length() -> None:
+    """The node does nothing else while it reads one, so what it has read it does not read again."""
+    assert meaning_of(b"--[==[ ]] ]=] ]==]" * 3_000 + RELEASE.encode()) == Script(Act.DELETE)
+    began_s = time.process_time()
+    with pytest.raises(UnknownScript):
+        meaning_of(b"--[[\n" * 13_000)
+    assert time.process_time() - began_s < 1.0, "of which it needs less than a thousandth"
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:

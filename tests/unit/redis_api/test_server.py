@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -13,6 +13,7 @@ from http_api.server.authentication import Authentication, KnownPrincipals
 from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
 from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway
+from lockstate.machine import LockMachine
 from lockstate.words.commands import Acquire, Command
 from redis_api import left_grants, table
 from redis_api.client import Face
@@ -22,6 +23,7 @@ from tests.support.local_node import LocalAnswer, LocalNode
 from tests.unit.http_api.serving import token_line, until
 from tests.unit.redis_api.test_resp import sent
 
+T = TypeVar("T")
 VALUE = b"0123456789abcdef"
 TOKEN = "t" * 40
 OTHER_TOKEN = "u" * 40
@@ -44,6 +46,12 @@ class SlowNode(LocalNode):
             if self.lost is not None:
                 raise self.lost
         return answer
+
+    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
+        """Look at the state, and answer when the test lets it."""
+        found = await super().read(query, timeout_s)
+        await self.answers.wait()
+        return found
 
 
 class Connected:
@@ -151,6 +159,38 @@ async def test_a_lock_is_taken_compared_and_given_back() -> None:
         assert served.holders == []
 
 
+EXTEND = """
+    local token = redis.call('get', KEYS[1])
+    if not token or token ~= ARGV[1] then return 0 end
+    local left = redis.call('pttl', KEYS[1])
+    if not left then left = 0 end
+    if left < 0 then return 0 end
+    local ttl = ARGV[2]
+    if ARGV[3] == "0" then ttl = ARGV[2] + left end
+    redis.call('pexpire', KEYS[1], ttl)
+    return 1
+"""
+
+
+async def test_each_extension_counts() -> None:
+    """Those of several connections at one time add up, as each was told."""
+    async with serving() as served, contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(served.client()) for _ in range(5)]
+        assert await clients[0].ask("SET", "k", VALUE, "NX", "PX", 10_000) == "+OK"
+        served.node.answers.clear()
+        for client in clients:
+            client.send("EVAL", EXTEND, 1, "k", VALUE, 10_000, 0)
+        await until(lambda: served.face.commands["EVAL"] == len(clients))
+        served.node.answers.set()
+        assert [await client.read() for client in clients] == [1] * 5
+        assert 50_000 < await clients[0].ask("PTTL", "k") <= 60_000
+        assert await clients[0].ask("EVAL", EXTEND, 1, "k", VALUE, 7_000, 1) == 1
+        assert await clients[0].ask("PTTL", "k") <= 7_000
+        assert await clients[0].ask("EVAL", EXTEND, 1, "k", "other", 7_000, 0) == 0
+        refused = await clients[0].ask("EVAL", EXTEND, 1, "k", VALUE, 2**62, 0)
+        assert refused.startswith("-ERR ttl-out-of-range: ")
+
+
 async def test_databases_are_apart() -> None:
     """SELECT chooses another prefix."""
     async with serving() as served, served.client() as client:
@@ -246,6 +286,16 @@ async def test_answers_have_the_order_of_the_commands() -> None:
         assert [await client.read() for _ in range(500)] == [b"%d" % number for number in range(500)]
 
 
+async def test_others_have_their_turn() -> None:
+    """Commands that are over at once do not keep the node to one connection, however many there are."""
+    async with serving() as served, served.client() as client, served.client() as other:
+        assert await other.ask("PING") == "+PONG"
+        client.writer.write(b"PING\n" * 8_000)
+        assert await other.ask("PING") == "+PONG"
+        assert served.face.commands["PING"] < 4_000
+        assert [await client.read() for _ in range(8_000)] == ["+PONG"] * 8_000
+
+
 async def test_what_is_no_command_ends_the_connection() -> None:
     """With an error, and after the answers to what came before."""
     async with serving() as served, served.client() as client:
@@ -271,6 +321,7 @@ async def test_callers_have_to_say_who_they_are() -> None:
         assert (await client.ask("SET", "other", VALUE, "NX", "PX", 30_000)).startswith("-NOPERM forbidden")
         assert await ops.ask("AUTH", OTHER_TOKEN) == "+OK"
         assert await ops.ask("SET", "billing/b", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert (await client.ask("PEXPIRE", "none", 1_000)).startswith("-NOPERM forbidden: this needs the")
         refused = await client.ask("DEL", "billing/b")
         assert refused.startswith("-NOPERM forbidden: this needs the right force for 'redis/0/billing/b'")
         script = (
@@ -298,6 +349,13 @@ async def test_a_caller_has_a_rate_and_a_node_has_room() -> None:
         assert said == [b"-ERR max number of clients reached\r\n"]
         for _, writer in pairs:
             writer.close()
+
+
+async def test_each_key_is_a_request() -> None:
+    """A command of many keys counts as much as many commands."""
+    async with serving(rates=RequestRates(10)) as served, served.client() as client:
+        assert await client.ask("DEL", *[f"k{number}" for number in range(1_000)]) == 0
+        assert (await client.ask("GET", "k")).startswith("-TRYAGAIN too-many-requests: ")
 
 
 async def test_a_node_that_starts_says_so() -> None:
@@ -360,6 +418,17 @@ async def test_another_value_is_another_client() -> None:
         async with served.client() as client:
             assert await client.ask("SET", "k", b"x" * 16, "NX", "PX", 60_000) is None
             assert await client.ask("SET", "k", VALUE, "NX", "PX", 60_000) == "+OK"
+
+
+async def test_a_lease_is_not_given_for_a_lock_without_a_deadline() -> None:
+    """Whoever asks without a time believes that the lock never ends, so it gets no lease that was left."""
+    async with serving() as served:
+        async with leaving(served, VALUE):
+            pass
+        served.node.answers.set()
+        async with served.client() as client:
+            assert (await client.ask("SET", "k", VALUE, "NX")).startswith("-ERR invalid-request: ")
+            assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
 
 
 @contextlib.asynccontextmanager
