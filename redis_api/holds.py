@@ -113,6 +113,9 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
         attempt.give_back()
         raise
     except ProblemError as problem:
+        if ttl_ms is None and problem.code == "invalid-request":
+            advice = "give it a time: PX, or lock(..., timeout=30) in redis-py"
+            raise ProblemError(problem.code, f"{problem.detail}; {advice}") from None
         if problem.code not in _IN_THE_WAY:
             raise
         _tell_same_value(client, name, text, value)

@@ -65,6 +65,8 @@ def by_id(state: ModelState, command: ReleaseByValue | RenewByValue) -> Release 
         is_meant = hold.kind is command.kind and not hold.is_several and names(hold) == [command.name]
         if is_meant and hold.value == command.value and not is_foreign(state, hold):
             if isinstance(command, RenewByValue):
-                return Renew(hold.hold_id, command.ttl_ms, exact=command.exact)
+                lease = hold.lease if command.adds else None
+                left_ms = 0 if lease is None else max(0, lease.expires_at_ms - state.now_ms)
+                return Renew(hold.hold_id, command.ttl_ms + left_ms, exact=command.exact)
             return Release(hold.hold_id)
     return Refused(Reason.NOT_HOLDER, "")

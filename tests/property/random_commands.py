@@ -385,8 +385,10 @@ def by_value(rng: Random, state: ModelState) -> Command:
     value = hold.value if hold is not None and rng.randrange(4) else rng.choice(VALUES)
     if rng.randrange(2):
         return ReleaseByValue(name, value, kind, rng.choice(REQUEST_IDS))
-    ttl_ms, exact = rng.choice([*[(0, False)] * 3, (0, True), (50, False), (50, True), (1, False), (1, True)])
-    return RenewByValue(name, value, ttl_ms, kind, rng.choice(REQUEST_IDS), exact)
+    plain, exact, adding = (False, False), (True, False), (True, True)
+    asked = [*[(0, plain)] * 3, (0, exact), (50, plain), (50, exact), (1, plain), (50, adding)]
+    ttl_ms, (is_exact, adds) = rng.choice(asked)
+    return RenewByValue(name, value, ttl_ms, kind, rng.choice(REQUEST_IDS), is_exact, adds)
 
 
 def force_end(rng: Random, state: ModelState) -> Command:

@@ -220,7 +220,7 @@ async def test_only_the_holder_changes_its_lease() -> None:
         (["SET", "k", "v", "NX", "PX"], "-ERR syntax error"),
         (["SET", "k", "v", "NX", "PX", "x"], "-ERR value is not an integer"),
         (["SET", "k", "v", "NX", "KEEPTTL"], "-ERR SET with KEEPTTL is not supported"),
-        (["SETNX", "k", "v"], "-ERR invalid-request: "),
+        (["SETNX", "k", "v"], "-ERR invalid-request: no_deadline: true: "),
         (["SET", "k" * 600, "v", "NX", "PX", "1000"], "-ERR name-too-long: "),
         (["GET"], "-ERR wrong number of arguments for 'get' command"),
         (
