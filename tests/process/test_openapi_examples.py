@@ -43,6 +43,7 @@ NEVER_GOOD: Final = NOT_POSSIBLE | {
     f"POST {wire.ELECTION_PUT_OFF}",
     *[f"{method} {wire.CLUSTER_MEMBERS}" for method in ("POST", "PATCH", "DELETE")],
     f"PUT {wire.CLUSTER_PREFERRED_LEADER}",
+    f"PUT {wire.CLUSTER_LOG_LEVEL}",
     f"POST {wire.SESSION_FORCE_CLOSE}",
     f"POST {wire.ACQUIRE}",
     f"POST {wire.SEMAPHORE_ACQUIRE}",
