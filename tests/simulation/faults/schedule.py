@@ -220,8 +220,16 @@ class Chaos:
         while self._active:
             self._undo(min(self._active))
         for machine in self._world.machines.values():
+            if self._waits_for_a_removed_node(machine):
+                machine.kill()
             self._faults.start(machine)
         self._world.checkers.liveness.healed(self._world.scheduler.now_us)
+
+    def _waits_for_a_removed_node(self, machine: Machine) -> bool:
+        """Whether it was shut out by a node that can never let it in again: operators start it once more."""
+        parts = machine.parts
+        by, _, reason = ("", "", "") if parts is None else parts.peering.shut_out.reason.partition(" says: ")
+        return bool(reason) and by not in self._members.serving()
 
     def serving(self) -> list[str]:
         """Return the nodes that must serve when all is well."""
