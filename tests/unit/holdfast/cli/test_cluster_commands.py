@@ -263,7 +263,7 @@ async def test_a_leader_is_preferred() -> None:
     async with ScriptedNode(preferred, ended, nobody) as node:
         code, out, _ = await _holdfast(node.url, "cluster", "prefer", "n2", *WHY)
         assert (code, out) == (
-            0, "prefers n2, which takes over once it has been well for a while; see `holdfast status`\n"
+            0, "prefers n2, which takes over once it has been well for half a minute; see `holdfast status`\n"
         )  # fmt: skip
         code, out, _ = await _holdfast(node.url, "cluster", "prefer", "--nobody", *WHY)
         assert (code, out) == (0, "n2 is not preferred any more\n")
