@@ -256,7 +256,8 @@ async def _prefer(client: Inspector, arguments: argparse.Namespace) -> int:
         text = f"{was} is not preferred any more" if was else "no node was preferred"
     else:
         answer = await client.told(cluster_operations.prefer_leader(node_id, reason))
-        text = f"prefers {node_id}, which takes over once it has been well for half a minute; see `holdfast status`"
+        soon = "takes over once it has been well for half a minute; see `holdfast status`"
+        text = f"prefers {node_id}, which {soon}"
     print_one(answer, [text], arguments.output)
     return 0
 
