@@ -128,7 +128,7 @@ def test_the_client_alone_leaves_a_project_its_packages(client_programs: Path, t
     for name in ("MemoryCluster", "LoopbackCluster"):
         assert f"{name} runs the code of a node, which is not installed for {client_programs}" in said
     version = run(client_programs, tmp_path, "holdfast", "--version").stdout.split()[1]
-    assert f"(lockstate, lockapi, http_api missing): pip install holdfast-node=={version}" in said
+    assert f"(lockstate, lockapi, http_api, redis_api missing): pip install holdfast-node=={version}" in said
 
 
 @pytest.mark.process

@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in sorted(DOCS.rglob("*.md"))}
 REFERENCE = "".join(text for name, text in PAGES.items() if name.startswith("reference/"))
-RUN = re.compile(r"guides/|(?:sdk|recipes|coming-from|quickstart|three-machines|tutorial)\.md")
-"""Pages whose blocks tests run: test_guides, _readme, _sdk_doc, _three_machines and _tutorial."""
+RUN = re.compile(r"guides/|(?:sdk|recipes|coming-from|faces|quickstart|three-machines|tutorial)\.md")
+"""Pages whose blocks tests run: test_guides, _readme, _redis_clients, _sdk_doc, _three_machines, _tutorial"""
 ONLY_FOR_TASKS = {"cause", "kind", "lock", "lost", "mode", "session", "watch"}
 """What users may use although the classes for threads do not have it: instances set most of it."""
 NOT_RUN = re.compile(r"<!-- Not run: [^>]{10,} -->")

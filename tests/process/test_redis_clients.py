@@ -1,12 +1,14 @@
 """Locks of unmodified clients of Redis on three nodes: taken, waited for, extended, lost and given back."""
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import redis
@@ -19,6 +21,7 @@ from tests.process.redis_nodes import RedisCluster
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.process
+MANUAL: Final = Path(__file__).parents[2] / "docs" / "faces.md"
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,18 @@ def test_the_lock_of_redis_py(nodes: RedisCluster, protocol: int) -> None:
         with pytest.raises(LockError):
             lock.release()
         other.release()
+
+
+def test_the_programs_of_the_manual(nodes: RedisCluster) -> None:
+    """They work as they stand there, with the address of a node."""
+    programs = re.findall(r"^```python\n(.*?)^```$", MANUAL.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(programs) == 2
+    with nodes.client("n1") as client:
+        names: dict[str, Any] = {"redis": redis, "client": client}
+        for program in programs:
+            exec(program.replace("6379", str(nodes.port("n1"))), names)  # noqa: S102 - it is ours
+        assert names["token"] > 0
+        assert client.get("report") is None
 
 
 def test_a_pipeline_is_applied_or_refused_as_a_whole(nodes: RedisCluster) -> None:
