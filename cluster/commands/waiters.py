@@ -72,6 +72,8 @@ class Waiters:
         self._futures.pop(hold_id, None)
 
     def _forget(self, hold_id: HoldId, future: "asyncio.Future[Answer]") -> None:
+        if not future.cancelled():
+            future.exception()  # seen: where a client is away its wait may end with nobody there
         futures = self._futures.get(hold_id)
         if futures is not None and future in futures:
             futures.remove(future)

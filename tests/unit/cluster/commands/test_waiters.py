@@ -1,6 +1,7 @@
 """Requests that wait: woken when they are settled, or by snapshots; forgotten when nobody waits any more."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -47,6 +48,20 @@ async def test_the_end_of_another_wait_wakes_nobody() -> None:
     future = waiters.add(HoldId("h1"))
     waiters.wake(end(hold_id="elsewhere"), 3)
     assert not future.done()
+
+
+async def test_a_wait_may_end_with_nobody_there() -> None:
+    """Its client is away, and the node fell behind: nothing is logged as a mistake."""
+    loop = asyncio.get_running_loop()
+    uncaught: list[str] = []
+    loop.set_exception_handler(lambda _, context: uncaught.append(context["message"]))
+    waiters = Waiters(loop)
+    waiters.add(HoldId("h1"))
+    waiters.fail_all(LOST)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not uncaught
+    assert not waiters
 
 
 async def test_a_conversion_is_woken_by_its_ticket() -> None:
