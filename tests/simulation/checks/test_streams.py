@@ -8,6 +8,7 @@ from lockstate.words.commands import (
     NumberedCommand,
     OpenSession,
     Release,
+    Renew,
     ResumeStream,
 )
 from lockstate.words.ids import HoldId, SessionId
@@ -17,7 +18,9 @@ from lockstate.words.results import (
     Granted,
     NumberedDone,
     Queued,
+    Reason,
     Refused,
+    Renewed,
     Result,
     StreamFault,
     StreamResumed,
@@ -98,6 +101,19 @@ def test_a_wait_after_its_end() -> None:
     cluster.commit()
     with objects("stream-once"):
         cluster.tell(frame, done(Queued(HoldId("h1"), 1)))
+
+
+def test_an_answer_that_is_older_than_that_of_a_repetition() -> None:
+    """A renewal was done, and a repetition finds its hold over; it cannot be done after that."""
+    cluster = Streaming()
+    frame = cluster.frame(1, Renew(HoldId("h1")))
+    late = [cluster.history.calls[cluster.call(frame)] for _ in range(2)]
+    before = cluster.machine.revision
+    cluster.commit()
+    cluster.tell(frame, done(Refused(Reason.LEASE_EXPIRED, "")))
+    cluster.checkers.streams.replied(late[0], done(Renewed(1, 1000)), before)
+    with objects("stream-once"):
+        cluster.checkers.streams.replied(late[1], done(Renewed(1, 1000)), cluster.machine.revision + 1)
 
 
 def test_a_number_that_was_given_to_something_else() -> None:
