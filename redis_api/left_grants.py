@@ -28,7 +28,8 @@ RETRY_S: Final = 1.0
 TRIES_COUNT_MAX: Final = 60
 """Tries to give something back: a minute and more, after which most leases have ended by themselves."""
 COUNT_MAX: Final = 10_000
-"""Attempts that may be taken over at one time; further ones are given back when they are left."""
+"""Attempts that may be taken over at one time; further ones are given back when they are left. As many are
+given back at one time."""
 
 logger = logging.getLogger("redis_api")
 
@@ -84,7 +85,7 @@ class Attempt:
 
     def give_back(self) -> None:
         """Release the hold, whether it was granted or not."""
-        self._grants.run(_given_back(self._give_back, self.key.name))
+        self._grants.run(self._give_back, self.key.name)
 
     async def is_granted(self) -> bool:
         """Wait for the outcome, and return whether there is a hold."""
@@ -128,10 +129,17 @@ class LeftGrants:
         if self.knows(attempt):
             del self._attempts[attempt.key]
 
-    def run(self, giving_back: Awaitable[None]) -> None:
-        """Give something back in the background."""
+    def run(self, give_back: GiveBack, name: str) -> None:
+        """Give something back in the background.
+
+        If too much of that is under way, what is left ends with its lease: while there is no leader, clients
+        make more of it each second.
+        """
+        if len(self._tasks) >= COUNT_MAX:
+            logger.warning("event=redis-not-given-back name=%r", name)
+            return
         self.given_back_count += 1
-        task = asyncio.ensure_future(giving_back)
+        task = asyncio.ensure_future(_given_back(give_back, name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

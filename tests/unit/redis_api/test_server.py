@@ -456,3 +456,23 @@ async def test_a_node_that_stops_answers_what_has_begun() -> None:
         assert await busy.is_over()
         await stopping
         assert served.face.clients_count == 0
+
+
+async def test_so_much_is_given_back_at_one_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While nothing can be given back, clients cannot pile that up: what is too much ends with its lease."""
+    monkeypatch.setattr(left_grants, "COUNT_MAX", 2)
+    may_go_on, given = asyncio.Event(), 0
+
+    async def give_back() -> None:
+        nonlocal given
+        await may_go_on.wait()
+        given += 1
+
+    grants = left_grants.LeftGrants()
+    for number in range(3):
+        grants.run(give_back, f"redis/0/{number}")
+    assert "event=redis-not-given-back name='redis/0/2'" in caplog.text
+    may_go_on.set()
+    await until(lambda: given == grants.given_back_count == 2)
