@@ -142,7 +142,7 @@ class Tracer:
     def _has_room(self) -> bool:
         """Count a call that is to be recorded, and whether so many of this second may be.
 
-        Anybody can ask for it, and a call that is recorded takes twice the processor time.
+        Anybody can ask for it, and a call that is recorded costs more processor time.
         """
         second = int(self._now_s())
         if second != self._second:
