@@ -146,7 +146,7 @@ class StrangerFaults:
     def _all_copied(self) -> Undo | None:
         """Start copies of all nodes beside them, whose `peers` name the copies."""
         machines = self._world.machines
-        if len(machines) < FOUNDERS_MIN or not self._is_calm():
+        if len(machines) < FOUNDERS_MIN or not self._is_calm() or not self._are_members_stored():
             return None
         peers = {node_id: Address(f"{ELSEWHERE}-{node_id}", PEER_PORT) for node_id in machines}
         for node_id, original in machines.items():
@@ -215,6 +215,14 @@ class StrangerFaults:
         if not self._is_alone() or world.network.hostile is not None or world.watch.rules_old:
             return False
         return self._do_all_hear()
+
+    def _are_members_stored(self) -> bool:
+        """Whether each disk has its node's newest list: a copy that misses it refuses `peers` with one more."""
+        all_parts = [machine.parts for machine in self._world.machines.values()]
+        return all(
+            parts is not None and parts.journal.synced_index >= parts.replica.membership.latest_index
+            for parts in all_parts
+        )
 
     def _do_all_hear(self) -> bool:
         """Whether all nodes run, and are connected."""
