@@ -42,6 +42,7 @@ from lockstate.words.commands import (
     PreferLeader,
     RecordAct,
     TakeRate,
+    TransactCells,
 )
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import (

@@ -15,7 +15,7 @@ from lockstate.tables import budget
 from lockstate.tables.cells import Cell, size_of
 from lockstate.tables.state import State
 from lockstate.words import limits
-from lockstate.words.cell_operations import CellOperation, DeleteOperation, GetOperation, PutOperation
+from lockstate.words.cell_operations import CellOperation, GetOperation, PutOperation
 from lockstate.words.commands import DeleteCells, PutCell
 from lockstate.words.ids import SessionId
 from lockstate.words.results import (

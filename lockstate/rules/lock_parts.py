@@ -1,4 +1,4 @@
-"""What transactions do to locks: compare, take, end and renew, by the rules of acquires, releases and renewals.
+"""What transactions do to locks: compare, take, end and renew, by the rules of the commands that do so.
 
 First all of it is looked at, each part as if those before it had been done: what they end is not in its way,
 and counts no more; what they take counts already. To count like that, tables of what principals and
@@ -67,7 +67,7 @@ def refuse_forced(command: TransactCells) -> Refused | None:
     for operation in command.then:
         if isinstance(operation, EndOperation) and operation.reason and operation.hold_id not in named:
             return invalid("then: a hold that ends by force needs a compare with its name")
-    if any([isinstance(operation, EndOperation) and operation.reason for operation in command.otherwise]):
+    if any(isinstance(operation, EndOperation) and operation.reason for operation in command.otherwise):
         return invalid("else: no hold can be ended by force")
     return None
 
@@ -112,7 +112,7 @@ class LockParts:
             self._state.count_hold(hold, -1)
             self._state.principals.drop(hold.hold_id)
         for hold in ended.values():
-            self._state.count_hold(hold, 1)
+            self._count_end(hold, 1)
         return refused
 
     def _check(
@@ -137,8 +137,14 @@ class LockParts:
         if is_forced and hold.details.lock_delay_ms:
             return None  # what it had is delayed then: it counts as it did, and nobody can take it
         ended[hold.hold_id] = hold
-        self._state.count_hold(hold, -1)
+        self._count_end(hold, -1)
         return None
+
+    def _count_end(self, hold: Hold, by: int) -> None:
+        """Count a hold, and the wait for a change of it, as gone (-1), or as there again (1)."""
+        if hold.changing:
+            self._state.count_ticket(self._state.tickets[hold.changing], by)
+        self._state.count_hold(hold, by)
 
     def _check_take(self, asked: Acquire, ended: Mapping[HoldId, Hold], taken_count: int) -> Refused | None:
         """Refuse what an acquire without waiting would be refused."""

@@ -114,7 +114,7 @@ class Transactions:
         if refused is not None:
             return refused
         table = self._state.cells
-        if any([self._changes_cell(operation) for operation in operations]):
+        if any(self._changes_cell(operation) for operation in operations):
             table.revision += 1
         freed: Freed = []
         results = tuple([self._do(command, operation, freed) for operation in operations])

@@ -116,7 +116,7 @@ def _is_full(lock: Lock) -> bool:
 
 
 def is_behind(lock: Lock, claim: Claim, ticket: Ticket, ended: Mapping[HoldId, Hold] = NOTHING) -> bool:
-    """Whether an earlier ticket on this record is in the way of `ticket`, but for changes of `ended` holds."""
+    """Whether an earlier ticket on this record is in the way of `ticket`; none of a change of `ended` is."""
     assert lock.queues is not None, "a ticket waits in a queue"
     place, in_the_way = precedence(ticket), CONFLICTING[claim]
     for slot, queue in lock.queues.items():
