@@ -12,6 +12,7 @@ from lockapi.problems import ProblemError
 from lockstate.words.ids import HoldId
 from redis_api.doors import Admission, Place, Rates
 from redis_api.left_grants import Attempt, LeftGrants
+from redis_api.name_turns import NameTurns
 from redis_api.scripts import Scripts
 
 OWN_COUNT_MAX: Final = 10_000
@@ -34,6 +35,7 @@ class Face:
     """Returns how far a node is that still starts, "" once it serves."""
     scripts: Scripts = field(default_factory=Scripts)
     left: LeftGrants = field(default_factory=LeftGrants)
+    turns: NameTurns = field(default_factory=NameTurns)
     commands: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     began_s: float = field(default_factory=time.monotonic)

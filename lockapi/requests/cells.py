@@ -237,3 +237,10 @@ class TransactRequest(Write, kw_only=True):
         )
         check(transactions.check_transaction(command))
         return command
+
+
+def transaction(compares: tuple[Compare, ...], then: tuple[CellOperation, ...]) -> TransactCells:
+    """Return the command that does something if all compares are true. Raises ProblemError."""
+    command = TransactCells(compares, then)
+    check(transactions.check_transaction(command))
+    return command
