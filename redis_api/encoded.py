@@ -1,7 +1,7 @@
 """What a cell holds for clients of Redis: a string as it is, or a list, which is told apart by a mark.
 
 A string is the value of its cell, so other faces read and write strings as they are. Only one that begins
-with the mark itself, a zero byte, gets two bytes in front. What other faces wrote that is no list is a string.
+with the mark itself, a zero byte, gets two bytes in front. What other faces wrote is a string as well.
 """
 
 from collections.abc import Sequence

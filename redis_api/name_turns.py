@@ -1,7 +1,7 @@
 """Turns of the transactions of one node that want to change the same key: who came first goes first.
 
-Two transactions that read a key and change it cannot both succeed: one of them runs again. Where many do so at
-a time, nearly all would run again and again. In turns, each finds the key as the one before it left it.
+Two transactions that read a key and change it cannot both succeed: one of them runs again. Where many do so
+at a time, nearly all would run again and again. In turns, each finds the key as the one before it left it.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 
 A program runs on a state of this node, and what it changed becomes one `TransactCells`, in which everything
 that it read is compared. If a compare fails, another change came first: the program runs again on a newer
-state. So a program that changes something may run on whatever state this node has, because an old one makes it
-run again and nothing worse; one that only reads, or looks at a time that is left, runs on a state that is not
+state. So a program that changes something may run on whatever state this node has: an old one makes it run
+again, and nothing worse. One that only reads, or looks at a time that is left, runs on a state that is not
 older than the call.
 """
 
@@ -116,8 +116,9 @@ async def _apply(client: Client, overlay: Overlay, deadline_s: float) -> bool:
 
 
 def _pause_s(number: int) -> float:
-    """Return the seconds of a pause: a random part of what the number of pauses before it makes the longest."""
-    return random.uniform(0.5, 1) * min(PAUSE_S * 2**number, PAUSE_S_MAX)  # noqa: S311 - no secret
+    """Return the seconds of a pause that has so many before it: half of a bound or more, by chance."""
+    bound_s: float = min(PAUSE_S * 2**number, PAUSE_S_MAX)
+    return random.uniform(0.5, 1) * bound_s  # noqa: S311 - no secret
 
 
 def _left_s(deadline_s: float) -> float:
