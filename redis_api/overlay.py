@@ -120,9 +120,9 @@ class Overlay:
 
     # -- keys -----------------------------------------------------------------------------------------------
 
-    def slot(self, key: bytes) -> Slot:
+    def slot(self, key: bytes, database: int | None = None) -> Slot:
         """Return a key without regard to rights, for a write that does not depend on what it was."""
-        name = spelled.name_of(self.database, key)
+        name = spelled.name_of(self.database if database is None else database, key)
         found = self._slots.get(name)
         if found is not None:
             return found
@@ -137,9 +137,9 @@ class Overlay:
         self._slots[name] = slot
         return slot
 
-    def look(self, key: bytes) -> Slot:
+    def look(self, key: bytes, database: int | None = None) -> Slot:
         """Return a key that may be read, and depend on what it is. Raises ProblemError."""
-        slot = self.slot(key)
+        slot = self.slot(key, database)
         rights_needed.check_name(self.client.gateway.rights, Right.READ, slot.name)
         slot.is_compared = True
         return slot
