@@ -20,7 +20,8 @@ from lockapi.requests.fields import (
     check_prefix_or_all,
     invalid,
 )
-from lockstate.rules import transactions
+from lockstate.rules.cells import check_put
+from lockstate.rules.transactions import check_transaction
 from lockstate.words import limits
 from lockstate.words.cell_operations import (
     CellCompare,
@@ -105,7 +106,7 @@ class PutCellRequest(_Conditional, kw_only=True):
     def command(self, key: str) -> PutCell | TransactCells:
         """Return the command. Raises ProblemError."""
         put = _put(key, _value(self.value, self.value_base64), self.session_id, self.ttl_ms)
-        check(transactions.check_put(put))
+        check(check_put(put))
         compares = self.compares(put.key)
         if compares:
             return TransactCells(compares, (put,), (GetOperation(put.key),), self.checked_id())
@@ -235,7 +236,7 @@ class TransactRequest(Write, kw_only=True):
             tuple([operation.part() for operation in self.otherwise]),
             self.checked_id(),
         )
-        check(transactions.check_transaction(command))
+        check(check_transaction(command))
         return command
 
 
