@@ -31,6 +31,7 @@ from lockstate.words.cell_operations import (
     DeleteOperation,
     GetOperation,
     HoldCompare,
+    Operation,
     PutOperation,
     Relation,
 )
@@ -240,8 +241,8 @@ class TransactRequest(Write, kw_only=True):
         return command
 
 
-def transaction(compares: tuple[Compare, ...], then: tuple[CellOperation, ...]) -> TransactCells:
+def transaction(compares: tuple[Compare, ...], then: tuple[Operation, ...]) -> TransactCells:
     """Return the command that does something if all compares are true. Raises ProblemError."""
     command = TransactCells(compares, then)
-    check(transactions.check_transaction(command))
+    check(check_transaction(command))
     return command
