@@ -2,12 +2,14 @@
 
 import re
 import time
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from redis_api.errors import NOT_AN_INTEGER, SYNTAX, CommandRefused, not_supported
+from redis_api.errors import NOT_AN_INTEGER, SYNTAX, CommandRefused
 
 _INTEGER: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,18})")
 INTEGER_MAX: Final = (1 << 63) - 1
+DATABASES_COUNT: Final = 16
+"""Databases, as a Redis server has them unless it was told otherwise."""
 
 
 def integer(text: bytes) -> int:
@@ -18,6 +20,14 @@ def integer(text: bytes) -> int:
     if not -INTEGER_MAX - 1 <= number <= INTEGER_MAX:
         raise CommandRefused(NOT_AN_INTEGER)
     return number
+
+
+def database_of(text: bytes) -> int:
+    """Return the number of a database. Raises CommandRefused."""
+    database = integer(text)
+    if not 0 <= database < DATABASES_COUNT:
+        raise CommandRefused("DB index is out of range")
+    return database
 
 
 def unix_ms() -> int:
@@ -52,32 +62,44 @@ class SetOptions(NamedTuple):
 
     ttl_ms: int | None = None
     gets: bool = False
+    keeps_time: bool = False
+    only_new: bool = False
+    only_old: bool = False
+    if_equal: bytes | None = None
+    if_other: bytes | None = None
+
+    @property
+    def compares(self) -> bool:
+        """Whether it depends on the value that is there."""
+        return self.if_equal is not None or self.if_other is not None
+
+
+_SET_WORDS: Final = {b"NX": "only_new", b"XX": "only_old", b"KEEPTTL": "keeps_time", b"GET": "gets"}
+_SET_COMPARES: Final = {b"IFEQ": "if_equal", b"IFNE": "if_other"}
 
 
 def set_options(args: list[bytes]) -> SetOptions:
-    """Read the options of SET, which needs NX here. Raises CommandRefused."""
-    ttl_ms: int | None = None
-    gets = is_new = False
+    """Read the options of SET. Raises CommandRefused."""
+    given: dict[str, Any] = {}
+    unit = text = None
     words = iter(args)
     for word in map(bytes.upper, words):
-        if word in TIMES and ttl_ms is None:
-            given = next(words, None)
-            if given is None:
-                raise CommandRefused(SYNTAX)
-            ttl_ms = TIMES[word].ttl_ms(given)
-            if integer(given) <= 0:
-                raise CommandRefused("invalid expire time in 'set' command")
-        elif word == b"NX":
-            is_new = True
-        elif word == b"GET":
-            gets = True
-        elif word in (b"XX", b"KEEPTTL", b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"):
-            raise not_supported(f"SET with {word.decode()}", "a hold is taken by SET key value NX PX ms")
+        if word in _SET_WORDS:
+            given[_SET_WORDS[word]] = True
+        elif word in _SET_COMPARES and (value := next(words, None)) is not None:
+            given[_SET_COMPARES[word]] = value
+        elif word in TIMES and text is None and (text := next(words, None)) is not None:
+            unit = TIMES[word]
         else:
             raise CommandRefused(SYNTAX)
-    if not is_new:
-        raise not_supported("SET without NX", "a key here is a lock: SET key value NX PX ms takes it")
-    return SetOptions(ttl_ms, gets)
+    conditions = given.keys() & {"only_new", "only_old", "if_equal", "if_other"}
+    if len(conditions) > 1 or (text is not None and "keeps_time" in given):
+        raise CommandRefused(SYNTAX)
+    if unit is not None and text is not None:
+        given["ttl_ms"] = unit.ttl_ms(text)
+        if integer(text) <= 0:
+            raise CommandRefused("invalid expire time in 'set' command")
+    return SetOptions(**given)
 
 
 class Condition(NamedTuple):

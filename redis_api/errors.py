@@ -66,3 +66,17 @@ def not_supported(what: str, why: str = "") -> CommandRefused:
     """Return the refusal of something that Redis can do and this face cannot."""
     reason = f": {why}" if why else ""
     return CommandRefused(f"{what} is not supported by Holdfast, a lock service{reason}; see {MANUAL}")
+
+
+def unknown_command(name: bytes, reason: str = "") -> CommandRefused:
+    """Return the refusal of a command that is not in the table."""
+    shown = name[:100].decode(errors="replace")
+    return CommandRefused(
+        f"unknown command '{shown}': Holdfast is a lock service{f', and {reason}' if reason else ''}; see"
+        f" {MANUAL}"
+    )
+
+
+def wrong_arity(name: str) -> CommandRefused:
+    """Return the refusal of a command that has too few words, or too many."""
+    return CommandRefused(f"wrong number of arguments for '{name.lower()}' command")

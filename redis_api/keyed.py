@@ -1,36 +1,52 @@
-"""Commands about keys, as clients send them: their arguments and replies around `holds.py`."""
+"""Commands about keys that do more than run on an overlay: what takes a lock alone, many keys, scripts."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from redis_api import holds, spelled
-from redis_api.arguments import TimeUnit, condition, integer, set_options, unix_ms
+from redis_api import holds, lists, meant
+from redis_api.arguments import set_options
 from redis_api.client import Client
-from redis_api.errors import CommandRefused, not_supported
-from redis_api.resp import OK, Reply, Status
-from redis_api.scripts import Script
+from redis_api.errors import CommandRefused
+from redis_api.key_waits import Waiter
+from redis_api.overlay import DataCommand
+from redis_api.resp import NO_LIST, OK, Failure, Reply
+from redis_api.transact import call
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
 
-_NO_KEY: Final = -2
-_NO_END: Final = -1
+WAIT_S_MAX: Final = 3600.0
+"""Seconds that BLPOP and BRPOP wait if they are to wait longer, or for ever."""
 _TRIES_COUNT: Final = 3
 """How often SET NX GET asks again for a lock that was neither free nor held when it looked."""
+_DELETED_COUNT: Final = 50
+"""Keys that are deleted in one step: a transaction has so many parts."""
+
+
+def running(row: DataCommand) -> Handler:
+    """Return the handler of a command that runs on an overlay alone."""
+    word = row.name.encode()
+
+    async def run(client: Client, args: list[bytes]) -> Reply:
+        return await call(client, [word, *args], writes=row.writes)
+
+    return run
 
 
 async def set_(client: Client, args: list[bytes]) -> Reply:
-    """SET key value NX [EX s | PX ms | EXAT s | PXAT ms] [GET]."""
+    """SET key value [...]: with NX it takes a lock, else it writes a string."""
     key, value, *rest = args
     options = set_options(rest)
+    if not options.only_new:
+        return await call(client, [b"SET", *args])
     if not options.gets:
         return OK if await holds.take(client, key, value, options.ttl_ms) else None
-    names = [holds.name_of(client, key)]
     for _ in range(_TRIES_COUNT):
         if await holds.take(client, key, value, options.ttl_ms):
             return None
-        (found,) = await holds.holders(client, names)
-        if found:
-            return holds.shown_value(found)
+        found = await call(client, [b"GET", key], writes=False)
+        if found is not None:
+            return found
     # Nothing at all would mean that it was taken.
     raise CommandRefused(
         "the lock is not held, but others are before this client, or it is frozen", "TRYAGAIN"
@@ -42,75 +58,44 @@ async def setnx(client: Client, args: list[bytes]) -> Reply:
     return int(await holds.take(client, args[0], args[1], None))
 
 
-async def get(client: Client, args: list[bytes]) -> Reply:
-    """GET key."""
-    (found,) = await holds.holders(client, [holds.name_of(client, args[0])])
-    return holds.shown_value(found)
-
-
-async def mget(client: Client, args: list[bytes]) -> Reply:
-    """MGET key [key ...]: all of one moment."""
-    found = await holds.holders(client, [holds.name_of(client, key) for key in args])
-    return [holds.shown_value(each) for each in found]
-
-
-async def exists(client: Client, args: list[bytes]) -> Reply:
-    """EXISTS key [key ...]."""
-    found = await holds.holders(client, [holds.name_of(client, key) for key in args])
-    return sum([bool(each) for each in found])
-
-
-async def type_(client: Client, args: list[bytes]) -> Reply:
-    """TYPE key."""
-    (found,) = await holds.holders(client, [holds.name_of(client, args[0])])
-    return Status("string" if found else "none")
-
-
-async def token(client: Client, args: list[bytes]) -> Reply:
-    """HF.TOKEN key [value]: the fencing token of the holder; with a value only if it has that."""
-    (found,) = await holds.holders(client, [holds.name_of(client, args[0])])
-    if len(args) > 1:
-        found = tuple([hold for hold in found if hold.value == spelled.value_text(args[1])])
-    return found[0].token if found else None
-
-
 async def delete(client: Client, args: list[bytes]) -> Reply:
-    """DEL key [key ...]: one after the other."""
-    return sum([await holds.delete(client, key) for key in args])
+    """DEL key [key ...]: many keys in steps."""
+    count = 0
+    for begin in range(0, len(args), _DELETED_COUNT):
+        done = await call(client, [b"DEL", *args[begin : begin + _DELETED_COUNT]])
+        if isinstance(done, Failure):
+            return done
+        assert isinstance(done, int)
+        count += done
+    return count
 
 
-def expiring(unit: TimeUnit) -> Handler:
-    """Return the handler of a command that sets a time to live."""
+def waiting(row: DataCommand) -> Handler:
+    """Return the handler of a command that waits for a list to have elements: key [key ...] timeout."""
+    word = row.name.encode()
 
-    async def expire(client: Client, args: list[bytes]) -> Reply:
-        key, text, *rest = args
-        return int(await holds.expire(client, key, unit, text, condition(rest)))
+    async def pop(client: Client, args: list[bytes]) -> Reply:
+        wait_s = min(lists.seconds(args[-1]) or WAIT_S_MAX, WAIT_S_MAX)
+        deadline_s = asyncio.get_running_loop().time() + wait_s
+        names = [holds.name_of(client, key) for key in args[:-1]]
+        waits = client.face.waits
+        try:
+            with waits.waiting(client.gateway.node.events, names) as client.waiter:
+                return await _until_popped(client, [word, *args], client.waiter, deadline_s)
+        finally:
+            client.waiter = None
+            waits.pass_on(names)
 
-    return expire
-
-
-def remaining(unit_ms: int, *, is_moment: bool = False) -> Handler:
-    """Return the handler of a command that tells the time to live."""
-
-    async def ttl(client: Client, args: list[bytes]) -> Reply:
-        (found,) = await holds.holders(client, [holds.name_of(client, args[0])])
-        if not found:
-            return _NO_KEY
-        left_ms = found[0].expires_in_ms
-        if left_ms is None:
-            return _NO_END
-        shown_ms = left_ms + (unix_ms() if is_moment else 0)
-        return (shown_ms + unit_ms // 2) // unit_ms
-
-    return ttl
+    return pop
 
 
-async def persist(client: Client, args: list[bytes]) -> Reply:
-    """PERSIST key: a lease cannot be made endless."""
-    (found,) = await holds.holders(client, [holds.name_of(client, args[0])])
-    if not found or found[0].expires_in_ms is None:
-        return 0
-    raise not_supported("PERSIST", "the lease of a lock that is held cannot be made endless")
+async def _until_popped(client: Client, words: list[bytes], waiter: Waiter, deadline_s: float) -> Reply:
+    """Try to take an element whenever there may be one. Raises ProblemError, ClusterError."""
+    while (found := await call(client, words)) == NO_LIST:
+        if not await waiter.wait(deadline_s) or client.is_gone:
+            return NO_LIST
+        client.admit()
+    return found
 
 
 # -- scripts -------------------------------------------------------------------------------------------------
@@ -118,22 +103,9 @@ async def persist(client: Client, args: list[bytes]) -> Reply:
 
 async def eval_(client: Client, args: list[bytes]) -> Reply:
     """EVAL script numkeys [key ...] [arg ...]."""
-    _, known = client.face.scripts.load(args[0])
-    return await _run(client, known, args[1:])
+    return await holds.run(client, *meant.loaded(client, args))
 
 
 async def evalsha(client: Client, args: list[bytes]) -> Reply:
     """EVALSHA sha1 numkeys [key ...] [arg ...]."""
-    known = client.face.scripts.get(args[0])
-    if known is None:
-        raise CommandRefused("No matching script. Please use EVAL.", "NOSCRIPT")
-    return await _run(client, known, args[1:])
-
-
-async def _run(client: Client, script: Script, args: list[bytes]) -> Reply:
-    count = integer(args[0])
-    if count < 0:
-        raise CommandRefused("Number of keys can't be negative")
-    if count > len(args) - 1:
-        raise CommandRefused("Number of keys can't be greater than number of args")
-    return await holds.run(client, script, args[1 : 1 + count], args[1 + count :])
+    return await holds.run(client, *meant.known(client, args))

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from redis_api.errors import CommandRefused
+
 SCRIPTS_COUNT_MAX: Final = 1_000
 """Scripts that a node knows by their hash. The one that was loaded first gives way: its client loads it
 again when it hears NOSCRIPT."""
@@ -41,6 +43,8 @@ class Script(NamedTuple):
     """The answer if the key has it and no time to live."""
     unit_ms: int = 1
     """Milliseconds in one of the units in which the time is given."""
+    signals: bool = False
+    """Whether a list that is the second key gets an element, for the milliseconds of the second argument."""
 
 
 _MEANINGS: Final = {
@@ -101,7 +105,7 @@ _MEANINGS: Final = {
         return (left > 0) and left or 0
     else return 0 end
     """: Script(Act.REMAINING),
-    # python-redis-lock. The list KEYS[2] is a signal for BLPOP, which no client can wait for here.
+    # python-redis-lock. The list KEYS[2] is a signal, for which others wait by BLPOP.
     """
     if redis.call('get', KEYS[1]) ~= ARGV[1] then return 1
     else
@@ -111,7 +115,7 @@ _MEANINGS: Final = {
         redis.call('del', KEYS[1])
         return 0
     end
-    """: Script(Act.DELETE, keys_count=2, args_count=2, done=0, other=1),
+    """: Script(Act.DELETE, keys_count=2, args_count=2, done=0, other=1, signals=True),
     """
     if redis.call('get', KEYS[1]) ~= ARGV[1] then return 1
     elseif redis.call('ttl', KEYS[1]) < 0 then return 2
@@ -132,7 +136,7 @@ _WORDS_COUNT_MAX: Final = 200
 _TEXT: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
-class UnknownScript(Exception):
+class UnknownScript(CommandRefused):
     """A script means something else than those that are known. The message says so, for its author."""
 
     def __init__(self) -> None:

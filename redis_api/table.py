@@ -5,16 +5,15 @@ from typing import Final, NamedTuple
 
 from lockapi import needs
 from lockapi.needs import Need
-from redis_api import basic, keyed
-from redis_api.arguments import TimeUnit
+from redis_api import basic, keyed, queued, scanning
 from redis_api.client import Client
-from redis_api.errors import MANUAL, CommandRefused, failure_of
-from redis_api.resp import Failure, Reply
-from redis_api.scripts import UnknownScript
+from redis_api.data import DATA
+from redis_api.errors import CommandRefused, failure_of, unknown_command, wrong_arity
+from redis_api.overlay import DataCommand
+from redis_api.resp import Failure, Reply, Status
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
 
-_FIRST: Final = (1, 1, 1)
 _ALL: Final = (1, -1, 1)
 _NO_KEYS: Final = (0, 0, 0)
 
@@ -48,16 +47,23 @@ def _of_connection(
     return Command(name, arity, handler, summary, flags, is_open=is_open, in_start=in_start)
 
 
-def _read(
-    name: str, arity: int, handler: Handler, summary: str, keys: tuple[int, int, int] = _FIRST
-) -> Command:
-    return Command(name, arity, handler, summary, ("readonly", "fast"), keys, needs.READ)
+_HANDLERS: Final[dict[str, Handler]] = {
+    "SET": keyed.set_,
+    "SETNX": keyed.setnx,
+    "DEL": keyed.delete,
+    "UNLINK": keyed.delete,
+    "EVAL": keyed.eval_,
+    "EVALSHA": keyed.evalsha,
+    "BLPOP": keyed.waiting(DATA[b"BLPOP"]),
+    "BRPOP": keyed.waiting(DATA[b"BRPOP"]),
+}
+"""What carries out commands about keys that do more alone than on an overlay."""
 
 
-def _write(
-    name: str, arity: int, handler: Handler, summary: str, keys: tuple[int, int, int] = _FIRST
-) -> Command:
-    return Command(name, arity, handler, summary, ("write", "fast"), keys, needs.ACQUIRE)
+def _of_data(row: DataCommand) -> Command:
+    flags, need = ("write", needs.ACQUIRE) if row.writes else ("readonly", needs.READ)
+    handler = _HANDLERS.get(row.name) or keyed.running(row)
+    return Command(row.name, row.arity, handler, row.summary, (flags, "fast"), row.keys, need)
 
 
 async def _command(client: Client, args: list[bytes]) -> Reply:
@@ -83,11 +89,6 @@ def _row(command: Command) -> Reply:
     return [command.name.lower(), command.arity, list(command.flags), *command.keys, [], [], [], []]
 
 
-_SECONDS: Final = TimeUnit(1000)
-_MS: Final = TimeUnit()
-_AT_S: Final = TimeUnit(1000, is_moment=True)
-_AT_MS: Final = TimeUnit(is_moment=True)
-
 COMMANDS: Final = {
     row.name.encode(): row
     for row in (
@@ -100,9 +101,9 @@ COMMANDS: Final = {
         ),
         _of_connection("QUIT", -1, basic.quit_, "Closes the connection.", is_open=True),
         _of_connection("RESET", 1, basic.reset, "Forgets what the connection has said.", is_open=True),
-        _of_connection("MULTI", 1, basic.multi, "Begins a transaction that can only be discarded."),
-        _of_connection("EXEC", 1, basic.exec_, "Is refused: nothing of a transaction is carried out."),
-        _of_connection("DISCARD", 1, basic.discard, "Ends a transaction."),
+        _of_connection("MULTI", 1, queued.multi, "Begins a transaction."),
+        _of_connection("DISCARD", 1, queued.discard, "Gives a transaction up."),
+        _of_connection("UNWATCH", 1, queued.unwatch, "Watches no key any more."),
         _of_connection("CLIENT", -2, basic.client_, "Names the connection, or tells of it."),
         _of_connection("SELECT", 2, basic.select, "Chooses a database: a prefix of names."),
         _of_connection("COMMAND", -1, _command, "Lists the commands."),
@@ -112,41 +113,26 @@ COMMANDS: Final = {
         Command("INFO", -1, basic.info, "Tells of the node and its cluster."),
         Command("ROLE", 1, basic.role, "Tells that this node takes writes, as every node does."),
         Command("TIME", 1, basic.time_, "Tells the time of this node's clock."),
-        # -- locks ----------------------------------------------------------------------------------------
-        _write("SET", -3, keyed.set_, "Takes a lock: SET key value NX [PX ms]."),
-        _write("SETNX", 3, keyed.setnx, "Takes a lock without a deadline."),
-        _write("DEL", -2, keyed.delete, "Ends holds of this connection, or anybody's by force.", _ALL),
-        _write("UNLINK", -2, keyed.delete, "The same as DEL.", _ALL),
-        _write("EXPIRE", -3, keyed.expiring(_SECONDS), "Sets how many seconds a lock lasts."),
-        _write("PEXPIRE", -3, keyed.expiring(_MS), "Sets how many milliseconds a lock lasts."),
-        _write("EXPIREAT", -3, keyed.expiring(_AT_S), "Sets the second until which a lock lasts."),
-        _write("PEXPIREAT", -3, keyed.expiring(_AT_MS), "Sets the millisecond until which a lock lasts."),
-        _write("PERSIST", 2, keyed.persist, "Is refused where there is a lease."),
-        _read("GET", 2, keyed.get, "Tells the value of a lock."),
-        _read("MGET", -2, keyed.mget, "Tells the values of locks.", _ALL),
-        _read("EXISTS", -2, keyed.exists, "Counts the locks that are held.", _ALL),
-        _read("TYPE", 2, keyed.type_, "Tells whether a lock is held."),
-        _read("TTL", 2, keyed.remaining(1000), "Tells how many seconds a lock lasts."),
-        _read("PTTL", 2, keyed.remaining(1), "Tells how many milliseconds a lock lasts."),
-        _read("EXPIRETIME", 2, keyed.remaining(1000, is_moment=True), "Tells in which second a lock ends."),
-        _read("PEXPIRETIME", 2, keyed.remaining(1, is_moment=True), "Tells in which millisecond it ends."),
-        _read("HF.TOKEN", -2, keyed.token, "Tells the fencing token of a lock."),
+        # -- keys -----------------------------------------------------------------------------------------
+        *[_of_data(row) for row in DATA.values()],
+        Command("WATCH", -2, queued.watch, "Lets EXEC do nothing if a key changes.", (), _ALL, needs.READ),
+        Command("EXEC", 1, queued.exec_, "Applies the commands since MULTI in one step.", ()),
+        Command("SCAN", -2, scanning.scan, "Tells some keys, and where to go on.", (), need=needs.READ),
+        Command("KEYS", 2, scanning.keys, "Tells all keys that match.", (), need=needs.READ),
         # -- scripts --------------------------------------------------------------------------------------
-        Command("EVAL", -3, keyed.eval_, "Does what a known script means.", ("write",), need=needs.ACQUIRE),
-        Command("EVALSHA", -3, keyed.evalsha, "The same, by its hash.", ("write",), need=needs.ACQUIRE),
         Command("SCRIPT", -2, basic.script, "Loads scripts of lock clients."),
     )
 }
 """All commands by their names in capitals."""
 
 _REASONS: Final = {
-    **dict.fromkeys((b"WATCH", b"UNWATCH"), "it has no transactions"),
-    **dict.fromkeys((b"BLPOP", b"BRPOP", b"LPUSH", b"RPUSH", b"LPOP", b"LLEN"), "it has no lists: poll"),
     **dict.fromkeys((b"SUBSCRIBE", b"PSUBSCRIBE", b"PUBLISH"), "it has no channels: poll, or use HTTP"),
-    **dict.fromkeys((b"SETEX", b"PSETEX", b"GETSET", b"MSET"), "a lock is taken by SET key value NX PX ms"),
 }
 """Why commands are missing that lock clients use."""
-_ENDS_MULTI: Final = frozenset((b"EXEC", b"DISCARD", b"RESET", b"QUIT"))
+_AT_ONCE: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"RESET", b"QUIT"))
+"""Commands that are carried out at once, also in a transaction."""
+_QUEUED: Final = frozenset(DATA) | queued.ALONGSIDE
+"""Commands that a transaction may have."""
 
 
 async def answer(client: Client, words: list[bytes]) -> Reply:
@@ -156,14 +142,13 @@ async def answer(client: Client, words: list[bytes]) -> Reply:
     label = row.name if row is not None else "unknown"
     client.face.commands[label] += 1
     try:
-        return await _answer(client, row, name, words)
-    except UnknownScript as unknown:
-        return Failure("ERR", str(unknown))
+        reply = await _answer(client, row, name, words)
     except Exception as error:  # noqa: BLE001 - what is unforeseen ends the connection
         client.note(error, label)
-        failure = failure_of(error)
-        client.face.errors[failure.code] += 1
-        return failure
+        reply = failure_of(error)
+    if isinstance(reply, Failure):
+        client.face.errors[reply.code] += 1
+    return reply
 
 
 async def _answer(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Reply:
@@ -172,20 +157,26 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
         if client.place.refused is not None:
             client.is_leaving = True
             raise CommandRefused("max number of clients reached")
-    if client.is_in_multi and name not in _ENDS_MULTI:
-        raise CommandRefused(f"not carried out: {basic.NO_TRANSACTIONS}")
+    if client.queue is None or name in _AT_ONCE:
+        return await _checked(client, row, name, words).handler(client, words[1:])
+    try:
+        _checked(client, row, name, words)
+        client.queue.add(words, is_possible=name in _QUEUED)
+    except Exception:
+        client.queue.has_failed = True
+        raise
+    return Status("QUEUED")
+
+
+def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Command:
+    """Return a command that may be carried out, or queued. Raises ProblemError, CommandRefused."""
     if row is None:
-        shown = name[:100].decode(errors="replace")
-        reason = _REASONS.get(name)
-        raise CommandRefused(
-            f"unknown command '{shown}': Holdfast is a lock service{f', and {reason}' if reason else ''}; see"
-            f" {MANUAL}"
-        )
+        raise unknown_command(name, _REASONS.get(name, ""))
     if not row.takes(len(words)):
-        raise CommandRefused(f"wrong number of arguments for '{row.name.lower()}' command")
+        raise wrong_arity(row.name)
     if not row.in_start and (how_far := client.face.starting()):
         raise CommandRefused(f"Holdfast is loading: {how_far}", "LOADING")
     if row.need is not None:
         count = len(words) - 1 if row.keys == _ALL else 1
         client.face.rates.take(client.principal or client.place.origin, row.need, count)
-    return await row.handler(client, words[1:])
+    return row

@@ -31,6 +31,7 @@ from lockstate.words.cell_operations import (
     DeleteOperation,
     GetOperation,
     HoldCompare,
+    Operation,
     PutOperation,
     Relation,
 )
@@ -238,3 +239,10 @@ class TransactRequest(Write, kw_only=True):
         )
         check(check_transaction(command))
         return command
+
+
+def transaction(compares: tuple[Compare, ...], then: tuple[Operation, ...]) -> TransactCells:
+    """Return the command that does something if all compares are true. Raises ProblemError."""
+    command = TransactCells(compares, then)
+    check(check_transaction(command))
+    return command

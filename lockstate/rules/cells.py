@@ -47,6 +47,13 @@ def check_put(command: PutCell | PutOperation) -> Refused | None:
     return limits.check_key(command.key) or (limits.check_ttl(command.ttl_ms) if command.ttl_ms else None)
 
 
+def check_put_part(operation: PutOperation) -> Refused | None:
+    """Return what is wrong with a write in a transaction, whatever the state, or None."""
+    if operation.keeps_lease and (operation.session_id or operation.ttl_ms):
+        return invalid("keeps_lease: give no session_id or ttl_ms with it")
+    return check_put(operation)
+
+
 class Cells:
     """Changes the cells of one state."""
 

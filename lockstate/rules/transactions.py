@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from lockstate.rules.cells import Cells, check_put
+from lockstate.rules.cells import Cells, check_put_part
 from lockstate.rules.checks import invalid
 from lockstate.rules.lock_parts import LOCK_OPERATIONS, LockParts, check_lock_part, refuse_forced
 from lockstate.tables.cells import Cell
@@ -93,7 +93,9 @@ def _check_branch(field: str, operations: Iterable[Operation]) -> Refused | None
 def _check_operation(operation: Operation) -> Refused | None:
     if isinstance(operation, LOCK_OPERATIONS):
         return check_lock_part(operation)
-    return check_put(operation) if isinstance(operation, PutOperation) else limits.check_key(operation.key)
+    return (
+        check_put_part(operation) if isinstance(operation, PutOperation) else limits.check_key(operation.key)
+    )
 
 
 class Transactions:

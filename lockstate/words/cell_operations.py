@@ -66,12 +66,16 @@ class LockCompare(_Part, frozen=True, tag=3):
 
 
 class PutOperation(_Part, frozen=True, tag=1):
-    """Write a cell, which lives with a session, for `ttl_ms`, or until it is deleted: at most one of them."""
+    """Write a cell, which lives with a session, for `ttl_ms`, or until it is deleted: at most one of them.
+
+    With `keeps_lease` and neither of them, a cell that is there lives on as it did.
+    """
 
     key: bytes
     value: bytes
     session_id: SessionId = NO_SESSION
     ttl_ms: int = 0
+    keeps_lease: bool = False
 
 
 class DeleteOperation(_Part, frozen=True, tag=2):
