@@ -10,12 +10,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from lockstate.words.cell_operations import TakeOperation
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
     AcquirePermits,
     Command,
     Numbered,
+    TransactCells,
 )
 
 EVERYWHERE: Final = "*"
@@ -59,6 +61,8 @@ class AllowedForFew(NamedTuple):
         """Return a command that says, of itself or of those in its frame, what this node does not allow."""
         if isinstance(command, Asked):
             return self._told(command)
+        if isinstance(command, TransactCells):
+            return self._told_transaction(command)
         if isinstance(command, Numbered) and _has_uncommon(command.commands):
             each = [self._told(one) if isinstance(one, Asked) else one for one in command.commands]
             return msgspec.structs.replace(command, commands=tuple(each))
@@ -76,6 +80,11 @@ class AllowedForFew(NamedTuple):
             return command
         uncommon = msgspec.structs.replace(asked, priority_not_for=priority, endless_not_for=endless)
         return msgspec.structs.replace(command, uncommon=uncommon)
+
+    def _told_transaction(self, command: TransactCells) -> TransactCells:
+        takes = [part for part in (*command.then, *command.otherwise) if isinstance(part, TakeOperation)]
+        missing = self.no_deadline.missing([take.name for take in takes if not take.ttl_ms])
+        return msgspec.structs.replace(command, endless_not_for=missing) if takes else command
 
 
 def _has_uncommon(commands: Iterable[Any]) -> bool:

@@ -16,7 +16,7 @@ from holdfast.wire.shape import FRESH, UNSET, Unset
 from lockapi import cursors
 from lockapi.problems import ProblemError
 from lockstate.words import results
-from lockstate.words.cell_operations import CellOperation, DeleteOperation, GetOperation, PutOperation
+from lockstate.words.cell_operations import DeleteOperation, GetOperation, Operation, PutOperation
 from lockstate.words.commands import TransactCells
 
 
@@ -72,7 +72,7 @@ def transacted(command: TransactCells, result: results.Transacted, revision: int
     return TransactedJson(result.succeeded, tuple(done), revision)
 
 
-def _first(result: results.Transacted) -> results.CellWritten | results.CellsDeleted | results.CellRead:
+def _first(result: results.Transacted) -> results.CellDone | results.LockDone:
     """Return the only result of a conditional change. Raises ProblemError if its conditions are not met."""
     (part,) = result.results
     if result.succeeded:
@@ -87,22 +87,21 @@ def _first(result: results.Transacted) -> results.CellWritten | results.CellsDel
     )
 
 
-def _done(
-    operation: CellOperation, part: results.CellWritten | results.CellsDeleted | results.CellRead
-) -> OperationDoneJson:
-    key = operation.key.decode()
+def _done(operation: Operation, part: results.CellDone | results.LockDone) -> OperationDoneJson:
     match operation, part:
         case PutOperation(), results.CellWritten():
             return OperationDoneJson(
-                put=key,
+                put=operation.key.decode(),
                 create_revision=part.create_revision,
                 mod_revision=part.mod_revision,
                 version=part.version,
             )
         case DeleteOperation(), results.CellsDeleted():
-            return OperationDoneJson(delete=key, deleted=part.count)
+            return OperationDoneJson(delete=operation.key.decode(), deleted=part.count)
         case GetOperation(), results.CellRead():
-            return OperationDoneJson(get=key, cell=None if part.cell is None else _cell(part.cell))
+            return OperationDoneJson(
+                get=operation.key.decode(), cell=None if part.cell is None else _cell(part.cell)
+            )
     raise AssertionError(f"{part!r} is not a result of {operation!r}")
 
 

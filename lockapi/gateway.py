@@ -42,6 +42,7 @@ from lockstate.words.commands import (
     PreferLeader,
     RecordAct,
     TakeRate,
+    TransactCells,
 )
 from lockstate.words.ids import HoldId, SessionId
 from lockstate.words.results import (
@@ -60,7 +61,7 @@ from lockstate.words.versions import RULES
 UPGRADE_RETRY_MS: Final = 5_000
 """Milliseconds after which to ask again for what comes with an upgrade that is under way."""
 
-_MAY_BE_UNCOMMON: Final = frozenset({Acquire, AcquirePermits, Numbered})
+_MAY_BE_UNCOMMON: Final = frozenset({Acquire, AcquirePermits, Numbered, TransactCells})
 
 R = TypeVar("R", bound=Result)
 T = TypeVar("T")

@@ -12,7 +12,15 @@ from holdfast.token_lines import Right
 from lockapi.needs import forbidden
 from lockapi.rights import Rights
 from lockstate.catalogue import ROWS, On
-from lockstate.words.cell_operations import GetOperation, HoldCompare
+from lockstate.words.cell_operations import (
+    DeleteOperation,
+    EndOperation,
+    GetOperation,
+    HoldCompare,
+    LockCompare,
+    PutOperation,
+    TakeOperation,
+)
 from lockstate.words.commands import (
     Acquire,
     AcquireSeveral,
@@ -27,6 +35,7 @@ from lockstate.words.commands import (
     Thaw,
     TransactCells,
 )
+from lockstate.words.ids import HoldId
 from lockstate.words.modes import Scope
 
 
@@ -118,13 +127,30 @@ def _on_key(rights: Rights, right: Right, command: PutCell | DeleteCells) -> Non
 
 def _on_operations(rights: Rights, right: Right, command: TransactCells) -> None:
     """Check both branches: which one is done is not known before."""
+    named: dict[HoldId, list[str]] = {}
     for compare in command.compares:
-        if isinstance(compare, HoldCompare):
-            _on_id(rights, right, command)
-        else:
-            check_key(rights, Right.READ, compare.key)
+        match compare:
+            case HoldCompare():
+                _on_id(rights, right, command)
+            case LockCompare():
+                check_name(rights, Right.READ, compare.name)
+                named.setdefault(compare.hold_id, []).append(compare.name)
+            case _:
+                check_key(rights, Right.READ, compare.key)
     for operation in (*command.then, *command.otherwise):
-        check_key(rights, Right.READ if isinstance(operation, GetOperation) else right, operation.key)
+        match operation:
+            case GetOperation():
+                check_key(rights, Right.READ, operation.key)
+            case PutOperation() | DeleteOperation():
+                check_key(rights, right, operation.key)
+            case TakeOperation():
+                check_name(rights, right, operation.name)
+            case _:
+                is_forced = isinstance(operation, EndOperation) and bool(operation.reason)
+                needed = Right.FORCE if is_forced else right
+                _on_id(rights, needed, command)
+                for name in named.get(operation.hold_id, ()):
+                    check_name(rights, needed, name)
 
 
 def _on_commands(rights: Rights, right: Right, frame: Numbered) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lockapi.problems import ProblemError
 from lockstate.catalogue import ROWS, On
-from lockstate.words.cell_operations import PutOperation
+from lockstate.words.cell_operations import PutOperation, TakeOperation
 from lockstate.words.commands import (
     Acquire,
     AcquireSeveral,
@@ -93,6 +93,8 @@ def _transact(command: TransactCells) -> None:
     for operation in (*command.then, *command.otherwise):
         if isinstance(operation, PutOperation):
             check_key(operation.key)
+        elif isinstance(operation, TakeOperation):
+            check_name("name", operation.name)
 
 
 def _set_namespace(command: SetNamespace) -> None:

@@ -228,16 +228,17 @@ ROWS: Final = (
     ),
     # -- cells ----------------------------------------------------------------------------------------------
     Row(
-        commands.PutCell, lambda rules: rules.transactions.put,
+        commands.PutCell, lambda rules: rules.cells.put,
         right="acquire", on=On.KEY, request_scope=_key,
     ),
     Row(
-        commands.DeleteCells, lambda rules: rules.transactions.delete,
+        commands.DeleteCells, lambda rules: rules.cells.delete,
         right="acquire", on=On.KEY, request_scope=_key, frees=True, effort=effort.of_deletion,
     ),
     Row(
         commands.TransactCells, lambda rules: rules.transactions.transact,
         right="acquire", on=On.OPERATIONS, request_scope=_nothing,
+        new_in_each_attempt=("endless_not_for",), effort=effort.of_transaction,
     ),
     # -- what bounds others ---------------------------------------------------------------------------------
     Row(

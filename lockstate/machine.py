@@ -199,6 +199,10 @@ class LockMachine:
         """Return one lock as anybody may see it."""
         return views.lock_view(self.state, name)
 
+    def hold_ids(self, name: str) -> tuple[HoldId, ...]:
+        """Return the ids of the holds of exactly this lock, for faces that do something with them."""
+        return tuple([hold.hold_id for hold in views.holders_of(self.state, HoldKind.LOCK, name)])
+
     def locks(
         self, prefix: str, after: str, limit: int, longer_than_ms: int = 0
     ) -> tuple[list[LockView], str | None]:

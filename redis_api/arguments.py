@@ -8,6 +8,8 @@ from redis_api.errors import NOT_AN_INTEGER, SYNTAX, CommandRefused
 
 _INTEGER: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,18})")
 INTEGER_MAX: Final = (1 << 63) - 1
+DATABASES_COUNT: Final = 16
+"""Databases, as a Redis server has them unless it was told otherwise."""
 
 
 def integer(text: bytes) -> int:
@@ -18,6 +20,14 @@ def integer(text: bytes) -> int:
     if not -INTEGER_MAX - 1 <= number <= INTEGER_MAX:
         raise CommandRefused(NOT_AN_INTEGER)
     return number
+
+
+def database_of(text: bytes) -> int:
+    """Return the number of a database. Raises CommandRefused."""
+    database = integer(text)
+    if not 0 <= database < DATABASES_COUNT:
+        raise CommandRefused("DB index is out of range")
+    return database
 
 
 def unix_ms() -> int:

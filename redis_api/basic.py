@@ -4,16 +4,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from redis_api.arguments import integer
+from redis_api.arguments import database_of
 from redis_api.client import Client
-from redis_api.errors import MANUAL, SYNTAX, CommandRefused, not_supported
+from redis_api.errors import SYNTAX, CommandRefused, not_supported
 from redis_api.resp import OK, Reply, Status
 
-DATABASES_COUNT: Final = 16
-"""Databases, as a Redis server has them unless it was told otherwise."""
 SPOKEN_AS: Final = "7.4.0"
 """The version of Redis whose words this face speaks: clients decide by it what they may ask."""
-NO_TRANSACTIONS: Final = f"Holdfast has no transactions: send commands without MULTI; see {MANUAL}"
 _NAME_CHARS_MAX: Final = 100
 """Characters of the name of a client, or of a library."""
 _SETTINGS: Final = {b"LIB-NAME": "library", b"LIB-VER": "library_version"}
@@ -97,10 +94,7 @@ def _authenticate(client: Client, user: bytes | None, token: bytes | None) -> No
 
 async def select(client: Client, args: list[bytes]) -> Reply:
     """SELECT index."""
-    database = integer(args[0])
-    if not 0 <= database < DATABASES_COUNT:
-        raise CommandRefused("DB index is out of range")
-    client.database = database
+    client.database = database_of(args[0])
     return OK
 
 
@@ -116,37 +110,6 @@ async def reset(client: Client, args: list[bytes]) -> Reply:
     del args
     client.reset()
     return Status("RESET")
-
-
-async def multi(client: Client, args: list[bytes]) -> Reply:
-    """MULTI: begins a transaction that can only be given up.
-
-    It is not refused itself: most clients send it together with its commands, which would then be carried out
-    one by one although the program is told that the transaction failed.
-    """
-    del args
-    client.is_in_multi = True
-    return OK
-
-
-async def exec_(client: Client, args: list[bytes]) -> Reply:
-    """EXEC."""
-    del args
-    _end_multi(client, "EXEC")
-    raise CommandRefused(f"Transaction discarded, nothing was applied: {NO_TRANSACTIONS}", "EXECABORT")
-
-
-async def discard(client: Client, args: list[bytes]) -> Reply:
-    """DISCARD."""
-    del args
-    _end_multi(client, "DISCARD")
-    return OK
-
-
-def _end_multi(client: Client, name: str) -> None:
-    if not client.is_in_multi:
-        raise CommandRefused(f"{name} without MULTI")
-    client.is_in_multi = False
 
 
 async def time_(client: Client, args: list[bytes]) -> Reply:

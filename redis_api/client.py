@@ -5,15 +5,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockstate.words.ids import HoldId
+from redis_api.cursors import Cursors
 from redis_api.doors import Admission, Place, Rates
+from redis_api.key_waits import KeyWaits, Waiter
 from redis_api.left_grants import Attempt, LeftGrants
 from redis_api.name_turns import NameTurns
 from redis_api.scripts import Scripts
+
+if TYPE_CHECKING:
+    from redis_api.queued import Queue, Watched
 
 OWN_COUNT_MAX: Final = 10_000
 """Holds that a connection is known to have taken. It loses sight of the oldest ones first."""
@@ -35,6 +40,8 @@ class Face:
     """Returns how far a node is that still starts, "" once it serves."""
     scripts: Scripts = field(default_factory=Scripts)
     left: LeftGrants = field(default_factory=LeftGrants)
+    cursors: Cursors = field(default_factory=Cursors)
+    waits: KeyWaits = field(default_factory=KeyWaits)
     turns: NameTurns = field(default_factory=NameTurns)
     commands: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
@@ -47,8 +54,9 @@ class Client:
     """A connection, as commands know it."""
 
     __slots__ = (
-        "_gateway", "attempt", "credentials", "database", "face", "is_in_multi", "is_leaving", "library",
-        "library_version", "name", "number", "own", "place", "protocol", "transport",
+        "_gateway", "attempt", "credentials", "database", "face", "is_gone", "is_leaving", "library",
+        "library_version", "name", "number", "own", "place", "protocol", "queue", "transport", "waiter",
+        "watched",
     )  # fmt: skip
 
     def __init__(self, face: Face, place: Place, transport: asyncio.BaseTransport, number: int) -> None:
@@ -59,6 +67,10 @@ class Client:
         """The attempt to take a hold whose answer has not been written."""
         self.is_leaving = False
         """Whether the connection ends behind the answer."""
+        self.is_gone = False
+        """Whether the connection is over."""
+        self.waiter: Waiter | None = None
+        """What wakes a command that waits."""
         self._gateway: Gateway | None = None
         self.reset()
         self.credentials = b""
@@ -67,8 +79,9 @@ class Client:
         """Forget what the connection has said, as RESET does. What it took stays its own."""
         self.database, self.protocol = 0, 2
         self.name = self.library = self.library_version = ""
-        self.is_in_multi = False
-        """Whether a transaction has begun, in which nothing is carried out."""
+        self.queue: Queue | None = None
+        """The commands of a transaction that has begun."""
+        self.watched: list[Watched] = []
         self.credentials = b""
 
     def admit(self) -> Gateway:
@@ -97,6 +110,12 @@ class Client:
     def owner(self) -> str:
         """Return what others are shown as the owner of a hold of this client."""
         return f"{self.name or self.library or 'redis'}@{self.place.address}"
+
+    def leave(self) -> None:
+        """Record that the connection is over."""
+        self.is_gone = True
+        if self.waiter is not None:
+            self.waiter.woken.set()
 
     def took(self, name: str, hold_id: HoldId) -> None:
         """Remember that the connection took a hold."""

@@ -166,6 +166,7 @@ class RedisConnection(asyncio.Protocol):
         del exc
         self._is_lost = self._is_ending = True
         self._can_write.set()
+        self._client.leave()
         self._place.gone()
         self._connections.discard(self)
         self._face.clients_count -= 1

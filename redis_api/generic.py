@@ -42,7 +42,7 @@ def delex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         found = overlay.text(overlay.look(key))
         if found is None or (found == value) != (words == b"IFEQ"):
             return 0
-        return int(overlay.remove(slot, knows=value))
+        return int(overlay.remove(slot, value))
     overlay.look(key)
     return int(overlay.remove(slot))
 
@@ -93,6 +93,8 @@ def persist(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 def token(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """HF.TOKEN key [value]: the fencing token of the holder; with a value only if it has that."""
     slot = overlay.look(args[0])
+    if slot.taken is not None:
+        raise CommandRefused("the token of a lock is known when the transaction that takes it is applied")
     if not slot.is_lock or (len(args) > 1 and overlay.text(slot) != args[1]):
         return None
     return slot.holds[0].token

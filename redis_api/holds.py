@@ -1,4 +1,12 @@
-"""Commands about keys: what each does with the hold that its key is. docs/faces.md has them in one table."""
+"""What lock clients do most, each by one command of the log: take a lock, and end or renew it by its value.
+
+All else that commands do with keys is a transaction of what they read and change (`overlay.py`). That would be
+right here as well, but a take would have to look at the state before, and compare. Two things make it safe to
+leave that out. A cell is only made in a step that compares that nobody holds its name, so none appears while
+a lock is held. And a take that was granted beside a cell finds it when it hears of the grant, because the state
+of this node is then that of the grant or a newer one: it gives the hold back and answers nil. Meanwhile nobody
+has seen the hold, since a key that is a cell is read as one.
+"""
 
 import logging
 from collections.abc import Awaitable
@@ -7,14 +15,12 @@ from typing import Final
 
 from cluster.errors import ClusterError, OutcomeUnknown
 from holdfast.token_lines import Right
-from lockapi import rights_needed, sight
+from lockapi import rights_needed
 from lockapi.gateway import Gateway
-from lockapi.needs import forbidden
 from lockapi.problems import ProblemError
 from lockapi.requests.fields import UNSET, check_name
 from lockapi.requests.locks import (
     AcquireRequest,
-    ForceReleaseRequest,
     ReleaseHoldRequest,
     ReleaseRequest,
     RenewRequest,
@@ -23,20 +29,21 @@ from lockapi.requests.locks import (
 from lockstate.machine import LockMachine
 from lockstate.words.ids import HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import ForceReleased, Granted, HoldView, Released, Renewed
-from redis_api import spelled
-from redis_api.arguments import Condition, TimeUnit, integer
+from lockstate.words.results import Granted, HoldView, Released, Renewed
+from redis_api import meant, spelled
+from redis_api.arguments import integer
 from redis_api.client import Client
-from redis_api.errors import CommandRefused, not_supported
+from redis_api.errors import CommandRefused
 from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, Key
+from redis_api.overlay import Overlay
+from redis_api.resp import Reply
 from redis_api.scripts import Act, Script
+from redis_api.transact import transact
 
 _IN_THE_WAY: Final = frozenset({"lock-held", "frozen"})
 """The refusals of an acquire that mean no more than "not now"."""
 _OVER: Final = frozenset({"lease-expired", "not-holder", "wrong-kind", "already-held"})
 """The refusals that mean that there is no such hold."""
-_FORCED: Final = "deleted by a client of Redis"
-"""The reason that the audit has of a hold that somebody else deleted."""
 
 _SAME_VALUE: Final = (
     "a client asks for a lock that is held with the same value: it sent the command again, or it takes each"
@@ -53,38 +60,6 @@ def name_of(client: Client, key: bytes) -> str:
     return name
 
 
-# -- reads ---------------------------------------------------------------------------------------------------
-
-
-async def holders(client: Client, names: list[str]) -> list[tuple[HoldView, ...]]:
-    """Return who holds each of the names, or a subtree that it is in. Raises ProblemError, ClusterError."""
-    rights = client.gateway.rights
-    for name in names:
-        rights_needed.check_name(rights, Right.READ, name)
-    found = await _look(client, names)
-    return [sight.seen(rights, each) for each in found]
-
-
-async def _look(client: Client, names: list[str]) -> list[tuple[HoldView, ...]]:
-    """Look at locks without regard to rights: what is found is not shown, or is the caller's own."""
-
-    def look(machine: LockMachine) -> list[tuple[HoldView, ...]]:
-        return [machine.lock(name).holders for name in names]
-
-    return await client.gateway.read(look, client.timeout_s)
-
-
-async def _holders_of(client: Client, name: str) -> list[HoldView]:
-    """Return those that hold exactly this name."""
-    (found,) = await _look(client, [name])
-    return [hold for hold in found if hold.name == name]
-
-
-def shown_value(found: tuple[HoldView, ...]) -> bytes | None:
-    """Return the value of a key with these holders, None if it has none."""
-    return spelled.value_of(found[0].value) if found else None
-
-
 # -- to take -----------------------------------------------------------------------------------------------
 
 
@@ -94,6 +69,10 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     Raises ProblemError, ClusterError.
     """
     name, text = name_of(client, key), spelled.value_text(value)
+    if _is_cell(client, name) and await client.gateway.read(
+        lambda machine: machine.cell(name.encode()) is not None, client.timeout_s
+    ):
+        return False
     known = Key(client.principal, name, text, ttl_ms is None)
     left = client.face.left.take(known)
     if left is not None and await left.is_granted() and await _adopt(client, left, value, ttl_ms):
@@ -108,7 +87,9 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     is_granted = False
     try:
         await client.gateway.submit(command, Granted, client.timeout_s)
-        is_granted = True
+        is_granted = not _is_cell(client, name)
+        if not is_granted:
+            await _is_over(_release(client.gateway, command.hold_id, client.timeout_s))
     except OutcomeUnknown:
         attempt.give_back()
         raise
@@ -179,37 +160,6 @@ async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> None:
     await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
 
 
-async def expire(client: Client, key: bytes, unit: TimeUnit, text: bytes, only: Condition) -> bool:
-    """Let a hold that was taken on this connection last so long; return whether it does."""
-    ttl_ms, name = unit.ttl_ms(text), name_of(client, key)
-    rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
-    found = await _holders_of(client, name)
-    if not found:
-        return False
-    hold_id = client.own.get(name)
-    if hold_id is None:
-        raise CommandRefused(
-            "this lock was not taken on this connection, and only its holder changes its time: compare its"
-            " value first, as the scripts of lock clients do; see docs/faces.md",
-            "NOPERM",
-        )
-    left_ms = found[0].expires_in_ms
-    if not only.allows(ttl_ms, left_ms):
-        return False
-    if left_ms is None and ttl_ms > 0:
-        raise not_supported(
-            "EXPIRE of a lock without a deadline", "give the time when it is taken: SET key value NX PX ms"
-        )
-    if ttl_ms <= 0:
-        changing = _release(client.gateway, hold_id, client.timeout_s)
-    else:
-        changing = _renew(client, hold_id, ttl_ms)
-    is_over = await _is_over(changing)
-    if is_over or ttl_ms <= 0:
-        del client.own[name]
-    return not is_over
-
-
 async def _is_over(changing: Awaitable[object]) -> bool:
     """Do something with a hold; return whether there was none. Raises ProblemError for other refusals."""
     try:
@@ -230,40 +180,36 @@ async def _release(gateway: Gateway, hold_id: HoldId, timeout_s: float) -> None:
     await gateway.submit(command, Released, timeout_s)
 
 
-async def delete(client: Client, key: bytes) -> bool:
-    """End the hold of a key: that of this connection, or with the right to force, anybody's."""
-    name = name_of(client, key)
-    rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
-    own = client.own.get(name)
-    if own is not None:
-        is_over = await _is_over(_release(client.gateway, own, client.timeout_s))
-        del client.own[name]
-        if not is_over:
-            return True
-    found = await _holders_of(client, name)
-    if found and not client.gateway.rights.covers(Right.FORCE, name):
-        refused = forbidden(Right.FORCE, name)
-        refused.detail += ", because the lock was not taken on this connection: compare its value first"
-        raise refused
-    ended = [await _force(client, name, hold.token) for hold in found]
-    return any(ended)
-
-
-async def _force(client: Client, name: str, token: int) -> bool:
-    """End one hold, whoever has it; return whether it was still there."""
-    request = ForceReleaseRequest(name=name, reason=_FORCED, token=token)
-    command = request.command(HoldKind.LOCK)
-    return not await _is_over(client.gateway.submit(command, ForceReleased, client.timeout_s))
-
-
 # -- scripts -------------------------------------------------------------------------------------------------
 
 
-async def run(client: Client, script: Script, keys: list[bytes], args: list[bytes]) -> int:
-    """Do what a script means. Raises ProblemError, ClusterError, CommandRefused."""
+async def run(client: Client, script: Script, keys: list[bytes], args: list[bytes]) -> Reply:
+    """Do what a script means. Raises ProblemError, ClusterError, CommandRefused.
+
+    For a lock it is one command of the log, which finds the hold by its value; for all else, a program.
+    """
     if len(keys) < script.keys_count or len(args) < script.args_count:
         raise CommandRefused(f"this script needs {script.keys_count} keys and {script.args_count} arguments")
     name, text = name_of(client, keys[0]), spelled.value_text(args[0])
+
+    def program(overlay: Overlay) -> Reply:
+        return meant.run(overlay, script, keys, args)
+
+    if script.signals or _is_cell(client, name):
+        return await transact(client, program)
+    done = await _run_on_lock(client, script, name, text, args)
+    if done == script.other and _is_cell(client, name):
+        return await transact(client, program)
+    return done
+
+
+def _is_cell(client: Client, name: str) -> bool:
+    """Whether a name is a cell in what this node has applied."""
+    return client.gateway.node.machine.cell(name.encode()) is not None
+
+
+async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: list[bytes]) -> int:
+    """Do what a script means with the hold of a name that has a value. Raises ProblemError, ClusterError."""
     if script.act is Act.DELETE:
         return script.done if await _release_by_value(client, name, text) else script.other
     if script.act is Act.EXPIRE and not script.endless:
@@ -287,8 +233,12 @@ async def run(client: Client, script: Script, keys: list[bytes], args: list[byte
 async def _held_with(client: Client, name: str, text: str) -> HoldView | None:
     """Return the caller's own hold of a name with a value: whoever knows that may know the rest."""
     rights_needed.check_name(client.gateway.rights, Right.ACQUIRE, name)
-    for hold in await _holders_of(client, name):
-        if hold.value == text and hold.principal in ("", client.principal):
+
+    def look(machine: LockMachine) -> tuple[HoldView, ...]:
+        return machine.lock(name).holders
+
+    for hold in await client.gateway.read(look, client.timeout_s):
+        if hold.name == name and hold.value == text and hold.principal in ("", client.principal):
             return hold
     return None
 

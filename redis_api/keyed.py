@@ -1,12 +1,14 @@
 """Commands about keys that do more than run on an overlay: what takes a lock alone, many keys, scripts."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from redis_api import holds
+from redis_api import holds, lists
 from redis_api.arguments import integer, set_options
 from redis_api.client import Client
 from redis_api.errors import CommandRefused
+from redis_api.key_waits import Waiter
 from redis_api.overlay import DataCommand
 from redis_api.resp import OK, Failure, Reply
 from redis_api.scripts import Script
@@ -14,6 +16,8 @@ from redis_api.transact import call
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
 
+WAIT_S_MAX: Final = 3600.0
+"""Seconds that BLPOP and BRPOP wait if they are to wait longer, or for ever."""
 _TRIES_COUNT: Final = 3
 """How often SET NX GET asks again for a lock that was neither free nor held when it looked."""
 _DELETED_COUNT: Final = 50
@@ -65,6 +69,34 @@ async def delete(client: Client, args: list[bytes]) -> Reply:
         assert isinstance(done, int)
         count += done
     return count
+
+
+def waiting(row: DataCommand) -> Handler:
+    """Return the handler of a command that waits for a list to have elements: key [key ...] timeout."""
+    word = row.name.encode()
+
+    async def pop(client: Client, args: list[bytes]) -> Reply:
+        wait_s = min(lists.seconds(args[-1]) or WAIT_S_MAX, WAIT_S_MAX)
+        deadline_s = asyncio.get_running_loop().time() + wait_s
+        names = [holds.name_of(client, key) for key in args[:-1]]
+        waits = client.face.waits
+        try:
+            with waits.waiting(client.gateway.node.events, names) as client.waiter:
+                return await _until_popped(client, [word, *args], client.waiter, deadline_s)
+        finally:
+            client.waiter = None
+            waits.pass_on(names)
+
+    return pop
+
+
+async def _until_popped(client: Client, words: list[bytes], waiter: Waiter, deadline_s: float) -> Reply:
+    """Try to take an element whenever there may be one. Raises ProblemError, ClusterError."""
+    while (found := await call(client, words)) is None:
+        if not await waiter.wait(deadline_s) or client.is_gone:
+            return None
+        client.admit()
+    return found
 
 
 # -- scripts -------------------------------------------------------------------------------------------------

@@ -10,23 +10,32 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from holdfast.token_lines import Right
 from lockapi import rights_needed, sight
+from lockapi.needs import forbidden
 from lockapi.requests.fields import check_name
+from lockapi.requests.ids import new_hold_ids
 from lockstate.machine import LockMachine
 from lockstate.words import limits
 from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
-    CellOperation,
     Compare,
     DeleteOperation,
+    EndOperation,
+    LockCompare,
+    Operation,
     PutOperation,
+    RenewOperation,
+    TakeOperation,
 )
+from lockstate.words.ids import NO_HOLD, HoldId, OwnerName
 from lockstate.words.results import CellView, HoldView
 from redis_api import encoded, spelled
 from redis_api.encoded import Value
-from redis_api.errors import CommandRefused, failure_of, not_supported, unknown_command, wrong_arity
+from redis_api.errors import MANUAL, CommandRefused, failure_of, not_supported, unknown_command, wrong_arity
 from redis_api.resp import Reply
 
 if TYPE_CHECKING:
@@ -60,17 +69,25 @@ class Slot:
     cell: CellView | None
     holds: tuple[HoldView, ...]
     """Who holds the name in the state, or a subtree that it is in."""
+    hold_id: HoldId = NO_HOLD
+    """The hold that alone is its lock in the state."""
     value: Value | None = None
     """What its cell holds now."""
     left_ms: int | None = None
     """What is left of its time; None without an end."""
     is_lock: bool = False
     """Whether it is a lock that is held now."""
+    is_wanted: bool = False
+    """Whether clients wait for the lock, which is free: nobody overtakes them."""
     is_compared: bool = False
     """Whether a command depends on what it was."""
     is_changed: bool = False
     keeps_time: bool = True
     """Whether its cell ends when it would have ended in the state."""
+    lock_part: EndOperation | RenewOperation | None = None
+    """What becomes of the hold of the state."""
+    taken: TakeOperation | None = None
+    """The hold that is taken."""
 
     @property
     def exists(self) -> bool:
@@ -78,6 +95,8 @@ class Slot:
         return self.is_lock or self.value is not None
 
 
+FORCED: Final = "deleted by a client of Redis"
+"""The reason that the audit has of a hold that somebody else ended."""
 KEEP: Final = -1
 """The time of a key that ends when it would have ended."""
 WRONG_TYPE: Final = ("Operation against a key holding the wrong kind of value", "WRONGTYPE")
@@ -98,8 +117,8 @@ class Overlay:
         self.database = client.database
         self._machine, self._commands = machine, commands
         self._slots: dict[str, Slot] = {}
-        self.depends_on_time = False
-        """Whether what is left of a time was looked at."""
+        self.needs_new_state = False
+        """Whether something was looked at that no compare can tell: a time that is left, several holders."""
 
     def call(self, words: Sequence[bytes]) -> Reply:
         """Carry out one command on keys; an error of any kind is a Failure, and has changed nothing."""
@@ -120,33 +139,37 @@ class Overlay:
 
     # -- keys -----------------------------------------------------------------------------------------------
 
-    def slot(self, key: bytes) -> Slot:
+    def slot(self, key: bytes, database: int | None = None) -> Slot:
         """Return a key without regard to rights, for a write that does not depend on what it was."""
-        name = spelled.name_of(self.database, key)
+        name = spelled.name_of(self.database if database is None else database, key)
         found = self._slots.get(name)
         if found is not None:
             return found
         check_name("key", name)
         cell = self._machine.cell(name.encode())
-        holds = self._machine.lock(name).holders
-        slot = Slot(name, cell, holds)
+        hold_ids = self._machine.hold_ids(name)
+        lock = self._machine.lock(name)
+        slot = Slot(name, cell, lock.holders, is_wanted=lock.state != "held" and bool(lock.queue))
+        if len(slot.holds) == len(hold_ids) == 1:
+            slot.hold_id = hold_ids[0]
         if cell is not None:
             slot.value, slot.left_ms = encoded.decode(cell.value), cell.expires_in_ms
-        elif holds:
-            slot.is_lock, slot.left_ms = True, holds[0].expires_in_ms
+        elif slot.holds:
+            slot.is_lock, slot.left_ms = True, slot.holds[0].expires_in_ms
         self._slots[name] = slot
         return slot
 
-    def look(self, key: bytes) -> Slot:
+    def look(self, key: bytes, database: int | None = None) -> Slot:
         """Return a key that may be read, and depend on what it is. Raises ProblemError."""
-        slot = self.slot(key)
+        slot = self.slot(key, database)
         rights_needed.check_name(self.client.gateway.rights, Right.READ, slot.name)
         slot.is_compared = True
+        self.needs_new_state |= slot.is_lock and not (slot.hold_id or slot.taken)
         return slot
 
     def left_ms(self, slot: Slot) -> int | None:
         """Return what is left of the time of a key, None without an end."""
-        self.depends_on_time = True
+        self.needs_new_state = True
         return slot.left_ms
 
     def text(self, slot: Slot) -> bytes | None:
@@ -156,6 +179,8 @@ class Overlay:
         """
         if isinstance(slot.value, tuple):
             raise CommandRefused(*WRONG_TYPE)
+        if slot.taken is not None:
+            return spelled.value_of(slot.taken.value)
         if slot.is_lock:
             shown = sight.seen(self.client.gateway.rights, slot.holds)
             return spelled.value_of(shown[0].value) if shown else None
@@ -175,80 +200,143 @@ class Overlay:
         rights_needed.check_name(self.client.gateway.rights, Right.ACQUIRE, slot.name)
         return slot
 
-    def check_put(self, slot: Slot, value: bytes | Sequence[bytes], ttl_ms: int | None = None) -> None:
+    def check_put(
+        self,
+        slot: Slot,
+        value: bytes | Sequence[bytes],
+        ttl_ms: int | None = None,
+        said: bytes | None = None,
+    ) -> None:
         """Refuse what a key cannot hold, or not for so long. Raises ProblemError, CommandRefused."""
         encoded.encode(value)
         if ttl_ms not in (None, KEEP):
             _check_ttl(ttl_ms)
         if slot.is_lock:
-            self._check_end(slot)
+            self._check_end(slot, said)
 
-    def put(self, slot: Slot, value: bytes | Sequence[bytes], ttl_ms: int | None = KEEP) -> None:
+    def put(
+        self,
+        slot: Slot,
+        value: bytes | Sequence[bytes],
+        ttl_ms: int | None = KEEP,
+        said: bytes | None = None,
+    ) -> None:
         """Let a key hold something: for so long, None without an end, KEEP until it would have ended.
 
-        A list without elements ends the key. Raises ProblemError, CommandRefused.
+        A list without elements ends the key. `said` is the value that it has, as the client has said it.
+        Raises ProblemError, CommandRefused.
         """
         if not isinstance(value, bytes) and not value:
             self.remove(slot)
             return
-        self.check_put(slot, value, ttl_ms)
+        self.check_put(slot, value, ttl_ms, said)
         if slot.is_lock:
-            self._end_lock(slot)
+            self._end_lock(slot, said)
         slot.value = value if isinstance(value, bytes) else tuple(value)
         slot.is_changed = True
         if ttl_ms != KEEP:
             slot.left_ms, slot.keeps_time = ttl_ms, False
 
-    def expire(self, slot: Slot, ttl_ms: int | None) -> None:
+    def expire(self, slot: Slot, ttl_ms: int | None, said: bytes | None = None) -> None:
         """Let a key that is there last so long from now on, None without an end; end it if that is over.
 
+        `said` is as for `put`.
         Raises ProblemError, CommandRefused.
         """
         if ttl_ms is not None and ttl_ms <= 0:
-            self.remove(slot)
+            self.remove(slot, said)
             return
         _check_ttl(ttl_ms)
         if slot.is_lock:
-            self._renew(slot, ttl_ms)
+            self._renew(slot, ttl_ms, said)
         slot.left_ms, slot.keeps_time, slot.is_changed = ttl_ms, False, True
 
-    def remove(self, slot: Slot, knows: bytes | None = None) -> bool:
-        """End a key; return whether there was one. `knows` is the value that the client said it has.
+    def remove(self, slot: Slot, said: bytes | None = None) -> bool:
+        """End a key; return whether there was one. `said` is as for `put`.
 
         Raises ProblemError, CommandRefused.
         """
         if not slot.exists:
             return False
-        self.check_remove(slot, knows)
+        self.check_remove(slot, said)
         if slot.is_lock:
-            self._end_lock(slot)
+            self._end_lock(slot, said)
         slot.value, slot.left_ms, slot.keeps_time = None, None, False
         slot.is_changed = True
         return True
 
-    def check_remove(self, slot: Slot, knows: bytes | None = None) -> None:
+    def check_remove(self, slot: Slot, said: bytes | None = None) -> None:
         """Refuse to end a key. Raises ProblemError, CommandRefused."""
         if slot.is_lock:
-            self._check_end(slot, knows)
+            self._check_end(slot, said)
 
     # -- locks ----------------------------------------------------------------------------------------------
 
     def take(self, slot: Slot, value: bytes, ttl_ms: int | None) -> None:
-        """Take a lock that nobody holds."""
-        raise not_supported("SET with NX in a transaction")
+        """Take a lock, of a key that is not there. Raises CommandRefused."""
+        _check_ttl(ttl_ms)
+        hold_id, owner = new_hold_ids()[0], OwnerName(self.client.owner)
+        slot.taken = TakeOperation(slot.name, hold_id, spelled.value_text(value), owner, ttl_ms or 0)
+        slot.is_lock, slot.left_ms, slot.is_changed = True, ttl_ms, True
+
+    def owns(self, slot: Slot, said: bytes | None = None) -> bool:
+        """Whether the hold of a key is this client's: it took it, or said its value. Raises ProblemError."""
+        if slot.taken is not None:
+            return True
+        if not slot.hold_id:
+            return False
+        if self.client.own.get(slot.name) == slot.hold_id:
+            return True
+        (hold,) = slot.holds
+        is_known = bool(hold.value) and hold.value in {
+            spelled.value_text(value) for value in (*self.known, *(() if said is None else (said,)))
+        }
+        return is_known and hold.principal in ("", self.client.principal)
 
     def is_renewal(self, slot: Slot, value: bytes) -> bool:
-        """Whether a string that is to be written is the value of a hold of this client."""
-        return False
+        """Whether a string that is to be written is the value that a hold of this client has already."""
+        return slot.is_lock and self.owns(slot, value) and self.text(slot) == value
 
-    def _renew(self, slot: Slot, ttl_ms: int | None) -> None:
-        raise CommandRefused("this key is a lock that is held", "NOPERM")
+    def _check_end(self, slot: Slot, said: bytes | None = None) -> None:
+        """Refuse to end a hold of somebody else without the right to force that. Raises ProblemError."""
+        if self.owns(slot, said):
+            return
+        rights = self.client.gateway.rights
+        if not rights.covers(Right.FORCE, slot.name):
+            refused = forbidden(Right.FORCE, slot.name)
+            refused.detail += ", because the lock was not taken on this connection: compare its value first"
+            raise refused
+        if not slot.hold_id:
+            raise CommandRefused("held in another way than clients of Redis do: end that by force", "NOPERM")
 
-    def _check_end(self, slot: Slot, knows: bytes | None = None) -> None:
-        raise CommandRefused("this key is a lock that is held", "NOPERM")
-
-    def _end_lock(self, slot: Slot) -> None:
+    def _end_lock(self, slot: Slot, said: bytes | None = None) -> None:
         """End the hold of a key."""
+        if slot.taken is not None:
+            slot.taken = None
+        else:
+            slot.lock_part = EndOperation(slot.hold_id, "" if self.owns(slot, said) else FORCED)
+        slot.is_lock = False
+        slot.left_ms, slot.keeps_time = None, False
+
+    def _renew(self, slot: Slot, ttl_ms: int | None, said: bytes | None = None) -> None:
+        """Let a hold of this client last so long from now on. Raises CommandRefused."""
+        if not self.owns(slot, said):
+            raise CommandRefused(
+                "this lock was not taken on this connection, and only its holder changes its time: compare"
+                f" its value first, as the scripts of lock clients do; see {MANUAL}",
+                "NOPERM",
+            )
+        if ttl_ms is None:
+            raise not_supported("PERSIST", "the lease of a lock that is held cannot be made endless")
+        if slot.left_ms is None:
+            raise not_supported(
+                "EXPIRE of a lock without a deadline",
+                "give the time when it is taken: SET key value NX PX ms",
+            )
+        if slot.taken is not None:
+            slot.taken = msgspec.structs.replace(slot.taken, ttl_ms=ttl_ms)
+        else:
+            slot.lock_part = RenewOperation(slot.hold_id, ttl_ms)
 
     # -- what comes of it -----------------------------------------------------------------------------------
 
@@ -261,27 +349,52 @@ class Overlay:
         """Return what must be as it was when what was changed is applied."""
         found: list[Compare] = []
         for slot in self._slots.values():
-            if not (slot.is_compared or slot.is_changed):
-                continue
-            key = slot.name.encode()
-            if slot.cell is not None and slot.is_compared:
-                found.append(CellCompare(key, CellField.MOD_REVISION, number=slot.cell.mod_revision))
-            elif slot.cell is None and slot.is_compared:
-                found.append(CellCompare(key, CellField.VERSION, number=0))
+            if slot.is_compared or slot.is_changed:
+                found += _compares_of(slot)
         return tuple(found)
 
-    def operations(self) -> tuple[CellOperation, ...]:
+    def operations(self) -> tuple[Operation, ...]:
         """Return what is to be done."""
-        found: list[CellOperation] = []
+        found: list[Operation] = []
         for slot in self._slots.values():
-            if not slot.is_changed:
-                continue
             key = slot.name.encode()
-            if slot.value is not None:
-                found.append(PutOperation(key, encoded.encode(slot.value), ttl_ms=slot.left_ms or 0))
-            elif slot.cell is not None:
+            if slot.lock_part is not None:
+                found.append(slot.lock_part)
+            if slot.value is None and slot.cell is not None:
                 found.append(DeleteOperation(key))
+            if slot.taken is not None:
+                found.append(slot.taken)
+            elif slot.value is not None and slot.is_changed:
+                keeps = slot.keeps_time and slot.cell is not None
+                ttl_ms = 0 if keeps else slot.left_ms or 0
+                found.append(PutOperation(key, encoded.encode(slot.value), ttl_ms=ttl_ms, keeps_lease=keeps))
         return tuple(found)
+
+    def was_applied(self) -> None:
+        """Record what the connection has taken and ended."""
+        for slot in self._slots.values():
+            if isinstance(slot.lock_part, EndOperation):
+                self.client.own.pop(slot.name, None)
+            if slot.taken is not None:
+                self.client.took(slot.name, slot.taken.hold_id)
+
+
+def _compares_of(slot: Slot) -> list[Compare]:
+    """Return what a key must be, so that what was read is true, and no key becomes a cell and a lock.
+
+    A cell that is there stays one whatever the lock is: a hold beside it is given back by its taker
+    (`holds.take`). What was not read may change, except that nobody may take the lock.
+    """
+    key = slot.name.encode()
+    if slot.cell is not None and (slot.is_compared or slot.holds):
+        return [CellCompare(key, CellField.MOD_REVISION, number=slot.cell.mod_revision)]
+    is_lock = slot.cell is None and bool(slot.holds)
+    if is_lock and not slot.hold_id:
+        return []
+    found: list[Compare] = [LockCompare(slot.name, slot.hold_id)]
+    if slot.is_compared and not is_lock:
+        found.append(CellCompare(key, CellField.VERSION, number=0))
+    return found
 
 
 def _check_ttl(ttl_ms: int | None) -> None:

@@ -41,6 +41,8 @@ class Script(NamedTuple):
     """The answer if the key has it and no time to live."""
     unit_ms: int = 1
     """Milliseconds in one of the units in which the time is given."""
+    signals: bool = False
+    """Whether a list that is the second key gets an element, for the milliseconds of the second argument."""
 
 
 _MEANINGS: Final = {
@@ -101,7 +103,7 @@ _MEANINGS: Final = {
         return (left > 0) and left or 0
     else return 0 end
     """: Script(Act.REMAINING),
-    # python-redis-lock. The list KEYS[2] is a signal for BLPOP, which no client can wait for here.
+    # python-redis-lock. The list KEYS[2] is a signal, for which others wait by BLPOP.
     """
     if redis.call('get', KEYS[1]) ~= ARGV[1] then return 1
     else
@@ -111,7 +113,7 @@ _MEANINGS: Final = {
         redis.call('del', KEYS[1])
         return 0
     end
-    """: Script(Act.DELETE, keys_count=2, args_count=2, done=0, other=1),
+    """: Script(Act.DELETE, keys_count=2, args_count=2, done=0, other=1, signals=True),
     """
     if redis.call('get', KEYS[1]) ~= ARGV[1] then return 1
     elseif redis.call('ttl', KEYS[1]) < 0 then return 2

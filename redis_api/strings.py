@@ -37,7 +37,8 @@ def set_(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         if options.only_new:
             overlay.take(slot, value, options.ttl_ms)
         else:
-            _write(overlay, slot, value, KEEP if options.keeps_time else options.ttl_ms)
+            ttl_ms = KEEP if options.keeps_time else options.ttl_ms
+            _write(overlay, slot, value, ttl_ms, options.if_equal)
     if options.gets:
         return found
     return OK if is_done else None
@@ -46,7 +47,7 @@ def set_(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 def _may_set(slot: Slot, found: bytes | None, options: SetOptions) -> bool:
     """Whether the condition of a SET is true."""
     if options.only_new:
-        return not slot.exists
+        return not (slot.exists or slot.is_wanted)
     if options.only_old:
         return slot.exists
     if options.if_equal is not None:
@@ -54,20 +55,20 @@ def _may_set(slot: Slot, found: bytes | None, options: SetOptions) -> bool:
     return options.if_other is None or found != options.if_other
 
 
-def _write(overlay: Overlay, slot: Slot, value: bytes, ttl_ms: int | None) -> None:
+def _write(overlay: Overlay, slot: Slot, value: bytes, ttl_ms: int | None, said: bytes | None = None) -> None:
     """Write a string. A time that is over ends the key."""
     if ttl_ms is not None and ttl_ms != KEEP and ttl_ms <= 0:
-        overlay.remove(slot)
+        overlay.remove(slot, said)
     elif ttl_ms not in (None, KEEP) and overlay.is_renewal(slot, value):
-        overlay.expire(slot, ttl_ms)
+        overlay.expire(slot, ttl_ms, value)
     else:
-        overlay.put(slot, value, ttl_ms)
+        overlay.put(slot, value, ttl_ms, said)
 
 
 def setnx(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     """SETNX key value: takes a lock without a deadline."""
     slot = overlay.may_change(args[0])
-    if overlay.look(args[0]).exists:
+    if overlay.look(args[0]).exists or slot.is_wanted:
         return 0
     overlay.take(slot, args[1], None)
     return 1

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 
 from lockapi import needs
 from lockapi.needs import Need
-from redis_api import basic, keyed
+from redis_api import basic, keyed, queued, scanning
 from redis_api.client import Client
 from redis_api.data import DATA
 from redis_api.errors import CommandRefused, failure_of, unknown_command, wrong_arity
 from redis_api.overlay import DataCommand
-from redis_api.resp import Failure, Reply
+from redis_api.resp import Failure, Reply, Status
 from redis_api.scripts import UnknownScript
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
@@ -53,6 +53,8 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "SETNX": keyed.setnx,
     "DEL": keyed.delete,
     "UNLINK": keyed.delete,
+    "BLPOP": keyed.waiting(DATA[b"BLPOP"]),
+    "BRPOP": keyed.waiting(DATA[b"BRPOP"]),
 }
 """What carries out commands about keys that do more alone than on an overlay."""
 
@@ -98,9 +100,9 @@ COMMANDS: Final = {
         ),
         _of_connection("QUIT", -1, basic.quit_, "Closes the connection.", is_open=True),
         _of_connection("RESET", 1, basic.reset, "Forgets what the connection has said.", is_open=True),
-        _of_connection("MULTI", 1, basic.multi, "Begins a transaction that can only be discarded."),
-        _of_connection("EXEC", 1, basic.exec_, "Is refused: nothing of a transaction is carried out."),
-        _of_connection("DISCARD", 1, basic.discard, "Ends a transaction."),
+        _of_connection("MULTI", 1, queued.multi, "Begins a transaction."),
+        _of_connection("DISCARD", 1, queued.discard, "Gives a transaction up."),
+        _of_connection("UNWATCH", 1, queued.unwatch, "Watches no key any more."),
         _of_connection("CLIENT", -2, basic.client_, "Names the connection, or tells of it."),
         _of_connection("SELECT", 2, basic.select, "Chooses a database: a prefix of names."),
         _of_connection("COMMAND", -1, _command, "Lists the commands."),
@@ -112,6 +114,10 @@ COMMANDS: Final = {
         Command("TIME", 1, basic.time_, "Tells the time of this node's clock."),
         # -- keys -----------------------------------------------------------------------------------------
         *[_of_data(row) for row in DATA.values()],
+        Command("WATCH", -2, queued.watch, "Lets EXEC do nothing if a key changes.", (), _ALL, needs.READ),
+        Command("EXEC", 1, queued.exec_, "Applies the commands since MULTI in one step.", ()),
+        Command("SCAN", -2, scanning.scan, "Tells some keys, and where to go on.", (), need=needs.READ),
+        Command("KEYS", 2, scanning.keys, "Tells all keys that match.", (), need=needs.READ),
         # -- scripts --------------------------------------------------------------------------------------
         Command("EVAL", -3, keyed.eval_, "Does what a known script means.", ("write",), need=needs.ACQUIRE),
         Command("EVALSHA", -3, keyed.evalsha, "The same, by its hash.", ("write",), need=needs.ACQUIRE),
@@ -121,13 +127,13 @@ COMMANDS: Final = {
 """All commands by their names in capitals."""
 
 _REASONS: Final = {
-    **dict.fromkeys((b"WATCH", b"UNWATCH"), "it has no transactions"),
-    **dict.fromkeys((b"BLPOP", b"BRPOP", b"LPUSH", b"RPUSH", b"LPOP", b"LLEN"), "it has no lists: poll"),
     **dict.fromkeys((b"SUBSCRIBE", b"PSUBSCRIBE", b"PUBLISH"), "it has no channels: poll, or use HTTP"),
-    **dict.fromkeys((b"SETEX", b"PSETEX", b"GETSET", b"MSET"), "a lock is taken by SET key value NX PX ms"),
 }
 """Why commands are missing that lock clients use."""
-_ENDS_MULTI: Final = frozenset((b"EXEC", b"DISCARD", b"RESET", b"QUIT"))
+_AT_ONCE: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"RESET", b"QUIT"))
+"""Commands that are carried out at once, also in a transaction."""
+_QUEUED: Final = frozenset(DATA) | queued.ALONGSIDE
+"""Commands that a transaction may have."""
 
 
 async def answer(client: Client, words: list[bytes]) -> Reply:
@@ -153,8 +159,19 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
         if client.place.refused is not None:
             client.is_leaving = True
             raise CommandRefused("max number of clients reached")
-    if client.is_in_multi and name not in _ENDS_MULTI:
-        raise CommandRefused(f"not carried out: {basic.NO_TRANSACTIONS}")
+    if client.queue is None or name in _AT_ONCE:
+        return await _checked(client, row, name, words).handler(client, words[1:])
+    try:
+        _checked(client, row, name, words)
+        client.queue.add(words, is_possible=name in _QUEUED)
+    except Exception:
+        client.queue.has_failed = True
+        raise
+    return Status("QUEUED")
+
+
+def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Command:
+    """Return a command that may be carried out, or queued. Raises ProblemError, CommandRefused."""
     if row is None:
         raise unknown_command(name, _REASONS.get(name, ""))
     if not row.takes(len(words)):
@@ -164,4 +181,4 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
     if row.need is not None:
         count = len(words) - 1 if row.keys == _ALL else 1
         client.face.rates.take(client.principal or client.place.origin, row.need, count)
-    return await row.handler(client, words[1:])
+    return row

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
-from lockapi.gateway import CommandOutcome
+from lockapi.problems import ProblemError
 from lockapi.requests.cells import transaction
 from lockstate.machine import LockMachine
 from lockstate.words.limits import TRANSACTION_PARTS_MAX
@@ -92,7 +92,7 @@ async def _run(
 
     if on_own_state and not node.has_failed:
         overlay, result = run(node.machine)
-        if overlay.changed and not overlay.depends_on_time and not isinstance(result, Exception):
+        if overlay.changed and not overlay.needs_new_state and not isinstance(result, Exception):
             return overlay, result
     overlay, result = await client.gateway.read(run, _left_s(deadline_s))
     if isinstance(result, Exception):
@@ -109,9 +109,15 @@ async def _apply(client: Client, overlay: Overlay, deadline_s: float) -> bool:
             f" {TRANSACTION_PARTS_MAX} are allowed: two of the first for a key that is new"
         )
     command = transaction(compares, operations)
-    outcome: CommandOutcome[Transacted] = await client.gateway.submit(
-        command, Transacted, _left_s(deadline_s)
-    )
+    try:
+        outcome = await client.gateway.submit(command, Transacted, _left_s(deadline_s))
+    except ProblemError as problem:
+        # A lock that is free as compares see it may be wanted by others: then the program sees that, too.
+        if problem.code != "lock-held":
+            raise
+        return False
+    if outcome.result.succeeded:
+        overlay.was_applied()
     return outcome.result.succeeded
 
 

@@ -20,7 +20,8 @@ from lockapi.requests.fields import (
     check_prefix_or_all,
     invalid,
 )
-from lockstate.rules import transactions
+from lockstate.rules.cells import check_put
+from lockstate.rules.transactions import check_transaction
 from lockstate.words import limits
 from lockstate.words.cell_operations import (
     CellCompare,
@@ -30,6 +31,7 @@ from lockstate.words.cell_operations import (
     DeleteOperation,
     GetOperation,
     HoldCompare,
+    Operation,
     PutOperation,
     Relation,
 )
@@ -105,7 +107,7 @@ class PutCellRequest(_Conditional, kw_only=True):
     def command(self, key: str) -> PutCell | TransactCells:
         """Return the command. Raises ProblemError."""
         put = _put(key, _value(self.value, self.value_base64), self.session_id, self.ttl_ms)
-        check(transactions.check_put(put))
+        check(check_put(put))
         compares = self.compares(put.key)
         if compares:
             return TransactCells(compares, (put,), (GetOperation(put.key),), self.checked_id())
@@ -235,12 +237,12 @@ class TransactRequest(Write, kw_only=True):
             tuple([operation.part() for operation in self.otherwise]),
             self.checked_id(),
         )
-        check(transactions.check_transaction(command))
+        check(check_transaction(command))
         return command
 
 
-def transaction(compares: tuple[Compare, ...], then: tuple[CellOperation, ...]) -> TransactCells:
+def transaction(compares: tuple[Compare, ...], then: tuple[Operation, ...]) -> TransactCells:
     """Return the command that does something if all compares are true. Raises ProblemError."""
     command = TransactCells(compares, then)
-    check(transactions.check_transaction(command))
+    check(check_transaction(command))
     return command

@@ -57,7 +57,7 @@ class Additions:
                 holds.add(hold, more)
             return refused or holds.granted(hold)
         if command.wait_ms == 0:
-            return holds.lock_held(claims, hold.hold_id)
+            return holds.lock_held(claims, (hold.hold_id,))
         return holds.wait(ticket, claims, command.wait_ms)
 
     def _check(self, command: AddLocks, hold: Hold | None) -> Refused | None:

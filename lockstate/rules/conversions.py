@@ -55,7 +55,7 @@ class Conversions:
         cycle = deadlocks.find(state, ticket)
         if cycle is not None and cycle.is_of_conversions:
             return refused_for(cycle)
-        return holds.lock_held(claims, hold.hold_id)
+        return holds.lock_held(claims, (hold.hold_id,))
 
     def _check(self, command: Convert, hold: Hold | None) -> Refused | None:
         refused = check_change(self._holds, command)

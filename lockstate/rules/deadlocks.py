@@ -221,7 +221,7 @@ class _Search:
         ticket = wait.ticket
         claims = claims_of_hold(ticket)
         depends_on: list[Ticket] = []
-        holds = conflicting_holds(self._state, claims, ticket.changes)
+        holds = conflicting_holds(self._state, claims, (ticket.changes,))
         for name, in_the_way in chain(self._earlier(ticket, claims), holds):
             self._step()
             if in_the_way is self._gone:

@@ -16,6 +16,7 @@ from lockstate.tables.owners import order_in
 from lockstate.tables.records import CONVERSION, Hold, Lock, Session, Ticket, each_lock, permits_in
 from lockstate.tables.state import State, claims_of_hold, weight_of
 from lockstate.words import limits
+from lockstate.words.cell_operations import EndOperation
 from lockstate.words.claims import record_name
 from lockstate.words.commands import (
     Acquire,
@@ -40,6 +41,7 @@ from lockstate.words.commands import (
     ResizeSemaphore,
     Revoke,
     Thaw,
+    TransactCells,
     WithdrawRevocation,
 )
 from lockstate.words.kinds import HoldKind
@@ -124,6 +126,13 @@ def of_release(state: State, command: Release | Cancel) -> int:
     if hold.kind is _LOCK and hold.name and state.locks[hold.name].queues is None:
         return 1 + hold.name.count("/")  # the same as below, without the calls
     return weight_of(hold) + _MOVE * _let_through_by(state, hold) + _counted_anew(state, hold.hold_id)
+
+
+def of_transaction(state: State, command: TransactCells) -> int:
+    """Return what ends in either branch, and who may be let through then, as of releases."""
+    operations = (*command.then, *command.otherwise)
+    ended = [operation.hold_id for operation in operations if isinstance(operation, EndOperation)]
+    return sum([of_release(state, Release(hold_id)) for hold_id in ended])
 
 
 def of_hand_over(state: State, command: HandOver) -> int:

@@ -116,7 +116,7 @@ class HandOvers:
         for name, claim in claims_of_hold(giver):
             own[name] = own.get(name, 0) + UNIT[claim]
         if any((state.claimed.held_on(name) - own.get(name, 0)) & CONFLICTS[claim] for name, claim in claims):
-            return self._holds.lock_held(claims, giver.hold_id)
+            return self._holds.lock_held(claims, (giver.hold_id,))
         return None
 
     def _check_deadlock(self, giver: Hold, receiver: Ticket | Hold) -> Refused | None:

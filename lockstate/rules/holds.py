@@ -58,7 +58,7 @@ granted. But a command does not return before it has served. So no other command
 between an end and the grants that follow from it, and every node that applies the entry makes the same ones.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from itertools import islice
 from typing import Any, Final
 
@@ -106,7 +106,7 @@ from lockstate.words.commands import (
     Wanted,
     WantedRate,
 )
-from lockstate.words.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
+from lockstate.words.ids import NO_ATTEMPT, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.words.modes import DRAWING, Mode
 from lockstate.words.results import (
     HELD_TOO_LONG,
@@ -537,13 +537,13 @@ class Holds:
         claims, permits = claims_of_hold(ticket), permits_in(ticket)
         position = views.last_position(state, ticket) if why is Left.TIMED_OUT else 0
         freed = state.remove_ticket(ticket, claims)
-        self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.changes), position)
+        self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, (ticket.changes,)), position)
         self.effects.tell_left(ticket, why)
         if state.owners:
             self._disown(ticket)
         return freed
 
-    def in_the_way(self, claims: Claims, permits: Permits, but: HoldId = NO_HOLD) -> Refused:
+    def in_the_way(self, claims: Claims, permits: Permits, but: Container[HoldId] = ()) -> Refused:
         """Return the refusal that says who is in the way, except `but`, and when to ask again.
 
         Of several kinds it tells of the locks if one of them cannot be had, else of a semaphore.
@@ -556,7 +556,7 @@ class Holds:
         lacking = [one for one, count in semaphores if one.queue or one.used + count > one.limit]
         return self.no_permits((lacking or [semaphores[0][0]])[0])
 
-    def lock_held(self, claims: Claims, but: HoldId = NO_HOLD) -> Refused:
+    def lock_held(self, claims: Claims, but: Container[HoldId] = ()) -> Refused:
         """Return the refusal that says who is in the way of `claims`, except `but`, and when to ask again."""
         state = self.state
         if state.freezes and (refused := frozen(state, claims)) is not None:

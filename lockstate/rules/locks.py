@@ -41,15 +41,7 @@ class Locks:
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Grant, queue or refuse. `key` is the key under which the request is remembered."""
         state, holds = self._state, self._holds
-        hold_id: str = command.hold_id  # of no kind yet: it may be in use for a session
-        refused = check_acquire(command)
-        if refused is None and (
-            hold_id in state.holds or hold_id in state.tickets or hold_id in state.sessions
-        ):
-            refused = holds.check_unused("hold_id", hold_id)
-        refused = refused or (
-            check_allowed(state, command) if state.spaces or command.uncommon is not None else None
-        )
+        refused = self.check(command)
         if refused is not None:
             return refused
         # The record on which a hold that the session has already would be found.
@@ -75,9 +67,21 @@ class Locks:
             return refused
         is_alone = lock is None and is_plain and len(claims) == 1 and not state.freezes
         if is_alone or is_free(state, claims):
-            hold = self._record(Hold, command, owner, key, asked_of_hold(command.uncommon))
-            return holds.begin(hold, claims, 0)
+            return holds.begin(self.hold(command, owner, key), claims, 0)
         return self._in_turn(command, owner, key, claims)
+
+    def check(self, command: Acquire) -> Refused | None:
+        """Refuse what is not well formed, reuses an id, or is not allowed for its names."""
+        state = self._state
+        hold_id: str = command.hold_id  # of no kind yet: it may be in use for a session
+        refused = check_acquire(command)
+        if refused is None and (
+            hold_id in state.holds or hold_id in state.tickets or hold_id in state.sessions
+        ):
+            refused = self._holds.check_unused("hold_id", hold_id)
+        return refused or (
+            check_allowed(state, command) if state.spaces or command.uncommon is not None else None
+        )
 
     def _in_turn(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
         """Grant what only those who come later wait for, or queue or refuse the request."""
@@ -85,15 +89,19 @@ class Locks:
         name, claim = claims[0]
         lock = state.locks.get(name)
         if lock is None or not lock.held & CONFLICTS[claim]:
-            ticket = self._ticket(command, owner, key)
+            ticket = self.ticket(command, owner, key)
             ticket.order = state.next_order  # the order it would get: it is judged as if it waited
             if can_go(state, ticket, claims):
                 return holds.pass_by(ticket, claims)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
-        return holds.wait(self._ticket(command, owner, key), claims, command.wait_ms)
+        return holds.wait(self.ticket(command, owner, key), claims, command.wait_ms)
 
-    def _ticket(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Ticket:
+    def hold(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Hold:
+        """Return the hold that `command` asks for, to be begun."""
+        return self._record(Hold, command, owner, key, asked_of_hold(command.uncommon))
+
+    def ticket(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Ticket:
         """Return the ticket for what `command` asks for, with the place that its priority gives it."""
         rare = asked_of_ticket(command.uncommon, if_held_of(self._state, command))
         return self._record(Ticket, command, owner, key, rare)

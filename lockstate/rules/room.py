@@ -7,11 +7,10 @@ the command would refuse as well at the same place in the log, unless it finds a
 from collections.abc import Callable, Sequence
 from typing import Any, Final, get_args
 
-from lockstate.rules.holds import SESSION_EXPIRED, Holds
+from lockstate.rules.holds import Holds
 from lockstate.tables.principals import NOBODY, lease_id_of
 from lockstate.tables.records import each_lock
 from lockstate.tables.requests import key_of
-from lockstate.words.cell_operations import PutOperation
 from lockstate.words.claims import record_name
 from lockstate.words.commands import (
     Acquire,
@@ -24,8 +23,9 @@ from lockstate.words.commands import (
     TransactCells,
 )
 from lockstate.words.kinds import HoldKind
-from lockstate.words.results import Refused
+from lockstate.words.results import Reason, Refused
 
+_NO_ROOM: Final = (Reason.OVERLOADED, Reason.QUOTA_EXCEEDED)
 _ACQUISITIONS: Final = frozenset(get_args(Acquisition))
 
 
@@ -36,14 +36,14 @@ class Room:
         self,
         holds: Holds,
         check_session: Callable[[OpenSession], Refused | None],
-        check_puts: Callable[[Sequence[PutCell | PutOperation]], Refused | None],
-        puts_of: Callable[[TransactCells], Sequence[PutOperation]],
+        check_puts: Callable[[Sequence[PutCell]], Refused | None],
+        check_transaction: Callable[[TransactCells], Refused | None],
     ) -> None:
-        """Sessions and writes of cells are looked at by these; `puts_of` a transaction are its writes now."""
+        """Sessions, writes of cells and transactions are looked at by these."""
         self._holds = holds
         self._check_session = check_session
         self._check_puts = check_puts
-        self._puts_of = puts_of
+        self._check_transaction = check_transaction
         self._state = holds.state
 
     def refusal(self, command: Command, principal: str, key: tuple[str, str] | None) -> Refused | None:
@@ -71,9 +71,9 @@ class Room:
     def _refusal(self, command: Any) -> Refused | None:
         match command:
             case PutCell():
-                return self._check_written((command,))
+                return _for_lack_of_room(self._check_puts((command,)))
             case TransactCells():
-                return self._check_written(self._puts_of(command))
+                return _for_lack_of_room(self._check_transaction(command))
             case OpenSession():
                 return self._check_session(command)
             case AddLocks():
@@ -81,11 +81,6 @@ class Room:
         if command.__class__ not in _ACQUISITIONS or (command.session_id and not self._is_for_new(command)):
             return None
         return self._holds.check_room(None, 0, command)
-
-    def _check_written(self, puts: Sequence[PutCell | PutOperation]) -> Refused | None:
-        """Refuse writes for which there is no room. That a session is over is for the log to tell."""
-        refused = self._check_puts(puts)
-        return None if refused is SESSION_EXPIRED else refused
 
     def _check_added(self, command: AddLocks) -> Refused | None:
         """Refuse more locks for a hold that lives and lacks them."""
@@ -106,3 +101,8 @@ class Room:
         several = command.locks if isinstance(command, Acquire) else ()
         lock = state.locks.get(record_name(kind, several[0].name if several else command.name))
         return lock is None or not lock.holders_count
+
+
+def _for_lack_of_room(refused: Refused | None) -> Refused | None:
+    """Return a refusal if there is no room. What else is wrong is for the log to tell."""
+    return refused if refused is not None and refused.reason in _NO_ROOM else None

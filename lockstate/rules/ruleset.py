@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from lockstate.rules.additions import Additions
+from lockstate.rules.cells import Cells
 from lockstate.rules.conversions import Conversions
 from lockstate.rules.effects import Effects
 from lockstate.rules.elections import Elections
@@ -12,6 +13,7 @@ from lockstate.rules.freezes import Freezes
 from lockstate.rules.hand_overs import HandOvers
 from lockstate.rules.holds import Holds
 from lockstate.rules.kinded import Kinds
+from lockstate.rules.lock_parts import LockParts
 from lockstate.rules.locks import Locks
 from lockstate.rules.on_behalf import OnBehalfOf
 from lockstate.rules.plain_locks import PlainLocks
@@ -55,14 +57,15 @@ class Ruleset:
         self._apply = apply
         self.effects = effects = Effects(state)
         self.holds = holds = Holds(state, effects)
-        self.transactions = Transactions(state, effects)
+        self.cells = Cells(state, effects)
         self.kinds = Kinds(holds)
         self.pleas = Pleas(holds, self.kinds)
         self.hand_overs = HandOvers(holds, self.pleas.pass_on)
         self.freezes = Freezes(holds)
-        self.sessions = Sessions(holds, self.transactions, self.pleas.end, self.pleas.ask, self.freezes.end)
+        self.sessions = Sessions(holds, self.cells, self.pleas.end, self.pleas.ask, self.freezes.end)
         self.restoring = Restoring(holds, self.sessions.end, effects)
         self.locks = Locks(holds)
+        self.transactions = Transactions(state, self.cells, LockParts(holds, self.locks, self.sessions))
         self.plain_locks = PlainLocks(state, effects, self.locks)
         self.semaphores = Semaphores(holds)
         self.elections = Elections(holds)
@@ -72,9 +75,7 @@ class Ruleset:
         self.values = Values(state, self.locks.release, self.sessions.renew)
         self.waits = Waits(holds)
         self.principals = OnBehalfOf(effects)
-        self.room = Room(
-            holds, self.sessions.check_room, self.transactions.check_room, self.transactions.puts_of
-        )
+        self.room = Room(holds, self.sessions.check_room, self.cells.check_room, self.transactions.check_room)
         self.frames = Frames(holds, acts, frees, self._apply_owned, again)
 
     def on_behalf(self, command: OnBehalf) -> Result:

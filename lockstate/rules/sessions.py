@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from lockstate.reads.views import holders_of, parts_of, remaining_ms, revocations_of, revoked_of
+from lockstate.rules.cells import Cells
 from lockstate.rules.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count, refuse_kind
 from lockstate.rules.namespace_rules import check_ttl
-from lockstate.rules.transactions import Transactions
 from lockstate.tables import budget
 from lockstate.tables.cells import Cell
 from lockstate.tables.claim_table import Freed
@@ -60,14 +60,14 @@ class Sessions:
     def __init__(
         self,
         holds: Holds,
-        transactions: Transactions,
+        cells: Cells,
         end_plea: Callable[[Plea], None],
         ask: Callable[[Ask], None],
         end_freeze: Callable[[FrozenPrefix], None],
     ) -> None:
         self._holds = holds
         self._end_plea, self._ask, self._end_freeze = end_plea, ask, end_freeze
-        self._transactions = transactions
+        self._cells = cells
         self._state = holds.state
 
     def open(self, command: OpenSession) -> Result:
@@ -148,7 +148,7 @@ class Sessions:
             return LEASE_EXPIRED
         if command.kind is not None and hold.kind is not command.kind:
             return refuse_kind(self._state, hold, command.kind)
-        refused = self._refused_length(hold, command)
+        refused = self.refuse_length(hold, command)
         if refused is not None:
             return refused
         if command.ttl_ms:
@@ -166,8 +166,8 @@ class Sessions:
             return self.renewed(hold, hold.token)
         return Renewed(hold.token, lease.expires_at_ms - state.now_ms)  # the same, without the calls
 
-    def _refused_length(self, hold: Hold, command: Renew) -> Refused | None:
-        """Return why the lease of a hold cannot get the length that is asked for, or None."""
+    def refuse_length(self, hold: Hold, command: Renew) -> Refused | None:
+        """Refuse a length that the lease of a hold cannot get."""
         if not command.ttl_ms:
             return Refused(Reason.INVALID_REQUEST, "exact: needs a ttl_ms") if command.exact else None
         refused = limits.check_ttl(command.ttl_ms)
@@ -208,7 +208,7 @@ class Sessions:
             freed += holds.end(hold, kind, reason)
         if kind in _TOLD:
             holds.effects.tell_session(session, _TOLD[kind], reason)
-        self._transactions.end_session(
+        self._cells.end_session(
             session.session_id,
             CellEventKind.EXPIRED if kind is EventKind.EXPIRED else CellEventKind.DELETED,
         )
@@ -245,7 +245,7 @@ class Sessions:
             case Delay():
                 self._holds.serve(state.end_delay(record))
             case Cell():
-                self._transactions.remove((record,), CellEventKind.EXPIRED)
+                self._cells.remove((record,), CellEventKind.EXPIRED)
             case Plea():
                 self._end_plea(record)
             case Ask():

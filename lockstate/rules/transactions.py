@@ -1,67 +1,40 @@
-"""What commands do to cells: writes, deletions, and transactions that may depend on cells and on holds.
+"""Transactions: compares, and what is done then to cells and locks, all of it or nothing.
 
-A command is carried out as a whole or refused as a whole: everything that could refuse a part of it is looked
-at before the first part is done. It changes the revision of the table by one, or not at all.
+Everything that could refuse a part is looked at before the first part is done. Locks are in
+`lock_parts`, cells in `cells`.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from lockstate.reads.views import cell_view
+from lockstate.rules.cells import Cells, check_put_part
 from lockstate.rules.checks import invalid
-from lockstate.rules.effects import Effects
-from lockstate.rules.holds import RETRY_MS, SESSION_EXPIRED
-from lockstate.tables import budget
-from lockstate.tables.cells import Cell, size_of
+from lockstate.rules.lock_parts import LOCK_OPERATIONS, LockParts, check_lock_part, refuse_forced
+from lockstate.tables.cells import Cell
+from lockstate.tables.claim_table import Freed
 from lockstate.tables.principals import lease_id_of
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
-    CellOperation,
     Compare,
     DeleteOperation,
     GetOperation,
     HoldCompare,
+    LockCompare,
+    Operation,
     PutOperation,
     Relation,
+    TakeOperation,
 )
-from lockstate.words.commands import DeleteCells, PutCell, TransactCells
-from lockstate.words.ids import SessionId
-from lockstate.words.results import (
-    CellEventKind,
-    CellRead,
-    CellsDeleted,
-    CellWritten,
-    Reason,
-    Refused,
-    Result,
-    Transacted,
-)
+from lockstate.words.commands import TransactCells
+from lockstate.words.results import CellDone, LockDone, LockTaken, Refused, Renewed, Result, Transacted
 
 _VALUE: Final = CellField.VALUE
 _EQUAL, _NOT_EQUAL, _LESS = Relation.EQUAL, Relation.NOT_EQUAL, Relation.LESS
-
-
-def check_put(command: PutCell | PutOperation) -> Refused | None:
-    """Return what is wrong with a write, whatever the state, or None."""
-    if (
-        0 < len(command.key) <= limits.CELL_KEY_BYTES_MAX
-        and len(command.value) <= limits.CELL_VALUE_BYTES_MAX
-        and not command.ttl_ms
-    ):
-        return None
-    if len(command.value) > limits.CELL_VALUE_BYTES_MAX:
-        return invalid(
-            f"value: {len(command.value)} bytes; at most {limits.CELL_VALUE_BYTES_MAX} are allowed"
-        )
-    if command.session_id and command.ttl_ms:
-        return invalid("session_id, ttl_ms: give at most one of the two")
-    return limits.check_key(command.key) or (limits.check_ttl(command.ttl_ms) if command.ttl_ms else None)
 
 
 def check_transaction(command: TransactCells) -> Refused | None:
@@ -78,67 +51,60 @@ def check_transaction(command: TransactCells) -> Refused | None:
         refused = _check_branch(field, operations)
         if refused is not None:
             return refused
-    return None
+    return refuse_forced(command)
 
 
 def _check_compare(compare: Compare) -> Refused | None:
+    if isinstance(compare, LockCompare):
+        refused = limits.check_made_id("hold_id", compare.hold_id) if compare.hold_id else None
+        return refused or limits.check_name(compare.name)
     if isinstance(compare, HoldCompare):
         return limits.check_made_id("hold_id", compare.hold_id)
     return limits.check_key(compare.key)
 
 
-def _check_branch(field: str, operations: Iterable[CellOperation]) -> Refused | None:
-    changed: set[bytes] = set()
+def _check_branch(field: str, operations: Iterable[Operation]) -> Refused | None:
+    changed: set[bytes | str] = set()
+    names: set[str] = set()
     for operation in operations:
-        refused = (
-            check_put(operation) if isinstance(operation, PutOperation) else limits.check_key(operation.key)
-        )
+        refused = _check_operation(operation)
         if refused is not None:
             return refused
-        if not isinstance(operation, GetOperation):
-            if operation.key in changed:
-                return invalid(f"{field}: a key is written or deleted twice")
-            changed.add(operation.key)
+        if isinstance(operation, GetOperation):
+            continue
+        of = operation.hold_id if isinstance(operation, LOCK_OPERATIONS) else operation.key
+        if of in changed:
+            what = (
+                "a hold is taken, ended or renewed" if isinstance(of, str) else "a key is written or deleted"
+            )
+            return invalid(f"{field}: {what} twice")
+        changed.add(of)
+        if isinstance(operation, TakeOperation):
+            if operation.name in names:
+                return invalid(f"{field}: a name is taken twice")
+            names.add(operation.name)
+    claims_count = sum([1 + name.count("/") for name in names])
+    if claims_count > limits.REQUEST_CLAIMS_MAX:
+        taken = f"{claims_count} names are taken with their ancestors"
+        return invalid(f"{field}: {taken}; at most {limits.REQUEST_CLAIMS_MAX} are allowed")
     return None
 
 
+def _check_operation(operation: Operation) -> Refused | None:
+    if isinstance(operation, LOCK_OPERATIONS):
+        return check_lock_part(operation)
+    return (
+        check_put_part(operation) if isinstance(operation, PutOperation) else limits.check_key(operation.key)
+    )
+
+
 class Transactions:
-    """Changes the cells of one state."""
+    """Carries out the transactions of one state."""
 
-    def __init__(self, state: State, effects: Effects) -> None:
+    def __init__(self, state: State, cells: Cells, locks: LockParts) -> None:
         self._state = state
-        self._cells = state.cells
-        self._effects = effects
-
-    # -- commands -------------------------------------------------------------------------------------------
-
-    def put(self, command: PutCell) -> Result:
-        """Write a cell, unless there is no room for it or its session is over."""
-        refused = check_put(command) or self.check_room((command,))
-        if refused is not None:
-            return refused
-        self._cells.revision += 1
-        return self._write(command)
-
-    def delete(self, command: DeleteCells) -> Result:
-        """Delete a cell, or a limited number of those with a prefix. There may be none."""
-        cells, is_more = self._cells, False
-        if not command.is_prefix:
-            refused = limits.check_key(command.key)
-            if refused is not None:
-                return refused
-            cell = cells.get(command.key)
-            found = [] if cell is None else [cell]
-        elif len(command.key) > limits.CELL_KEY_BYTES_MAX:
-            return invalid(
-                f"prefix: {len(command.key)} bytes; at most {limits.CELL_KEY_BYTES_MAX} are allowed"
-            )
-        else:
-            found = list(islice(cells.below(command.key, b""), limits.CELLS_DELETED_MAX + 1))
-            is_more = len(found) > limits.CELLS_DELETED_MAX
-            found = found[: limits.CELLS_DELETED_MAX]
-        self.remove(found, CellEventKind.DELETED)
-        return CellsDeleted(len(found), cells.revision, is_more)
+        self._cells = cells
+        self._locks = locks
 
     def transact(self, command: TransactCells) -> Result:
         """Compare, and carry out one of the two branches."""
@@ -146,158 +112,74 @@ class Transactions:
         if refused is not None:
             return refused
         succeeded, operations = self._branch(command)
-        puts = _puts_in(operations)
-        refused = self.check_room(puts)
+        refused = self._check(command, operations)
         if refused is not None:
             return refused
-        if puts or any(isinstance(part, DeleteOperation) and part.key in self._cells for part in operations):
-            self._cells.revision += 1
-        results = tuple([self._do(operation) for operation in operations])
-        return Transacted(succeeded, self._cells.revision, results)
+        table = self._state.cells
+        if any(self._changes_cell(operation) for operation in operations):
+            table.revision += 1
+        freed: Freed = []
+        results = tuple([self._do(command, operation, freed) for operation in operations])
+        self._locks.serve(freed)
+        return Transacted(succeeded, table.revision, results)
+
+    def check_room(self, command: TransactCells) -> Refused | None:
+        """Return why a transaction that is well formed would be refused now, or None. It changes nothing."""
+        return check_transaction(command) or self._check(command, self._branch(command)[1])
+
+    def _check(self, command: TransactCells, operations: tuple[Operation, ...]) -> Refused | None:
+        """Look at all that could refuse a part. Cells count beside what the locks leave and take."""
+        puts = [operation for operation in operations if isinstance(operation, PutOperation)]
+        locks = [operation for operation in operations if isinstance(operation, LOCK_OPERATIONS)]
+        if not locks:
+            return self._cells.check_room(puts)
+        return self._locks.check(locks, command.endless_not_for, lambda: self._cells.check_room(puts))
+
+    def _changes_cell(self, operation: Operation) -> bool:
+        if isinstance(operation, DeleteOperation):
+            return operation.key in self._state.cells
+        return isinstance(operation, PutOperation)
+
+    def _do(self, command: TransactCells, operation: Operation, freed: Freed) -> CellDone | LockDone:
+        if isinstance(operation, LOCK_OPERATIONS):
+            return self._locks.do(operation, command.endless_not_for, freed)
+        return self._cells.do(operation)
 
     def repeated(self, command: TransactCells, first: Transacted) -> Transacted:
-        """Return the first outcome of a transaction, with what it read as it is now."""
+        """Return the first outcome of a transaction, with what it read, and what is left, as it is now."""
         operations = command.then if first.succeeded else command.otherwise
         results = [
-            self._read(operation.key) if isinstance(operation, GetOperation) else result
+            self._as_it_is_now(operation, result)
             for operation, result in zip(operations, first.results, strict=True)
         ]
         return msgspec.structs.replace(first, results=tuple(results))
 
-    def end_session(self, session_id: SessionId, kind: CellEventKind) -> None:
-        """Remove the cells of a session that ends, in order of their keys."""
-        of_session = self._cells.of_session(session_id)
-        if of_session:
-            self.remove([of_session[key] for key in sorted(of_session)], kind)
+    def _as_it_is_now(self, operation: Operation, result: CellDone | LockDone) -> CellDone | LockDone:
+        if isinstance(operation, GetOperation):
+            return self._cells.read(operation.key)
+        if isinstance(operation, LOCK_OPERATIONS) and isinstance(result, LockTaken | Renewed):
+            return self._locks.repeated(operation, result)
+        return result
 
-    def remove(self, cells: Sequence[Cell], kind: CellEventKind) -> None:
-        """Remove cells with one revision of the table."""
-        if cells:
-            self._cells.revision += 1
-            for cell in cells:
-                self._remove(cell, kind)
-
-    def _remove(self, cell: Cell, kind: CellEventKind) -> None:
-        """Remove a cell at the present revision of the table."""
-        self._cells.remove(cell)
-        self._state.principals.drop_cell(cell.key, size_of(cell))
-        self._state.namespaces.count_cell(cell, -1)
-        self._effects.tell_cell(kind, cell)
-
-    def puts_of(self, command: TransactCells) -> list[PutOperation]:
-        """Return what a transaction would write now."""
-        return _puts_in(self._branch(command)[1])
-
-    def _branch(self, command: TransactCells) -> tuple[bool, tuple[CellOperation, ...]]:
+    def _branch(self, command: TransactCells) -> tuple[bool, tuple[Operation, ...]]:
         """Return whether all compares of a transaction are true, and what it does then."""
         succeeded = all(self._is_true(compare) for compare in command.compares)
         return succeeded, command.then if succeeded else command.otherwise
 
-    # -- compares -------------------------------------------------------------------------------------------
-
     def _is_true(self, compare: Compare) -> bool:
+        if isinstance(compare, LockCompare):
+            return self._locks.is_true(compare)
         if isinstance(compare, HoldCompare):
             hold = self._state.holds.get(compare.hold_id)
             if hold is None or self._state.principals.is_foreign(lease_id_of(hold)):
                 return False
             return compare.token in (0, hold.token)
-        cell = self._cells.get(compare.key)
+        cell = self._state.cells.get(compare.key)
         if compare.of is not _VALUE:
             return _stands(compare.relation, 0 if cell is None else _number_of(cell, compare), compare.number)
         if cell is None:
             return compare.relation is _NOT_EQUAL
         return _stands(compare.relation, cell.value, compare.value)
-
-    # -- operations -----------------------------------------------------------------------------------------
-
-    def check_room(self, puts: Sequence[PutCell | PutOperation]) -> Refused | None:
-        """Refuse writes for which there is no room, or whose session is over."""
-        state, cells = self._state, self._cells
-        new_count = growth_bytes = 0
-        joining: dict[SessionId, int] = {}
-        for put in puts:
-            if put.session_id and state.principals.is_foreign(put.session_id):
-                return SESSION_EXPIRED
-            cell = cells.get(put.key)
-            if cell is None:
-                new_count += 1
-                growth_bytes += size_of(put)
-            else:
-                growth_bytes += size_of(put) - size_of(cell)
-            if put.session_id and (cell is None or cell.session_id != put.session_id):
-                joining[put.session_id] = joining.get(put.session_id, 0) + 1
-        refused = self._check_sessions(joining) if joining else None
-        if refused is None and state.principals.quotas:
-            refused = self._check_quota(puts)
-        if refused is None and state.spaces:
-            refused = state.namespaces.check_cells([(cells.get(put.key), put) for put in puts])
-        if refused is not None or (growth_bytes <= 0 and not new_count):
-            return refused
-        if len(cells) + new_count > limits.CELLS_COUNT_MAX:
-            return _overloaded(f"the cluster has {len(cells)} cells; no more are allowed")
-        if cells.content_bytes + growth_bytes > limits.CELLS_BYTES_MAX:
-            return _overloaded(f"all cells may have {limits.CELLS_BYTES_MAX} bytes of keys and values")
-        return budget.check_room(state) if state.is_tight else None
-
-    def _check_sessions(self, joining: dict[SessionId, int]) -> Refused | None:
-        """Refuse cells for sessions that are over, or have too many of them."""
-        for session_id, count in joining.items():
-            if session_id not in self._state.sessions:
-                return SESSION_EXPIRED
-            if len(self._cells.of_session(session_id)) + count > limits.SESSION_CELLS_MAX:
-                return _overloaded(f"a session may have {limits.SESSION_CELLS_MAX} cells")
-        return None
-
-    def _check_quota(self, puts: Sequence[PutCell | PutOperation]) -> Refused | None:
-        """Refuse writes for which the quota of who asks has no room."""
-        principals = self._state.principals
-        shares = [principals.share_of_write(put.key, self._size_at(put.key), size_of(put)) for put in puts]
-        return principals.check("cells", sum([cells for cells, _ in shares])) or principals.check(
-            "bytes", sum([size_bytes for _, size_bytes in shares])
-        )
-
-    def _size_at(self, key: bytes) -> int | None:
-        cell = self._cells.get(key)
-        return None if cell is None else size_of(cell)
-
-    def _do(self, operation: CellOperation) -> CellWritten | CellsDeleted | CellRead:
-        if isinstance(operation, PutOperation):
-            return self._write(operation)
-        if isinstance(operation, GetOperation):
-            return self._read(operation.key)
-        cell = self._cells.get(operation.key)
-        if cell is None:
-            return CellsDeleted(0, self._cells.revision)
-        self._remove(cell, CellEventKind.DELETED)
-        return CellsDeleted(1, self._cells.revision)
-
-    def _write(self, put: PutCell | PutOperation) -> CellWritten:
-        """Write at the present revision of the table."""
-        state = self._state
-        if state.principals.asking or state.principals.cells:
-            state.principals.count_write(put.key, self._size_at(put.key), size_of(put))
-        order = state.take_order() if put.ttl_ms else 0
-        had_bytes = self._size_at(put.key) if state.spaces else None
-        cell = self._cells.write(put, order, state.now_ms)
-        if state.spaces:
-            if had_bytes is None:
-                state.namespaces.count_cell(cell, 1)
-            else:
-                state.namespaces.count_rewrite(cell, had_bytes)
-        self._effects.tell_cell(CellEventKind.PUT, cell)
-        return CellWritten(cell.create_revision, cell.mod_revision, cell.version)
-
-    def _read(self, key: bytes) -> CellRead:
-        cell = self._cells.get(key)
-        return CellRead(None if cell is None else cell_view(self._state, cell))
-
-
-def _puts_in(operations: Iterable[CellOperation]) -> list[PutOperation]:
-    return [operation for operation in operations if isinstance(operation, PutOperation)]
-
-
-def _overloaded(detail: str) -> Refused:
-    return Refused(Reason.OVERLOADED, detail, (), 0, RETRY_MS)
 
 
 def _number_of(cell: Cell, compare: CellCompare) -> int:

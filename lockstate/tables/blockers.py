@@ -3,7 +3,7 @@
 Refusals and the search for deadlocks use this. Nothing is decided here.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from itertools import islice, takewhile
 from typing import Final
 
@@ -11,7 +11,7 @@ from lockstate.tables.records import Hold, Lock
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import Claims, ancestors, claims_of
-from lockstate.words.ids import NO_HOLD, HoldId
+from lockstate.words.ids import HoldId
 from lockstate.words.modes import (
     ALL_INTENTS,
     CONFLICTING,
@@ -29,16 +29,18 @@ _SHOWN: Final = limits.HOLDERS_SHOWN_MAX
 """Holds that are found for a refusal."""
 
 
-def conflicting_holds(state: State, claims: Claims, but: HoldId = NO_HOLD) -> Iterator[tuple[str, Hold]]:
+def conflicting_holds(
+    state: State, claims: Claims, but: Container[HoldId] = ()
+) -> Iterator[tuple[str, Hold]]:
     """Yield the holds that conflict with `claims`, except `but`, each with the name where it does."""
     for name, claim in claims:
         for record in _records(state, name, state.claimed.held_on(name) & CONFLICTS[claim]):
             for hold in record.all_holders():
-                if hold.hold_id != but and _claim_on(hold, record.name) in CONFLICTING[claim]:
+                if hold.hold_id not in but and _claim_on(hold, record.name) in CONFLICTING[claim]:
                     yield record.name, hold
 
 
-def shown_conflicts(state: State, claims: Claims, but: HoldId = NO_HOLD) -> list[tuple[str, Hold]]:
+def shown_conflicts(state: State, claims: Claims, but: Container[HoldId] = ()) -> list[tuple[str, Hold]]:
     """Return holds that conflict with `claims`, as many as a refusal shows, each once, in order of token."""
     found: dict[str, tuple[str, Hold]] = {}
     for name, hold in conflicting_holds(state, claims, but):

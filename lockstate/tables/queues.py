@@ -7,13 +7,15 @@ after an end shows on the records that were freed. So neither depends on how man
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.freezes import freeze_of
 from lockstate.tables.records import (
     CONVERSION,
+    NOTHING,
     RANKED,
+    Hold,
     Lock,
     Place,
     Semaphore,
@@ -64,8 +66,13 @@ def is_free(state: State, claims: Claims) -> bool:
     return True
 
 
-def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:  # noqa: C901 - asked of every waiter
-    """Whether nothing that comes before `ticket` is in its way. The ticket may or may not be queued yet."""
+def can_go(  # noqa: C901 - asked of every waiter
+    state: State, ticket: Ticket, claims: Claims, ended: Mapping[HoldId, Hold] = NOTHING
+) -> bool:
+    """Whether nothing that comes before `ticket` is in its way. The ticket may or may not be queued yet.
+
+    What the holds in `ended` claim, and waits for changes of them, do not count.
+    """
     if state.freezes and freeze_of(state.freezes, claims, permits_in(ticket)) is not None:
         return False
     if ticket.kind is HoldKind.SEMAPHORE:
@@ -76,6 +83,9 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:  # noqa: C901 
     if ticket.is_conversion:
         for name, claim in claims_of_hold(state.holds[ticket.changes]):
             own[name] = own.get(name, 0) + UNIT[claim]
+    for hold in ended.values():
+        for name, claim in claims_of_hold(hold):
+            own[name] = own.get(name, 0) + UNIT[claim]
     for name, claim in claims:
         if (state.claimed.held_on(name) - own.get(name, 0)) & CONFLICTS[claim]:
             return False
@@ -84,7 +94,7 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:  # noqa: C901 
             continue  # nobody waits for it yet, and neither does the ticket, which is not queued
         if not own and claim % ROLES_END < INTENT and _is_full(lock):
             return False
-        if lock.waiting & CONFLICTS[claim] and is_behind(lock, claim, ticket):
+        if lock.waiting & CONFLICTS[claim] and is_behind(lock, claim, ticket, ended):
             return False
     return True
 
@@ -105,12 +115,17 @@ def _is_full(lock: Lock) -> bool:
     return lock.holders_count >= limits.HOLDERS_COUNT_MAX
 
 
-def is_behind(lock: Lock, claim: Claim, ticket: Ticket) -> bool:
-    """Whether an earlier ticket on this record is in the way of `ticket`."""
+def is_behind(lock: Lock, claim: Claim, ticket: Ticket, ended: Mapping[HoldId, Hold] = NOTHING) -> bool:
+    """Whether an earlier ticket on this record is in the way of `ticket`; none of a change of `ended` is."""
     assert lock.queues is not None, "a ticket waits in a queue"
     place, in_the_way = precedence(ticket), CONFLICTING[claim]
     for slot, queue in lock.queues.items():
-        if slot % CONVERSION in in_the_way and precedence(next(iter(queue.values()))) < place:
+        if slot % CONVERSION not in in_the_way:
+            continue
+        first = next(iter(queue.values()))
+        if ended and first.changes in ended:
+            first = next((other for other in queue.values() if other.changes not in ended), ticket)
+        if precedence(first) < place:
             return True
     return False
 

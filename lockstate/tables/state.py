@@ -404,7 +404,7 @@ class State:
         self.deadlines.add(ticket)
         self.tickets[ticket.hold_id] = ticket
         if self.owners or self.spaces:
-            self._count_ticket(ticket, 1)
+            self.count_ticket(ticket, 1)
         if ticket.rare is not None:
             self.rare_count += 1
             self.ranked_count += ticket.steps != 0
@@ -434,7 +434,8 @@ class State:
         for name, claim in claims:
             self._queue_up(name, claim, lane, ticket)
 
-    def _count_ticket(self, ticket: Ticket, by: int) -> None:
+    def count_ticket(self, ticket: Ticket, by: int) -> None:
+        """Count a wait that comes (1) or goes (-1)."""
         self.principals.count_ticket(ticket, by)
         self.namespaces.count_ticket(ticket, self.holds.get(ticket.changes), by)
 
@@ -460,7 +461,7 @@ class State:
         """
         del self.tickets[ticket.hold_id]
         if self.owners or self.spaces:
-            self._count_ticket(ticket, -1)
+            self.count_ticket(ticket, -1)
         if ticket.rare is not None:
             self.rare_count -= 1
             self.ranked_count -= ticket.steps != 0

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from lockstate.words.cell_operations import CellOperation, Compare
+from lockstate.words.cell_operations import Compare, Operation
 from lockstate.words.ids import (
     NO_ATTEMPT,
     NO_HOLD,
@@ -408,13 +408,18 @@ class TransactCells(_Command, frozen=True, tag=42):
     """Do all of `then` if every compare is true, all of `otherwise` if not; or neither, if it is refused.
 
     Operations are done in order, and see what those before them did. Each of the two writes or deletes a key
-    at most once.
+    at most once, takes a name at most once, and does at most one thing with a hold. Clients that wait for
+    what it releases are served after its last operation.
+
+    HTTP and streams know only the parts about cells, and the compare with a hold; locks are for faces within
+    the node. `endless_not_for` is as for an acquire.
     """
 
     compares: tuple[Compare, ...]
-    then: tuple[CellOperation, ...] = ()
-    otherwise: tuple[CellOperation, ...] = ()
+    then: tuple[Operation, ...] = ()
+    otherwise: tuple[Operation, ...] = ()
     request_id: str = ""
+    endless_not_for: tuple[str, ...] = ()
 
 
 class EndWait(_Unremembered, frozen=True, tag=72):

@@ -692,15 +692,27 @@ class CellRead(_Value, frozen=True, tag=42):
     cell: CellView | None
 
 
+class LockTaken(_Value, frozen=True, tag=53):
+    """A transaction has taken a lock; None is left of what has no deadline."""
+
+    token: int
+    expires_in_ms: int | None
+
+
+CellDone = CellWritten | CellsDeleted | CellRead
+LockDone = LockTaken | Released | Renewed
+
+
 class Transacted(_Value, frozen=True, tag=43):
     """A transaction was carried out: `then` if it succeeded, else `otherwise`, with a result for each part.
 
-    `revision` is that of the table of cells. Of a repeated request, what was read is read again.
+    `revision` is that of the table of cells. Of a repeated request, what was read is read again, and times
+    that remain count from now.
     """
 
     succeeded: bool
     revision: int
-    results: tuple[CellWritten | CellsDeleted | CellRead, ...]
+    results: tuple[CellDone | LockDone, ...]
 
 
 Result = (

@@ -63,6 +63,12 @@ def refuse_bad_cells(command: PutCell | DeleteCells | TransactCells) -> list[Ref
 
 def _check_operation(operation: PutCell | CellOperation) -> list[Refused | None]:
     checks: list[Refused | None] = [None if 0 < len(operation.key) <= limits.CELL_KEY_BYTES_MAX else BAD]
+    if (
+        isinstance(operation, PutOperation)
+        and operation.keeps_lease
+        and (operation.session_id or operation.ttl_ms)
+    ):
+        return [BAD]
     if isinstance(operation, PutCell | PutOperation):
         checks.append(BAD if len(operation.value) > limits.CELL_VALUE_BYTES_MAX else None)
         checks.append(BAD if operation.session_id and operation.ttl_ms else None)
@@ -191,9 +197,11 @@ def _do(state: ModelState, operation: PutCell | CellOperation) -> CellWritten | 
         state.cells.append(cell)
     if len(operation.value) > len(cell.value):
         cell.principal = state.principal
-    cell.value, cell.session_id, cell.writer = operation.value, operation.session_id, state.principal
+    cell.value, cell.writer = operation.value, state.principal
     cell.mod_revision, cell.version = state.cells_revision, cell.version + 1
-    cell.lease = state.new_lease(operation.ttl_ms) if operation.ttl_ms else None
+    if not (isinstance(operation, PutOperation) and operation.keeps_lease):
+        cell.session_id = operation.session_id
+        cell.lease = state.new_lease(operation.ttl_ms) if operation.ttl_ms else None
     _tell(state, CellEventKind.PUT, cell)
     return CellWritten(cell.create_revision, cell.mod_revision, cell.version)
 

@@ -487,7 +487,8 @@ def put_cell(rng: Random) -> Command:
 
 def _put(rng: Random, key: bytes) -> PutOperation:
     session_id, ttl_ms = lease(rng) if rng.randrange(2) else (NO_SESSION, 0)
-    return PutOperation(key, rng.choice([b"", b"v1", b"v2"]), session_id, ttl_ms)
+    keeps_lease = not rng.randrange(10 if session_id or ttl_ms else 3)
+    return PutOperation(key, rng.choice([b"", b"v1", b"v2"]), session_id, ttl_ms, keeps_lease)
 
 
 def transaction(rng: Random, state: ModelState) -> Command:

@@ -12,6 +12,7 @@ from lockstate.words.results import (
     OF_NODES,
     OF_SETTINGS,
     Cancelled,
+    CellDone,
     CellRead,
     CellsDeleted,
     CellWritten,
@@ -34,6 +35,8 @@ from lockstate.words.results import (
     HoldKind,
     HoldView,
     LeaderPreferred,
+    LockDone,
+    LockTaken,
     LockView,
     NamespaceSet,
     NumberedDone,
@@ -184,10 +187,7 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
         case CellWritten() | CellsDeleted():
             return _changed_text(result)
         case Transacted():
-            parts = [
-                _read_text(part) if isinstance(part, CellRead) else _changed_text(part)
-                for part in result.results
-            ]
+            parts = [_done_text(part) for part in result.results]
             return ": ".join(["then" if result.succeeded else "else", ", ".join(parts) or "nothing"])
         case StreamResumed():
             return f"stream resumed behind number {result.last}"
@@ -208,6 +208,19 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return "namespace set"
         case Refused():
             return _refused_text(result, names, fully=fully)
+
+
+def _done_text(part: CellDone | LockDone) -> str:
+    match part:
+        case CellRead():
+            return _read_text(part)
+        case LockTaken():
+            return f"taken with token {part.token}"
+        case Renewed():
+            return "renewed"
+        case Released():
+            return "released"
+    return _changed_text(part)
 
 
 def _frozen_text(result: Frozen | Thawed) -> str:

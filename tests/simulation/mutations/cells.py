@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from lockstate.rules.cells import Cells
 from lockstate.rules.transactions import Transactions
 from lockstate.tables.cells import Cell, CellTable
 from lockstate.words.cell_operations import Compare, HoldCompare
@@ -20,7 +21,8 @@ _HELD: Final = Surroundings(
 )
 """Sessions end often."""
 
-_is_true, _put, _transact = Transactions._is_true, Transactions.put, Transactions.transact
+_is_true, _transact = Transactions._is_true, Transactions.transact
+_put, _delete = Cells.put, Cells.delete
 _give_lease = CellTable._give_lease
 _numbers = count()
 
@@ -47,24 +49,21 @@ def _transact_in_part(transactions: Transactions, command: TransactCells) -> Res
     return _transact(transactions, msgspec.structs.replace(command, then=then))
 
 
-def _put_at_the_same_revision(transactions: Transactions, command: PutCell) -> Result:
+def _put_at_the_same_revision(cells: Cells, command: PutCell) -> Result:
     """Give every third write the revision of the change before."""
-    cells = transactions._cells
-    if cells.revision and next(_numbers) % 3 == 0:
-        cells.revision -= 1
-    return _put(transactions, command)
+    table = cells._cells
+    if table.revision and next(_numbers) % 3 == 0:
+        table.revision -= 1
+    return _put(cells, command)
 
 
-def _end_no_cell(_transactions: Transactions, _session_id: SessionId, _kind: CellEventKind) -> None:
+def _end_no_cell(_cells: Cells, _session_id: SessionId, _kind: CellEventKind) -> None:
     """Let the cells of a session be when it ends."""
 
 
-def _delete_all_below(transactions: Transactions, command: DeleteCells) -> Result:
+def _delete_all_below(cells: Cells, command: DeleteCells) -> Result:
     """Take a key for a prefix."""
-    return _delete(transactions, msgspec.structs.replace(command, is_prefix=True))
-
-
-_delete = Transactions.delete
+    return _delete(cells, msgspec.structs.replace(command, is_prefix=True))
 
 
 CELLS: Final = (
@@ -100,21 +99,21 @@ CELLS: Final = (
         name="cell-revision-twice",
         sentence="Two changes of cells have one revision.",
         found_by=("cells-rise", "reply", "model-state", "model-events"),
-        apply=replaced(Transactions, "put", _put_at_the_same_revision),
+        apply=replaced(Cells, "put", _put_at_the_same_revision),
         surroundings=_CELLS,
     ),
     Mutation(
         name="cell-outlives-session",
         sentence="The cells of a session stay when it ends.",
         found_by=("reply", "model-state", "model-events", "read-view"),
-        apply=replaced(Transactions, "end_session", _end_no_cell),
+        apply=replaced(Cells, "end_session", _end_no_cell),
         surroundings=_HELD,
     ),
     Mutation(
         name="cell-takes-others-along",
         sentence="Whoever deletes one cell deletes all whose keys begin with its key.",
         found_by=("reply", "model-state", "model-events", "read-view"),
-        apply=replaced(Transactions, "delete", _delete_all_below),
+        apply=replaced(Cells, "delete", _delete_all_below),
         surroundings=_CELLS,
     ),
 )

@@ -1,6 +1,6 @@
 """Defects of what operators do to what others have, and of sessions that live by another ttl."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -71,11 +71,11 @@ def _lift_and_serve_nobody(kinds: Kinds, command: LiftDelay) -> Result:
     return DelaysLifted(len(delays), max(left_ms, 0))
 
 
-def _can_go_while_frozen(state: State, ticket: Ticket, claims: Claims) -> bool:
+def _can_go_while_frozen(state: State, ticket: Ticket, claims: Claims, *ended: Any) -> bool:
     """Let a ticket pass a freeze that newcomers do not pass."""
     frozen, state.freezes = state.freezes, FrozenPrefixes()
     try:
-        return _can_go(state, ticket, claims)
+        return _can_go(state, ticket, claims, *ended)
     finally:
         state.freezes = frozen
 

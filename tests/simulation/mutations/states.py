@@ -114,14 +114,14 @@ def _candidates_all(state: State, freed: Freed) -> Iterator[Ticket]:
     yield from reversed(waiting)
 
 
-def can_overtake(state: State, ticket: Ticket, claims: Claims) -> bool:
+def can_overtake(state: State, ticket: Ticket, claims: Claims, *ended: Any) -> bool:
     """Look at holds only, and not at waiters."""
     records = [lock for name, _ in claims if (lock := state.locks.get(name)) is not None]
     waiting = [lock.waiting for lock in records]
     for lock in records:
         lock.waiting = 0
     try:
-        return _can_go(state, ticket, claims)
+        return _can_go(state, ticket, claims, *ended)
     finally:
         for lock, count in zip(records, waiting, strict=True):
             lock.waiting = count

@@ -3,16 +3,20 @@
 from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
-    CellOperation,
     Compare,
     DeleteOperation,
+    EndOperation,
     GetOperation,
     HoldCompare,
+    LockCompare,
+    Operation,
     PutOperation,
     Relation,
+    RenewOperation,
+    TakeOperation,
 )
 from lockstate.words.commands import DeleteCells, Entry, PutCell, TransactCells
-from lockstate.words.ids import HoldId, SessionId
+from lockstate.words.ids import HoldId, OwnerName, SessionId
 from lockstate.words.results import (
     CellEvent,
     CellsDeleted,
@@ -70,12 +74,13 @@ class CellDriver(MachineDriver):
     def transact(
         self,
         *compares: Compare,
-        then: tuple[CellOperation, ...] = (),
-        otherwise: tuple[CellOperation, ...] = (),
+        then: tuple[Operation, ...] = (),
+        otherwise: tuple[Operation, ...] = (),
         request_id: str = "",
+        at_ms: int = 0,
     ) -> Transacted:
         """Carry out a transaction that is not refused."""
-        return expect(Transacted, self.run(TransactCells(compares, then, otherwise, request_id)))
+        return expect(Transacted, self.run(TransactCells(compares, then, otherwise, request_id), at_ms))
 
     def is_true(self, compare: Compare) -> bool:
         """Whether a compare is true now."""
@@ -120,3 +125,30 @@ def version_is(key: str, version: int, relation: Relation = Relation.EQUAL) -> C
 def held(hold_id: str, token: int = 0) -> HoldCompare:
     """Return a compare with a hold."""
     return HoldCompare(HoldId(hold_id), token)
+
+
+def is_free(name: str) -> LockCompare:
+    """Return a compare that nobody has a name."""
+    return LockCompare(name)
+
+
+def is_held(name: str, hold_id: str) -> LockCompare:
+    """Return a compare that just this hold has a name."""
+    return LockCompare(name, HoldId(hold_id))
+
+
+def take_part(
+    name: str, hold_id: str, *, value: str = "", owner: str = "", ttl_ms: int = 1000
+) -> TakeOperation:
+    """Return the part of a transaction that takes a lock."""
+    return TakeOperation(name, HoldId(hold_id), value, OwnerName(owner), ttl_ms)
+
+
+def end_part(hold_id: str, reason: str = "") -> EndOperation:
+    """Return the part of a transaction that ends a hold."""
+    return EndOperation(HoldId(hold_id), reason)
+
+
+def renew_part(hold_id: str, ttl_ms: int) -> RenewOperation:
+    """Return the part of a transaction that renews a hold."""
+    return RenewOperation(HoldId(hold_id), ttl_ms)

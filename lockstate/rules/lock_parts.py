@@ -1,0 +1,218 @@
+"""What transactions do to locks: compare, take, end and renew, by the rules of the commands that do so.
+
+First all of it is looked at, each part as if those before it had been done: what they end is not in its way,
+and counts no more; what they take counts already. To count like that, tables of what principals and
+namespaces have are changed, and changed back before anything is done or refused.
+
+Clients that wait are served after the last part. So a name that is released and taken again is never free in
+between; but nobody overtakes: it cannot be taken if others wait for it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, assert_never
+
+import msgspec
+
+from lockstate.reads.views import holders_of, remaining_ms
+from lockstate.rules.checks import check_acquire, invalid
+from lockstate.rules.holds import LEASE_EXPIRED, Holds, check_count
+from lockstate.rules.locks import Locks
+from lockstate.rules.sessions import Sessions
+from lockstate.tables.claim_table import Freed
+from lockstate.tables.principals import lease_id_of
+from lockstate.tables.queues import can_go
+from lockstate.tables.records import Hold
+from lockstate.words import limits
+from lockstate.words.cell_operations import (
+    EndOperation,
+    LockCompare,
+    LockOperation,
+    RenewOperation,
+    TakeOperation,
+)
+from lockstate.words.claims import claims_of_one
+from lockstate.words.commands import Acquire, Renew, TransactCells, Uncommon
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import CONFLICTS, Mode
+from lockstate.words.results import (
+    RELEASED,
+    EventKind,
+    LockDone,
+    LockTaken,
+    Refused,
+    Renewed,
+)
+
+LOCK_OPERATIONS: Final = (TakeOperation, EndOperation, RenewOperation)
+_EXCLUSIVE: Final = Mode.EXCLUSIVE
+
+
+def check_lock_part(operation: LockOperation) -> Refused | None:
+    """Return what is wrong with an operation, whatever the state, or None."""
+    match operation:
+        case TakeOperation():
+            return check_acquire(_asked(operation))
+        case EndOperation():
+            return limits.check_text("reason", operation.reason, limits.REASON_BYTES_MAX)
+        case RenewOperation():
+            return limits.check_ttl(operation.ttl_ms)
+        case _:
+            assert_never(operation)
+
+
+def refuse_forced(command: TransactCells) -> Refused | None:
+    """Refuse to end holds by force without a name for which the right to do that could be looked up."""
+    named = {compare.hold_id for compare in command.compares if isinstance(compare, LockCompare)}
+    for operation in command.then:
+        if isinstance(operation, EndOperation) and operation.reason and operation.hold_id not in named:
+            return invalid("then: a hold that ends by force needs a compare with its name")
+    if any(isinstance(operation, EndOperation) and operation.reason for operation in command.otherwise):
+        return invalid("else: no hold can be ended by force")
+    return None
+
+
+class LockParts:
+    """Does what transactions do to the locks of one state."""
+
+    def __init__(self, holds: Holds, locks: Locks, sessions: Sessions) -> None:
+        self._holds = holds
+        self._locks = locks
+        self._sessions = sessions
+        self._state = holds.state
+
+    def is_true(self, compare: LockCompare) -> bool:
+        """Whether just this hold has a name, or nobody has it."""
+        state = self._state
+        if compare.hold_id:
+            return [hold.hold_id for hold in holders_of(state, HoldKind.LOCK, compare.name)] == [
+                compare.hold_id
+            ]
+        claims = claims_of_one(compare.name, _EXCLUSIVE)
+        return not any(state.claimed.held_on(name) & CONFLICTS[claim] for name, claim in claims)
+
+    # -- what is looked at before anything is done ----------------------------------------------------------
+
+    def check(
+        self,
+        operations: Iterable[LockOperation],
+        not_for: tuple[str, ...],
+        rest: Callable[[], Refused | None],
+    ) -> Refused | None:
+        """Return why one of these cannot be done after those before it, or the `rest` after them, or None."""
+        ended: dict[HoldId, Hold] = {}
+        taken: list[Hold] = []
+        refused: Refused | None = None
+        for operation in operations:
+            refused = self._check(operation, not_for, ended, taken)
+            if refused is not None:
+                break
+        refused = refused or rest()
+        for hold in taken:
+            self._state.count_hold(hold, -1)
+            self._state.principals.drop(hold.hold_id)
+        for hold in ended.values():
+            self._count_end(hold, 1)
+        return refused
+
+    def _check(
+        self, operation: LockOperation, not_for: tuple[str, ...], ended: dict[HoldId, Hold], taken: list[Hold]
+    ) -> Refused | None:
+        if isinstance(operation, TakeOperation):
+            asked = _asked(operation, not_for)
+            refused = self._check_take(asked, ended, len(taken))
+            if refused is None:
+                taken.append(self._hold_of(asked))
+                taken[-1].token = self._state.next_token
+                self._state.count_hold(taken[-1], 1)
+            return refused
+        hold = self._state.holds.get(operation.hold_id)
+        is_forced = isinstance(operation, EndOperation) and bool(operation.reason)
+        if hold is None or (not is_forced and self._state.principals.is_foreign(lease_id_of(hold))):
+            return LEASE_EXPIRED
+        if isinstance(operation, RenewOperation):
+            return self._sessions.refuse_length(hold, _renewal(operation))
+        if not is_forced and hold.details.depth > 1:
+            return invalid(f"hold_id: the hold was acquired {hold.details.depth} times")
+        if is_forced and hold.details.lock_delay_ms:
+            return None  # what it had is delayed then: it counts as it did, and nobody can take it
+        ended[hold.hold_id] = hold
+        self._count_end(hold, -1)
+        return None
+
+    def _count_end(self, hold: Hold, by: int) -> None:
+        """Count a hold, and the wait for a change of it, as gone (-1), or as there again (1)."""
+        if hold.changing:
+            self._state.count_ticket(self._state.tickets[hold.changing], by)
+        self._state.count_hold(hold, by)
+
+    def _check_take(self, asked: Acquire, ended: Mapping[HoldId, Hold], taken_count: int) -> Refused | None:
+        """Refuse what an acquire without waiting would be refused."""
+        state, claims = self._state, claims_of_one(asked.name, _EXCLUSIVE)
+        refused = (
+            self._locks.check(asked)
+            or self._holds.check_room(None, len(claims), asked)
+            or check_count(len(state.holds) + taken_count, limits.HOLDS_COUNT_MAX, "holds")
+        )
+        if refused is not None:
+            return refused
+        # It has no session, so nobody whom it passes by its priority can wait for what it waits for.
+        ticket = self._locks.ticket(asked, asked.owner, None)
+        ticket.order = state.next_order
+        return None if can_go(state, ticket, claims, ended) else self._holds.lock_held(claims, ended)
+
+    # -- what is done ---------------------------------------------------------------------------------------
+
+    def do(self, operation: LockOperation, not_for: tuple[str, ...], freed: Freed) -> LockDone:
+        """Carry out an operation that nothing is in the way of; what it frees is served when all are done."""
+        if isinstance(operation, TakeOperation):
+            hold = self._hold_of(_asked(operation, not_for))
+            self._holds.begin(hold, claims_of_one(hold.name, _EXCLUSIVE), 0)
+            return LockTaken(hold.token, remaining_ms(self._state, hold))
+        if isinstance(operation, EndOperation):
+            kind = EventKind.FORCED if operation.reason else EventKind.RELEASED
+            freed += self._holds.end(self._state.holds[operation.hold_id], kind, operation.reason)
+            return RELEASED
+        renewed = self._sessions.renew(_renewal(operation))
+        assert isinstance(renewed, Renewed), "what could refuse it was looked at"
+        return renewed
+
+    def serve(self, freed: Freed) -> None:
+        """Serve those that wait for what a transaction has freed."""
+        if freed or self._state.rates.stale:
+            self._holds.serve(freed)
+
+    def repeated(self, operation: LockOperation, first: LockTaken | Renewed) -> LockTaken | Renewed:
+        """Return the outcome that an operation had, with what is left of the lease now."""
+        hold = self._state.holds.get(operation.hold_id)
+        if hold is None or self._state.principals.is_foreign(lease_id_of(hold)):
+            return msgspec.structs.replace(first, expires_in_ms=0)
+        return msgspec.structs.replace(first, expires_in_ms=remaining_ms(self._state, hold))
+
+    def _hold_of(self, asked: Acquire) -> Hold:
+        """Return the hold that is taken, which is of the principal that asks from now on."""
+        principals = self._state.principals
+        if principals.asking:
+            principals.put(asked.hold_id, principals.asking)
+        return self._locks.hold(asked, asked.owner, None)
+
+
+def _asked(take: TakeOperation, not_for: tuple[str, ...] = ()) -> Acquire:
+    """Return the acquire that asks for the same."""
+    uncommon = None
+    if take.value or not take.ttl_ms:
+        uncommon = Uncommon(value=take.value, is_endless=not take.ttl_ms, endless_not_for=not_for)
+    return Acquire(
+        take.name,
+        _EXCLUSIVE,
+        take.hold_id,
+        AttemptId(take.hold_id),
+        ttl_ms=take.ttl_ms,
+        owner=take.owner,
+        uncommon=uncommon,
+    )
+
+
+def _renewal(operation: RenewOperation) -> Renew:
+    """Return the renewal that asks for the same."""
+    return Renew(operation.hold_id, operation.ttl_ms, exact=True)

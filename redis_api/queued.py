@@ -1,0 +1,142 @@
+"""MULTI, EXEC, DISCARD, WATCH and UNWATCH: commands that wait for EXEC, which applies them in one step.
+
+A watched key is kept as it was when WATCH was answered. EXEC compares it in the same step in which it applies
+the commands: so nothing comes between, and nothing is held meanwhile.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from redis_api.arguments import database_of
+from redis_api.client import Client
+from redis_api.data import DATA
+from redis_api.errors import CommandRefused, not_supported
+from redis_api.overlay import Overlay, Slot
+from redis_api.resp import OK, Reply, Status
+from redis_api.transact import transact
+
+QUEUED_COUNT_MAX: Final = 1_000
+"""Commands of one transaction: the node does nothing else while it runs them."""
+QUEUED_BYTES_MAX: Final = 256 * 1024
+"""Bytes of the commands of one transaction."""
+WATCHED_COUNT_MAX: Final = 1_000
+"""Keys that one connection watches."""
+
+
+class Watched(NamedTuple):
+    """A key as it was when it was watched."""
+
+    database: int
+    key: bytes
+    mod_revision: int
+    """That of its cell, 0 if there was none."""
+    tokens: tuple[int, ...]
+    """Those of the holds of its lock."""
+
+
+class Queue:
+    """What a connection has said between MULTI and EXEC."""
+
+    def __init__(self) -> None:
+        self.commands: list[list[bytes]] = []
+        self._bytes_count = 0
+        self.has_failed = False
+        """Whether a command was refused, with which EXEC is refused as well."""
+
+    def add(self, words: list[bytes], *, is_possible: bool) -> None:
+        """Take a command, if a transaction may have it. Raises CommandRefused."""
+        if not is_possible:
+            raise not_supported(f"{words[0].decode().upper()} in a transaction")
+        self._bytes_count += sum(map(len, words))
+        if len(self.commands) >= QUEUED_COUNT_MAX or self._bytes_count > QUEUED_BYTES_MAX:
+            raise CommandRefused(
+                f"a transaction has at most {QUEUED_COUNT_MAX} commands of {QUEUED_BYTES_MAX} bytes together"
+            )
+        self.commands.append(words)
+
+
+async def multi(client: Client, args: list[bytes]) -> Reply:
+    """MULTI."""
+    del args
+    if client.queue is not None:
+        raise CommandRefused("MULTI calls can not be nested")
+    client.queue = Queue()
+    return OK
+
+
+async def exec_(client: Client, args: list[bytes]) -> Reply:
+    """EXEC."""
+    del args
+    queue, watched = _end(client, "EXEC")
+    if queue.has_failed:
+        raise CommandRefused("Transaction discarded because of previous errors.", "EXECABORT")
+
+    def program(overlay: Overlay) -> tuple[list[Reply] | None, int]:
+        if any([_has_changed(overlay, one) for one in watched]):  # noqa: C419 - all are compared
+            return None, client.database
+        return [_run(overlay, words) for words in queue.commands], overlay.database
+
+    replies, client.database = await transact(client, program)
+    return replies
+
+
+def _run(overlay: Overlay, words: list[bytes]) -> Reply:
+    """Carry out one command of a transaction."""
+    name, args = words[0].upper(), words[1:]
+    if name in DATA:
+        return overlay.call(words)
+    if name == b"SELECT":
+        overlay.database = database_of(args[0])
+        return OK
+    return args[0] if args else Status("PONG")
+
+
+ALONGSIDE: Final = frozenset((b"SELECT", b"PING", b"ECHO"))
+"""Commands about no key that a transaction may have. `_run` knows what they do."""
+
+
+async def discard(client: Client, args: list[bytes]) -> Reply:
+    """DISCARD."""
+    del args
+    _end(client, "DISCARD")
+    return OK
+
+
+def _end(client: Client, name: str) -> tuple[Queue, Sequence[Watched]]:
+    queue, watched = client.queue, client.watched
+    if queue is None:
+        raise CommandRefused(f"{name} without MULTI")
+    client.queue, client.watched = None, []
+    return queue, watched
+
+
+async def watch(client: Client, args: list[bytes]) -> Reply:
+    """WATCH key [key ...]."""
+    if len(client.watched) + len(args) > WATCHED_COUNT_MAX:
+        raise CommandRefused(f"a connection watches at most {WATCHED_COUNT_MAX} keys")
+
+    def program(overlay: Overlay) -> list[Watched]:
+        return [Watched(overlay.database, key, *_state_of(overlay.look(key))) for key in args]
+
+    known = {(one.database, one.key) for one in client.watched}
+    found = await transact(client, program, may_write=False)
+    client.watched += [one for one in found if (one.database, one.key) not in known]
+    return OK
+
+
+async def unwatch(client: Client, args: list[bytes]) -> Reply:
+    """UNWATCH."""
+    del args
+    client.watched = []
+    return OK
+
+
+def _has_changed(overlay: Overlay, watched: Watched) -> bool:
+    """Whether a key is not what it was; if it is, it is compared again when all is applied."""
+    slot = overlay.look(watched.key, watched.database)
+    return _state_of(slot) != (watched.mod_revision, watched.tokens)
+
+
+def _state_of(slot: Slot) -> tuple[int, tuple[int, ...]]:
+    cell = slot.cell
+    return 0 if cell is None else cell.mod_revision, tuple([hold.token for hold in slot.holds])

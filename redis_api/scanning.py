@@ -1,0 +1,190 @@
+"""SCAN and KEYS: keys of a database, page by page in the order of their names, without what may not be read.
+
+A cursor of SCAN is a number for a place that this node keeps. So a key that is there from the first call to
+the last is told, whatever comes and goes meanwhile.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from holdfast.token_lines import Right
+from lockapi import sight
+from lockstate.machine import LockMachine
+from lockstate.words.limits import LIST_LIMIT_MAX
+from redis_api import encoded, spelled
+from redis_api.arguments import integer
+from redis_api.client import Client
+from redis_api.cursors import Scanned
+from redis_api.errors import SYNTAX, CommandRefused
+from redis_api.resp import Reply
+
+KEYS_COUNT_MAX: Final = 10_000
+"""Keys that KEYS looks at."""
+_COUNT: Final = 10
+"""Keys that SCAN looks at unless it is told how many."""
+_LITERAL: Final = re.compile(rb"[0-9A-Za-z][0-9A-Za-z:_-]*")
+"""How a pattern begins that lets all others but keys with such a name be skipped."""
+
+
+class Matching(NamedTuple):
+    """Which keys are asked for."""
+
+    pattern: re.Pattern[bytes] | None = None
+    type: bytes | None = None
+    literal: str = ""
+    """How the names of all of them begin, behind the prefix of their database."""
+
+    def takes(self, key: bytes, type_: bytes) -> bool:
+        """Whether a key is among them."""
+        return (self.type is None or self.type == type_) and (
+            self.pattern is None or self.pattern.fullmatch(key) is not None
+        )
+
+
+def matching(pattern: bytes, type_: bytes | None = None) -> Matching:
+    """Return what matches a pattern of Redis."""
+    literal = _LITERAL.match(pattern)
+    begin = literal[0].decode() if literal is not None else ""
+    if literal is not None and pattern[literal.end() : literal.end() + 1] not in (b"*", b"?", b"["):
+        begin = ""
+    return Matching(None if pattern == b"*" else glob(pattern), type_, begin)
+
+
+def glob(pattern: bytes) -> re.Pattern[bytes]:
+    """Return the regular expression of a pattern: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before any.
+
+    What stands between two stars is looked for once, at the first place where it fits, and never again: else
+    a pattern of many stars would keep the node busy for hours.
+    """
+    parts: list[list[bytes]] = [[]]
+    at = 0
+    while at < len(pattern):
+        char = pattern[at : at + 1]
+        at += 1
+        if char == b"*":
+            parts.append([])
+        elif char == b"?":
+            parts[-1].append(b".")
+        elif char == b"[":
+            text, at = _class(pattern, at)
+            parts[-1].append(text)
+        else:
+            if char == b"\\" and at < len(pattern):
+                char = pattern[at : at + 1]
+                at += 1
+            parts[-1].append(re.escape(char))
+    first, *others = [b"".join(part) for part in parts]
+    if others:
+        inner = b"".join([b"(?>.*?%b)" % part for part in others[:-1] if part])
+        first += inner + b".*" + others[-1]
+    return re.compile(first, re.DOTALL)
+
+
+def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
+    """Return the expression of what stands in brackets, and the place behind it. It may have no end."""
+    is_not = pattern[at : at + 1] == b"^"
+    at += is_not
+    chars: set[int] = set()
+    while at < len(pattern) and pattern[at : at + 1] != b"]":
+        if pattern[at : at + 1] == b"\\" and at + 1 < len(pattern):
+            at += 1
+        elif pattern[at + 1 : at + 2] == b"-" and at + 2 < len(pattern):
+            low, high = sorted((pattern[at], pattern[at + 2]))
+            chars.update(range(low, high + 1))
+            at += 3
+            continue
+        chars.add(pattern[at])
+        at += 1
+    members = b"".join([re.escape(bytes([char])) for char in sorted(chars)])
+    if not members:
+        return (b"." if is_not else b"(?!)"), at + 1
+    return b"[%b%b]" % (b"^" if is_not else b"", members), at + 1
+
+
+# -- pages ---------------------------------------------------------------------------------------------------
+
+
+async def _page(
+    client: Client, place: Scanned, asked: Matching, count: int
+) -> tuple[list[bytes], Scanned | None, int]:
+    """Look at so many keys from a place on; return those that match, the next place, and how many there were.
+
+    Raises ProblemError, ClusterError.
+    """
+    prefix = spelled.prefix_of(place.database) + asked.literal
+    rights = client.gateway.rights
+    sight.check_reach(rights, prefix)
+    found: list[bytes] = []
+
+    def note(name: str, type_: bytes) -> None:
+        key = spelled.key_of(place.database, name)
+        if key is not None and asked.takes(key, type_) and rights.covers(Right.READ, name):
+            found.append(key)
+
+    def look(machine: LockMachine) -> tuple[Scanned | None, int]:
+        seen_count, after = 0, place.after
+        if not place.in_locks:
+            cells, more = machine.cells(prefix.encode(), after.encode(), count)
+            for cell in cells:
+                note(
+                    cell.key.decode(errors="replace"),
+                    b"list" if isinstance(encoded.decode(cell.value), tuple) else b"string",
+                )
+            if more is not None:
+                return place._replace(after=more.decode(errors="replace")), len(cells)
+            seen_count, after = len(cells), ""
+            if seen_count >= count:
+                return Scanned(place.database, "", in_locks=True), seen_count
+        locks, further = machine.locks(prefix, after, count - seen_count)
+        for lock in locks:
+            is_cell = machine.cell(lock.name.encode()) is not None
+            if not is_cell and lock.name in {hold.name for hold in lock.holders}:
+                note(lock.name, b"string")
+        next_place = None if further is None else Scanned(place.database, further, in_locks=True)
+        return next_place, seen_count + len(locks)
+
+    next_place, seen_count = await client.gateway.read(look, client.timeout_s)
+    return found, next_place, seen_count
+
+
+async def scan(client: Client, args: list[bytes]) -> Reply:
+    """SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]."""
+    number = _cursor(args[0])
+    pattern, count, type_ = b"*", _COUNT, None
+    words = iter(args[1:])
+    for word in map(bytes.upper, words):
+        given = next(words, None)
+        if given is None or word not in (b"MATCH", b"COUNT", b"TYPE"):
+            raise CommandRefused(SYNTAX)
+        if word == b"MATCH":
+            pattern = given
+        elif word == b"TYPE":
+            type_ = given.lower()
+        else:
+            count = integer(given)
+            if count < 1:
+                raise CommandRefused(SYNTAX)
+    place = client.face.cursors.place(number, client.database)
+    found, next_place, _ = await _page(client, place, matching(pattern, type_), min(count, LIST_LIMIT_MAX))
+    return [str(0 if next_place is None else client.face.cursors.keep(next_place)), found]
+
+
+def _cursor(text: bytes) -> int:
+    """Read a cursor. Raises CommandRefused."""
+    if not text.isdigit() or int(text) >= 1 << 64:
+        raise CommandRefused("invalid cursor")
+    return int(text)
+
+
+async def keys(client: Client, args: list[bytes]) -> Reply:
+    """KEYS pattern: page by page, so not all of one moment."""
+    asked, found = matching(args[0]), []
+    place: Scanned | None = Scanned(client.database)
+    count = 0
+    while place is not None:
+        page, place, seen_count = await _page(client, place, asked, LIST_LIMIT_MAX)
+        found += page
+        count += seen_count
+        if count > KEYS_COUNT_MAX:
+            raise CommandRefused(f"KEYS looks at {KEYS_COUNT_MAX} keys at most, and there are more: use SCAN")
+    return found
