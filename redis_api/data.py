@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from redis_api import generic, lists, strings
+from redis_api import generic, lists, meant, strings
 from redis_api.arguments import TimeUnit
 from redis_api.overlay import Act, DataCommand
 
@@ -58,6 +58,9 @@ DATA: Final = {
         _read("GET", 2, strings.get, "Tells a string, or the value of a lock."),
         _read("MGET", -2, strings.mget, "Tells strings and values of locks.", _ALL),
         _read("STRLEN", 2, strings.strlen, "Tells the length of a string."),
+        # -- scripts ----------------------------------------------------------------------------------------
+        _W("EVAL", -3, meant.eval_, "Does what a known script means.", (0, 0, 0)),
+        _W("EVALSHA", -3, meant.evalsha, "The same, by its hash.", (0, 0, 0)),
         # -- lists ------------------------------------------------------------------------------------------
         _W("LPUSH", -3, lists.pushing(at_head=True), "Puts elements before a list."),
         _W("RPUSH", -3, lists.pushing(at_head=False), "Puts elements behind a list."),

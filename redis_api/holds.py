@@ -1,11 +1,11 @@
 """What lock clients do most, each by one command of the log: take a lock, and end or renew it by its value.
 
-All else that commands do with keys is a transaction of what they read and change (`overlay.py`). That would be
-right here as well, but a take would have to look at the state before, and compare. Two things make it safe to
-leave that out. A cell is only made in a step that compares that nobody holds its name, so none appears while
-a lock is held. And a take that was granted beside a cell finds it when it hears of the grant, because the state
-of this node is then that of the grant or a newer one: it gives the hold back and answers nil. Meanwhile nobody
-has seen the hold, since a key that is a cell is read as one.
+All else that commands do with keys is a transaction of what they read and change (`overlay.py`). That would
+be right here as well, but a take would have to look at the state before, and compare. Two things make it safe
+to leave that out. A cell is only made in a step that compares that nobody holds its name, so none appears
+while a lock is held. And a take that was granted beside a cell finds it when it hears of the grant, because the
+state of this node is then that of the grant or a newer one: it gives the hold back and answers nil. Meanwhile
+nobody has seen the hold, since a key that is a cell is read as one.
 """
 
 import logging
@@ -33,7 +33,6 @@ from lockstate.words.results import Granted, HoldView, Released, Renewed
 from redis_api import meant, spelled
 from redis_api.arguments import integer
 from redis_api.client import Client
-from redis_api.errors import CommandRefused
 from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, Key
 from redis_api.overlay import Overlay
 from redis_api.resp import Reply
@@ -188,8 +187,6 @@ async def run(client: Client, script: Script, keys: list[bytes], args: list[byte
 
     For a lock it is one command of the log, which finds the hold by its value; for all else, a program.
     """
-    if len(keys) < script.keys_count or len(args) < script.args_count:
-        raise CommandRefused(f"this script needs {script.keys_count} keys and {script.args_count} arguments")
     name, text = name_of(client, keys[0]), spelled.value_text(args[0])
 
     def program(overlay: Overlay) -> Reply:

@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from redis_api import holds, lists
-from redis_api.arguments import integer, set_options
+from redis_api import holds, lists, meant
+from redis_api.arguments import set_options
 from redis_api.client import Client
 from redis_api.errors import CommandRefused
 from redis_api.key_waits import Waiter
 from redis_api.overlay import DataCommand
-from redis_api.resp import OK, Failure, Reply
-from redis_api.scripts import Script
+from redis_api.resp import NO_LIST, OK, Failure, Reply
 from redis_api.transact import call
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
@@ -92,9 +91,9 @@ def waiting(row: DataCommand) -> Handler:
 
 async def _until_popped(client: Client, words: list[bytes], waiter: Waiter, deadline_s: float) -> Reply:
     """Try to take an element whenever there may be one. Raises ProblemError, ClusterError."""
-    while (found := await call(client, words)) is None:
+    while (found := await call(client, words)) == NO_LIST:
         if not await waiter.wait(deadline_s) or client.is_gone:
-            return None
+            return NO_LIST
         client.admit()
     return found
 
@@ -104,22 +103,9 @@ async def _until_popped(client: Client, words: list[bytes], waiter: Waiter, dead
 
 async def eval_(client: Client, args: list[bytes]) -> Reply:
     """EVAL script numkeys [key ...] [arg ...]."""
-    _, known = client.face.scripts.load(args[0])
-    return await _run(client, known, args[1:])
+    return await holds.run(client, *meant.loaded(client, args))
 
 
 async def evalsha(client: Client, args: list[bytes]) -> Reply:
     """EVALSHA sha1 numkeys [key ...] [arg ...]."""
-    known = client.face.scripts.get(args[0])
-    if known is None:
-        raise CommandRefused("No matching script. Please use EVAL.", "NOSCRIPT")
-    return await _run(client, known, args[1:])
-
-
-async def _run(client: Client, script: Script, args: list[bytes]) -> Reply:
-    count = integer(args[0])
-    if count < 0:
-        raise CommandRefused("Number of keys can't be negative")
-    if count > len(args) - 1:
-        raise CommandRefused("Number of keys can't be greater than number of args")
-    return await holds.run(client, script, args[1 : 1 + count], args[1 + count :])
+    return await holds.run(client, *meant.known(client, args))

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from redis_api.arguments import integer
-from redis_api.errors import CommandRefused
+from redis_api.errors import CommandRefused, wrong_arity
 from redis_api.overlay import Act, Overlay
-from redis_api.resp import Reply
+from redis_api.resp import NO_LIST, Reply
 
 
 def pushing(*, at_head: bool) -> Act:
@@ -27,15 +27,13 @@ def popping(*, at_head: bool) -> Act:
 
     def pop(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         key, *rest = args
-        count = integer(rest[0]) if rest else 1
         if len(rest) > 1:
-            raise CommandRefused(f"wrong number of arguments for '{'lpop' if at_head else 'rpop'}' command")
-        if count < 0:
-            raise CommandRefused("value is out of range, must be positive")
+            raise wrong_arity("lpop" if at_head else "rpop")
+        count = _count(rest[0]) if rest else 1
         slot = overlay.may_change(key)
         items = overlay.items(overlay.look(key))
         if not items:
-            return None
+            return NO_LIST if rest else None
         found = list(items[:count] if at_head else items[::-1][:count])
         left = items[len(found) :] if at_head else items[: len(items) - len(found)]
         if found:
@@ -43,6 +41,17 @@ def popping(*, at_head: bool) -> Act:
         return found if rest else found[0]
 
     return pop
+
+
+def _count(text: bytes) -> int:
+    """Read how many elements are wanted. Raises CommandRefused."""
+    try:
+        count = integer(text)
+    except CommandRefused:
+        count = -1
+    if count < 0:
+        raise CommandRefused("value is out of range, must be positive")
+    return count
 
 
 def length(overlay: Overlay, args: Sequence[bytes]) -> Reply:
@@ -59,23 +68,18 @@ def span(overlay: Overlay, args: Sequence[bytes]) -> Reply:
     return list(items[first : last + 1]) if first <= last else []
 
 
-def first_of(overlay: Overlay, keys: Sequence[bytes], *, at_head: bool) -> list[bytes] | None:
-    """Return the first of the keys that has elements, and the element that is taken from it."""
-    for key in keys:
-        slot = overlay.may_change(key)
-        items = overlay.items(overlay.look(key))
-        if items:
-            overlay.put(slot, items[1:] if at_head else items[:-1])
-            return [key, items[0] if at_head else items[-1]]
-    return None
-
-
 def popping_first(*, at_head: bool) -> Act:
     """Return what BLPOP and BRPOP do where nobody can wait: key [key ...] timeout."""
 
     def pop(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         seconds(args[-1])
-        return first_of(overlay, args[:-1], at_head=at_head)
+        for key in args[:-1]:
+            slot = overlay.may_change(key)
+            items = overlay.items(overlay.look(key))
+            if items:
+                overlay.put(slot, items[1:] if at_head else items[:-1])
+                return [key, items[0] if at_head else items[-1]]
+        return NO_LIST
 
     return pop
 

@@ -12,7 +12,7 @@ from redis_api.client import Client
 from redis_api.data import DATA
 from redis_api.errors import CommandRefused, not_supported
 from redis_api.overlay import Overlay, Slot
-from redis_api.resp import OK, Reply, Status
+from redis_api.resp import NO_LIST, OK, Reply, Status
 from redis_api.transact import transact
 
 QUEUED_COUNT_MAX: Final = 1_000
@@ -71,9 +71,9 @@ async def exec_(client: Client, args: list[bytes]) -> Reply:
     if queue.has_failed:
         raise CommandRefused("Transaction discarded because of previous errors.", "EXECABORT")
 
-    def program(overlay: Overlay) -> tuple[list[Reply] | None, int]:
+    def program(overlay: Overlay) -> tuple[Reply, int]:
         if any([_has_changed(overlay, one) for one in watched]):  # noqa: C419 - all are compared
-            return None, client.database
+            return NO_LIST, client.database
         return [_run(overlay, words) for words in queue.commands], overlay.database
 
     replies, client.database = await transact(client, program)
@@ -86,12 +86,16 @@ def _run(overlay: Overlay, words: list[bytes]) -> Reply:
     if name in DATA:
         return overlay.call(words)
     if name == b"SELECT":
-        overlay.database = database_of(args[0])
+        try:
+            overlay.database = database_of(args[0])
+        except CommandRefused as refused:
+            return refused.failure
+    if name in (b"SELECT", b"UNWATCH"):
         return OK
     return args[0] if args else Status("PONG")
 
 
-ALONGSIDE: Final = frozenset((b"SELECT", b"PING", b"ECHO"))
+ALONGSIDE: Final = frozenset((b"SELECT", b"PING", b"ECHO", b"UNWATCH"))
 """Commands about no key that a transaction may have. `_run` knows what they do."""
 
 
@@ -112,6 +116,8 @@ def _end(client: Client, name: str) -> tuple[Queue, Sequence[Watched]]:
 
 async def watch(client: Client, args: list[bytes]) -> Reply:
     """WATCH key [key ...]."""
+    if client.queue is not None:
+        raise CommandRefused("WATCH inside MULTI is not allowed")
     if len(client.watched) + len(args) > WATCHED_COUNT_MAX:
         raise CommandRefused(f"a connection watches at most {WATCHED_COUNT_MAX} keys")
 

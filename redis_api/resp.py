@@ -34,6 +34,10 @@ class Status(NamedTuple):
     text: str
 
 
+class NoList(NamedTuple):
+    """What stands for nothing where a list is expected: version 2 tells it apart from no string."""
+
+
 class Failure(NamedTuple):
     """An error: a code in capitals, by which clients tell errors apart, and a sentence."""
 
@@ -41,10 +45,11 @@ class Failure(NamedTuple):
     text: str
 
 
-Reply = None | int | bytes | str | Status | Failure | Sequence["Reply"] | Mapping[str, "Reply"]
+Reply = None | int | bytes | str | Status | NoList | Failure | Sequence["Reply"] | Mapping[str, "Reply"]
 """What answers a command; a str is a bulk string of text."""
 
 OK: Final = Status("OK")
+NO_LIST: Final = NoList()
 
 
 class CommandParser:
@@ -184,6 +189,8 @@ def encode(reply: Reply, protocol: int) -> bytes:
             return encode(reply.encode(), protocol)
         case Status(text):
             return b"+%b\r\n" % _line(text)
+        case NoList():
+            return b"_\r\n" if protocol == 3 else b"*-1\r\n"  # noqa: PLR2004
         case Failure(code, text):
             return b"-%b\r\n" % _line(f"{code} {text}")
         case Mapping():

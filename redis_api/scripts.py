@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from redis_api.errors import CommandRefused
+
 SCRIPTS_COUNT_MAX: Final = 1_000
 """Scripts that a node knows by their hash. The one that was loaded first gives way: its client loads it
 again when it hears NOSCRIPT."""
@@ -134,7 +136,7 @@ _WORDS_COUNT_MAX: Final = 200
 _TEXT: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
-class UnknownScript(Exception):
+class UnknownScript(CommandRefused):
     """A script means something else than those that are known. The message says so, for its author."""
 
     def __init__(self) -> None:

@@ -118,11 +118,11 @@ def getex(overlay: Overlay, args: Sequence[bytes]) -> Reply:
         return found
     if words[0] not in TIMES or len(rest) != 2:  # noqa: PLR2004 - an option and its time
         raise CommandRefused(SYNTAX)
-    ttl_ms = TIMES[words[0]].ttl_ms(rest[1])
-    if integer(rest[1]) <= 0:
-        raise CommandRefused("invalid expire time in 'getex' command")
     found = overlay.text(overlay.look(key))
     if found is not None:
+        ttl_ms = TIMES[words[0]].ttl_ms(rest[1])
+        if integer(rest[1]) <= 0:
+            raise CommandRefused("invalid expire time in 'getex' command")
         overlay.expire(slot, ttl_ms)
     return found
 

@@ -10,8 +10,7 @@ from redis_api.client import Client
 from redis_api.data import DATA
 from redis_api.errors import CommandRefused, failure_of, unknown_command, wrong_arity
 from redis_api.overlay import DataCommand
-from redis_api.resp import Failure, Reply, Status
-from redis_api.scripts import UnknownScript
+from redis_api.resp import Reply, Status
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
 
@@ -53,6 +52,8 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "SETNX": keyed.setnx,
     "DEL": keyed.delete,
     "UNLINK": keyed.delete,
+    "EVAL": keyed.eval_,
+    "EVALSHA": keyed.evalsha,
     "BLPOP": keyed.waiting(DATA[b"BLPOP"]),
     "BRPOP": keyed.waiting(DATA[b"BRPOP"]),
 }
@@ -119,8 +120,6 @@ COMMANDS: Final = {
         Command("SCAN", -2, scanning.scan, "Tells some keys, and where to go on.", (), need=needs.READ),
         Command("KEYS", 2, scanning.keys, "Tells all keys that match.", (), need=needs.READ),
         # -- scripts --------------------------------------------------------------------------------------
-        Command("EVAL", -3, keyed.eval_, "Does what a known script means.", ("write",), need=needs.ACQUIRE),
-        Command("EVALSHA", -3, keyed.evalsha, "The same, by its hash.", ("write",), need=needs.ACQUIRE),
         Command("SCRIPT", -2, basic.script, "Loads scripts of lock clients."),
     )
 }
@@ -130,7 +129,7 @@ _REASONS: Final = {
     **dict.fromkeys((b"SUBSCRIBE", b"PSUBSCRIBE", b"PUBLISH"), "it has no channels: poll, or use HTTP"),
 }
 """Why commands are missing that lock clients use."""
-_AT_ONCE: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"RESET", b"QUIT"))
+_AT_ONCE: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"RESET", b"QUIT"))
 """Commands that are carried out at once, also in a transaction."""
 _QUEUED: Final = frozenset(DATA) | queued.ALONGSIDE
 """Commands that a transaction may have."""
@@ -144,8 +143,6 @@ async def answer(client: Client, words: list[bytes]) -> Reply:
     client.face.commands[label] += 1
     try:
         return await _answer(client, row, name, words)
-    except UnknownScript as unknown:
-        return Failure("ERR", str(unknown))
     except Exception as error:  # noqa: BLE001 - what is unforeseen ends the connection
         client.note(error, label)
         failure = failure_of(error)

@@ -65,7 +65,7 @@ class Connected:
         line = (await self.reader.readline()).rstrip(b"\r\n").decode()
         kind, text = line[:1], line[1:]
         if kind == "*":
-            return [await self.read() for _ in range(int(text))]
+            return None if text == "-1" else [await self.read() for _ in range(int(text))]
         if kind == "$":
             if text == "-1":
                 return None
