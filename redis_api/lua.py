@@ -13,15 +13,15 @@ the node:
 import hashlib
 import logging
 import random
-import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module, resources
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from redis_api.arguments import INTEGER_MAX
-from redis_api.resp import Failure, Reply, Status
+from redis_api import lua_numbers
+from redis_api.errors import CommandRefused
+from redis_api.resp import SPOKEN_AS, Failure, Reply, Status
 
 SECONDS_MAX: Final = 0.05
 """Seconds of processor time that a script may take: the node does nothing else meanwhile."""
@@ -31,9 +31,6 @@ MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of a script, beside those of the runtime."""
 _HOOK_COUNT: Final = 100
 """Instructions between two looks at the clock."""
-SPOKEN_AS: Final = "7.0.15"
-"""The Redis as which scripts are answered."""
-NAME: Final = b"@user_script"
 
 INSTALL: Final = "pip install 'holdfast-node[redis-lua]'"
 """How a node gets what runs scripts."""
@@ -44,18 +41,21 @@ Call = Callable[[Sequence[bytes]], Reply]
 """Carries out a command. An error is a Failure; what it raises ends the script."""
 
 
-class TooMuch(Exception):
+class TooMuch(CommandRefused):
     """A script used more time or memory than it may. The message says which."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text}; nothing was applied", "BUSY")
 
-class BadScript(Exception):
-    """A script is not one. The message is the error for its author."""
 
+class Program(NamedTuple):
+    """A script that runs in Lua."""
 
-class Result(NamedTuple):
-    """What a script answered. It is an error if the script raised one."""
-
-    reply: Reply
+    source: bytes
+    digest: str
+    """The hash by which clients know it, with its first line "#!lua" if it had one."""
+    writes: bool = True
+    """Whether it may change anything."""
 
 
 def is_installed() -> bool:
@@ -76,31 +76,32 @@ def _library() -> Any:
 def _sandbox() -> bytes:
     """Return the program of the sandbox, compiled."""
     text = resources.files("redis_api").joinpath("sandbox.lua").read_bytes()
-    compile_: Any = _library().LuaRuntime(encoding=None, unpack_returned_tuples=True).eval(
-        b"function(text) return string.dump(assert(loadstring(text, '=sandbox'))) end"
+    compile_: Any = (
+        _library()
+        .LuaRuntime(encoding=None, unpack_returned_tuples=True)
+        .eval(b"function(text) return string.dump(assert(loadstring(text, '=sandbox'))) end")
     )
     compiled: bytes = compile_(text)
     return compiled
 
 
-def check(source: bytes) -> None:
-    """Compile a script. Raises BadScript."""
-    _run(source, -1, (), lambda _: None)
+def check(program: Program) -> None:
+    """Compile a script. Raises CommandRefused."""
+    _run(program.source, -1, (), lambda _: None)
 
 
-def run(source: bytes, keys: Sequence[bytes], args: Sequence[bytes], call: Call) -> Reply:
+def run(program: Program, keys: Sequence[bytes], args: Sequence[bytes], call: Call) -> Reply:
     """Run a script and return what it answers; an error that it raises is a Failure.
 
-    Raises BadScript, TooMuch, and what `call` raises.
+    Raises CommandRefused, and what `call` raises.
     """
-    kind, *found = _run(source, len(keys), (*keys, *args), call)
+    kind, *found = _run(program.source, len(keys), (*keys, *args), call)
     if kind == b"done":
         return _Parts(found[0]).reply()
     assert kind == b"failed", kind
     text, line = found
-    digest = hashlib.sha1(source, usedforsecurity=False).hexdigest()
-    where = f"on {NAME.decode()}{f':{line}' if line else ''}."
-    return _failure(text + f" script: {digest}, {where}".encode())
+    where = f"@user_script:{line}" if line else "@user_script"
+    return _failure(text + f" script: {program.digest}, on {where}.".encode())
 
 
 def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call) -> Any:
@@ -130,7 +131,7 @@ def _run(source: bytes, keys_count: int, words: Sequence[bytes], call: Call) -> 
         raise host.raised
     kind, *rest = found if isinstance(found, tuple) else (found,)
     if kind == b"syntax":
-        raise BadScript(f"Error compiling script (new function): {rest[0].decode(errors='replace')}")
+        raise CommandRefused(f"Error compiling script (new function): {rest[0].decode(errors='replace')}")
     if kind == b"time":
         raise TooMuch(f"the script took more than {SECONDS_MAX * 1000:.0f} ms, or too many instructions")
     if kind == b"memory":
@@ -178,18 +179,14 @@ class _Host:
                 logger.debug("event=redis-script-log text=%r", words[0].decode(errors="replace"))
             case b"setresp":
                 self._nil = False if words[0] == 2 else None  # noqa: PLR2004 - versions of RESP
-            case b"pack":
-                return b"ok", _packed(*words)
-            case b"unpack":
-                return b"ok", struct.unpack(words[0].decode(), words[1])[0]
             case b"random":
                 return b"ok", self._random.random()
             case b"seed":
-                self._random = random.Random(_integer(words[0]))  # noqa: S311 - no secret
+                self._random = random.Random(lua_numbers.integer(words[0]))  # noqa: S311 - no secret
             case b"unlimit":
                 pass
             case _:
-                return _bits(name, [_integer(word) for word in words])
+                return _calculated(name, words)
         return b"ok", True
 
     def _given(self, reply: Reply) -> object:
@@ -212,77 +209,12 @@ class _Host:
                 return self.runtime.table_from(pairs)
 
 
-_WORD: Final = (1 << 32) - 1
-
-
-def _packed(shape: bytes, number: float) -> bytes:
-    """Return a number as cmsgpack keeps it."""
-    if shape != b"real":
-        return struct.pack(shape.decode(), int(number))
+def _calculated(name: bytes, words: Sequence[Any]) -> tuple[bytes, object]:
+    """Return what a library makes of numbers, or that it cannot."""
     try:
-        short = struct.pack(">f", number)
-    except OverflowError:
-        short = b""
-    if short and struct.unpack(">f", short)[0] == number:
-        return b"\xca" + short
-    return b"\xcb" + struct.pack(">d", number)
-
-
-def _integer(number: float) -> int:
-    """Return a number without its fraction, as C does on most machines: what has no place is the lowest."""
-    if number != number or not -INTEGER_MAX - 1 <= number <= INTEGER_MAX:  # noqa: PLR0124 - not a number
-        return -INTEGER_MAX - 1
-    return int(number)
-
-
-def _bits(name: bytes, given: list[int]) -> tuple[bytes, object]:
-    """Return what one of the functions of LuaBitOp does."""
-    if not given:
+        return b"ok", lua_numbers.answer(name, words)
+    except ValueError:
         return b"error", b""
-    first, *rest = [number & _WORD for number in given]
-    by = (rest[0] if rest else 0) & 31
-    match name:
-        case b"tobit":
-            value = first
-        case b"bnot":
-            value = ~first
-        case b"bswap":
-            value = int.from_bytes(first.to_bytes(4, "big"), "little")
-        case b"band":
-            value = first
-            for number in rest:
-                value &= number
-        case b"bor":
-            value = first
-            for number in rest:
-                value |= number
-        case b"bxor":
-            value = first
-            for number in rest:
-                value ^= number
-        case b"lshift":
-            value = first << by
-        case b"rshift":
-            value = first >> by
-        case b"arshift":
-            value = _signed(first) >> by
-        case b"rol":
-            value = first << by | first >> (32 - by)
-        case b"ror":
-            value = first >> by | first << (32 - by)
-        case b"tohex":
-            digits = given[1] if len(given) > 1 else 8
-            shown = f"{first:08x}"[-min(abs(digits), 8) :] if digits else ""
-            return b"ok", (shown.upper() if digits < 0 else shown).encode()
-        case _:
-            raise AssertionError(name)
-    return b"ok", _signed(value)
-
-
-def _signed(value: int) -> int:
-    """Return the lowest 32 bits as a number with a sign."""
-    value &= _WORD
-    return value - (1 << 32) if value >> 31 else value
 
 
 class _Parts:
@@ -299,7 +231,7 @@ class _Parts:
             case b"nil":
                 return None
             case b"integer":
-                return _integer(value)
+                return lua_numbers.integer(value)
             case b"bytes":
                 found: bytes = value
                 return found
