@@ -3,9 +3,9 @@
 All else that commands do with keys is a transaction of what they read and change (`overlay.py`). That would
 be right here as well, but a take would have to look at the state before, and compare. Two things make it safe
 to leave that out. A cell is only made in a step that compares that nobody holds its name, so none appears
-while a lock is held. And a take that was granted beside a cell finds it when it hears of the grant, because the
-state of this node is then that of the grant or a newer one: it gives the hold back and answers nil. Meanwhile
-nobody has seen the hold, since a key that is a cell is read as one.
+while a lock is held. And a take that was granted beside a cell finds it when it hears of the grant, because
+the state of this node is then that of the grant or a newer one: it gives the hold back and answers nil.
+Meanwhile nobody has seen the hold, since a key that is a cell is read as one.
 """
 
 import logging

@@ -50,33 +50,34 @@ class KeyWaits:
 
     def __init__(self) -> None:
         self._waiters: dict[str, dict[Waiter, None]] = {}
-        self._count = 0
+        self.count = 0
+        """How many wait."""
         self._log: EventLog
         self._position = Position.behind(0)
 
     @contextmanager
     def waiting(self, log: EventLog, names: Sequence[str]) -> Iterator[Waiter]:
         """Wait for writes of names in the block. Raises Overloaded."""
-        if self._count >= WAITERS_COUNT_MAX:
+        if self.count >= WAITERS_COUNT_MAX:
             raise Overloaded(f"{WAITERS_COUNT_MAX} clients wait for lists on this node; try another one")
         waiter = Waiter(list(dict.fromkeys(names)))
-        if not self._count:
+        if not self.count:
             self._log, self._position = log, log.newest
             log.follow(self)
             log.watchers += 1  # a follower hears of entries at once while there are any
-        self._count += 1
+        self.count += 1
         for name in waiter.names:
             self._waiters.setdefault(name, {})[waiter] = None
         try:
             yield waiter
         finally:
-            self._count -= 1
+            self.count -= 1
             for name in waiter.names:
                 waiters = self._waiters[name]
                 del waiters[waiter]
                 if not waiters:
                     del self._waiters[name]
-            if not self._count:
+            if not self.count:
                 self._log.unfollow(self)
                 self._log.watchers -= 1
 

@@ -47,6 +47,7 @@ class RedisServer:
         """Yield what has been counted."""
         face = self.face
         yield gauge("redis_connections", "Connections of clients of Redis.", face.clients_count)
+        yield gauge("redis_waiting", "Clients of Redis that wait for a list.", face.waits.count)
         text = "Commands of clients of Redis, by name."
         for name, number in sorted(face.commands.items()):
             yield "holdfast_redis_commands_total", text, "counter", {"command": name}, number

@@ -144,12 +144,13 @@ async def answer(client: Client, words: list[bytes]) -> Reply:
     label = row.name if row is not None else "unknown"
     client.face.commands[label] += 1
     try:
-        return await _answer(client, row, name, words)
+        reply = await _answer(client, row, name, words)
     except Exception as error:  # noqa: BLE001 - what is unforeseen ends the connection
         client.note(error, label)
-        failure = failure_of(error)
-        client.face.errors[failure.code] += 1
-        return failure
+        reply = failure_of(error)
+    if isinstance(reply, Failure):
+        client.face.errors[reply.code] += 1
+    return reply
 
 
 async def _answer(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Reply:

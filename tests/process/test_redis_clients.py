@@ -1,6 +1,7 @@
 """Locks of unmodified clients of Redis on three nodes: taken, waited for, extended, lost and given back."""
 
 import asyncio
+import concurrent.futures
 import re
 import threading
 import time
@@ -80,15 +81,98 @@ def test_the_programs_of_the_manual(nodes: RedisCluster) -> None:
         assert client.get("report") is None
 
 
-def test_a_pipeline_is_applied_or_refused_as_a_whole(nodes: RedisCluster) -> None:
-    """With MULTI, which is redis-py's default, nothing happens; without, each command does."""
+def test_a_pipeline_is_one_step(nodes: RedisCluster) -> None:
+    """With MULTI, which is redis-py's default: locks, strings and lists together; without, one by one."""
+    with nodes.client("n1") as client, nodes.client("n3") as other:
+        piped = client.pipeline().set("piped", "v", nx=True, px=30_000).incr("count").rpush("list", "a")
+        assert piped.execute() == [True, 1, 1]
+        assert token_of(other, "piped", "v")
+        assert other.get("count") == b"1"
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            client.pipeline().incr("count").incr("list").execute()
+        assert other.get("count") == b"2", "as in Redis: an error of one command is one answer"
+        piped = client.pipeline(transaction=False).delete("piped", "list").get("count")
+        assert piped.execute() == [2, b"2"]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_watched_key_that_changed(nodes: RedisCluster, protocol: int) -> None:
+    """`transaction` of redis-py tries again until nobody came between, whatever node others use."""
+    with nodes.client("n1", protocol=protocol) as one, nodes.client("n2", protocol=protocol) as two:
+        one.set("watched", "0")
+        turns: list[int] = []
+
+        def double_and_add(pipe: Any) -> None:
+            number = int(pipe.get("watched"))
+            if not turns:
+                two.incr("watched")
+            turns.append(number)
+            pipe.multi()
+            pipe.set("watched", number * 2 + 5)
+
+        assert one.transaction(double_and_add, "watched") == [True]
+        assert turns == [0, 1]
+        assert two.get("watched") == b"7"
+        with one.pipeline() as pipe:
+            pipe.watch("watched")
+            two.delete("watched")
+            pipe.multi()
+            pipe.set("watched", "late")
+            with pytest.raises(redis.WatchError):
+                pipe.execute()
+        assert two.get("watched") is None
+
+
+def test_counters_lose_nothing(nodes: RedisCluster) -> None:
+    """Many clients on all nodes add to one number at a time, which keeps its time to live."""
     with nodes.client("n1") as client:
-        with pytest.raises(redis.ResponseError, match="no transactions: send commands without MULTI"):
-            client.pipeline().set("piped", "v", nx=True, px=30_000).execute()
-        assert client.get("piped") is None
-        piped = client.pipeline(transaction=False).set("piped", "v", nx=True, px=30_000).get("piped")
-        assert piped.execute() == [True, b"v"]
-        assert client.delete("piped") == 1
+        client.set("counter", "0", ex=600)
+
+        def add(number: int) -> None:
+            with nodes.client(f"n{number % 3 + 1}") as one:
+                for _ in range(20):
+                    one.incr("counter")
+
+        began_s = time.monotonic()
+        with ThreadPoolExecutor(9) as pool:
+            list(pool.map(add, range(9)))
+        print("seconds for 180 INCR by 9 clients:", round(time.monotonic() - began_s, 2))
+        assert client.get("counter") == b"180"
+        assert client.ttl("counter") <= 600 - int(time.monotonic() - began_s)
+
+
+def test_workers_of_a_queue(nodes: RedisCluster) -> None:
+    """Each element of a list is taken once, by clients that wait for it on any node."""
+    taken: list[bytes] = []
+
+    def work(node_id: str) -> None:
+        with nodes.client(node_id) as client:
+            while (found := client.blpop(["first", "jobs"], timeout=30)) and found[1] != b"end":
+                taken.append(found[1])
+
+    with ThreadPoolExecutor(3) as pool, nodes.client("n2") as client:
+        working = [pool.submit(work, node_id) for node_id in ("n1", "n2", "n3")]
+        for number in range(30):
+            client.rpush("jobs", f"job-{number}")
+        for _ in working:
+            client.rpush("jobs", "end")
+        for each in working:
+            each.result()
+        assert sorted(taken) == sorted([b"job-%d" % number for number in range(30)])
+        assert client.blpop("jobs", timeout=0.1) is None
+
+
+def test_keys_are_listed(nodes: RedisCluster) -> None:
+    """`scan_iter` finds cells and locks, each once, and what has another prefix is not among them."""
+    with nodes.client("n1", db=3) as client:
+        for number in range(25):
+            client.set(f"s:{number}", "v")
+            assert client.set(f"l:{number}", "v", nx=True, px=60_000)
+        assert sorted(client.scan_iter(count=7)) == sorted(client.keys())
+        assert len(client.keys("l:*")) == len(set(client.scan_iter("s:?", count=3))) + 15 == 25
+        assert list(client.scan_iter(_type="list")) == []
+        client.delete(*client.keys())
+        assert client.keys() == []
 
 
 def test_a_lost_lock_is_told(nodes: RedisCluster) -> None:
@@ -178,7 +262,7 @@ def test_the_redlock_of_pottery(nodes: RedisCluster) -> None:
 
 
 def test_the_lock_of_python_redis_lock(nodes: RedisCluster) -> None:
-    """All but to wait, for which it needs lists: that is refused with a reason."""
+    """Acquire, wait for the signal of a release, extend, release."""
     redis_lock = pytest.importorskip(
         "redis_lock", reason="needs python-redis-lock: scripts/test --all installs it"
     )
@@ -188,8 +272,17 @@ def test_the_lock_of_python_redis_lock(nodes: RedisCluster) -> None:
         assert lock.acquire(blocking=False)
         assert lock.get_owner_id() == lock.id
         assert not other.acquire(blocking=False)
-        with pytest.raises(redis.ResponseError, match="it has no lists"):
-            other.acquire(timeout=1)
+        assert not other.acquire(timeout=1)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(other.acquire, timeout=20)
+            assert not concurrent.futures.wait([waiting], timeout=0.5).done
+            began_s = time.monotonic()
+            lock.release()
+            assert waiting.result()
+            print("seconds from the release to the next holder:", round(time.monotonic() - began_s, 3))
+            assert time.monotonic() - began_s < 5.0, "the signal woke it, and not the end of its wait"
+        other.release()
+        assert lock.acquire(blocking=False)
         lock.extend(expire=5)
         assert one.ttl("lock:job") <= 5
         lock.release()

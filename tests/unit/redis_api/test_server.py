@@ -214,20 +214,21 @@ async def test_only_the_holder_changes_its_lease() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["SET", "k", "v"], "-ERR SET without NX is not supported by Holdfast"),
         (["SET", "k", "v", "NX", "PX", "3"], "-ERR ttl-out-of-range: "),
         (["SET", "k", "v", "NX", "PX", "0"], "-ERR invalid expire time"),
         (["SET", "k", "v", "NX", "PX"], "-ERR syntax error"),
         (["SET", "k", "v", "NX", "PX", "x"], "-ERR value is not an integer"),
-        (["SET", "k", "v", "NX", "KEEPTTL"], "-ERR SET with KEEPTTL is not supported"),
+        (["SET", "k", "v", "PX", "1000", "KEEPTTL"], "-ERR syntax error"),
+        (["SETEX", "k", "90000", "v"], "-ERR ttl-out-of-range: 90000000; must be 50 to 86400000 ms"),
+        (["SET", "k", "v" * 4_097], "-ERR 4097 bytes for one key; at most 4096 are allowed"),
         (["SETNX", "k", "v"], "-ERR invalid-request: no_deadline: true: "),
         (["SET", "k" * 600, "v", "NX", "PX", "1000"], "-ERR name-too-long: "),
         (["GET"], "-ERR wrong number of arguments for 'get' command"),
         (
-            ["BLPOP", "k", "0"],
-            "-ERR unknown command 'BLPOP': Holdfast is a lock service, and it has no lists",
+            ["SUBSCRIBE", "k"],
+            "-ERR unknown command 'SUBSCRIBE': Holdfast is a lock service, and it has no channels",
         ),
-        (["WATCH", "k"], "-ERR unknown command 'WATCH': Holdfast is a lock service, and it has no trans"),
+        (["EXEC", "x"], "-ERR wrong number of arguments for 'exec' command"),
         (["EXEC"], "-ERR EXEC without MULTI"),
         (["DISCARD"], "-ERR DISCARD without MULTI"),
         (["FLUSHALL"], "-ERR unknown command 'FLUSHALL': Holdfast is a lock service; see docs/faces.md"),
@@ -243,29 +244,6 @@ async def test_what_is_not_supported_says_so(words: list[str], error: str) -> No
     async with serving() as served, served.client() as client:
         assert (await client.ask(*words)).startswith(error)
         assert await client.ask("PING") == "+PONG"
-
-
-@pytest.mark.parametrize(
-    ("end", "answer"),
-    [
-        ("EXEC", "-EXECABORT Transaction discarded, nothing was applied: Holdfast has no transactions"),
-        ("DISCARD", "+OK"),
-        ("RESET", "+RESET"),
-    ],
-)
-async def test_nothing_of_a_transaction_is_applied(end: str, answer: str) -> None:
-    """Clients send MULTI, its commands and EXEC together, and take a refused EXEC to mean just that."""
-    async with serving() as served, served.client() as client:
-        await client.ask("SET", "kept", "v", "NX", "PX", "30000")
-        commands = (("SET", "k", "v", "NX", "PX", "30000"), ("DEL", "kept"), ("MULTI",), ("NONSENSE",))
-        for words in (("MULTI",), *commands, (end,)):
-            client.send(*words)
-        assert await client.read() == "+OK"
-        for _ in commands:
-            assert (await client.read()).startswith("-ERR not carried out: Holdfast has no transactions")
-        assert (await client.read()).startswith(answer)
-        assert await client.ask("GET", "k") is None
-        assert await client.ask("GET", "kept") == b"v"
 
 
 async def test_commands_are_described_by_their_table() -> None:
