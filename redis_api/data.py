@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from redis_api import generic, scripted, strings
+from redis_api import generic, lists, scripted, strings
 from redis_api.arguments import TimeUnit
 from redis_api.overlay import Act, DataCommand
 
@@ -68,6 +68,15 @@ DATA: Final = {
         _script("EVALSHA", "The same, by its hash.", by_hash=True),
         _script("EVAL_RO", "Runs a script that changes nothing.", writes=False),
         _script("EVALSHA_RO", "The same, by its hash.", by_hash=True, writes=False),
+        # -- lists ------------------------------------------------------------------------------------------
+        _W("LPUSH", -3, lists.pushing(at_head=True), "Puts elements before a list."),
+        _W("RPUSH", -3, lists.pushing(at_head=False), "Puts elements behind a list."),
+        _W("LPOP", -2, lists.popping(at_head=True), "Takes the first elements of a list."),
+        _W("RPOP", -2, lists.popping(at_head=False), "Takes the last elements of a list."),
+        _W("BLPOP", -3, lists.popping_first(at_head=True), "Waits for the first element.", (1, -2, 1)),
+        _W("BRPOP", -3, lists.popping_first(at_head=False), "Waits for the last element.", (1, -2, 1)),
+        _read("LLEN", 2, lists.length, "Tells the length of a list."),
+        _read("LRANGE", 4, lists.span, "Tells elements of a list."),
     )
 }
 """The commands by their names in capitals."""

@@ -114,7 +114,9 @@ local strings = {
 }
 
 function strings.rep(text, count)
-    local length = #tostring(text) * (tonumber(count) or 0)
+    count = tonumber(count)
+    if not count or type(text) ~= "string" and type(text) ~= "number" then return string.rep(text, count) end
+    local length = #tostring(text) * count
     if not (length > 0) then return "" end
     if length > STRING_MAX then fail("resulting string too large") end
     spend(length / 16)
@@ -552,8 +554,8 @@ function cjson.decode(...)
     end
     local kind, value, at, behind_it = token_at(text, 1)
     value, behind_it = value_of(text, kind, value, at, behind_it, 1)
-    kind, at, at = token_at(text, behind_it)
-    if kind ~= "T_END" then unexpected("the end", kind, at) end
+    local rest, _, place = token_at(text, behind_it)
+    if rest ~= "T_END" then unexpected("the end", rest, place) end
     return value
 end
 

@@ -10,7 +10,7 @@ from redis_api.client import Client
 from redis_api.data import DATA
 from redis_api.errors import CommandRefused, failure_of, unknown_command, wrong_arity
 from redis_api.overlay import DataCommand
-from redis_api.resp import Reply, Status
+from redis_api.resp import Failure, Reply, Status
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
 
