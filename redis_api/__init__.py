@@ -1,1 +1,1 @@
-"""The Redis face: locks for the clients of Redis, over the same gateway as HTTP (docs/faces.md)."""
+"""The Redis face: locks, strings and lists for clients of Redis, over the gateway that HTTP has (docs/faces.md)."""

@@ -80,7 +80,7 @@ class Slot:
     is_lock: bool = False
     """Whether it is a lock that is held now."""
     is_wanted: bool = False
-    """Whether clients wait for the lock, which is free: nobody overtakes them."""
+    """Whether clients wait for the lock: nobody overtakes them."""
     is_compared: bool = False
     """Whether a command depends on what it was."""
     is_changed: bool = False
@@ -168,7 +168,7 @@ class Overlay:
         cell = self._machine.cell(name.encode())
         hold_ids = self._machine.hold_ids(name)
         lock = self._machine.lock(name)
-        slot = Slot(name, cell, lock.holders, is_wanted=lock.state != "held" and bool(lock.queue))
+        slot = Slot(name, cell, lock.holders, is_wanted=bool(lock.queue))
         if len(slot.holds) == len(hold_ids) == 1:
             slot.hold_id = hold_ids[0]
         if cell is not None:

@@ -116,6 +116,7 @@ from tests.property.model_requests import (
 )
 from tests.property.model_streams import number, resume
 from tests.property.model_takes import leave, take
+from tests.property.model_transactions import transact
 from tests.property.model_values import by_id
 from tests.property.model_views import holder_view, renewed
 from tests.support.vocabulary import VOCABULARY
@@ -284,8 +285,10 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             result = resize(state, command)
         case Proclaim():
             return proclaim(state, command)
-        case PutCell() | DeleteCells() | TransactCells():
+        case PutCell() | DeleteCells():
             return change_cells(state, command)
+        case TransactCells():
+            return transact(state, command)
         case AdvanceFence():
             return advance_fence(state, command)
         case ResumeStream():

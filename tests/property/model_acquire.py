@@ -46,7 +46,7 @@ DOWN = {
 def acquire(state: ModelState, command: Acquire) -> Result:
     """Ask for a lock, or for several at once."""
     locks = list(command.locks) or [Wanted(command.name, command.mode, command.scope)]
-    ticket = _ticket(state, command, HoldKind.LOCK, locks)
+    ticket = ticket_of(state, command, HoldKind.LOCK, locks)
     ticket.is_several = bool(command.locks)
     mark(ticket, command)
     ticket.if_held = command.if_held or if_held_in(state, names(ticket))
@@ -78,7 +78,7 @@ def acquire_several(state: ModelState, command: AcquireSeveral) -> Result:
         return refused
     for wanted in command.permits:
         state.limits.setdefault(wanted.name, wanted.limit)
-    ticket = _ticket(state, command, HoldKind.LOCK, list(command.locks))
+    ticket = ticket_of(state, command, HoldKind.LOCK, list(command.locks))
     ticket.is_several = ticket.is_of_kinds = True
     ticket.beside, ticket.rates = list(command.permits), list(command.rates)
     mark(ticket, command)
@@ -93,7 +93,7 @@ def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
         return refused
     if command.session_id and state.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
-    ticket = _ticket(state, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
+    ticket = ticket_of(state, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
     ticket.permits = command.permits
     mark(ticket, command)
     ticket.ttl_ms = command.ttl_ms
@@ -111,13 +111,14 @@ def campaign(state: ModelState, command: Campaign) -> Result:
     """Ask to lead, which takes a session."""
     if state.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
-    ticket = _ticket(state, command, HoldKind.ELECTION, [Wanted(command.name)])
+    ticket = ticket_of(state, command, HoldKind.ELECTION, [Wanted(command.name)])
     ticket.value = command.value
     ticket.if_held = command.if_held or if_held_in(state, [command.name])
     return _ask(state, ticket, command.wait_ms)
 
 
-def _ticket(state: ModelState, command: Acquisition, kind: HoldKind, locks: list[Wanted]) -> Ticket:
+def ticket_of(state: ModelState, command: Acquisition, kind: HoldKind, locks: list[Wanted]) -> Ticket:
+    """Return the ticket for what a command asks for."""
     session = state.session(command.session_id)
     return Ticket(
         kind=kind,

@@ -9,11 +9,10 @@ from lockstate.words.cell_operations import (
     CellOperation,
     DeleteOperation,
     GetOperation,
-    HoldCompare,
     PutOperation,
     Relation,
 )
-from lockstate.words.commands import DeleteCells, PutCell, TransactCells
+from lockstate.words.commands import DeleteCells, PutCell
 from lockstate.words.ids import NO_OWNER, SessionId
 from lockstate.words.results import (
     CellEvent,
@@ -25,7 +24,6 @@ from lockstate.words.results import (
     Reason,
     Refused,
     Result,
-    Transacted,
 )
 from tests.property.model_namespaces import refuse_cells
 from tests.property.model_principals import is_foreign, refuse_more
@@ -33,35 +31,18 @@ from tests.property.model_records import Cell, ModelState
 
 BAD = Refused(Reason.INVALID_REQUEST, "")
 RELATIONS = {Relation.EQUAL: eq, Relation.NOT_EQUAL: ne, Relation.LESS: lt, Relation.GREATER: gt}
-CHANGES = (PutCell, PutOperation, DeleteOperation)
 
 
-def refuse_bad_cells(command: PutCell | DeleteCells | TransactCells) -> list[Refused | None]:
+def refuse_bad_cells(command: PutCell | DeleteCells) -> list[Refused | None]:
     """Return what is wrong with a command about cells, whatever the state."""
-    match command:
-        case PutCell():
-            return _check_operation(command)
-        case DeleteCells():
-            shortest = 0 if command.is_prefix else 1
-            return [None if shortest <= len(command.key) <= limits.CELL_KEY_BYTES_MAX else BAD]
-    parts = (command.compares, command.then, command.otherwise)
-    found = [BAD for part in parts if len(part) > limits.TRANSACTION_PARTS_MAX]
-    checks: list[Refused | None] = [*found]
-    for compare in command.compares:
-        if isinstance(compare, HoldCompare):
-            fits = 0 < len(compare.hold_id) <= limits.ID_CHARS_MAX
-        else:
-            fits = 0 < len(compare.key) <= limits.CELL_KEY_BYTES_MAX
-        checks.append(None if fits else BAD)
-    for branch in (command.then, command.otherwise):
-        changed = [operation.key for operation in branch if isinstance(operation, CHANGES)]
-        checks.append(BAD if len(set(changed)) < len(changed) else None)
-        for operation in branch:
-            checks += _check_operation(operation)
-    return checks
+    if isinstance(command, PutCell):
+        return check_operation(command)
+    shortest = 0 if command.is_prefix else 1
+    return [None if shortest <= len(command.key) <= limits.CELL_KEY_BYTES_MAX else BAD]
 
 
-def _check_operation(operation: PutCell | CellOperation) -> list[Refused | None]:
+def check_operation(operation: PutCell | CellOperation) -> list[Refused | None]:
+    """Return what is wrong with a change of a cell, or a read of one."""
     checks: list[Refused | None] = [None if 0 < len(operation.key) <= limits.CELL_KEY_BYTES_MAX else BAD]
     if (
         isinstance(operation, PutOperation)
@@ -77,36 +58,21 @@ def _check_operation(operation: PutCell | CellOperation) -> list[Refused | None]
     return [*checks[1:3], checks[0], *checks[3:]]
 
 
-def change_cells(state: ModelState, command: PutCell | DeleteCells | TransactCells) -> Result:
+def change_cells(state: ModelState, command: PutCell | DeleteCells) -> Result:
     """Do what a command about cells asks for, as a whole."""
-    match command:
-        case PutCell():
-            result = _change(state, [command])
-            return result if isinstance(result, Refused) else result[0]  # type: ignore[return-value]
-        case DeleteCells():
-            found = [
-                cell
-                for cell in in_order(state)
-                if (cell.key.startswith(command.key) if command.is_prefix else cell.key == command.key)
-            ]
-            ended = found[: limits.CELLS_DELETED_MAX]
-            end_cells(state, ended, CellEventKind.DELETED)
-            return CellsDeleted(len(ended), state.cells_revision, len(found) > len(ended))
-    succeeded = all(_is_true(state, compare) for compare in command.compares)
-    results = _change(state, list(command.then if succeeded else command.otherwise))
-    if isinstance(results, Refused):
-        return results
-    return Transacted(succeeded, state.cells_revision, tuple(results))
-
-
-def read_again(state: ModelState, command: TransactCells, first: Transacted) -> Transacted:
-    """Return the outcome of a repeated transaction: what it read is what is there now."""
-    branch = command.then if first.succeeded else command.otherwise
-    results = [
-        _read(state, operation.key) if isinstance(operation, GetOperation) else result
-        for operation, result in zip(branch, first.results, strict=True)
+    if isinstance(command, PutCell):
+        refused = refuse_puts(state, [command])
+        if refused is None:
+            state.cells_revision += 1
+        return refused or do(state, command)  # type: ignore[return-value]
+    found = [
+        cell
+        for cell in in_order(state)
+        if (cell.key.startswith(command.key) if command.is_prefix else cell.key == command.key)
     ]
-    return Transacted(first.succeeded, first.revision, tuple(results))
+    ended = found[: limits.CELLS_DELETED_MAX]
+    end_cells(state, ended, CellEventKind.DELETED)
+    return CellsDeleted(len(ended), state.cells_revision, len(found) > len(ended))
 
 
 def end_cells(state: ModelState, cells: list[Cell], kind: CellEventKind) -> None:
@@ -141,10 +107,8 @@ def cell_view(state: ModelState, cell: Cell) -> CellView:
     )
 
 
-def _is_true(state: ModelState, compare: CellCompare | HoldCompare) -> bool:
-    if isinstance(compare, HoldCompare):
-        hold = state.hold(compare.hold_id)
-        return hold is not None and not is_foreign(state, hold) and compare.token in {0, hold.token}
+def is_true_of_cell(state: ModelState, compare: CellCompare) -> bool:
+    """Whether a compare with a cell is true."""
     cell = state.cell(compare.key)
     if compare.of is CellField.VALUE:
         if cell is None:
@@ -154,26 +118,18 @@ def _is_true(state: ModelState, compare: CellCompare | HoldCompare) -> bool:
     return bool(RELATIONS[compare.relation](number, compare.number))
 
 
-def _change(
-    state: ModelState, operations: list[PutCell | CellOperation]
-) -> Refused | list[CellWritten | CellsDeleted | CellRead]:
-    """Do all operations, or none of them."""
-    puts = [operation for operation in operations if isinstance(operation, PutCell | PutOperation)]
+def refuse_puts(state: ModelState, puts: list[PutCell | PutOperation]) -> Refused | None:
+    """Return the refusal of writes that cannot be done together."""
     for put in puts:
         session = state.session(put.session_id)
         if put.session_id and (session is None or is_foreign(state, session)):
             return Refused(Reason.SESSION_EXPIRED, "")
     shares = [_share(state, put) for put in puts]
-    too_many = refuse_more(state, "cells", sum(cells for cells, _ in shares)) or refuse_more(
-        state, "bytes", sum(size_bytes for _, size_bytes in shares)
+    return (
+        refuse_more(state, "cells", sum(cells for cells, _ in shares))
+        or refuse_more(state, "bytes", sum(size_bytes for _, size_bytes in shares))
+        or refuse_cells(state, puts)
     )
-    if too_many is None:
-        too_many = refuse_cells(state, puts)
-    if too_many is not None:
-        return too_many
-    is_change = puts or any(isinstance(part, DeleteOperation) and state.cell(part.key) for part in operations)
-    state.cells_revision += bool(is_change)
-    return [_do(state, operation) for operation in operations]
 
 
 def _share(state: ModelState, put: PutCell | PutOperation) -> tuple[int, int]:
@@ -184,10 +140,11 @@ def _share(state: ModelState, put: PutCell | PutOperation) -> tuple[int, int]:
     return 0, len(put.value) - len(cell.value) if cell.principal == state.principal else 0
 
 
-def _do(state: ModelState, operation: PutCell | CellOperation) -> CellWritten | CellsDeleted | CellRead:
+def do(state: ModelState, operation: PutCell | CellOperation) -> CellWritten | CellsDeleted | CellRead:
+    """Do one operation."""
     cell = state.cell(operation.key)
     if isinstance(operation, GetOperation):
-        return _read(state, operation.key)
+        return read(state, operation.key)
     if isinstance(operation, DeleteOperation):
         if cell is not None:
             _end(state, cell, CellEventKind.DELETED)
@@ -206,7 +163,8 @@ def _do(state: ModelState, operation: PutCell | CellOperation) -> CellWritten | 
     return CellWritten(cell.create_revision, cell.mod_revision, cell.version)
 
 
-def _read(state: ModelState, key: bytes) -> CellRead:
+def read(state: ModelState, key: bytes) -> CellRead:
+    """Return what a read of a cell tells."""
     cell = state.cell(key)
     return CellRead(None if cell is None else cell_view(state, cell))
 

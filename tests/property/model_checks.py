@@ -51,6 +51,7 @@ from lockstate.words.results import Reason, Refused
 from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
 from tests.property.model_namespaces import refuse_bad_namespace, refuse_bad_reason
+from tests.property.model_parts import refuse_bad_transaction
 from tests.property.model_several import refuse_bad_several
 from tests.property.model_takes import refuse_bad_rate
 from tests.property.model_values import refuse_bad_value
@@ -126,7 +127,9 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             ]
         case AdvanceFence():
             return [limits.check_name(command.name), BAD if command.token < 0 else None]
-        case PutCell() | DeleteCells() | TransactCells():
+        case TransactCells():
+            return refuse_bad_transaction(command)
+        case PutCell() | DeleteCells():
             return refuse_bad_cells(command)
         case SetNamespace():
             return refuse_bad_namespace(command)

@@ -18,15 +18,15 @@ from tests.property.model_records import Hold, ModelState, Ticket
 from tests.property.model_views import available, holder_view, holders
 
 
-def refuse_now(state: ModelState, ticket: Ticket, but: Hold | None = None) -> Refused:
-    """Return the refusal of a ticket that can neither be granted nor wait; `but` is not in its way."""
+def refuse_now(state: ModelState, ticket: Ticket, *but: Hold) -> Refused:
+    """Return the refusal of a ticket that can neither be granted nor wait; `but` are not in its way."""
     freeze = freeze_over(state, ticket)
     if freeze is not None:
         left_ms = 1000 if freeze.until_ms is None else freeze.until_ms - state.now_ms
         return Refused(Reason.FROZEN, "", retry_after_ms=max(1, min(left_ms, 1000)))
     wanted = parts_of(ticket, HoldKind.SEMAPHORE)
     if not wanted or (ticket.locks and ticket.is_of_kinds and _is_a_lock_taken(state, ticket)):
-        return lock_held(state, ticket, but)
+        return lock_held(state, ticket, *but)
     lacking = [
         part.name
         for part in wanted
@@ -42,7 +42,7 @@ def _is_a_lock_taken(state: ModelState, ticket: Ticket) -> bool:
     return not can_have_locks(state, ticket) or any(clash(t.locks, ticket.locks) for t in others)
 
 
-def lock_held(state: ModelState, ticket: Ticket, but: Hold | None) -> Refused:
+def lock_held(state: ModelState, ticket: Ticket, *but: Hold) -> Refused:
     """Return the refusal that says who is in the way, and when to ask again."""
     shown = _in_the_way(state, ticket, but) or _of_the_names(state, ticket)
     shown = shown[: limits.HOLDERS_SHOWN_MAX]
@@ -70,7 +70,7 @@ def limit_mismatch(state: ModelState, name: str) -> Refused:
     return Refused(Reason.LIMIT_MISMATCH, "", facts={"limit": state.limits[name]})
 
 
-def _in_the_way(state: ModelState, ticket: Ticket, but: Hold | None) -> list[HolderView]:
+def _in_the_way(state: ModelState, ticket: Ticket, but: tuple[Hold, ...]) -> list[HolderView]:
     return [
         next(
             holder_view(state, hold, lock)
@@ -78,7 +78,7 @@ def _in_the_way(state: ModelState, ticket: Ticket, but: Hold | None) -> list[Hol
             if any(conflict(lock, wanted) for wanted in ticket.locks)
         )
         for hold in holds_in_the_way(state, ticket)
-        if hold is not but
+        if not any(hold is one for one in but)
     ]
 
 

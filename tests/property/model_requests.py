@@ -30,8 +30,8 @@ from lockstate.words.results import (
 )
 from tests.property import model_takes
 from tests.property.model_attempts import join
-from tests.property.model_cells import read_again
 from tests.property.model_locks import names, position
+from tests.property.model_parts import done_again
 from tests.property.model_principals import is_foreign
 from tests.property.model_records import Hold, Key, ModelState, Request, Ticket
 from tests.property.model_views import renewed
@@ -179,7 +179,7 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
             return msgspec.structs.replace(result, expires_in_ms=left_ms)
         case Transacted():
             assert isinstance(command, TransactCells)
-            return read_again(state, command, result)
+            return done_again(state, command, result)
         case RateTaken():
             assert isinstance(command, TakeRate)
             model_takes.join(state, key, command.attempt_id)

@@ -14,13 +14,17 @@ from lockstate.words import limits
 from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
-    CellOperation,
     Compare,
     DeleteOperation,
+    EndOperation,
     GetOperation,
     HoldCompare,
+    LockCompare,
+    Operation,
     PutOperation,
     Relation,
+    RenewOperation,
+    TakeOperation,
 )
 from lockstate.words.commands import (
     AbandonWaits,
@@ -492,15 +496,24 @@ def _put(rng: Random, key: bytes) -> PutOperation:
 
 
 def transaction(rng: Random, state: ModelState) -> Command:
-    """Compare what is mostly true, and read, write and delete some cells."""
-    compares = tuple(_compare(rng, state) for _ in range(rng.randint(0, 2)))
-    return TransactCells(compares, _branch(rng), _branch(rng), rng.choice(REQUEST_IDS))
+    """Compare what is mostly true, and read, write and delete some cells, and change some locks."""
+    compares = [_compare(rng, state) for _ in range(rng.randint(0, 2))]
+    then, otherwise = _branch(rng, state), _branch(rng, state)
+    for hold in rng.sample(state.holds, k=min(len(state.holds), rng.choice([0, 0, 1]))):
+        compares.append(LockCompare(rng.choice(hold.locks).name if hold.locks else "e", hold.hold_id))
+        if not any(isinstance(part, EndOperation) and part.hold_id == hold.hold_id for part in then):
+            then = (EndOperation(hold.hold_id, "because"), *then)
+    not_for = rng.choice([(), (), tuple(NAMES)])
+    return TransactCells(tuple(compares), then, otherwise, rng.choice(REQUEST_IDS), not_for)
 
 
 def _compare(rng: Random, state: ModelState) -> Compare:
-    if rng.randrange(3) == 0:
+    which = rng.randrange(4)
+    if which == 0:
         token = rng.choice([0, *[hold.token for hold in state.holds]])
         return HoldCompare(_id(rng, state), token)
+    if which == 1:
+        return LockCompare(rng.choice(NAMES), rng.choice([NO_HOLD, _id(rng, state)]))
     key, of = rng.choice(KEYS), rng.choice(list(CellField))
     cell = state.cell(key)
     relation = rng.choice([Relation.EQUAL, *Relation])
@@ -509,13 +522,30 @@ def _compare(rng: Random, state: ModelState) -> Compare:
     return CellCompare(key, of, relation, rng.choice([1, getattr(cell, of.value) if cell else 0]))
 
 
-def _branch(rng: Random) -> tuple[CellOperation, ...]:
+def _branch(rng: Random, state: ModelState) -> tuple[Operation, ...]:
     keys = rng.sample(KEYS, k=rng.randint(0, 3))
-    changes: list[CellOperation] = [
-        _put(rng, key) if rng.randrange(3) else DeleteOperation(key) for key in keys
-    ]
-    reads: list[CellOperation] = [GetOperation(rng.choice(KEYS)) for _ in range(rng.randint(0, 2))]
-    return tuple(rng.sample(changes + reads, k=len(changes + reads)))
+    parts: list[Operation] = [_put(rng, key) if rng.randrange(3) else DeleteOperation(key) for key in keys]
+    parts += [GetOperation(rng.choice(KEYS)) for _ in range(rng.randint(0, 2))]
+    if rng.randrange(2):
+        parts += _lock_parts(rng, state)
+    return tuple(rng.sample(parts, k=len(parts)))
+
+
+def _lock_parts(rng: Random, state: ModelState) -> list[Operation]:
+    """Take what is free, or is held by what ends before; renew what is held."""
+    parts: list[Operation] = []
+    names = rng.sample(NAMES, k=rng.randint(0, 2))
+    for hold in rng.sample(state.holds, k=min(len(state.holds), rng.randint(0, 2))):
+        if rng.randrange(4) == 0:
+            parts.append(RenewOperation(hold.hold_id, rng.choice(TTLS_MS)))
+            continue
+        parts.append(EndOperation(hold.hold_id))
+        names += [lock.name for lock in hold.locks if lock.name in NAMES and lock.name not in names]
+    for name in names:
+        value, ttl_ms = rng.choice(["", "v1"]), rng.choice([0, *TTLS_MS])
+        new_id = rng.choice([*[HoldId(f"h{rng.randrange(1000, 9999)}")] * 9, _id(rng, state), HoldId("s1")])
+        parts.append(TakeOperation(name, new_id, value, rng.choice(OWNERS), ttl_ms))
+    return parts
 
 
 def frame(rng: Random, state: ModelState, new_id: Callable[[str], HoldId]) -> Numbered | None:
@@ -783,6 +813,20 @@ BAD_COMMANDS: Final[list[Command]] = [
     TransactCells((), (PutOperation(b"c", b""), DeleteOperation(b"c"))),
     TransactCells((), (), (PutOperation(b"c", b""), PutOperation(b"", b""))),
     TransactCells((), (GetOperation(b"c"),) * 65),
+    TransactCells((), (EndOperation(MISSING_HOLD_ID, "because"),)),
+    TransactCells((), (), (EndOperation(MISSING_HOLD_ID, "because"),)),
+    TransactCells((LockCompare("e", MISSING_HOLD_ID),), (EndOperation(MISSING_HOLD_ID, "be\ncause"),)),
+    TransactCells((LockCompare("a/"),), (PutOperation(b"c", b""),)),
+    TransactCells((LockCompare("a", HoldId("h" * 129)),)),
+    TransactCells((), (TakeOperation("e", _HX), TakeOperation("e", HoldId("hy")))),
+    TransactCells((), (TakeOperation("e", _HX), RenewOperation(_HX, 100))),
+    TransactCells((), (TakeOperation("/", _HX),)),
+    TransactCells((), (TakeOperation("e", NO_HOLD),)),
+    TransactCells((), (TakeOperation("e", _HX, "\n"),)),
+    TransactCells((), (TakeOperation("e", _HX, "v", OwnerName("\n")),)),
+    TransactCells((), (TakeOperation("e", _HX, ttl_ms=-1),)),
+    TransactCells((), (RenewOperation(_HX, 0),)),
+    TransactCells((), (EndOperation(_HX),)),
     TransactCells((), (PutOperation(b"c", b""), PutOperation(b"c/a", b"", SessionId("s-missing")))),
     ForceRelease("/", "because"),
     ForceRelease("e", "because", -1),

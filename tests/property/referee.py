@@ -24,10 +24,12 @@ from lockstate.words.results import (
     HandedOver,
     HoldKind,
     Left,
+    LockTaken,
     NumberedDone,
     Outcome,
     Queued,
     Result,
+    Transacted,
 )
 from tests.property.model_locks import conflict
 from tests.support.ticket_book import TicketBook
@@ -158,6 +160,10 @@ class Referee:
             for result in results
             if isinstance(result, Granted) and result.hold_id not in waited and result.token not in by_waits
         }
+        for result in results:
+            if isinstance(result, Transacted):
+                taken = [part.token for part in result.results if isinstance(part, LockTaken)]
+                self.at_once |= dict.fromkeys(taken, PRIORITY_DEFAULT)
         queued = dict.fromkeys(result.hold_id for result in results if isinstance(result, Queued))
         new = [hold_id for hold_id in queued if hold_id in asked]
         numbers = dict.fromkeys(e.ticket for e in outcome.events if e.kind is EventKind.QUEUED)

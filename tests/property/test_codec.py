@@ -11,17 +11,7 @@ from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.words import codec
-from lockstate.words.cell_operations import (
-    CellCompare,
-    CellField,
-    CellOperation,
-    Compare,
-    DeleteOperation,
-    GetOperation,
-    HoldCompare,
-    PutOperation,
-    Relation,
-)
+from lockstate.words.cell_operations import CellField, Compare, Operation, Relation
 from lockstate.words.commands import (
     AdvanceVersion,
     Algorithm,
@@ -83,8 +73,8 @@ _BY_TYPE[Uncommon | None] = st.none() | structs(Uncommon)
 for _wanted in (Wanted, WantedPermits, WantedRate):
     _BY_TYPE[tuple[_wanted, ...]] = st.lists(structs(_wanted), max_size=3).map(tuple)  # type: ignore[valid-type]
 for union, parts in (
-    (Compare, (CellCompare, HoldCompare)),
-    (CellOperation, (PutOperation, DeleteOperation, GetOperation)),
+    (Compare, get_args(Compare)),
+    (Operation, get_args(Operation)),
 ):
     of_any = st.one_of([structs(part) for part in parts])
     _BY_TYPE[tuple[union, ...]] = st.lists(of_any, max_size=3).map(tuple)  # type: ignore[valid-type]

@@ -4,11 +4,21 @@ from collections import OrderedDict
 from itertools import islice
 from typing import Final, TypeVar
 
-from lockstate.words.commands import Acquire, AcquirePermits, AddLocks, Campaign, Convert, RenewByValue
+from lockstate.words.cell_operations import TakeOperation
+from lockstate.words.commands import (
+    Acquire,
+    AcquirePermits,
+    AddLocks,
+    Campaign,
+    Convert,
+    RenewByValue,
+    TransactCells,
+)
 from lockstate.words.ids import NO_HOLD, HoldId
 from lockstate.words.modes import Mode
-from lockstate.words.results import Granted, Proclaimed, Renewed, Result
+from lockstate.words.results import Granted, Proclaimed, Renewed, Result, Transacted
 from tests.simulation.checks.report import Report
+from tests.simulation.checks.takes import takes_of
 from tests.simulation.workload.history import Call
 
 _K = TypeVar("_K")
@@ -36,6 +46,12 @@ class Tokens:
             case Acquire(hold_id=hold_id) | AcquirePermits(hold_id=hold_id) | Campaign(hold_id=hold_id):
                 self._known_before[hold_id] = call.known_token
                 shorten(self._known_before)
+            case TransactCells(then=then, otherwise=otherwise):
+                for part in (*then, *otherwise):
+                    if isinstance(part, TakeOperation):
+                        # Repeated, it is the same hold: what was known at first counts.
+                        self._known_before.setdefault(part.hold_id, call.known_token)
+                shorten(self._known_before)
             case AddLocks(hold_id=hold_id):
                 self._converting.setdefault(hold_id, call.known_token)
                 shorten(self._converting)
@@ -46,24 +62,25 @@ class Tokens:
     def replied(self, call: Call, result: Result) -> None:
         """Check the token of a grant or a renewal."""
         if isinstance(result, Granted):
-            self._granted(call, result)
+            self._granted(call, result.hold_id, result.name, result.token)
+        elif isinstance(result, Transacted):
+            for take, taken in takes_of(call.command, result):
+                self._granted(call, take.hold_id, take.name, taken.token)
         elif isinstance(result, Renewed | Proclaimed) and not isinstance(call.command, RenewByValue):
             # Which hold has a value, only the log tells.
             self._same(call, getattr(call.command, "hold_id", NO_HOLD), result.token)
 
-    def _granted(self, call: Call, granted: Granted) -> None:
-        known = self._known_before.get(granted.hold_id)
-        if known is not None and granted.token <= known:
+    def _granted(self, call: Call, hold_id: HoldId, name: str, token: int) -> None:
+        known = self._known_before.get(hold_id)
+        if known is not None and token <= known:
             self._report.fail(
-                "tokens-rise",
-                f"{call.client} got token {granted.token} for {granted.name!r}; it asked after {known}",
+                "tokens-rise", f"{call.client} got token {token} for {name!r}; it asked after {known}"
             )
-        self._same(call, granted.hold_id, granted.token)
-        owner = self._holds.setdefault(granted.token, granted.hold_id)
-        if owner != granted.hold_id:
+        self._same(call, hold_id, token)
+        owner = self._holds.setdefault(token, hold_id)
+        if owner != hold_id:
             self._report.fail(
-                "tokens-once",
-                f"{call.client} got token {granted.token} for {granted.name!r}, which another hold has",
+                "tokens-once", f"{call.client} got token {token} for {name!r}, which another hold has"
             )
         shorten(self._holds)
 

@@ -61,6 +61,7 @@ from tests.property.model_records import (
 )
 from tests.property.model_requests import earlier_key, forget, request_key
 from tests.simulation.checks.expected_rates import QuickRate
+from tests.simulation.checks.takes import takes_of
 from tests.support.vocabulary import plain_command
 
 PURGE_MS = 60_000
@@ -207,6 +208,12 @@ class Expected:
         holds += [
             item.hold_id for item in step.told() if isinstance(item, Granted) and item.token >= first_token
         ]
+        for answer in step.single_answers():
+            holds += [
+                take.hold_id
+                for take, taken in takes_of(answer.command, answer.result)
+                if taken.token >= first_token
+            ]
         too_long = {event.token for event in ended if event.reason == HELD_TOO_LONG}
         step.voided = [
             hold.hold_id for hold in forced if hold.session_id or not hold.lease or hold.token not in too_long

@@ -6,12 +6,13 @@ from typing import Final
 import msgspec
 
 from lockstate.rules.cells import Cells
+from lockstate.rules.lock_parts import LockParts
 from lockstate.rules.transactions import Transactions
 from lockstate.tables.cells import Cell, CellTable
-from lockstate.words.cell_operations import Compare, HoldCompare
+from lockstate.words.cell_operations import Compare, HoldCompare, LockCompare
 from lockstate.words.commands import DeleteCells, PutCell, TransactCells
 from lockstate.words.ids import SessionId
-from lockstate.words.results import CellEventKind, Result
+from lockstate.words.results import CellEventKind, Refused, Result
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _CELLS: Final = Surroundings(minutes=1, client_settings={"cells_share": 0.7})
@@ -47,6 +48,20 @@ def _transact_in_part(transactions: Transactions, command: TransactCells) -> Res
     """Leave out the last operation."""
     then = command.then[:-1] if len(command.then) > 1 else command.then
     return _transact(transactions, msgspec.structs.replace(command, then=then))
+
+
+def _is_never_looked_at(_locks: LockParts, _compare: LockCompare) -> bool:
+    """Take a lock, and release one, whoever has it by now."""
+    return True
+
+
+def _transact_the_first(transactions: Transactions, command: TransactCells) -> Result:
+    """Do the first operation even if another one is refused."""
+    result = _transact(transactions, command)
+    if isinstance(result, Refused):
+        first = msgspec.structs.replace(command, then=command.then[:1], otherwise=command.otherwise[:1])
+        _transact(transactions, first)
+    return result
 
 
 def _put_at_the_same_revision(cells: Cells, command: PutCell) -> Result:
@@ -93,6 +108,20 @@ CELLS: Final = (
         sentence="A transaction leaves out its last operation.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Transactions, "transact", _transact_in_part),
+        surroundings=_CELLS,
+    ),
+    Mutation(
+        name="transaction-lock-not-compared",
+        sentence="A transaction takes and releases locks whoever holds them.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(LockParts, "is_true", _is_never_looked_at),
+        surroundings=_CELLS,
+    ),
+    Mutation(
+        name="transaction-refused-in-part",
+        sentence="A transaction that is refused keeps its first operation.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Transactions, "transact", _transact_the_first),
         surroundings=_CELLS,
     ),
     Mutation(

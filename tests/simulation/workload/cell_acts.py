@@ -1,19 +1,30 @@
-"""What clients do with cells: write, count, write only while they hold something, delete, read."""
+"""What clients do with cells: write, count, write only while they hold something, delete, read.
+
+And in one transaction with them: take and release locks.
+"""
 
 from random import Random
 from typing import Final, Protocol
+
+import msgspec
 
 from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     DeleteOperation,
+    EndOperation,
     GetOperation,
     HoldCompare,
+    LockCompare,
+    Operation,
     PutOperation,
+    TakeOperation,
 )
-from lockstate.words.commands import Command, DeleteCells, PutCell, TransactCells
-from lockstate.words.ids import NO_SESSION, SessionId
-from lockstate.words.results import CellRead, Transacted
+from lockstate.words.commands import Acquire, Command, DeleteCells, PutCell, TransactCells
+from lockstate.words.ids import NO_SESSION, AttemptId, OwnerName, SessionId
+from lockstate.words.kinds import HoldKind
+from lockstate.words.modes import Mode
+from lockstate.words.results import CellRead, Granted, LockTaken, Transacted
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds
@@ -47,8 +58,10 @@ class CellActs:
             await self._ask(PutCell(put.key, put.value, put.session_id, put.ttl_ms, self._request_id()))
         elif dice < 0.55:
             await self._count()
-        elif dice < 0.75:
+        elif dice < 0.65:
             await self._write_guarded(key)
+        elif dice < 0.75:
+            await self._change_locks(key)
         elif dice < 0.85:
             await self._ask(DeleteCells(key, random.random() < 0.3, self._request_id()))
         elif dice < 0.95:
@@ -71,6 +84,36 @@ class CellActs:
         elif dice < 0.6:
             ttl_ms = self._actor.commands.pick_ttl()
         return PutOperation(key, b"%d" % random.randint(1, 99), session_id, ttl_ms)
+
+    async def _change_locks(self, key: bytes) -> None:
+        """Take a lock that is free, or release one and take it again, and write a cell with that."""
+        actor, random = self._actor, self._actor.random
+        held = [
+            one
+            for one in actor.holdings.held.values()
+            if one.kind is HoldKind.LOCK and not (one.session_id or one.is_converting or one.is_renewing)
+        ]
+        take = TakeOperation(
+            actor.commands.pick_name(),
+            actor.caller.new_hold_id(),
+            owner=OwnerName(random.choice(("", "ann"))),
+            ttl_ms=actor.commands.pick_ttl(),
+        )
+        compares: tuple[LockCompare, ...] = (LockCompare(take.name),)
+        then: tuple[Operation, ...] = (take, self._put(key))
+        if held and random.random() < 0.6:
+            one = random.choice(held)
+            take = msgspec.structs.replace(take, name=random.choice((one.places[0][1], take.name)))
+            compares = (LockCompare(one.places[0][1], one.hold_id),)
+            then = (EndOperation(one.hold_id, random.choice(("", "by hand"))), take, GetOperation(key))
+            actor.holdings.give_up(one.hold_id)
+        since_us = actor.holdings.asks(asked := _acquire_of(take))
+        command = TransactCells(compares, then, (GetOperation(key),), self._request_id())
+        asked_us, result = await actor.caller.insist(command)
+        for taken in result.results if isinstance(result, Transacted) else ():
+            if isinstance(taken, LockTaken):
+                granted = Granted(take.hold_id, taken.token, take.name, asked.mode, taken.expires_in_ms)
+                actor.holdings.take(asked, asked_us, granted, since_us)
 
     async def _count(self) -> None:
         """Add one, unless somebody else was faster."""
@@ -97,3 +140,9 @@ class CellActs:
                 compares, (self._put(key), GetOperation(key)), (DeleteOperation(key),), self._request_id()
             )
         )
+
+
+def _acquire_of(take: TakeOperation) -> Acquire:
+    """Return the acquire that asks for what a transaction takes."""
+    attempt_id = AttemptId(take.hold_id)
+    return Acquire(take.name, Mode.EXCLUSIVE, take.hold_id, attempt_id, ttl_ms=take.ttl_ms, owner=take.owner)

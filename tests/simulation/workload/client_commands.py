@@ -131,6 +131,10 @@ class ClientCommands:
         self.limits: dict[str, int] = {}
         """What this client was told of semaphores."""
 
+    def pick_name(self) -> str:
+        """Return the name of a lock."""
+        return self._random.choice(self._settings.names)
+
     def pick_ttl(self) -> int:
         """Return the length of a lease."""
         low, high = self._settings.ttl_ms

@@ -18,12 +18,14 @@ from lockstate.words.results import (
     FenceView,
     Granted,
     HoldKind,
+    LockTaken,
     LockView,
     NumberedDone,
     Refused,
     Result,
     SemaphoreView,
     SessionView,
+    Transacted,
 )
 from tests.simulation.workload.owned import Owned
 
@@ -300,6 +302,9 @@ class History:
         for each in result.results if isinstance(result, NumberedDone) else (result,):
             if isinstance(each, Granted):
                 self.known_token = max(self.known_token, each.token)
+            for part in each.results if isinstance(each, Transacted) else ():
+                if isinstance(part, LockTaken):
+                    self.known_token = max(self.known_token, part.token)
 
     def failed(self, number: int, now_us: int, code: str, outcome: FailureOutcome) -> None:
         """Tell that the node gave an error with this public code and outcome."""

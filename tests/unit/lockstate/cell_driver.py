@@ -97,9 +97,11 @@ class CellDriver(MachineDriver):
         return {view.key.decode(): view.value.decode() for view in views}
 
 
-def put_part(key: str, value: str = "", session_id: str = "", ttl_ms: int = 0) -> PutOperation:
+def put_part(
+    key: str, value: str = "", session_id: str = "", ttl_ms: int = 0, *, keeps_lease: bool = False
+) -> PutOperation:
     """Return the part of a transaction that writes a cell."""
-    return PutOperation(key.encode(), value.encode(), SessionId(session_id), ttl_ms)
+    return PutOperation(key.encode(), value.encode(), SessionId(session_id), ttl_ms, keeps_lease)
 
 
 def delete_part(key: str) -> DeleteOperation:

@@ -3,7 +3,7 @@
 import pytest
 
 from lockstate.words import limits
-from lockstate.words.cell_operations import CellCompare, CellField, HoldCompare, Relation
+from lockstate.words.cell_operations import CellCompare, CellField, HoldCompare, PutOperation, Relation
 from lockstate.words.commands import TransactCells
 from lockstate.words.ids import HoldId
 from lockstate.words.results import CellRead, CellsDeleted, CellWritten, Reason, Refused
@@ -197,3 +197,33 @@ def test_a_repeated_transaction_is_done_once_and_reads_anew() -> None:
     driver.delete("b")
     repeated = driver.transact(version_is("a", 0), otherwise=(get_part("b"),), request_id="q")
     assert (missed.succeeded, repeated.succeeded, repeated.results) == (False, False, (CellRead(None),))
+
+
+def test_a_cell_that_is_rewritten_may_live_on_as_it_did() -> None:
+    """With its session, or for what is left of its lease; one that is new stays until it is deleted."""
+    driver = CellDriver()
+    driver.open("s")
+    driver.put("of-session", "1", session_id="s")
+    driver.put("leased", "1", ttl_ms=500)
+    driver.put("endless", "1")
+    keys = ("of-session", "leased", "endless", "new")
+    driver.transact(then=tuple([put_part(key, "2", keeps_lease=True) for key in keys]), at_ms=300)
+    assert driver.values() == dict.fromkeys(keys, "2")
+    leased = driver.cell("leased")
+    assert leased is not None
+    assert (leased.expires_in_ms, leased.version) == (200, 2)
+    driver.pass_to(501)
+    assert driver.told() == [("cell-expired", "leased")]
+    driver.close("s")
+    assert driver.values() == {"endless": "2", "new": "2"}
+
+
+@pytest.mark.parametrize(
+    "part", [put_part("a", "", "s", keeps_lease=True), put_part("a", "", ttl_ms=50, keeps_lease=True)]
+)
+def test_a_cell_cannot_keep_its_lease_and_get_one(part: PutOperation) -> None:
+    """Whoever writes says one of the two."""
+    driver = CellDriver()
+    driver.open("s")
+    refused = expect(Refused, driver.run(TransactCells((), (part,))))
+    assert refused.detail == "keeps_lease: give no session_id or ttl_ms with it"

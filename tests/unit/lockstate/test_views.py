@@ -38,6 +38,8 @@ def test_a_lock_shows_holders_and_queue() -> None:
 def test_an_unknown_lock_is_free() -> None:
     """There is nothing to know about a name that nobody uses."""
     assert MachineDriver().machine.lock("a") == LockView("a", "free")
+    assert MachineDriver().machine.hold_ids("a") == ()
+    assert len(_busy_driver().machine.hold_ids("db/b")) == 1, "those that wait are none"
 
 
 def test_an_unknown_session_is_none() -> None:

@@ -1,0 +1,452 @@
+"""Strings, lists and transactions of clients of Redis beside locks, over real sockets."""
+
+import asyncio
+import random
+import re
+from typing import Any
+
+import pytest
+
+from lockstate.words.commands import Acquire, PutCell, TransactCells
+from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.modes import Mode
+from redis_api import cursors, encoded, key_waits, keyed, scanning, transact
+from redis_api.errors import CommandRefused
+from tests.unit.http_api.serving import token_line, until
+from tests.unit.redis_api.test_server import OTHER_TOKEN, TOKEN, VALUE, Connected, Served, serving
+
+COMPARE_AND_DELETE = (
+    "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+)
+
+
+async def transaction(client: Connected, *commands: tuple[Any, ...]) -> Any:
+    """Send commands between MULTI and EXEC, and return what EXEC answers."""
+    assert await client.ask("MULTI") == "+OK"
+    for words in commands:
+        assert await client.ask(*words) == "+QUEUED"
+    return await client.ask("EXEC")
+
+
+def newest_of(served: Served) -> str:
+    """Return what happened last to the lock k."""
+    return served.node.machine.audit("redis/0/k")[0].kind.value
+
+
+def acquire(letter: str, wait_ms: int = 0) -> Acquire:
+    """Return what another face asks for the lock k."""
+    ids = HoldId(letter * 32), AttemptId(letter * 32)
+    return Acquire("redis/0/k", Mode.EXCLUSIVE, *ids, ttl_ms=60_000, wait_ms=wait_ms)
+
+
+# -- a key is a cell or a lock -------------------------------------------------------------------------------
+
+
+async def test_other_faces_read_a_string_as_it_is() -> None:
+    """It is the value of the cell with the name of the key; a list has a mark."""
+    async with serving() as served, served.client() as client:
+        for value in (b"v", b"", b"\0begins with zero", b"\0s", b"\0lx"):
+            assert await client.ask("SET", "k", value) == "+OK"
+            assert await client.ask("GET", "k") == value
+        await client.ask("SET", "k", "plain")
+        cell = served.node.machine.cell(b"redis/0/k")
+        assert cell is not None
+        assert cell.value == b"plain"
+        await served.node.submit(PutCell(b"redis/0/written", b"\0l?"), 5.0)
+        assert await client.ask("GET", "written") == b"\0l?"
+        assert await client.ask("TYPE", "written") == "+string"
+
+
+async def test_what_is_a_cell_is_no_lock() -> None:
+    """SET NX finds it, alone and in a transaction, and takes nothing."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("SET", "k", "v") == "+OK"
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) is None
+        assert await client.ask("SETNX", "k", VALUE) == 0
+        assert await transaction(client, ("SET", "k", VALUE, "NX", "PX", 30_000)) == [None]
+        assert served.holders == []
+
+
+async def test_a_take_that_meets_a_cell_is_given_back() -> None:
+    """The cell was written while the take was under way: the answer is nil, and nobody saw the hold."""
+    async with serving() as served, served.client() as client:
+        served.node.answers.clear()
+        client.send("SET", "k", VALUE, "NX", "PX", 30_000)
+        await until(lambda: bool(served.holders))
+        await served.node.submit(PutCell(b"redis/0/k", b"v"), 5.0)
+        served.node.answers.set()
+        assert await client.read() is None
+        assert served.holders == []
+        assert await client.ask("GET", "k") == b"v"
+
+
+async def test_a_cell_beside_a_hold_is_the_cell() -> None:
+    """Until its taker gives the hold back, or for good if that died: it reads as one, and can be written."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("SET", "k", "v") == "+OK"
+        await served.node.submit(acquire("h"), 5.0)
+        assert await client.ask("GET", "k") == b"v"
+        assert await client.ask("INCR", "n") == 1
+        assert await client.ask("SET", "k", "w") == "+OK"
+        assert await client.ask("GET", "k") == b"w"
+        assert await client.ask("KEYS", "k") == [b"k"]
+        assert await client.ask("DEL", "k") == 1
+        assert len(served.holders) == 1
+
+
+async def test_a_string_on_a_held_lock_is_a_force() -> None:
+    """It needs the right, and is in the audit. The holder's own is none; its own value renews the lock."""
+    async with serving() as served, served.client() as holder, served.client() as other:
+        assert await holder.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await holder.ask("SET", "k", VALUE, "XX", "PX", 60_000) == "+OK"
+        assert len(served.holders) == 1
+        assert await other.ask("PTTL", "k") > 50_000
+        assert await holder.ask("SET", "k", "string") == "+OK"
+        assert newest_of(served) == "released"
+        assert await holder.ask("DEL", "k") == 1
+        assert await holder.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await other.ask("SET", "k", "string") == "+OK"
+        assert newest_of(served) == "forced"
+        assert await holder.ask("PEXPIRE", "k", 1_000) == 1
+
+
+async def test_rights_are_those_of_the_name() -> None:
+    """What changes a key needs `acquire` and `read`; what ends somebody's lock, `force`."""
+    tokens = token_line("billing", TOKEN, "acquire,read@redis/0/billing")
+    tokens += token_line("ops", OTHER_TOKEN, "force,acquire,read")
+    async with serving(tokens) as served, served.client() as client, served.client() as ops:
+        await client.ask("AUTH", TOKEN)
+        await ops.ask("AUTH", OTHER_TOKEN)
+        assert await ops.ask("SET", "other", "v") == "+OK"
+        assert await ops.ask("SET", "billing/lock", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await client.ask("SET", "billing/a", "v") == "+OK"
+        for words in (("SET", "other", "v"), ("GET", "other"), ("INCR", "other"), ("LPUSH", "other", "v")):
+            assert (await client.ask(*words)).startswith("-NOPERM forbidden: this needs the right")
+        for words in (("SET", "billing/lock", "v"), ("GETSET", "billing/lock", "v")):
+            assert (await client.ask(*words)).startswith("-NOPERM forbidden: this needs the right force")
+        assert await client.ask("DELEX", "billing/lock", "IFEQ", "wrong") == 0
+        refused = await client.ask("DELEX", "billing/lock", "IFEQ", VALUE)
+        assert refused.startswith("-NOPERM "), "it belongs to another principal"
+        done = await transaction(client, ("SET", "billing/b", "v"), ("GET", "other"))
+        assert done[0] == "+OK"
+        assert done[1].startswith("-NOPERM ")
+        assert await client.ask("KEYS", "billing/*") == [b"billing/a", b"billing/b", b"billing/lock"]
+        assert await client.ask("SCAN", 0, "MATCH", "*", "COUNT", 100) == [
+            b"0",
+            [b"billing/a", b"billing/b", b"billing/lock"],
+        ]
+        assert (await client.ask("KEYS", "other*")).startswith("-NOPERM ")
+        assert {each.route for each in served.authentication.trace.newest(20).refusals} >= {"INCR", "GET"}
+
+
+async def test_a_value_proves_whose_a_lock_is() -> None:
+    """DELEX on another connection of the same principal ends it in order, not by force."""
+    async with serving() as served, served.client() as holder, served.client() as other:
+        assert await holder.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        assert await other.ask("DELEX", "k", "IFNE", VALUE) == 0
+        assert await other.ask("DELEX", "k", "IFEQ", VALUE) == 1
+        assert newest_of(served) == "released"
+        assert await holder.ask("PEXPIRE", "k", 1_000) == 0
+
+
+# -- times ---------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_rewritten_keeps_its_time() -> None:
+    """A counter that many write all the time still ends when it was to."""
+    async with serving() as served, served.client() as client:
+        await client.ask("SET", "k", "1", "PX", 60_000)
+        cell = served.node.machine.state.cells.get(b"redis/0/k")
+        assert cell is not None
+        ends_at_ms = cell.expires_at_ms
+        for words in (("INCR", "k"), ("APPEND", "k", "0"), ("SET", "k", "7", "KEEPTTL")):
+            served.node.let_time_pass()
+            await client.ask(*words)
+            assert cell.expires_at_ms == ends_at_ms
+        assert await client.ask("PERSIST", "k") == 1
+        assert await client.ask("PEXPIRE", "k", 50_000, "GT") == 0
+        assert await client.ask("PEXPIRE", "k", 50_000, "NX") == 1
+        assert 40_000 < await client.ask("PTTL", "k") <= 50_000
+        assert await client.ask("SET", "k", "v", "PXAT", 1) == "+OK"
+        assert await client.ask("EXISTS", "k") == 0
+
+
+# -- transactions --------------------------------------------------------------------------------------------
+
+
+async def test_a_transaction_takes_and_ends_locks_with_cells() -> None:
+    """All of it is one revision of the state: one entry of the log."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("SET", "old", VALUE, "NX", "PX", 30_000) == "+OK"
+        before = served.node.machine.revision
+        done = await transaction(
+            client,
+            ("SET", "new", VALUE, "NX", "PX", 30_000),
+            ("GET", "new"),
+            ("DEL", "old"),
+            ("RPUSH", "list", "a", "b"),
+            ("SELECT", 1),
+            ("INCR", "count"),
+            ("HF.TOKEN", "new"),
+        )
+        assert done == ["+OK", VALUE, 1, 2, "+OK", 1, None]
+        assert served.node.machine.revision == before + 1
+        assert await client.ask("GET", "count") == b"1"
+        await client.ask("SELECT", 0)
+        assert await client.ask("HF.TOKEN", "new") == 2
+        assert await client.ask("PEXPIRE", "new", 50_000) == 1, "it was taken on this connection"
+        assert await client.ask("LRANGE", "list", 0, -1) == [b"a", b"b"]
+        done = await transaction(client, ("SET", "next", VALUE, "NX", "PX", 30_000), ("HF.TOKEN", "next"))
+        assert done[1].startswith("-ERR the token of a lock is known when"), done
+
+
+async def test_a_lock_changes_hands_in_one_step() -> None:
+    """DEL and SET NX of one key in a transaction: it is never free in between."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("SET", "k", VALUE, "NX", "PX", 30_000) == "+OK"
+        done = await transaction(
+            client, ("EVAL", COMPARE_AND_DELETE, 1, "k", VALUE), ("SET", "k", "next", "NX", "PX", 30_000)
+        )
+        assert done == [1, "+OK"]
+        assert await client.ask("HF.TOKEN", "k", "next") == 2
+
+
+@pytest.mark.parametrize("wrong", [("NONSENSE",), ("GET",), ("SCAN", "0"), ("SUBSCRIBE", "c")])
+async def test_what_cannot_be_queued_ends_the_transaction(wrong: tuple[str, ...]) -> None:
+    """EXEC says so, and nothing is applied."""
+    async with serving() as served, served.client() as client:
+        await client.ask("MULTI")
+        assert await client.ask("SET", "kept", "v") == "+QUEUED"
+        assert (await client.ask(*wrong)).startswith("-ERR ")
+        assert (await client.ask("EXEC")).startswith("-EXECABORT Transaction discarded because of previous")
+        assert await client.ask("GET", "kept") is None
+
+
+async def test_the_queue_of_a_transaction_has_bounds() -> None:
+    """A client cannot pile up what never ends."""
+    async with serving() as served, served.client() as client:
+        await client.ask("MULTI")
+        while (said := await client.ask("SET", "k", "v" * 60_000)) == "+QUEUED":
+            pass
+        assert said == "-ERR a transaction has at most 1000 commands of 262144 bytes together"
+        assert (await client.ask("EXEC")).startswith("-EXECABORT ")
+        assert (await client.ask("WATCH", *[f"k{number}" for number in range(1_001)])).startswith(
+            "-ERR a conn"
+        )
+
+
+async def test_what_was_watched_must_not_have_changed() -> None:
+    """Cells and locks, also those that were not there; DISCARD, UNWATCH and EXEC forget them."""
+    async with serving() as served, served.client() as client, served.client() as other:
+        for change in (
+            ("SET", "k", "v"),
+            ("SET", "k", "v"),
+            ("DEL", "k"),
+            ("SET", "k", VALUE, "NX", "PX", 30_000),
+            ("DEL", "k"),
+        ):
+            assert await client.ask("WATCH", "k", "k") == "+OK"
+            assert await other.ask(*change) in ("+OK", 1)
+            assert await transaction(client, ("SET", "done", "1")) is None
+        assert await transaction(client, ("GET", "done")) == [None], "nothing is watched any more"
+        for end in ("UNWATCH", "DISCARD"):
+            await client.ask("WATCH", "k")
+            if end == "DISCARD":
+                await client.ask("MULTI")
+            await other.ask("INCR", "k")
+            assert await client.ask(end) == "+OK"
+            assert await transaction(client, ("GET", "k")) != [None]
+        await client.ask("WATCH", "k")
+        assert await transaction(client, ("SET", "k", "mine")) == ["+OK"]
+
+
+async def test_a_change_that_comes_between_runs_it_again() -> None:
+    """What was read is compared when it is applied; after too many times the client is told."""
+    async with serving() as served, served.client() as client:
+        await client.ask("SET", "n", "0")
+        submit, others_count = served.node.submit, 3
+
+        async def late(command: Any, timeout_s: float, principal: str = "") -> Any:
+            nonlocal others_count
+            if isinstance(command, TransactCells) and others_count:
+                others_count -= 1
+                await submit(PutCell(b"redis/0/n", b"%d" % random.randint(100, 900)), timeout_s)
+            return await submit(command, timeout_s, principal)
+
+        served.node.submit = late  # type: ignore[method-assign]
+        assert await client.ask("INCR", "n") > 100
+        others_count = 10_000
+        assert (await client.ask("INCR", "n")).startswith("-BUSY other clients change the same keys")
+        assert others_count == 10_000 - transact.TRIES_COUNT_MAX
+        assert not served.face.turns.is_taken("redis/0/n")
+        assert await client.ask("SET", "n", "blind") == "+OK", "what was not read may change"
+
+
+async def test_a_lock_that_others_wait_for_is_not_overtaken() -> None:
+    """It is free as far as compares go, and SET NX of a transaction answers nil as it does alone."""
+    async with serving() as served, served.client() as client:
+        await served.node.submit(acquire("a"), 5.0)
+        waiting = asyncio.ensure_future(served.node.acquire(acquire("b", wait_ms=5_000), 10.0))
+        await until(lambda: bool(served.node.machine.lock("redis/0/k").queue))
+        assert await transaction(client, ("SET", "k", VALUE, "NX", "PX", 1_000)) == [None]
+        assert await transaction(client, ("DEL", "k"), ("SET", "k", VALUE, "NX", "PX", 1_000)) == [1, None]
+        await waiting
+        assert served.holders == [2]
+
+
+async def test_the_parts_of_a_transaction_are_bounded() -> None:
+    """A lease that is out of range is the answer of its command; too many keys refuse all of it."""
+    async with serving() as served, served.client() as client:
+        done = await transaction(
+            client, ("SETEX", "k", 90_000, "v"), ("SET", "k", "v" * 5_000), ("INCR", "n")
+        )
+        assert done[0].startswith("-ERR ttl-out-of-range")
+        assert done[1].startswith("-ERR 5000 bytes for one key")
+        assert done[2] == 1
+        refused = await transaction(client, *[("INCR", f"n{number}") for number in range(40)])
+        assert refused.startswith("-ERR 80 things to compare and 40 to change in one step")
+        assert await client.ask("EXISTS", "n0") == 0
+
+
+# -- lists ---------------------------------------------------------------------------------------------------
+
+
+async def test_clients_wait_for_a_list_in_their_order() -> None:
+    """Each element goes to the one that has waited longest; nobody polls."""
+    async with serving() as served, served.client() as client:
+        first, second, third = [await _waiting(served, count) for count in range(3)]
+        assert await client.ask("RPUSH", "q", "a", "b") == 2
+        assert await first.read() == [b"q", b"a"]
+        assert await second.read() == [b"q", b"b"]
+        assert await transaction(client, ("LPUSH", "q", "x"), ("LPOP", "q"), ("RPUSH", "p", "c")) == [
+            1,
+            b"x",
+            1,
+        ]
+        assert await third.read() == [b"p", b"c"]
+        assert served.face.waits.count == served.node.events.watchers == 0
+        for each in (first, second, third):
+            each.writer.close()
+
+
+async def _waiting(served: Served, count: int) -> Connected:
+    """Return a client that waits for q or p, behind so many others."""
+    client = Connected(*await asyncio.open_connection("127.0.0.1", served.port))
+    client.send("BLPOP", "q", "p", 0)
+    await until(lambda: served.face.waits.count == count + 1)
+    return client
+
+
+async def test_a_client_that_is_gone_takes_nothing() -> None:
+    """What would have been its element is for the next one."""
+    async with serving() as served, served.client() as client:
+        gone, next_one = [await _waiting(served, count) for count in range(2)]
+        gone.writer.close()
+        await until(lambda: served.face.waits.count == 1)
+        assert await client.ask("LPUSH", "p", "a") == 1
+        assert await next_one.read() == [b"p", b"a"]
+        next_one.writer.close()
+
+
+async def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its time, as an empty answer; with the node, which says that it stops; too many are refused."""
+    async with serving() as served, served.client() as client:
+        assert await client.ask("BLPOP", "q", "0.01") is None
+        monkeypatch.setattr(keyed, "WAIT_S_MAX", 0.01)
+        assert await client.ask("BRPOP", "q", 0) is None
+        monkeypatch.setattr(keyed, "WAIT_S_MAX", 100.0)
+        assert (await client.ask("BLPOP", "q", "-1")).startswith("-ERR timeout is negative")
+        await client.ask("SET", "string", "v")
+        assert (await client.ask("BLPOP", "string", 1)).startswith("-WRONGTYPE ")
+        other = await _waiting(served, 0)
+        monkeypatch.setattr(key_waits, "WAITERS_COUNT_MAX", 1)
+        assert (await client.ask("BLPOP", "q", 1)).startswith("-TRYAGAIN overloaded: 1 clients wait")
+        served.node.events.restart(served.node.machine.revision)
+        served.node.begin_shutdown()
+        assert (await other.read()).startswith("-LOADING shutting-down")
+        other.writer.close()
+
+
+# -- SCAN and KEYS -------------------------------------------------------------------------------------------
+
+
+async def test_a_scan_tells_each_key_that_stays() -> None:
+    """Whatever comes and goes between its calls, in pages of any size."""
+    async with serving() as served, served.client() as client:
+        for number in range(20):
+            await client.ask("SET", f"c{number:02}", "v")
+            await client.ask("SET", f"l{number:02}", VALUE, "NX", "PX", 30_000)
+        await client.ask("RPUSH", "list", "v")
+        found: list[bytes] = []
+        cursor, turn = b"0", 0
+        while turn == 0 or cursor != b"0":
+            cursor, page = await client.ask("SCAN", cursor, "COUNT", 3)
+            found += page
+            turn += 1
+            await client.ask("SET", f"b{turn:02}", "v")
+            await client.ask("DEL", f"c{turn:02}" if turn < 10 else f"l{turn % 10:02}")
+        assert len(found) == len(set(found))
+        assert {b"c%02d" % number for number in range(10, 20)} <= set(found)
+        assert {b"l%02d" % number for number in range(10, 20)} <= set(found)
+        assert await client.ask("SCAN", 0, "TYPE", "list", "COUNT", 1000) == [b"0", [b"list"]]
+        assert (await client.ask("SCAN", 123)).startswith("-ERR invalid cursor")
+        assert (await client.ask("SCAN", 0, "MATCH")).startswith("-ERR syntax error")
+
+
+async def test_bounds_of_listings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KEYS refuses to look at too many; of all cursors the oldest are forgotten."""
+    async with serving() as served, served.client() as client:
+        for number in range(5):
+            await client.ask("SET", f"k{number}", "v")
+        monkeypatch.setattr(scanning, "KEYS_COUNT_MAX", 4)
+        assert (await client.ask("KEYS", "*")).startswith("-ERR KEYS looks at 4 keys at most")
+        assert await client.ask("KEYS", "k1*") == [b"k1"]
+        monkeypatch.setattr(cursors, "CURSORS_COUNT_MAX", 1)
+        old, _ = await client.ask("SCAN", 0, "COUNT", 2)
+        new, _ = await client.ask("SCAN", 0, "COUNT", 3)
+        assert (await client.ask("SCAN", old)).startswith("-ERR invalid cursor")
+        assert await client.ask("SCAN", new) == [b"0", [b"k3", b"k4"]]
+        await client.ask("SELECT", 1)
+        assert (await client.ask("SCAN", new)).startswith("-ERR invalid cursor")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        (b"a*b", [b"ab", b"axxb"], [b"a", b"abc"]),
+        (b"*a*b*", [b"ab", b"xaybz"], [b"ba"]),
+        (b"*ab", [b"ab", b"aab", b"abab"], [b"aba"]),
+        (b"*a?b", [b"axb", b"aaab", b"a\nb"], [b"ab"]),
+        (b"[a-c]", [b"a", b"c"], [b"d", b""]),
+        (b"[^a-c]", [b"d"], [b"a", b""]),
+        (b"[c-a]", [b"b"], [b"d"]),
+        (b"[\\]a]", [b"]", b"a"], [b"\\"]),
+        (b"\\*", [b"*"], [b"a"]),
+        (b"[ab", [b"a", b"b"], [b"c"]),
+        (b"[]", [], [b"]", b""]),
+        (b"[^]", [b"x"], [b""]),
+        (b"", [b""], [b"a"]),
+        (b"a.c", [b"a.c"], [b"abc"]),
+    ],
+)
+def test_patterns(pattern: bytes, matching: list[bytes], other: list[bytes]) -> None:
+    """They mean what they mean in Redis; dots and other signs of expressions are themselves."""
+    found = scanning.glob(pattern)
+    assert [key for key in (*matching, *other) if found.fullmatch(key)] == matching
+
+
+def test_a_pattern_of_many_stars_is_not_slow() -> None:
+    """Nobody can keep a node busy with one."""
+    pattern = scanning.glob(b"*a" * 200 + b"b")
+    assert pattern.fullmatch(b"a" * 500) is None
+    assert re.fullmatch(pattern, b"a" * 500 + b"b")
+
+
+def test_values_of_any_bytes_are_told_apart() -> None:
+    """A string is never read as a list, nor the other way round."""
+    for value in (b"", b"\0", b"\0l", b"\0l\x91\xc4\x01a", b"\0s", b"text"):
+        assert encoded.decode(encoded.encode(value)) == value
+    for items in ((b"",), (b"a", b"\0l"), (b"x",) * 100):
+        assert encoded.decode(encoded.encode(items)) == items
+    with pytest.raises(CommandRefused):
+        encoded.encode((b"x" * 2_000,) * 3)
