@@ -7,10 +7,8 @@ from typing import Final
 from redis_api.arguments import database_of
 from redis_api.client import Client
 from redis_api.errors import SYNTAX, CommandRefused, not_supported
-from redis_api.resp import OK, Reply, Status
+from redis_api.resp import OK, SPOKEN_AS, Reply, Status
 
-SPOKEN_AS: Final = "7.4.0"
-"""The version of Redis whose words this face speaks: clients decide by it what they may ask."""
 _NAME_CHARS_MAX: Final = 100
 """Characters of the name of a client, or of a library."""
 _SETTINGS: Final = {b"LIB-NAME": "library", b"LIB-VER": "library_version"}

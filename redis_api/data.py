@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from redis_api import generic, lists, meant, strings
+from redis_api import generic, lists, scripted, strings
 from redis_api.arguments import TimeUnit
 from redis_api.overlay import Act, DataCommand
 
@@ -17,6 +17,11 @@ def _read(
     name: str, arity: int, act: Act, summary: str, keys: tuple[int, int, int] = (1, 1, 1)
 ) -> DataCommand:
     return DataCommand(name, arity, act, summary, keys, writes=False)
+
+
+def _script(name: str, summary: str, *, by_hash: bool = False, writes: bool = True) -> DataCommand:
+    act = scripted.evaluating(by_hash=by_hash, writes=writes)
+    return DataCommand(name, -3, act, summary, (0, 0, 0), writes)
 
 
 _W: Final = DataCommand
@@ -59,8 +64,10 @@ DATA: Final = {
         _read("MGET", -2, strings.mget, "Tells strings and values of locks.", _ALL),
         _read("STRLEN", 2, strings.strlen, "Tells the length of a string."),
         # -- scripts ----------------------------------------------------------------------------------------
-        _W("EVAL", -3, meant.eval_, "Does what a known script means.", (0, 0, 0)),
-        _W("EVALSHA", -3, meant.evalsha, "The same, by its hash.", (0, 0, 0)),
+        _script("EVAL", "Runs a script, in one step."),
+        _script("EVALSHA", "The same, by its hash.", by_hash=True),
+        _script("EVAL_RO", "Runs a script that changes nothing.", writes=False),
+        _script("EVALSHA_RO", "The same, by its hash.", by_hash=True, writes=False),
         # -- lists ------------------------------------------------------------------------------------------
         _W("LPUSH", -3, lists.pushing(at_head=True), "Puts elements before a list."),
         _W("RPUSH", -3, lists.pushing(at_head=False), "Puts elements behind a list."),

@@ -9,7 +9,7 @@ Meanwhile nobody has seen the hold, since a key that is a cell is read as one.
 """
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Final
 
@@ -182,7 +182,7 @@ async def _release(gateway: Gateway, hold_id: HoldId, timeout_s: float) -> None:
 # -- scripts -------------------------------------------------------------------------------------------------
 
 
-async def run(client: Client, script: Script, keys: list[bytes], args: list[bytes]) -> Reply:
+async def run(client: Client, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
     """Do what a script means. Raises ProblemError, ClusterError, CommandRefused.
 
     For a lock it is one command of the log, which finds the hold by its value; for all else, a program.
@@ -205,7 +205,7 @@ def _is_cell(client: Client, name: str) -> bool:
     return client.gateway.node.machine.cell(name.encode()) is not None
 
 
-async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: list[bytes]) -> int:
+async def _run_on_lock(client: Client, script: Script, name: str, text: str, args: Sequence[bytes]) -> int:
     """Do what a script means with the hold of a name that has a value. Raises ProblemError, ClusterError."""
     if script.act is Act.DELETE:
         return script.done if await _release_by_value(client, name, text) else script.other

@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from redis_api import holds, lists, meant
+from redis_api import holds, lists, scripted
 from redis_api.arguments import set_options
 from redis_api.client import Client
 from redis_api.errors import CommandRefused
 from redis_api.key_waits import Waiter
 from redis_api.overlay import DataCommand
 from redis_api.resp import NO_LIST, OK, Failure, Reply
-from redis_api.transact import call
+from redis_api.scripts import Script
+from redis_api.transact import call, transact
 
 Handler = Callable[[Client, list[bytes]], Awaitable[Reply]]
 
@@ -101,11 +102,13 @@ async def _until_popped(client: Client, words: list[bytes], waiter: Waiter, dead
 # -- scripts -------------------------------------------------------------------------------------------------
 
 
-async def eval_(client: Client, args: list[bytes]) -> Reply:
-    """EVAL script numkeys [key ...] [arg ...]."""
-    return await holds.run(client, *meant.loaded(client, args))
+def evaluating(*, by_hash: bool = False, writes: bool = True) -> Handler:
+    """Return the handler of EVAL and its like: script numkeys [key ...] [arg ...]."""
 
+    async def evaluate(client: Client, args: list[bytes]) -> Reply:
+        one = scripted.asked(client, args, by_hash=by_hash, writes=writes)
+        if isinstance(one.script, Script):
+            return await holds.run(client, one.script, one.keys, one.args)
+        return await transact(client, scripted.program_of(one), may_write=one.writes)
 
-async def evalsha(client: Client, args: list[bytes]) -> Reply:
-    """EVALSHA sha1 numkeys [key ...] [arg ...]."""
-    return await holds.run(client, *meant.known(client, args))
+    return evaluate

@@ -6,7 +6,9 @@ before them in the attempt changed. Nothing is applied here: `transact.py` makes
 it, in which all that was read is compared.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -119,6 +121,23 @@ class Overlay:
         self._slots: dict[str, Slot] = {}
         self.needs_new_state = False
         """Whether something was looked at that no compare can tell: a time that is left, several holders."""
+
+    def row(self, name: bytes) -> DataCommand | None:
+        """Return the command that has a name in capitals."""
+        return self._commands.get(name)
+
+    @contextmanager
+    def all_or_nothing(self, known: Collection[bytes]) -> Iterator[None]:
+        """Let the block change nothing if it raises. The client has also sent the values that are `known`."""
+        slots, before = {name: copy(slot) for name, slot in self._slots.items()}, self.known
+        self.known = (*before, *known)
+        try:
+            yield
+        except BaseException:
+            self._slots = slots
+            raise
+        finally:
+            self.known = before
 
     def call(self, words: Sequence[bytes]) -> Reply:
         """Carry out one command on keys; an error of any kind is a Failure, and has changed nothing."""

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+SPOKEN_AS: Final = "7.4.0"
+"""The version of Redis whose words this face speaks: clients decide by it what they may ask."""
 ARGS_COUNT_MAX: Final = 1024
 """Arguments of one command, its name included."""
 COMMAND_BYTES_MAX: Final = 64 * 1024
@@ -192,7 +194,7 @@ def encode(reply: Reply, protocol: int) -> bytes:
         case NoList():
             return b"_\r\n" if protocol == 3 else b"*-1\r\n"  # noqa: PLR2004
         case Failure(code, text):
-            return b"-%b\r\n" % _line(f"{code} {text}")
+            return b"-%b\r\n" % _line(f"{code} {text}".rstrip())
         case Mapping():
             pairs = [encode(part, protocol) for pair in reply.items() for part in pair]
             head = b"%%%d\r\n" % len(reply) if protocol == 3 else b"*%d\r\n" % len(pairs)  # noqa: PLR2004

@@ -1,8 +1,9 @@
-"""Scripts of lock clients, known by what they mean: nothing here runs Lua.
+"""The scripts that a node was given: those of lock clients are known by what they mean, others run in Lua.
 
 A script is compared with those below after both were normalised: without comments and white space, with
 locals renamed in the order in which they appear, and commands in lower case. So it does not matter how a
-client formats its script, and a script that does anything else is refused with a reason when it is loaded.
+client formats its script. One that does anything else is a program (`lua.py`); where Lua is not installed it
+is refused with a reason when it is loaded.
 """
 
 import enum
@@ -11,11 +12,16 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from redis_api.errors import CommandRefused
+from redis_api import lua
+from redis_api.errors import MANUAL, CommandRefused
+from redis_api.lua import Program
 
 SCRIPTS_COUNT_MAX: Final = 1_000
 """Scripts that a node knows by their hash. The one that was loaded first gives way: its client loads it
 again when it hears NOSCRIPT."""
+
+SCRIPTS_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of those among them that are programs."""
 
 
 class Act(enum.Enum):
@@ -142,7 +148,8 @@ class UnknownScript(CommandRefused):
     def __init__(self) -> None:
         super().__init__(
             "unknown script: this node runs no Lua, and lock clients are not known to use it: it knows"
-            " compare-and-delete and compare-and-expire by their meaning (docs/faces.md)"
+            f" compare-and-delete and compare-and-expire by their meaning; for all others: {lua.INSTALL}"
+            f" ({MANUAL})"
         )
 
 
@@ -150,26 +157,73 @@ class Scripts:
     """The scripts that one node knows by their hashes."""
 
     def __init__(self) -> None:
-        self._by_hash: dict[str, Script] = {}
+        self._by_hash: dict[str, Script | Program] = {}
+        self._bytes_count = 0
 
-    def load(self, source: bytes) -> tuple[str, Script]:
-        """Return the hash of a script and what it means, and know it from now on. Raises UnknownScript."""
+    def load(self, source: bytes) -> tuple[str, Script | Program]:
+        """Return the hash of a script and what it is, and know it from now on. Raises CommandRefused."""
         digest = hashlib.sha1(source, usedforsecurity=False).hexdigest()
         known = self._by_hash.get(digest)
         if known is None:
-            known = meaning_of(source)
-            if len(self._by_hash) >= SCRIPTS_COUNT_MAX:
-                del self._by_hash[next(iter(self._by_hash))]
+            known = _read(source, digest)
+            self._bytes_count += _bytes_of(known)
             self._by_hash[digest] = known
+            while len(self._by_hash) > SCRIPTS_COUNT_MAX or self._bytes_count > SCRIPTS_BYTES_MAX:
+                self._bytes_count -= _bytes_of(self._by_hash.pop(next(iter(self._by_hash))))
         return digest, known
 
-    def get(self, digest: bytes) -> Script | None:
-        """Return what the script with this hash means, None if it is not known."""
+    def get(self, digest: bytes) -> Script | Program | None:
+        """Return the script with this hash, None if it is not known."""
         return self._by_hash.get(digest.decode("ascii", "replace").lower())
 
     def flush(self) -> None:
         """Know none any more."""
         self._by_hash.clear()
+        self._bytes_count = 0
+
+
+def _bytes_of(script: Script | Program) -> int:
+    return len(script.source) if isinstance(script, Program) else 0
+
+
+def _read(source: bytes, digest: str) -> Script | Program:
+    """Return what a script is. Raises CommandRefused."""
+    try:
+        return meaning_of(source)
+    except UnknownScript:
+        if not lua.is_installed():
+            raise
+    text, writes = _without_shebang(source)
+    program = Program(text, digest, writes)
+    lua.check(program)
+    return program
+
+
+def _without_shebang(source: bytes) -> tuple[bytes, bool]:
+    """Return a script behind its first line, if that is "#!lua flags=...", and whether it may write.
+
+    Raises CommandRefused.
+    """
+    if not source.startswith(b"#!"):
+        return source, True
+    end = source.find(b"\n")
+    if end < 0:
+        raise CommandRefused("Invalid script shebang")
+    engine, *options = source[:end].decode(errors="replace").split(" ")
+    if engine != "#!lua":
+        raise CommandRefused(f"Unexpected engine in script shebang: {engine[:100]}")
+    writes = True
+    for option in filter(None, options):
+        if not option.startswith("flags="):
+            raise CommandRefused(f"Unknown lua shebang option: {option[:100]}")
+        for flag in filter(None, option.removeprefix("flags=").split(",")):
+            if flag not in _FLAGS:
+                raise CommandRefused(f"Unexpected flag in script shebang: {flag[:100]}")
+            writes &= flag != "no-writes"
+    return source[end:], writes
+
+
+_FLAGS: Final = frozenset(("no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"))
 
 
 def meaning_of(source: bytes) -> Script:

@@ -52,8 +52,10 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "SETNX": keyed.setnx,
     "DEL": keyed.delete,
     "UNLINK": keyed.delete,
-    "EVAL": keyed.eval_,
-    "EVALSHA": keyed.evalsha,
+    "EVAL": keyed.evaluating(),
+    "EVALSHA": keyed.evaluating(by_hash=True),
+    "EVAL_RO": keyed.evaluating(writes=False),
+    "EVALSHA_RO": keyed.evaluating(by_hash=True, writes=False),
     "BLPOP": keyed.waiting(DATA[b"BLPOP"]),
     "BRPOP": keyed.waiting(DATA[b"BRPOP"]),
 }

@@ -225,7 +225,6 @@ def test_random_programs_are_answered_alike(both: tuple[redis.Redis, redis.Redis
         (("SUBSCRIBE", "d"), "ResponseError: unknown command 'SUBSCRIBE'", [b"subscribe", b"d", 1]),
         (("SET", "d", "v", "IFEQ", "w"), None, "ResponseError: syntax error"),
         (("DELEX", "d", "IFEQ", "w"), 0, "ResponseError: unknown command 'DELEX'"),
-        (("EVAL", "return 1", 0), "ResponseError: unknown script: this node runs no Lua", 1),
         (("HF.TOKEN", "d"), None, "ResponseError: unknown command 'HF.TOKEN'"),
     ],
 )
