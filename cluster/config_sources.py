@@ -287,7 +287,9 @@ def _parser() -> argparse.ArgumentParser:
         help="start nothing and change nothing: check all that a start needs with these settings, say what is"
         " wrong, and end with 0 if it could start, else with 2",
     )
-    parser.add_argument(DIAL, action="store_true", help=f"with {CHECK_CONFIG}: see who answers at --peers")
+    parser.add_argument(
+        DIAL, action="store_true", help=f"with {CHECK_CONFIG}: see who answers at --peers and --otlp-endpoint"
+    )
     parser.add_argument("--version", action="version", version=f"holdfast-node {this_build().version}")
     return parser
 
