@@ -89,7 +89,7 @@ def test_what_is_too_much_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch
 def test_a_failure_is_told_once(
     failure: SpanExportResult | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With what the libraries say first, which is why; what they say besides stays out of the log. So is its end."""
+    """And its end. The reason is what the libraries say first; the rest of that stays out of the log."""
     caplog.set_level(logging.INFO)
     export = SpanExport("http://x", "n1", "1.0.0", Exporter([failure, failure]))
     assert isinstance(export._exporter, Exporter)
