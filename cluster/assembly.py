@@ -188,6 +188,7 @@ class Parts:
         self.waiters = Waiters(loop)
         self.events = EventLog(loop, events_count_max(self._state_bytes_max))
         self.metrics = NodeMetrics(lambda: gauges(self))
+        self.outbox.failures = self.metrics.failures
         self._batcher = Batcher()
         self._audit_log, self._endless_log = AuditLog(self._now_s), EndlessLog(self._now_s)
         self.divergence = Divergence(

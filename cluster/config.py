@@ -4,6 +4,7 @@
 names the setting, its value, where it came from, and what is allowed.
 """
 
+import dataclasses
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from cluster import config_secrets, unix_path
 from cluster.config_secrets import SECRET_BYTES_MIN, Secrets, SecretsUnreadable
-from cluster.config_sources import FRACTIONS, NUMBERS, Given, WrongValueError, collect
+from cluster.config_sources import FRACTIONS, NUMBERS, Given, WrongValueError, collect, misspelled
 
 STATE_BYTES_LEAST: Final = 16 << 20
 """Bytes of the lowest bound on the state, as in lockstate/words/limits.py."""
@@ -138,6 +139,8 @@ class NodeConfig:
     """The URL of a collector of traces; without it nothing is recorded."""
     trace_share: float = 0.0
     """Of calls that bring no `traceparent`, the share that is recorded."""
+    misspelled: tuple[str, ...] = field(default=(), repr=False)
+    """What was found wrong with variables that are nearly those of settings."""
     secret_file: Path | None = None
     """Where the secret was read from; it is read again when it changes."""
     rotation: Secrets | None = field(default=None, repr=False)
@@ -310,7 +313,7 @@ class NodeConfig:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but hardly meant, for the log."""
-        found = []
+        found = list(self.misspelled)
         count = len(self.peers)
         if count > 1 and count % 2 == 0 and not self.join:
             found.append(f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number")
@@ -364,7 +367,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> NodeConfig:
         environ: the environment; only HOLDFAST_* is looked at.
     """
     given = collect(argv, environ)
-    return _told(given, _build)
+    return dataclasses.replace(_told(given, _build), misspelled=misspelled(environ))
 
 
 def _told(given: Mapping[str, Given], build: Callable[[Mapping[str, Given]], _T]) -> _T:

@@ -4,6 +4,7 @@ Flags win over variables, variables over the file. cluster/config.py parses the 
 """
 
 import argparse
+import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -120,6 +121,12 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "log_format": ("FORMAT", "text (key=value) or json (default: text)"),
 }
 
+VARIABLE_PREFIX: Final = "HOLDFAST_"
+_NEAR: Final = 0.8
+"""How much alike, of 1, an unknown variable and one of a setting must be for the first to be a slip."""
+_NO_SLIPS: Final = frozenset({"TOKEN", "SECRETS"})
+"""Variables of what clients start, and of deploy/, that are nearly those of settings."""
+
 _EPILOG: Final = """\
 Each flag has a variable (--node-id: HOLDFAST_NODE_ID) and a key in the file (node_id = "n1").
 Flags win over variables, variables over the file.
@@ -170,13 +177,13 @@ def collect(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Given]
     if flags.pop("dial") and not flags["check_config"]:
         raise ConfigError(f"{DIAL}: goes with {CHECK_CONFIG}; see holdfast-node --help")
     flags.pop("check_config")
-    config_file = flags.pop("config") or environ.get("HOLDFAST_CONFIG")
+    config_file = flags.pop("config") or environ.get(f"{VARIABLE_PREFIX}CONFIG")
     layers = [
         _from_file(Path(config_file)) if config_file else {},
         {
             setting: Given(environ[variable], f"variable {variable}")
             for setting in _SETTINGS
-            if (variable := f"HOLDFAST_{setting.upper()}") in environ
+            if (variable := f"{VARIABLE_PREFIX}{setting.upper()}") in environ
         },
         {
             name: Given(",".join(text) if name in LISTS else text, f"flag {_flag(name)}")
@@ -196,6 +203,25 @@ def collect(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Given]
     return given
 
 
+def misspelled(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence about each variable that is none of a setting, and nearly one."""
+    known = [*(setting.upper() for setting in _SETTINGS), "CONFIG"]
+    names = [
+        variable.removeprefix(VARIABLE_PREFIX)
+        for variable in sorted(environ)
+        if variable.startswith(VARIABLE_PREFIX)
+    ]
+    found = []
+    for name in names:
+        near = difflib.get_close_matches(name, known, 1, _NEAR)
+        if near and name not in {*known, *_NO_SLIPS}:
+            found.append(
+                f"{VARIABLE_PREFIX}{name}: no such variable, so nothing was done with it; did you mean"
+                f" {VARIABLE_PREFIX}{near[0]}?"
+            )
+    return tuple(found)
+
+
 def _from_file(path: Path) -> dict[str, Given]:
     """Read settings from a TOML file. Raises ConfigError, also for keys that are not settings."""
     try:
@@ -208,7 +234,10 @@ def _from_file(path: Path) -> dict[str, Given]:
     for key, value in table.items():
         origin = f"key {key} in {path}"
         if key not in _SETTINGS:
-            raise WrongValueError(key, value, f"no such setting; there are {', '.join(_SETTINGS)}", origin)
+            # Without its value: it may be a misspelled secret.
+            near = difflib.get_close_matches(key, _SETTINGS, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(_SETTINGS)}"
+            raise ConfigError(f"{origin}: no such setting{hint}")
         settings[key] = Given(_file_text(key, value, origin), origin)
     return settings
 
@@ -258,7 +287,9 @@ def _parser() -> argparse.ArgumentParser:
         help="start nothing and change nothing: check all that a start needs with these settings, say what is"
         " wrong, and end with 0 if it could start, else with 2",
     )
-    parser.add_argument(DIAL, action="store_true", help=f"with {CHECK_CONFIG}: see who answers at --peers")
+    parser.add_argument(
+        DIAL, action="store_true", help=f"with {CHECK_CONFIG}: see who answers at --peers and --otlp-endpoint"
+    )
     parser.add_argument("--version", action="version", version=f"holdfast-node {this_build().version}")
     return parser
 

@@ -84,6 +84,7 @@ class Group:
         self._did_serve = True
         self._proposed = 0, 0.0
         """The newest entry that this leader has proposed, and when: few are under way."""
+        self._applied_s = time.perf_counter()
         self._told_up_to = 0
         """What was committed up to here was applied, and told, before this start."""
 
@@ -180,6 +181,7 @@ class Group:
     def apply(self, index: int, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
         machine, began_s = self.machine, time.perf_counter()
+        self._applied_s = began_s
         outcome = apply_entry(machine, entry)
         took_s = time.perf_counter() - began_s
         self._pace.applied(index, took_s)
@@ -228,12 +230,22 @@ class Group:
             raise StateDamaged
         return snapshot.encode(self.machine.state)
 
+    @property
+    def present_ms(self) -> int:
+        """Cluster time, and what has passed since its newest entry by this node's clock, for people who ask.
+
+        Cluster time is that of the newest entry, so it stands still while there is none. What passes before
+        this node starts, or before it has a snapshot of another one, is left out.
+        """
+        return self.machine.now_ms + int(1000 * (time.perf_counter() - self._applied_s))
+
     def restore(self, state: object) -> None:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
         machine = (
             state if isinstance(state, LockMachine) else LockMachine(snapshot.decode(cast("bytes", state)))
         )
         self.machine = machine
+        self._applied_s = time.perf_counter()
         self._divergence.restarted(machine.revision)
         self.events.restart(machine.revision)
         self._metrics.restored(machine)

@@ -414,17 +414,15 @@ class Node:
 
     def _rules_hold(self) -> RulesHoldStatus | None:
         """Return why the rules stay as they are, None if they may move on."""
-        state = self.parts.machine.state
-        hold = state.rules_hold
-        return None if hold is None else RulesHoldStatus(hold.by, hold.reason, state.now_ms - hold.since_ms)
+        hold, now_ms = self.parts.machine.state.rules_hold, self.parts.group.present_ms
+        return None if hold is None else RulesHoldStatus(hold.by, hold.reason, now_ms - hold.since_ms)
 
     def _preferred(self) -> PreferredLeaderStatus | None:
         """Return who should lead, None if it does not matter."""
-        state = self.parts.machine.state
-        wish = state.preferred
+        wish = self.parts.machine.state.preferred
         if wish is None:
             return None
-        why_not, for_ms = self.parts.preferred.why_not(), state.now_ms - wish.since_ms
+        why_not, for_ms = self.parts.preferred.why_not(), self.parts.group.present_ms - wish.since_ms
         return PreferredLeaderStatus(wish.node_id, wish.by, wish.reason, for_ms, why_not)
 
     def _own_status(self) -> OwnStatus:

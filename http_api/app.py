@@ -20,7 +20,7 @@ from http_api.server.request_rates import RequestRates
 from http_api.server.routes import Router
 from http_api.server.start_gate import StartGate
 from http_api.server.tls_gate import TlsDoor
-from http_api.ui.routes import Rates, ui_routes
+from http_api.ui.routes import STARTING_PAGES, Rates, ui_routes
 from http_api.v1 import schema
 from http_api.v1.handlers import cluster
 from http_api.v1.table import make_routes
@@ -74,6 +74,7 @@ def build_server(
     shared = known, router, access_log, request_timeout_ms, callers or Callers()
     lane = FastLane(*shared, rates=rates, decode=schema.decode, tracer=tracer) if fast_lane else None
     gate = gate or StartGate()
+    gate.pages = STARTING_PAGES
     front = Front(*shared, rates=rates, gate=gate, tracer=tracer)
     server = make_server(front, room, None if gate.is_closed else lane, tls)
     gate.on_open = partial(server.use_lane, lane)

@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cluster import exposure
 from cluster.config import Address, NodeConfig, load
@@ -26,6 +26,9 @@ from cluster.tls.watch import SOON_DAYS, TlsFilesWatch, told_end
 from cluster.unix_path import url_of
 from http_api import listeners, starting, tls_watch, tokens_watch, unix_socket
 from http_api.unix_socket import SocketInUse
+
+if TYPE_CHECKING:
+    from http_api.otlp import SpanExport
 
 _MIB: Final = 1 << 20
 
@@ -108,7 +111,7 @@ async def _check(config: NodeConfig, report: Report, *, dials: bool) -> None:
     if peers_tls is not None:
         _check_certificates(peers_tls, report)
     report.made(lambda: _check_tokens(config, report))
-    report.made(lambda: starting.export_of(config))
+    export = report.made(lambda: starting.export_of(config))
     directory = report.made(lambda: _check_directory(config, report))
     if directory is not None and peers_tls is not None:
         report.made(partial(_check_cluster, directory, peers_tls))
@@ -119,6 +122,8 @@ async def _check(config: NodeConfig, report: Report, *, dials: bool) -> None:
     _check_room(config, report)
     if dials:
         await _dial(config, report, peers_tls)
+        if export is not None:
+            await _dial_collector(export, report, config.otlp_endpoint)
 
 
 def _check_settings(config: NodeConfig, report: Report) -> None:
@@ -263,3 +268,12 @@ async def _dial(config: NodeConfig, report: Report, tls: PeerTlsWatch | None) ->
     ]
     for found in await asyncio.gather(*probes):
         (report.ok if found.is_well else report.warn)(f"peers: {found.peer_id}: {found.text}")
+
+
+async def _dial_collector(export: "SpanExport", report: Report, endpoint: str) -> None:
+    """Say whether the collector of traces takes what it is sent."""
+    why = await asyncio.to_thread(export.dial)
+    if why:
+        report.warn(f"otlp_endpoint: {endpoint}: {why}: a node drops the traces that it cannot send")
+    else:
+        report.ok(f"otlp_endpoint: {endpoint}: a collector of traces takes what it is sent")

@@ -31,6 +31,8 @@ DELAY_S: Final = 1.0
 """Seconds for which spans are collected before they are sent."""
 STOP_S: Final = 2.0
 """Seconds that a node which stops has for sending what is left."""
+DIAL_S: Final = 2.0
+"""Seconds that a collector has for an answer when it is only looked whether it is there."""
 
 _PATH: Final = "/v1/traces"
 _SERVER_ERROR: Final = 500
@@ -51,16 +53,23 @@ class SpanExport:
         # What OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say counts more.
         self._resource = Resource(ours).merge(OTELResourceDetector().detect())
         self._scope = InstrumentationScope("holdfast", version)
-        self._words = _LastWords()
+        self._words = _FirstWords()
         for name in _LIBRARIES:
             logging.getLogger(name).handlers, logging.getLogger(name).propagate = [self._words], False
         url = endpoint.rstrip("/")
-        self._exporter = exporter or OTLPSpanExporter(url if url.endswith(_PATH) else url + _PATH)
+        self._url = url if url.endswith(_PATH) else url + _PATH
+        self._exporter = exporter or OTLPSpanExporter(self._url)
         self._queue: deque[Span] = deque()
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdfast-traces", daemon=True)
         self._exported = self._unsent = self._overflown = 0
         self._is_failing = False
+
+    def dial(self) -> str:
+        """Send the collector nothing; return why it does not take it, "" if it does. Blocks, for `DIAL_S`."""
+        self._words.why = ""
+        is_taken = OTLPSpanExporter(self._url, timeout=DIAL_S).export(()) is SpanExportResult.SUCCESS
+        return "" if is_taken else self._words.why or "no answer"
 
     def start(self) -> None:
         """Send from now on."""
@@ -99,17 +108,18 @@ class SpanExport:
                 self._send([self._queue.popleft() for _ in range(min(len(self._queue), BATCH_COUNT_MAX))])
 
     def _send(self, spans: list[Span]) -> None:
+        self._words.why = ""
         try:
             result = self._exporter.export([self._told(span) for span in spans])
         except Exception as error:  # noqa: BLE001 - whatever it is, the node and the next batch go on
-            self._words.last, result = repr(error), SpanExportResult.FAILURE
+            self._words.why, result = repr(error), SpanExportResult.FAILURE
         is_failing = result is not SpanExportResult.SUCCESS
         if is_failing:
             self._unsent += len(spans)
         else:
             self._exported += len(spans)
         if is_failing and not self._is_failing:
-            reason = self._words.last or "no answer"
+            reason = self._words.why or "no answer"
             logger.warning("event=traces-not-sent endpoint=%r reason=%r", self._endpoint, reason)
         elif self._is_failing and not is_failing:
             logger.info(
@@ -144,11 +154,14 @@ def _context(place: Context, *, is_remote: bool = False) -> SpanContext:
     return SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote, flags, state)
 
 
-class _LastWords(logging.Handler):
-    """Keeps what the libraries said last, for the one line that this node logs."""
+class _FirstWords(logging.Handler):
+    """Keeps what the libraries said first of a request, for the one line that this node logs.
 
-    last = ""
+    That is why it failed; what they say last is that they have given up.
+    """
+
+    why = ""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:
-            self.last = record.getMessage()
+            self.why = self.why or record.getMessage()

@@ -13,6 +13,7 @@ thirds of all time then, and not only what is left between two such commands.
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -103,6 +104,8 @@ class Outbox:
         """How many without a load have ever had a number."""
         self.later: Callable[[float, Callable[[], None]], object] = loop.call_later
         """Calls back after so many seconds, when a rest is over."""
+        self.failures: Counter[str] = Counter()
+        """What ended without an outcome, by the codes of its errors: commands, and reads one by one."""
         self.on_rested: Callable[[], None] = lambda: None
         """Called when that has let something be sent."""
         self.unsent: Final[list[Pending]] = []
@@ -266,8 +269,10 @@ class Outbox:
         for _, future in pending.readers or ():
             if not future.done():
                 future.set_exception(error)
+                self.failures[error.code] += 1
         if not pending.future.done():
             pending.future.set_exception(error)
+            self.failures[error.code] += pending.readers is None
         self._remove(pending)
 
     async def drain(self, timeout_s: float) -> None:

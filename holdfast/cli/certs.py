@@ -1,16 +1,14 @@
 """The commands of `holdfast cert`: certificates for clusters without an authority of their own."""
 
 import argparse
-import contextlib
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.parsing import CommandParser
 from holdfast.cli.printing import print_lines
+from holdfast.values.whole_file import written
 
 if TYPE_CHECKING:
     from holdfast.cli.certificates import Issued
@@ -23,7 +21,6 @@ _CA: Final = "ca"
 _PEER: Final = "-peer"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 """A name is also the name of its files."""
-_KEY_MODE: Final = 0o600
 _CERT_MODE: Final = 0o644
 
 
@@ -99,12 +96,18 @@ def run(arguments: argparse.Namespace) -> int:
             issued = made.for_client(_authority(made, directory), name, days=arguments.days)
     directory.mkdir(parents=True, exist_ok=True)
     # The key first: without its certificate it is worth nothing, and a repetition says that it is there.
-    with (
-        _written(key, issued.key, _KEY_MODE) as new_key,
-        _written(cert, issued.certificate, _CERT_MODE) as new,
-    ):
-        _put(new_key, key, is_forced=arguments.force)
-        _put(new, cert, is_forced=arguments.force)
+    # It is that of the inner block, which ends first.
+    try:
+        with (
+            written(cert, _CERT_MODE, replaces=arguments.force) as new,
+            written(key, replaces=arguments.force) as new_key,
+        ):
+            new.write(issued.certificate)
+            new_key.write(issued.key)
+    except FileExistsError as error:
+        raise ValueError(
+            f"{error.filename2 or error.filename} is there already: replace it with --force"
+        ) from None
     print_lines([f"{cert} and {key}, until {made.end_of(issued.certificate):%Y-%m-%d}"])
     return 0
 
@@ -131,33 +134,6 @@ def _authority(made: ModuleType, directory: Path) -> "Issued":
         what = f"{error.filename} is not there: make an authority first, with `holdfast cert ca`"
         raise ValueError(what) from None
     return issued
-
-
-@contextlib.contextmanager
-def _written(path: Path, content: bytes, mode: int) -> Iterator[Path]:
-    """Write a file beside `path`, which nobody else can read while it is made; it is gone afterwards."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _KEY_MODE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _put(temporary: Path, path: Path, *, is_forced: bool) -> None:
-    """Give a file its name, in one move. Raises ValueError if it is taken, and not to be replaced."""
-    if is_forced:
-        temporary.replace(path)
-        return
-    try:
-        path.hardlink_to(temporary)
-    except FileExistsError:
-        raise ValueError(f"{path} is there already: replace it with --force") from None
 
 
 def _name(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -238,10 +239,24 @@ async def _replace(client: Inspector, arguments: argparse.Namespace) -> int:
     return 0
 
 
+ASK_S: Final = 3.0
+"""Seconds that are waited for what is only told beside an answer."""
+_SOON: Final = "once it has been well for 30 s"
+"""When the preferred node is handed leadership."""
+
+
 async def _transfer(client: Inspector, arguments: argparse.Namespace) -> int:
     """Hand leadership over, and print who leads."""
     leader = await client.admin.transfer_leadership(arguments.to, reason=arguments.reason)
     print_one({"leader": leader}, [f"{leader} leads"], arguments.output)
+    with contextlib.suppress(LockError, TimeoutError):  # it is done, whether the rest is known or not
+        async with asyncio.timeout(ASK_S):
+            wish = (await client.cluster()).preferred
+        if wish is not None and wish.id != leader:
+            say(
+                f"{wish.id} is preferred, and takes over again {_SOON}: to keep {leader}, say `holdfast"
+                f" cluster prefer {leader}` or `holdfast cluster prefer --nobody`"
+            )
     return 0
 
 
@@ -256,8 +271,7 @@ async def _prefer(client: Inspector, arguments: argparse.Namespace) -> int:
         text = f"{was} is not preferred any more" if was else "no node was preferred"
     else:
         answer = await client.told(cluster_operations.prefer_leader(node_id, reason))
-        soon = "takes over once it has been well for half a minute; see `holdfast status`"
-        text = f"prefers {node_id}, which {soon}"
+        text = f"prefers {node_id}, which takes over {_SOON}; see `holdfast status`"
     print_one(answer, [text], arguments.output)
     return 0
 

@@ -4,15 +4,13 @@ import argparse
 import asyncio
 import io
 import json
-import os
 import platform
 import re
-import secrets
 import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -26,12 +24,12 @@ from holdfast.operations.operation import Operation
 from holdfast.transport.transport import Transport
 from holdfast.values.answers import ClusterInfo
 from holdfast.values.errors import InvalidRequest, LockError
+from holdfast.values.whole_file import OWN, written
 from holdfast.values.words import LOG_LEVELS
 from holdfast.wire.operators import DebugInfo, LogLevelSetJson
 
 ASK_S: Final = 5.0
 """Seconds that each node has for each answer. All are asked at once."""
-_MODE: Final = 0o600
 _DEFAULT_MS: Final = 600_000
 _NO_FILE_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -47,7 +45,8 @@ def add_parser(commands: CommandParser) -> None:
         " by its owner alone. What a node did not give is named. Needs the right admin, and metrics for"
         " those.",
     )
-    debug.add_argument("file", metavar="FILE", type=Path, help="such as holdfast-debug.tar.gz; is replaced")
+    debug.add_argument("file", metavar="FILE", type=Path, help="such as holdfast-debug.tar.gz")
+    debug.add_argument("--force", action="store_true", help="replace an existing file")
     debug.add_output()
     level = commands.command(
         "log-level",
@@ -86,11 +85,17 @@ async def _debug(client: Inspector, arguments: argparse.Namespace) -> int:
         raise ValueError(f"{path}: is a directory: name a file in it, such as {path}/holdfast-debug.tar.gz")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: there is no directory {path.parent}: make it, or name another file")
+    if path.exists() and not arguments.force:  # noqa: ASYNC240 - at the beginning
+        raise _taken(path)
     told = await _told_by_all(client)
     if not any(each.files for each in told):
         raise next(each.refused for each in told if each.refused is not None)
     made_at = time.time()
-    _write(path, _files(told, made_at), made_at)
+    try:
+        with written(path, replaces=arguments.force) as file:
+            _write(file, _files(told, made_at), made_at)
+    except FileExistsError:
+        raise _taken(path) from None
     missing = [
         f"{each.node_id or each.url}: no {what}: {why}" for each in told for what, why in each.missing.items()
     ]
@@ -101,6 +106,10 @@ async def _debug(client: Inspector, arguments: argparse.Namespace) -> int:
     shown = {"file": str(path), "nodes": _summed_up(told)}
     print_one(shown, [f"wrote {path}: {had}{short}"], arguments.output)
     return exit_codes.DEGRADED if missing else exit_codes.DONE
+
+
+def _taken(path: Path) -> ValueError:
+    return ValueError(f"{path} is there already: name another file, or replace it with --force")
 
 
 async def _told_by_all(client: Inspector) -> list[Told]:
@@ -182,23 +191,13 @@ def _summed_up(told: list[Told]) -> list[dict[str, object]]:
     ]
 
 
-def _write(path: Path, files: Mapping[str, bytes], made_at: float) -> None:
-    """Write an archive, for this user only, whole or not at all. Raises OSError."""
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
-    try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
-            with tarfile.open(fileobj=file, mode="w:gz") as archive:
-                for name, content in files.items():
-                    entry = tarfile.TarInfo(f"holdfast-debug/{name}")
-                    entry.size, entry.mtime, entry.mode = len(content), int(made_at), _MODE
-                    archive.addfile(entry, io.BytesIO(content))
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+def _write(archive_file: BinaryIO, files: Mapping[str, bytes], made_at: float) -> None:
+    """Write an archive. Raises OSError."""
+    with tarfile.open(fileobj=archive_file, mode="w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"holdfast-debug/{name}")
+            entry.size, entry.mtime, entry.mode = len(content), int(made_at), OWN
+            archive.addfile(entry, io.BytesIO(content))
 
 
 async def _log_level(client: Inspector, arguments: argparse.Namespace) -> int:

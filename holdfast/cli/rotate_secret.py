@@ -31,6 +31,7 @@ from holdfast.operations.sending import NoAnswer, Sending
 from holdfast.transport.transport import Transport
 from holdfast.values.clock import now_s
 from holdfast.values.errors import InvalidRequest, LockError, Unavailable, refusal
+from holdfast.values.whole_file import written
 
 WAIT_MS: Final = 300_000
 """Milliseconds that the nodes may take for each step, unless the command line says otherwise."""
@@ -118,20 +119,10 @@ def write(path: Path, phase: Phase) -> None:
     """Replace a secret file in one move, with the owner and the rights that it had. Raises OSError."""
     path = path.resolve()
     old = path.stat()
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(phase.content)
-            file.flush()
-            os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
-            if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), old.st_uid, old.st_gid)
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with written(path, stat.S_IMODE(old.st_mode)) as file:
+        file.write(phase.content)
+        if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(file.fileno(), old.st_uid, old.st_gid)
 
 
 async def run(client: Inspector, arguments: argparse.Namespace) -> int:

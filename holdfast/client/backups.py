@@ -5,7 +5,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +15,11 @@ from holdfast.operations import exchange
 from holdfast.operations.sending import NoAnswer, NoTrust
 from holdfast.transport.transport import UNAUTHENTICATED, Transport
 from holdfast.values.errors import TlsRefused, Unavailable, refusal
+from holdfast.values.whole_file import UNFINISHED, written
 from holdfast.wire.backup import MEDIA_TYPE, BackupDamaged, BackupInfo, BackupReader
 
 SILENCE_S: Final = 600.0
 """Seconds without a byte after which a node is given up. It sends nothing before all is written."""
-UNFINISHED: Final = ".part"
-"""The end of the name of a file that is not whole yet."""
 _OK: Final = 200
 
 
@@ -38,20 +36,11 @@ async def save(transport: Transport, to: str | os.PathLike[str] | BinaryIO) -> B
         return await _fetch(transport, to.write)
     path = _place(Path(to))
     _remove_left(path)
-    # A name of its own: two saves to one file must not take each other's for finished.
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    try:
-        # For this user only: whoever reads the ids of holds can end them.
-        fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:  # noqa: ASYNC230, PTH123 - to the page cache; the sync is in a thread
-            info = await _fetch(transport, file.write)
-            file.flush()
-            await asyncio.to_thread(os.fsync, fd)
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
+    # For this user only: whoever reads the ids of holds can end them.
+    with written(path) as file:
+        info = await _fetch(transport, file.write)
+        file.flush()
+        await asyncio.to_thread(os.fsync, file.fileno())  # else the whole file would be synced in the loop
     return info
 
 
@@ -69,16 +58,6 @@ def _remove_left(path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             if name.fullmatch(left.name) and time.time() - left.stat().st_mtime > 2 * SILENCE_S:
                 left.unlink()
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a new name durable, where directories can be synced."""
-    with contextlib.suppress(OSError):
-        fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 async def _fetch(transport: Transport, write: Callable[[bytes], object]) -> BackupInfo:

@@ -74,6 +74,11 @@ class Call(web.BaseRequest):
         """Return the id as a header can carry it."""
         return call_ids.as_header(self.id)
 
+    @property
+    def is_of_browser(self) -> bool:
+        """Whether a person will see the answer: programs do not ask for HTML."""
+        return "text/html" in self.headers.get(hdrs.ACCEPT, "")
+
     def read_timeout(self, default_s: float) -> None:
         """Set `timeout_s` from the header, or to `default_s`. Raises CallRefused."""
         header = self.headers.get(wire.HEADER_TIMEOUT_MS)

@@ -26,10 +26,16 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 _WORDS: Final = {"True": True, "False": False}
 _KEPT_CHARS_MAX: Final = 8_192
 """Characters of one line that are kept, a traceback included."""
-_LIKE_A_SECRET: Final = re.compile(r"\b[0-9a-fA-F]{32,}\b|\bhft_[!-~]+|(?<=Bearer )[!-~]+")
-"""What could be the id of a hold or a session, a token, or a part of one."""
 _SHOWN_CHARS: Final = 6
-"""The first characters of those, by which lines can be told to be about the same."""
+"""The first characters of what could be a secret, by which lines can be told to be about the same."""
+_LIKE_SECRETS: Final = tuple(
+    (re.compile(before + rest), len(before) + _SHOWN_CHARS)
+    for before, rest in (("", "[0-9a-fA-F]{32,}"), ("", "hft_[!-~]+"), ("Bearer ", "[!-~]+"))
+)
+"""What could be the id of a hold or a session, a token, or a part of one, and how much of it is shown.
+
+One pattern for each: what they begin with is looked for by itself, which takes a quarter of the time.
+"""
 
 
 class TextFormatter(logging.Formatter):
@@ -71,9 +77,14 @@ class Kept:
         """How many there were."""
 
     def add(self, line: str) -> None:
-        """Keep one more, of a very long one its beginning. Called with the lock of a handler."""
+        """Keep one more, of a very long one its beginning. Called with the lock of a handler.
+
+        No line has a secret; what looks like one is cut all the same. Now, and once: many that ask for
+        what is kept must not keep the node busy.
+        """
         if len(line) > _KEPT_CHARS_MAX:
             line = line[:_KEPT_CHARS_MAX] + "..."
+        line = _without_secrets(line)
         self.count += 1
         self._lines.append(line)
         self._bytes += sys.getsizeof(line)
@@ -81,12 +92,14 @@ class Kept:
             self._bytes -= sys.getsizeof(self._lines.popleft())
 
     def shown(self) -> tuple[str, ...]:
-        """Return them, the oldest first. No line has a secret; what looks like one is cut all the same."""
-        return tuple(_LIKE_A_SECRET.sub(_cut, line) for line in self._lines.copy())
+        """Return them, the oldest first."""
+        return tuple(self._lines.copy())
 
 
-def _cut(found: re.Match[str]) -> str:
-    return f"{found[0][:_SHOWN_CHARS]}..."
+def _without_secrets(line: str) -> str:
+    for pattern, shown in _LIKE_SECRETS:
+        line = pattern.sub(lambda found, shown=shown: f"{found[0][:shown]}...", line)  # type: ignore[misc]
+    return line
 
 
 kept: Final = Kept()

@@ -112,7 +112,7 @@ class Front:
                 self._rates.take(caller_of(gateway, call.place), route.need)
             call.rates = self._rates
             route.need.check(gateway.rights)
-            reply = self._gate.answer(path) or await route.handler(gateway, call)
+            reply = self._gate.answer(path, call) or await route.handler(gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
             self._authentication.trace.note(

@@ -1,13 +1,13 @@
 """What a node answers while it starts: that it is alive, and to all else how far it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from holdfast import wire
 from holdfast.wire.operators import HealthJson
-from http_api.server.call import Reply
+from http_api.server.call import Call, Reply
 from lockapi.problems import ProblemError
 
 RETRY_MS: Final = 1_000
@@ -20,6 +20,8 @@ class StartGate:
     def __init__(self, how_far: Callable[[], object] | None = None) -> None:
         """Be closed until `open`, if there is anything to wait for: `how_far` says that for people."""
         self._how_far = how_far
+        self.pages: Mapping[str, Callable[[str], Reply]] = {}
+        """What a browser is shown meanwhile at these paths, made of how far the node is."""
         self.on_open: Callable[[], None] = lambda: None
         """Called when it opens."""
 
@@ -33,13 +35,15 @@ class StartGate:
         self._how_far = None
         self.on_open()
 
-    def answer(self, path: str) -> Reply | None:
-        """Return what to answer to a call, None if the node answers. Raises ProblemError.
+    def answer(self, path: str, call: Call) -> Reply | None:
+        """Return what to answer to a call of a route's path, None if the node answers. Raises ProblemError.
 
         The connection ends with it: those of a node that serves are quicker.
         """
         if self._how_far is None:
             return None
+        if path in self.pages and call.is_of_browser:
+            return self.pages[path](str(self._how_far()))
         if path != wire.LIVEZ:
             raise ProblemError("not-ready", str(self._how_far()), retry_after_ms=RETRY_MS)
         return Reply(msgspec.json.encode(HealthJson(ok=True, troubles=(str(self._how_far()),))))

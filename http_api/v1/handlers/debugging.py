@@ -46,8 +46,6 @@ def debug_handler(log_level: LogLevel, settings: Mapping[str, str]) -> Handler:
             task_stacks = _grouped(
                 (task.get_name(), _of_task(task)) for task in islice(tasks, _TASKS_MAX) if not task.done()
             )
-            # Aside: to look through a mebibyte for what may be a secret takes 50 ms.
-            log = await asyncio.to_thread(logs.kept.shown)
             info = DebugInfo(
                 node_id=gateway.node.status().node_id,
                 version=build.version,
@@ -57,7 +55,7 @@ def debug_handler(log_level: LogLevel, settings: Mapping[str, str]) -> Handler:
                 settings=dict(settings),
                 log_level=log_level.now,
                 log_lines=logs.kept.count,
-                log=log,
+                log=logs.kept.shown(),
                 threads=_grouped(_of_threads()),
                 tasks_count=len(tasks),
                 tasks=task_stacks,

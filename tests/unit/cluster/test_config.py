@@ -272,7 +272,8 @@ def test_wrong_values_are_named(arguments: list[str], environ: dict[str, str], m
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("colour = 1", "colour: 1 (key colour in {path}): no such setting"),
+        ("colour = 1", "key colour in {path}: no such setting; there are node_id, "),
+        ("node-id = 'n2'", "key node-id in {path}: no such setting; did you mean node_id?"),
         ("node_id = 1", "node_id: 1 (key node_id in {path}): must be a string"),
         ('heartbeat_ms = "100"', "heartbeat_ms: '100' (key heartbeat_ms in {path}): must be a whole number"),
         ("heartbeat_ms = true", "heartbeat_ms: True (key heartbeat_ms in {path}): must be a whole number"),
@@ -291,6 +292,43 @@ def test_wrong_files_are_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(["--config", path], {})
     assert message.format(path=path) in str(refused.value)
+
+
+def test_a_misspelled_secret_is_not_shown(tmp_path: Path) -> None:
+    """A refusal goes into logs."""
+    with pytest.raises(ConfigError) as refused:
+        load(["--config", _write(tmp_path, f"secrt = '{SECRET}'")], {})
+    assert "did you mean secret?" in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("NODEID", "NODE_ID"),
+        ("ADVERTIZE_HTTP", "ADVERTISE_HTTP"),
+        ("TLS_CERTS", "TLS_CERT"),
+        ("LOGLEVEL", "LOG_LEVEL"),
+        ("CONFG", "CONFIG"),
+        ("PEER_ADDRESS", ""),
+        ("COLOUR", ""),
+    ],
+)
+def test_a_variable_that_is_nearly_that_of_a_setting_is_warned_of(variable: str, meant: str) -> None:
+    """It has no effect, so the node would start with something else than was meant. Its value is not told."""
+    warnings = load([], {f"HOLDFAST_{variable}": "its value"}).warnings
+    told = (
+        f"HOLDFAST_{variable}: no such variable, so nothing was done with it; did you mean HOLDFAST_{meant}?"
+    )
+    assert warnings == ((told,) if meant else ())
+
+
+def test_variables_of_clients_and_of_services_are_no_slips() -> None:
+    """A machine has both; Kubernetes adds variables for each service, and compose.yaml has its own."""
+    clients = "TOKEN ACCESS_TOKEN ACCESS_TOKEN_FILE NODES URL CA CERT KEY NO_STREAM HOLD_ID LOCK LOST_REASON"
+    services = "SERVICE_HOST SERVICE_PORT PORT PORT_7700_TCP PORT_7700_TCP_ADDR SECRETS JOIN_N1 PORT_N1"
+    environ = {f"HOLDFAST_{name}": "x" for name in f"{clients} {services}".split()}
+    assert load([], environ | {"MY_HOLDFAST_NODEID": "x"}).warnings == ()
 
 
 def test_clients_may_call_a_node_by_the_names_that_it_was_given() -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import itertools
 import logging
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +17,7 @@ from cluster.commands.traces import Traces
 from cluster.consensus import compaction
 from cluster.consensus.compaction import LogSpace
 from cluster.consensus.messages import NewerTerm
-from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown, WaitCutOff
+from cluster.errors import IdentityRefused, NodeFailed, NoLeader, OutcomeUnknown, ShuttingDown, WaitCutOff
 from cluster.peers import objections
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
@@ -788,3 +790,22 @@ async def test_a_node_says_whether_anybody_waits_for_news(tmp_path: Path) -> Non
         assert parts.group.may_wait()
         parts.events.watchers += 1
         assert not parts.group.may_wait()
+
+
+async def test_what_has_no_outcome_in_time_is_counted(tmp_path: Path) -> None:
+    """By its code, as what is refused at once: commands, and each of the reads that share a barrier."""
+    async with following(tmp_path) as node:
+        parts, failures = node.parts, node.parts.metrics.failures
+
+        async def ended(*calls: Coroutine[Any, Any, object]) -> list[type[object]]:
+            tasks = [asyncio.create_task(call) for call in calls]
+            await settle()
+            parts.outbox.give_up_due()
+            return [type(found) for found in await asyncio.gather(*tasks, return_exceptions=True)]
+
+        assert await ended(parts.requests.submit(OPEN, 0.0)) == [OutcomeUnknown]
+        assert failures == {"outcome-unknown": 1}
+        node.disconnect("n1")
+        reads = [parts.requests.read(lambda machine: machine.revision, 0.0) for _ in range(2)]
+        assert await ended(parts.requests.submit(OPEN, 0.0), *reads) == [NoLeader] * 3
+        assert failures == {"outcome-unknown": 1, "no-leader": 3}

@@ -25,7 +25,9 @@ from lockstate.words.commands import (
     Campaign,
     Convert,
     ForceRelease,
+    HoldRules,
     OpenSession,
+    PreferLeader,
     Release,
 )
 from lockstate.words.ids import AttemptId, HoldId, SessionId
@@ -383,3 +385,21 @@ async def test_a_node_tells_what_it_takes(tmp_path: Path) -> None:
         assert values["holdfast_leader_changes_total"] == 1
         assert values["holdfast_leader_silence_seconds"] == 0
         assert values["holdfast_snapshot_failures_total"] == 0
+
+
+async def test_wishes_of_operators_age_while_nothing_happens(tmp_path: Path) -> None:
+    """Their age goes on between two entries, although cluster time stands still until the next one."""
+    async with running(tmp_path) as node:
+        await node.submit(PreferLeader(node_id="n1", reason="it is near"), DEADLINE_S)
+        await node.submit(HoldRules(is_held=True, reason="we watch it"), DEADLINE_S)
+        before = node.status()
+
+        def ages_ms() -> tuple[int, int]:
+            status = node.status()
+            assert status.preferred is not None
+            assert status.rules_hold is not None
+            return status.preferred.for_ms, status.rules_hold.held_ms
+
+        await until(lambda: min(ages_ms()) >= 50)
+        after = node.status()
+        assert (after.revision, after.now_ms) == (before.revision, before.now_ms)

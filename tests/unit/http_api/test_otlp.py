@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -13,8 +14,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from cluster.config import load
 from cluster.config_sources import WrongValueError
 from cluster.tracing import STATUS, Span, Tracer
-from http_api import otlp, starting
+from http_api import checking, otlp, starting
 from http_api.otlp import SpanExport
+from tests.support.collector import collecting
 
 PARENT = f"00-{'a1' * 16}-{'b2' * 8}-01"
 WAIT_S = 30.0
@@ -37,6 +39,9 @@ class Exporter(SpanExporter):
             raise result
         if result is SpanExportResult.SUCCESS:
             self.spans += spans
+        else:
+            for text in ("what the exporter says", "that it has given up"):
+                logging.getLogger("opentelemetry.exporter").error(text)
         return result
 
 
@@ -84,10 +89,9 @@ def test_what_is_too_much_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch
 def test_a_failure_is_told_once(
     failure: SpanExportResult | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And its end; what the libraries say besides stays out of the log."""
+    """And its end. The reason is what the libraries say first; the rest of that stays out of the log."""
     caplog.set_level(logging.INFO)
     export = SpanExport("http://x", "n1", "1.0.0", Exporter([failure, failure]))
-    logging.getLogger("opentelemetry.exporter").error("what the exporter says")
     assert isinstance(export._exporter, Exporter)
     export._exporter.may_go_on.set()
     for _ in range(3):
@@ -138,3 +142,28 @@ def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WrongValueError, match=r"pip install 'holdfast-node\[tracing\]'"):
         starting.export_of(config)
     assert starting.export_of(load([], {})) is None
+
+
+def test_a_check_says_whether_the_collector_is_there(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Only where it is asked to dial; it is a warning, because nodes do without."""
+    words = ["--check-config", "--data-dir", str(tmp_path / "data"), "--http", "127.0.0.1:0"]
+    with collecting() as collector:
+        words += ["--otlp-endpoint", collector.url]
+        assert checking.run(words, {}) == 0
+        assert collector.requests == 0
+        assert checking.run([*words, "--dial"], {}) == 0
+        found = f"ok: otlp_endpoint: {collector.url}: a collector of traces takes what it is sent"
+        assert found in capsys.readouterr().out.splitlines()
+        assert (collector.requests, collector.spans) == (1, [])
+        collector.status = 404
+        assert checking.run([*words, "--dial"], {}) == 0
+        assert f"warning: otlp_endpoint: {collector.url}: " in capsys.readouterr().out
+    assert checking.run([*words, "--dial"], {}) == 0
+    out = capsys.readouterr().out
+    (line,) = [
+        line for line in out.splitlines() if line.startswith(f"warning: otlp_endpoint: {collector.url}")
+    ]
+    assert "Connection refused" in line
+    assert line.endswith("a node drops the traces that it cannot send")

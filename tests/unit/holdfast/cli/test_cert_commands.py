@@ -15,7 +15,7 @@ import holdfast
 from cluster.peers import peer_certificate
 from cluster.peers.peer_certificate import PeerFiles
 from cluster.tls.files import TlsUnusable
-from holdfast.cli import certificates, certs
+from holdfast.cli import certificates
 from holdfast.cli.main import main
 from http_api.server import tls_context
 from http_api.server.tls_context import TlsFiles
@@ -84,16 +84,6 @@ def test_nothing_is_replaced_without_force(tmp_path: Path, capsys: pytest.Captur
     assert cert("node", "n1", "localhost", "--force", *where) == 0
     assert (tmp_path / "n1-key.pem").read_bytes() != before[tmp_path / "n1-key.pem"]
     tls_context.load(TlsFiles(tmp_path / "n1.pem", tmp_path / "n1-key.pem", tmp_path / "ca.pem"))
-
-
-def test_a_file_that_comes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    """Two commands at once: one of them says that it was late."""
-    path, other = tmp_path / "a.pem", tmp_path / "b"
-    path.write_text("first")
-    other.write_text("second")
-    with pytest.raises(ValueError, match="there already"):
-        certs._put(other, path, is_forced=False)
-    assert path.read_text() == "first"
 
 
 def test_ends_are_as_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -263,7 +263,7 @@ async def test_a_leader_is_preferred() -> None:
     async with ScriptedNode(preferred, ended, nobody) as node:
         code, out, _ = await _holdfast(node.url, "cluster", "prefer", "n2", *WHY)
         assert (code, out) == (
-            0, "prefers n2, which takes over once it has been well for half a minute; see `holdfast status`\n"
+            0, "prefers n2, which takes over once it has been well for 30 s; see `holdfast status`\n"
         )  # fmt: skip
         code, out, _ = await _holdfast(node.url, "cluster", "prefer", "--nobody", *WHY)
         assert (code, out) == (0, "n2 is not preferred any more\n")
@@ -280,13 +280,27 @@ async def test_a_leader_is_preferred() -> None:
 
 async def test_leadership_is_transferred() -> None:
     """To a node that is named, or to the best."""
-    async with ScriptedNode(answer(leader="n2")) as node:
-        assert (await _holdfast(node.url, "cluster", "transfer", *WHY, "n2"))[:2] == (0, "n2 leads\n")
-        assert (await _holdfast(node.url, "cluster", "transfer", *WHY))[0] == 0
-        assert [(seen.fields.get("to"), seen.fields["reason"]) for seen in node.seen] == [
+    done = answer(leader="n2")
+    async with ScriptedNode(done, _view("n1", "n2"), done, problem("forbidden")) as node:
+        for to in ("n2",), ():
+            assert await _holdfast(node.url, "cluster", "transfer", *WHY, *to) == (0, "n2 leads\n", "")
+        asked = [seen for seen in node.seen if seen.method == "POST"]
+        assert [(seen.fields.get("to"), seen.fields["reason"]) for seen in asked] == [
             ("n2", "by hand"),
             (None, "by hand"),
         ]
+
+
+@pytest.mark.parametrize(("preferred", "is_warned"), [("n1", True), ("n2", False)])
+async def test_a_transfer_that_will_not_last_is_warned_of(preferred: str, *, is_warned: bool) -> None:
+    """Another node is preferred, and takes over again: the command says so, and what to do."""
+    wish = {"id": preferred, "by": "ann", "reason": "near", "for_ms": 5, "why_not": ""}
+    view = answer(node_id="n1", leader="n2", term=2, revision=7, nodes=[], preferred=wish)
+    async with ScriptedNode(answer(leader="n2"), view) as node:
+        code, out, err = await _holdfast(node.url, "cluster", "transfer", *WHY, "n2")
+    assert (code, out) == (0, "n2 leads\n")
+    told = "holdfast: n1 is preferred, and takes over again once it has been well for 30 s: to keep n2, say"
+    assert err.startswith(told) if is_warned else err == ""
 
 
 @pytest.mark.parametrize("action", [("add", "n4", "h4:7800"), ("remove", "n3"), ("transfer",)])

@@ -50,11 +50,14 @@ def token_in(tmp_path: Path, token: str) -> Path:
 
 async def test_an_archive_has_what_the_node_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is readable for its owner alone, and has no token."""
-    path = tmp_path / "a.tar.gz"
-    path.write_text("an older one")
+    path, token = tmp_path / "a.tar.gz", token_in(tmp_path, ADMIN)
     async with serving(tokens=LINES) as served:
-        url = f"http://127.0.0.1:{served.port}"
-        assert await run("--nodes", url, "debug", str(path), token=token_in(tmp_path, ADMIN)) == 0
+        words = ("--nodes", f"http://127.0.0.1:{served.port}", "debug", str(path))
+        path.write_text("an older one")
+        assert await run(*words, token=token) == 2
+        assert "is there already: name another file, or replace it with --force" in capsys.readouterr().err
+        assert path.read_text() == "an older one"
+        assert await run(*words, "--force", token=token) == 0
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     found = files_in(path)
     assert set(found) == {"summary.json", *(f"n1/{name}" for name in ALL)}
@@ -126,7 +129,7 @@ async def test_nothing_is_written_if_no_node_answers(
     """The file that was there stays."""
     path = tmp_path / "a.tar.gz"
     path.write_text("an older one")
-    assert await run("--nodes", f"http://127.0.0.1:{reserve(1)[0]}", "debug", str(path)) == 121
+    assert await run("--nodes", f"http://127.0.0.1:{reserve(1)[0]}", "debug", str(path), "--force") == 121
     assert path.read_text() == "an older one"
     assert "nothing was changed" in capsys.readouterr().err
 

@@ -7,6 +7,7 @@ from http_api.server.start_gate import RETRY_MS, StartGate
 from tests.unit.http_api.serving import check_problem, serving, token_line
 
 ANN = token_line("ann", "a-token-of-ann", "read")
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 HOW_FAR = "the node is starting: it has read 7 % of its state"
 
 
@@ -46,3 +47,20 @@ async def test_a_token_is_asked_for_as_ever() -> None:
     """A stranger hears no more of a node that starts than of one that serves."""
     async with serving(gate=StartGate(lambda: HOW_FAR), tokens=ANN) as served:
         check_problem(await served.acquire("a"), 401, "unauthenticated")
+
+
+@pytest.mark.parametrize("path", ["/", "/ui", "/ui/"])
+async def test_a_browser_sees_a_page_while_the_node_starts(path: str) -> None:
+    """It says how far the node is, and looks again by itself. Programs get the same problem as everywhere."""
+    gate = StartGate(lambda: "it has read 7 % of <its> state")
+    async with serving(gate=gate, tokens=ANN) as served:
+        got = await served.call("GET", path, headers=BROWSER)
+        page = got.body.decode()
+        assert (got.status, got.headers["Content-Type"]) == (503, "text/html; charset=utf-8")
+        assert "it has read 7 % of &lt;its&gt; state" in page
+        assert '<meta http-equiv="refresh"' in page
+        assert got.headers["Cache-Control"] == "no-store"
+        check_problem(await served.call("GET", path), 503, "not-ready")
+        check_problem(await served.call("GET", wire.OPENAPI, headers=BROWSER), 401, "unauthenticated")
+        gate.open()
+        assert (await served.call("GET", "/ui", headers=BROWSER)).status == 200

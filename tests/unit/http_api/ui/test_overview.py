@@ -46,6 +46,26 @@ async def test_everybody_sees_the_cluster_of_a_node_without_tokens() -> None:
         assert "127.0.0.1:2" in text
 
 
+async def test_the_address_of_a_node_leads_on() -> None:
+    """A browser gets to the page; a program, or curl, is told what there is. Neither needs a token."""
+    async with serving() as server:
+        server.know(TOKENS)
+        headers = {"Accept": "text/html,*/*;q=0.8"}
+        browser = await server.call("GET", "/", headers=headers, allow_redirects=False)
+        assert (browser.status, browser.headers["Location"]) == (307, "ui")
+        assert "asks who you are" in (await server.call("GET", "/", headers=headers)).body.decode()
+        other = await server.call("GET", "/")
+        assert (other.status, other.headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
+        assert set(re.findall(r"/[a-z]\S*", other.body.decode())) >= {
+            "/ui",
+            "/livez,",
+            "/v1/...",
+            "/openapi.json",
+        }
+        assert "docs/http-api.md" in other.body.decode()
+        assert (await server.call("HEAD", "/")).status == 200
+
+
 async def test_a_stranger_sees_no_more_than_probes_tell() -> None:
     """Without a token the page says whether the node is ready, and asks; with one it is the overview."""
     async with serving() as server:

@@ -207,7 +207,7 @@ WAYS: dict[str, Way] = {
     "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),
     "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),
     "wrong-kind": _wrong_kind,
-    "not-found": _call("GET", "/"),
+    "not-found": _call("GET", "/nothing"),
     "member-not-found": _call("DELETE", f"{wire.CLUSTER_MEMBERS}?id=n9&reason=x"),
     "cell-not-found": _call("GET", "/v1/cells/a"),
     "namespace-not-found": _call("GET", "/v1/namespaces/a"),

@@ -78,7 +78,7 @@ def test_the_newest_lines_are_kept() -> None:
     assert [len(line) for line in kept.shown()] == [8_195] * 3
 
 
-def test_what_looks_like_a_secret_is_cut() -> None:
+def test_what_looks_like_a_secret_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """An id, a token, and what stands in a header; other words are whole."""
     kept = logs.Kept()
     hold_id = secrets.token_hex(16)
@@ -89,6 +89,8 @@ def test_what_looks_like_a_secret_is_cut() -> None:
         "event=ready n=1",
     ):
         kept.add(line)
+    # When a line is kept, and not each time that somebody asks: a node would do little else for many of them.
+    monkeypatch.setattr(logs, "_LIKE_SECRETS", ())
     assert kept.shown() == (
         f"event=a hold={hold_id[:6]}... b=1",
         "token hft_oo...",

@@ -371,7 +371,7 @@ async def test_a_name_that_is_an_action_too() -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/"),
+        ("GET", "/nothing"),
         ("GET", "/v2/locks"),
         ("GET", "/v1/sessions/a/b"),
         ("GET", "/v1/semaphore"),
