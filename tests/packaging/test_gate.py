@@ -19,20 +19,19 @@ SHELL_SCRIPTS = sorted(
 )
 
 
-def folders(script: str, variable: str) -> list[str]:
-    """Return the folders that a script lists in an array."""
-    (listed,) = re.findall(rf"^{variable}=\((tests/[^)]*)\)$", script, re.MULTILINE)
-    return str(listed).split()
+def listed(script: str, variable: str) -> list[str]:
+    """Return the folders and files that a script lists in an array."""
+    (names,) = re.findall(rf"^{variable}=\((tests/[^)]*)\)$", script, re.MULTILINE)
+    return str(names).split()
 
 
 def test_every_test_is_in_one_step() -> None:
-    """One has the folders of lockstate, one what starts real nodes, and one all that these leave."""
-    named = folders(GATE, "of_lockstate")
-    assert named == folders(COVERAGE, "tests")
-    for folder in named:
-        files = list((ROOT / folder).rglob("test_*.py"))
-        assert files
-        assert not any("pytest.mark.process" in path.read_text("utf-8") for path in files), folder
+    """One has those that must take every branch of lockstate, one what starts nodes, and one all others."""
+    named = listed(GATE, "of_lockstate")
+    assert named == listed(COVERAGE, "tests")
+    for place in named:
+        files = list((ROOT / place).rglob("test_*.py")) or [ROOT / place]
+        assert not any("pytest.mark.process" in path.read_text("utf-8") for path in files), place
     assert 'step coverage scripts/coverage "${of_lockstate[@]}"' in GATE
     nodes = 'step nodes tests nodes -m "process and not ($left_out)" -n "$(nproc)" --dist loadfile tests'
     assert f"{nodes}\n" in GATE

@@ -7,8 +7,10 @@ import importlib
 import inspect
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import TypeAlias
 
 import pytest
 
@@ -22,6 +24,8 @@ from tests.simulation.world.files import SimFiles
 from tests.simulation.world.inode import Inode
 
 ROOT = Path(__file__).resolve().parents[3]
+Product: TypeAlias = dict[tuple[str, str], object]
+"""Attributes, each by what it is of and its name."""
 ROW = re.compile(
     r"^\| `([a-z0-9-]+)` \| (.*?) \| `([a-z-]+)` \| (\d+) \| (\d+) x [\d.]+ min \|"
     r"(?: (\d+ s|not in \d+ s) \|)?$",
@@ -43,21 +47,27 @@ def named(name: str) -> Mutation:
     return next(mutation for mutation in MUTATIONS if mutation.name == name)
 
 
-def product() -> dict[str, object]:
-    """Return every attribute of the product's modules and classes, and those of the simulated disk."""
+@cache
+def holders() -> dict[str, object]:
+    """Return the product's modules and classes, and those of the simulated disk, by what they are called."""
     modules = [importlib.import_module(name) for name in sorted(_module_names())]
-    holders: list[object] = [*modules, SimFiles, Inode]
+    found: list[object] = [*modules, SimFiles, Inode]
     for module in modules:
-        holders += [each for _, each in inspect.getmembers(module, inspect.isclass) if _is_ours(each, module)]
+        found += [each for _, each in inspect.getmembers(module, inspect.isclass) if _is_ours(each, module)]
         # Classes that are made for a table, as those of tickets by priority.
         tables = [table for table in vars(module).values() if isinstance(table, dict)]
-        holders += [each for table in tables for each in table.values() if inspect.isclass(each)]
-    found = {}
-    for holder in holders:
-        for name, value in vars(holder).items():
-            if not name.startswith("__") and name != "_abc_impl":
-                found[f"{holder}.{name}"] = dict(value) if isinstance(value, dict) else value
-    return found
+        found += [each for table in tables for each in table.values() if inspect.isclass(each)]
+    return {str(holder): holder for holder in found}
+
+
+def product() -> Product:
+    """Return every attribute that these have now; each mutation is compared by many thousand of them."""
+    return {
+        (of, name): dict(value) if isinstance(value, dict) else value
+        for of, holder in holders().items()
+        for name, value in vars(holder).items()
+        if not name.startswith("__") and name != "_abc_impl"
+    }
 
 
 def _module_names() -> list[str]:
@@ -72,7 +82,7 @@ def _is_ours(each: type, module: ModuleType) -> bool:
     return each.__module__ == module.__name__
 
 
-def changed(before: dict[str, object], after: dict[str, object]) -> list[str]:
+def changed(before: Product, after: Product) -> list[tuple[str, str]]:
     """Return what is another thing now."""
     same_kind = (int, float, str, bytes, tuple, frozenset, dict)
     return [

@@ -169,7 +169,9 @@ def test_what_changes_nothing_leaves_nothing(command: OfSomebody, driver: Machin
 
 
 @pytest.mark.parametrize("why", ["\n", "x" * (limits.REASON_BYTES_MAX + 1)])
-@pytest.mark.parametrize("kind", [RecordAct, ResizeSemaphore, SetNamespace, SetQuota])
+@pytest.mark.parametrize(
+    "kind", [HoldRules, PreferLeader, RecordAct, ResizeSemaphore, SetNamespace, SetQuota]
+)
 def test_reasons_that_cannot_be_shown(kind: type, why: str, driver: MachineDriver) -> None:
     """They are refused, and nothing has changed."""
     ((command, _), *_) = ACTS[kind]

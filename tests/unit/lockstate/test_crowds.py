@@ -13,6 +13,7 @@ from lockstate.words.commands import (
     AddLocks,
     Convert,
     ForceRelease,
+    IfHeld,
     OfSomebody,
     OnBehalf,
     OpenSession,
@@ -27,7 +28,7 @@ from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import Mode
 from lockstate.words.results import Result
-from tests.unit.lockstate.machine_driver import MachineDriver, wanted
+from tests.unit.lockstate.machine_driver import SHARED, MachineDriver, again, wanted
 
 SEMAPHORE = HoldKind.SEMAPHORE
 ATTEMPT = AttemptId("a1")
@@ -91,12 +92,24 @@ def test_a_name_has_a_crowd_while_many_hold_it() -> None:
     """It comes with the first holder too many to be looked through, and goes when half of these are left."""
     driver = MachineDriver()
     holds = [driver.granted("a", mode=Mode.SHARED) for _ in range(crowds.SEARCHED_MAX)]
-    assert not driver.machine.state.crowds.rows
+    assert not driver.machine.state.crowds
     holds.append(driver.granted("a", mode=Mode.SHARED))
     assert list(driver.machine.state.crowds.rows) == ["a"]
     half = crowds.SEARCHED_MAX // 2
     for hold in holds[:half]:
         driver.release(hold.hold_id)
-    assert driver.machine.state.crowds.rows
+    assert len(driver.machine.state.crowds) == 1
     driver.release(holds[half].hold_id)
-    assert not driver.machine.state.crowds.rows
+    assert not driver.machine.state.crowds
+
+
+def test_a_holder_in_a_crowd_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How often it has the name is noted, and it is found by its token as before."""
+    monkeypatch.setattr(crowds, "SEARCHED_MAX", 2)
+    driver = MachineDriver()
+    driver.open("ann", ttl_ms=90_000)
+    tokens = [driver.granted("a", mode=SHARED, session_id=session).token for session in ("ann", "", "")]
+    counted = Acquire("a", SHARED, HoldId("h9"), ATTEMPT, SessionId("ann"), if_held=IfHeld.COUNT)
+    assert again(driver.run(counted)).depth == 2
+    driver.run(ForceRelease("a", "why", token=tokens[0]))
+    assert [holder.token for holder in driver.machine.lock("a").holders] == tokens[1:]

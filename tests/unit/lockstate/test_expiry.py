@@ -56,3 +56,12 @@ def test_nothing_is_lost() -> None:
         assert len(driver.events) <= 2
     assert ended == list(range(1, 11))
     assert set(driver.machine.counts().values()) == {0}
+
+
+def test_who_should_have_ended_gets_no_time() -> None:
+    """A session whose turn has not come is granted what it asks for, for 0 ms; the next entry ends both."""
+    driver = MachineDriver()
+    driver.open("s1", "s2", "s3", ttl_ms=500)
+    granted = driver.granted("a", mode=SHARED, session_id="s3", at_ms=5000)
+    assert granted.expires_in_ms == 0
+    assert _ended(driver, 5000) == ["a"]

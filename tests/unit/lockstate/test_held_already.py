@@ -11,7 +11,7 @@ from lockstate.words.commands import Acquire, AcquirePermits, Cancel, ForceRelea
 from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.modes import Mode
 from lockstate.words.results import Cancelled, Granted, Queued, Reason, Refused, Released
-from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason, with_uncommon
+from tests.unit.lockstate.machine_driver import MachineDriver, again, expect, reason, with_uncommon
 
 S1 = SessionId("s1")
 
@@ -52,6 +52,19 @@ def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
     driver.run(ForceRelease("a", "test"))
     assert driver.machine.lock("a").state == "free"
     assert not driver.machine.state.rare_count
+
+
+@pytest.mark.parametrize("note", ["", "with a note, it does not go the short way of plain locks"])
+def test_of_many_holds_only_what_was_given_back_is_asked_for_anew(driver: MachineDriver, note: str) -> None:
+    """A session with more holds than are looked through finds what each owner has, and has no more."""
+    for number in range(70):
+        driver.granted(f"n{number}", session_id="s1", owner="one", note=note)
+    driver.granted("other", session_id="s1", owner="two", note=note)
+    assert again(driver.acquire("n69", session_id="s1", owner="one")).hold_id == "h70"
+    for hold_id, name, owner in (("h70", "n69", "one"), ("h71", "other", "two")):
+        driver.release(hold_id)
+        assert not driver.granted(name, session_id="s1", owner=owner).depth
+    assert again(driver.acquire("n68", session_id="s1", owner="one")).hold_id == "h69"
 
 
 def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver) -> None:

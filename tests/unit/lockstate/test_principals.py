@@ -17,6 +17,7 @@ from lockstate.words.commands import (
     Acquire,
     AddLocks,
     Campaign,
+    Cancel,
     CloseSession,
     Command,
     Convert,
@@ -48,6 +49,7 @@ from lockstate.words.commands import (
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.results import (
+    Cancelled,
     Done,
     Event,
     EventKind,
@@ -246,8 +248,34 @@ def test_an_attempt_through_a_node_that_does_not_say_who_asks_is_the_same_reques
     assert expect(Granted, driver.run(again)).hold_id == first.hold_id
     assert driver.machine.state.holds[H1].attempt_id == "a2"
     assert driver.machine.state.principals.rows == {"h1": "ann"}
+    driver.run(TakeRate("r", 5, 60_000, request_id=ID))
     restarted = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state)))
-    assert restarted.state.requests.askers_of(("", ID)) == ("ann",)
+    assert restarted.state.requests.askers == {("", ID): {"ann"}}, "the other one is nobody's"
+
+
+def test_what_is_freed_while_no_request_can_be_remembered_is_whose_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A release is remembered nonetheless, and told also through a node that does not say who asks."""
+    monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 1)
+    driver = Driver()
+    driver.took("ann", "h1", request_id=ID)
+    release = Release(H1, ID)
+    assert driver.by("ann", release) == Released()
+    assert driver.run(release) == Released()
+    assert reason(driver.by("bob", release)) is Reason.LEASE_EXPIRED
+
+
+def test_an_attempt_that_was_undone_is_its_principals_no_more() -> None:
+    """The same request begins anew; nobody's, of the same id, does not take it along."""
+    driver = Driver()
+    driver.took("ann", "h1", request_id=ID)
+    driver.run(Acquire("b", EXCLUSIVE, HoldId("h9"), AttemptId("a9"), ttl_ms=1000, request_id=ID))
+    assert driver.cancel("h9", "a9") == Cancelled(undone=True)
+    assert driver.machine.state.requests.askers == {("", ID): {"ann"}}
+    assert driver.by("ann", Cancel(H1, AttemptId("h1"))) == Cancelled(undone=True)
+    assert driver.machine.state.requests.askers == {}
+    assert expect(Granted, driver.took("ann", "h2", request_id=ID)).hold_id == "h2"
 
 
 def test_of_two_principals_with_one_request_id_the_same_is_found() -> None:

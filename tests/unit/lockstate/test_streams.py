@@ -146,6 +146,14 @@ def test_a_stream_ends_with_its_session(driver: StreamDriver) -> None:
     assert driver.machine.counts()["streams"] == 0
 
 
+def test_a_session_without_a_stream_ends_beside_one(driver: StreamDriver) -> None:
+    """What the other one has numbered is kept."""
+    driver.done(1, lock("a", "h1"))
+    driver.open("s2")
+    driver.close("s2")
+    assert driver.view == StreamView(1, 1, 1)
+
+
 @pytest.mark.parametrize("ends", ["closed", "expired", "without it"])
 def test_the_waits_of_a_stream_end_with_its_session(driver: StreamDriver, ends: str) -> None:
     """Also those for another session, or with a lease of their own: nobody would hear of the grant."""
