@@ -38,8 +38,8 @@ class Loading:
 
     @property
     def percent(self) -> int:
-        """Return how much of the state is read."""
-        return 100 * self._steps // self._steps_count if self._steps_count else 0
+        """Return how much of the state is read. At 100 the names of its locks may still have to be sorted."""
+        return min(100 * self._steps // self._steps_count, 100) if self._steps_count else 0
 
     async def load(self, store: SnapshotStore) -> Snapshot | None:
         """Return the snapshot with its state decoded, None if there is none.

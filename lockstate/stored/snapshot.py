@@ -234,13 +234,13 @@ _TABLES: Final = (
         lambda state: state.streams.dump(),
         None,
         msgspec.msgpack.Decoder(list[tuple[SessionId, int, int]]),
-        lambda state, rows: state.streams.load(rows),
+        loading.load_streams,
     ),
     _Table(
         lambda state: state.streams.dump_kept(),
         None,
         msgspec.msgpack.Decoder(list[tuple[SessionId, int, Kept]]),
-        lambda state, rows: state.streams.load_kept(rows),
+        loading.load_kept,
     ),
     _Table(
         lambda state: state.principals.dump(),
@@ -358,9 +358,10 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, State]:
         state, tables = _begin(data)
         for table, rows in _rows(tables):
             table.load(state, rows)
-            state.claimed.settle()
             state.make_up()
             yield
+        yield from state.names.sort_all()
+        state.claimed.settle()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(f"not a snapshot of this version: {error}") from error
     except KeyError as error:
@@ -369,7 +370,10 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, State]:
 
 
 def steps_count(data: bytes | bytearray) -> int:
-    """Return how many steps `decode_in_steps` takes for these bytes. Raises SnapshotError."""
+    """Return how many groups of rows these bytes have. Raises SnapshotError.
+
+    `decode_in_steps` takes a step for each, and then a few to sort names.
+    """
     try:
         return sum(len(groups) for groups in _decoder.decode(data).tables)
     except msgspec.DecodeError as error:

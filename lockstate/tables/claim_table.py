@@ -1,6 +1,6 @@
 """What is claimed by name: the records of names, and the intents on the ancestors of what is claimed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from lockstate.tables.names import NameIndex
@@ -100,6 +100,20 @@ class ClaimTable:
                 lock.held += UNIT[claim]
                 if hold is not None:
                     self.join(lock, hold)
+
+    def add_intents(self, below: Mapping[tuple[str, Claim], int]) -> None:
+        """Count so many intents on each of these names, and as many on all names above it."""
+        locks, intents = self.locks, self.intents
+        for (name, claim), number in below.items():
+            counts, above = UNIT[claim] * number, name
+            while above:
+                if above in intents:
+                    intents[above] += counts
+                else:
+                    intents[above] = counts
+                    if above in locks:
+                        self.both_count += 1
+                above = above.rpartition("/")[0]
 
     def remove(self, claims: Claims, hold: Hold | None) -> Freed:
         """Take the claims back; return those that somebody waits for."""

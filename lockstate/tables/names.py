@@ -38,6 +38,14 @@ class NameIndex:
         if len(self.gone) > GONE_MAX:
             self._sort_out()
 
+    def sort_all(self) -> Iterator[None]:
+        """Sort in the names of a state that is being loaded, some milliseconds of work for each step."""
+        for lock in self.young:
+            lock.is_sorted = True
+        names = [lock.name for lock in self.young]
+        self.young = []
+        yield from self._sorted.fill(names)
+
     def after(self, name: str, *, inclusive: bool) -> Iterator[str]:
         """Return the names after `name` in order; if `inclusive`, `name` comes first if it is there."""
         self._sort_in(self._aged)

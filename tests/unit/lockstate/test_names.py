@@ -163,6 +163,22 @@ def test_keys_that_come_and_go_together(steps: list[tuple[bool, set[str]]]) -> N
             assert list(runs.after("ab", inclusive=False)) == sorted(key for key in expected if key > "ab")
 
 
+@given(st.lists(st.text("ab/", min_size=1, max_size=6), unique=True), st.sets(st.text("ab/", max_size=6)))
+def test_very_many_keys_are_sorted_in_steps(keys: list[str], more: set[str]) -> None:
+    """In parts, which are then merged: all keys are there in order, and others can come and go."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_runs, "_RUN_MAX", 6)
+        patch.setattr(sorted_runs, "_PART", 5)
+        patch.setattr(sorted_runs, "_APART", 2)
+        runs = SortedRuns[str]()
+        for _ in runs.fill(keys):
+            pass
+        assert list(runs.after("", inclusive=True)) == sorted(keys)
+        runs.add(more)
+        runs.remove(keys)
+        assert list(runs.after("", inclusive=True)) == sorted(more - set(keys))
+
+
 @pytest.mark.parametrize("comparisons", range(1, 60))
 def test_a_listing_that_fails_for_want_of_memory_leaves_the_names_in_order(
     monkeypatch: pytest.MonkeyPatch, comparisons: int

@@ -6,9 +6,10 @@ from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
 from lockstate.tables.records import Hold, Ticket
 from lockstate.words import codec
-from lockstate.words.commands import Acquire, Convert, Entry, Numbered, ResumeStream
-from lockstate.words.ids import AttemptId, HoldId, SessionId
+from lockstate.words.commands import Acquire, AddLocks, Convert, Entry, Numbered, ResumeStream, Wanted
+from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.words.modes import Mode
+from lockstate.words.results import Granted
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver
 
 
@@ -57,13 +58,46 @@ def test_the_requests_of_a_stream_share_the_id_of_their_session() -> None:
     driver.run(ResumeStream(session_id))
     frame = tuple([Acquire(one, EXCLUSIVE, HoldId(one), AttemptId(one), session_id) for one in "ab"])
     driver.run(Numbered(2, session_id, 1, 1, (), frame))
+    wait = Acquire("a", EXCLUSIVE, HoldId("w"), AttemptId("w"), session_id, 0, OwnerName("bob"), 9)
+    driver.run(Numbered(1, session_id, 1, 3, (), (wait,)))
     loaded = LockMachine(snapshot.decode(snapshot.encode(driver.machine.state))).state
-    (session,) = loaded.sessions.values()
-    requests = [hold.request for hold in loaded.holds.values()]
-    assert requests == [("ann", 1), ("ann", 2)]
-    for request in requests:
-        assert request is not None
-        assert request[0] is session.session_id
+    for state in (driver.machine.state, loaded):
+        (session,) = state.sessions.values()
+        records = (*state.holds.values(), *state.tickets.values())
+        assert [record.request for record in records] == [("ann", 1), ("ann", 2), ("ann", 3)]
+        for record in records:
+            assert record.request is not None
+            assert record.session_id is record.request[0] is session.session_id
+            assert record.owner is session.owner or record.owner == "bob"
+        stream = state.streams.get(session_id)
+        assert stream is not None
+        assert stream.session_id is session.session_id
+
+
+def test_what_a_stream_keeps_of_a_grant_has_the_texts_of_its_hold() -> None:
+    """As long as the hold is there, and under the name that was granted, after a restart as before."""
+    driver = MachineDriver()
+    driver.open("ann")
+    session_id = SessionId("ann")
+    driver.run(ResumeStream(session_id))
+    frame = tuple([Acquire(one, EXCLUSIVE, HoldId(one), AttemptId(one), session_id) for one in ("a1", "b1")])
+    driver.run(Numbered(2, session_id, 1, 1, (), frame))
+    driver.release("b1")
+    more = AddLocks(HoldId("a1"), (Wanted("c1", EXCLUSIVE),), HoldId("t1"), AttemptId("t1"))
+    for _ in range(2):
+        data = snapshot.encode(driver.machine.state)
+        loaded = snapshot.decode(data)
+        assert snapshot.encode(loaded) == data
+        stream, hold = loaded.streams.get(session_id), loaded.holds[HoldId("a1")]
+        assert stream is not None
+        first, second = [kept.result for kept in stream.kept.values()]
+        assert isinstance(first, Granted)
+        assert isinstance(second, Granted)
+        assert (first.hold_id, first.name, second.hold_id) == ("a1", "a1", "b1")
+        assert first.hold_id is hold.hold_id
+        assert (first.name is hold.name) == (hold.name == "a1")
+        driver.run(more)
+    assert not hold.name, "it has two"
 
 
 def test_another_ttl_and_another_moment_are_their_own() -> None:

@@ -9,6 +9,7 @@ import pytest
 from lockstate import invariants
 from lockstate.machine import LockMachine
 from lockstate.stored import snapshot
+from lockstate.tables import fingerprint
 from lockstate.words.codec import decode_entry, encode_command, encode_entry
 from lockstate.words.commands import AdvanceFence, OpenSession, TakeRate
 from lockstate.words.ids import SessionId
@@ -50,13 +51,15 @@ def test_a_restored_machine_is_equal() -> None:
     assert restored.next_deadline_ms() == machine.next_deadline_ms()
 
 
-def test_it_is_decoded_in_as_many_steps_as_it_says() -> None:
-    """So whoever waits for it can be told how far it is; the last step gives the state."""
+def test_its_rows_are_decoded_in_as_many_steps_as_it_says() -> None:
+    """So whoever waits for it can be told how far it is; names are sorted when all rows are there."""
     machine = _busy_driver().machine
     data = snapshot.encode(machine.state)
     steps, count = snapshot.decode_in_steps(data), snapshot.steps_count(data)
     assert count > 5
     for _ in range(count):
+        next(steps)
+    for _ in ("a part of the names", "where it is cut", "what lies between the cuts"):
         next(steps)
     with pytest.raises(StopIteration) as end:
         next(steps)
@@ -236,6 +239,34 @@ def test_a_state_of_many_groups_is_sound(monkeypatch: pytest.MonkeyPatch, group_
     invariants.check(restored.state)
     assert snapshot.encode(restored.state) == snapshot.encode(driver.machine.state)
     assert restored.locks("", "", 1000) == driver.machine.locks("", "", 1000)
+
+
+def test_a_loaded_state_is_counted_as_the_one_that_was_stored() -> None:
+    """Records of names that are held or only stand above, intents, claims of sessions, deadlines, marks."""
+    driver = MachineDriver()
+    driver.open("ann")
+    session_id = SessionId("ann")
+    for name in ("a/b/c", "a/b", "a/b/d", "e", "f/g/h/i"):
+        driver.granted(name, session_id=session_id)
+    driver.granted("s/t", mode=SHARED)
+    driver.granted("s/t", mode=SHARED, session_id=session_id)
+    driver.granted("s", mode=SHARED)
+    for number in range(3):
+        driver.granted(f"k/{number}")
+    state = driver.machine.state
+    loaded = snapshot.decode(snapshot.encode(state))
+    invariants.check(loaded)
+    assert fingerprint.of(loaded) == fingerprint.recomputed(loaded) == fingerprint.of(state)
+    assert loaded.intents == state.intents
+    assert {name: (lock.held, lock.holders_count) for name, lock in loaded.locks.items()} == {
+        name: (lock.held, lock.holders_count) for name, lock in state.locks.items()
+    }
+    assert loaded.claimed.both_count == state.claimed.both_count > 0
+    counts = [each.sessions[session_id].claims_count for each in (loaded, state)]
+    assert counts[0] == counts[1]
+    assert list(loaded.holds) == list(state.holds)
+    assert loaded.deadlines.next_ms() == state.deadlines.next_ms()
+    assert len(loaded.deadlines) == len(state.deadlines)
 
 
 def test_decoding_takes_steps(monkeypatch: pytest.MonkeyPatch) -> None:
