@@ -28,7 +28,7 @@ from redis_api import spelled
 from redis_api.arguments import Condition, TimeUnit, integer
 from redis_api.client import Client
 from redis_api.errors import CommandRefused, not_supported
-from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, Key
+from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, GiveBack, Key
 from redis_api.scripts import Act, Script
 
 _IN_THE_WAY: Final = frozenset({"lock-held", "frozen"})
@@ -95,8 +95,7 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     """
     name, text = name_of(client, key), spelled.value_text(value)
     known = Key(client.principal, name, text, ttl_ms is None)
-    left = client.face.left.take(known)
-    if left is not None and await left.is_granted() and await _adopt(client, left, value, ttl_ms):
+    if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
     request = AcquireRequest(name=name, value=text, owner=OwnerName(client.owner))
     if ttl_ms is None:
@@ -104,7 +103,8 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     else:
         request.ttl_ms = ttl_ms
     command = request.command()
-    attempt = _begin(client, known, value, command.hold_id)
+    give_back = partial(_release, client.gateway, command.hold_id, client.timeout_s)
+    attempt = begin_attempt(client, known, value, command.hold_id, give_back)
     is_granted = False
     try:
         await client.gateway.submit(command, Granted, client.timeout_s)
@@ -126,20 +126,25 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     return is_granted
 
 
-def _begin(client: Client, known: Key, value: bytes, hold_id: HoldId) -> Attempt:
+def begin_attempt(client: Client, known: Key, value: bytes, hold_id: HoldId, give_back: GiveBack) -> Attempt:
     """Follow an attempt of which the client is still to hear."""
-    give_back = partial(_release, client.gateway, hold_id, client.timeout_s)
     client.attempt = client.face.left.begin(known, value, hold_id, give_back)
     return client.attempt
 
 
-async def _adopt(client: Client, left: Attempt, value: bytes, ttl_ms: int | None) -> bool:
-    """Take over a hold of which nobody was told, with a lease from now on; return whether it is there."""
-    attempt = _begin(client, left.key, value, left.hold_id)
-    is_held = False
+async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | None) -> int | None:
+    """Take over a hold of which nobody was told, with a lease from now on; return its token, None if none is.
+
+    Raises ProblemError, ClusterError.
+    """
+    left = client.face.left.take(known)
+    if left is None or not await left.is_granted():
+        return None
+    give_back = partial(_release, client.gateway, left.hold_id, client.timeout_s)
+    attempt = begin_attempt(client, known, value, left.hold_id, give_back)
+    token: int | None = None
     try:
-        await _renew(client, left.hold_id, ttl_ms)
-        is_held = True
+        token = await _renew(client, left.hold_id, ttl_ms)
     except ProblemError as problem:
         if problem.code not in _OVER:
             attempt.settle(is_granted=False)
@@ -151,11 +156,11 @@ async def _adopt(client: Client, left: Attempt, value: bytes, ttl_ms: int | None
         attempt.settle(is_granted=True)
         attempt.leave()
         raise
-    attempt.settle(is_granted=is_held)
-    if is_held:
+    attempt.settle(is_granted=token is not None)
+    if token is not None:
         client.face.left.adopted_count += 1
-        client.took(left.key.name, left.hold_id)
-    return is_held
+        client.took(known.name, left.hold_id)
+    return token
 
 
 def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None:
@@ -171,12 +176,13 @@ def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None
 # -- to renew ------------------------------------------------------------------------------------------------
 
 
-async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> None:
-    """Let a hold last exactly so long from now on. Raises ProblemError, ClusterError."""
+async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> int:
+    """Let a hold last exactly so long from now on; return its token. Raises ProblemError, ClusterError."""
     request = RenewRequest(
         hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else ttl_ms, exact=ttl_ms is not None
     )
-    await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+    renewed = await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+    return renewed.result.token
 
 
 async def expire(client: Client, key: bytes, unit: TimeUnit, text: bytes, only: Condition) -> bool:
@@ -201,7 +207,7 @@ async def expire(client: Client, key: bytes, unit: TimeUnit, text: bytes, only: 
             "EXPIRE of a lock without a deadline", "give the time when it is taken: SET key value NX PX ms"
         )
     if ttl_ms <= 0:
-        changing = _release(client.gateway, hold_id, client.timeout_s)
+        changing: Awaitable[object] = _release(client.gateway, hold_id, client.timeout_s)
     else:
         changing = _renew(client, hold_id, ttl_ms)
     is_over = await _is_over(changing)

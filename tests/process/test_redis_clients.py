@@ -71,7 +71,7 @@ def test_the_lock_of_redis_py(nodes: RedisCluster, protocol: int) -> None:
 def test_the_programs_of_the_manual(nodes: RedisCluster) -> None:
     """They work as they stand there, with the address of a node."""
     programs = re.findall(r"^```python\n(.*?)^```$", MANUAL.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 2
+    assert programs
     with nodes.client("n1") as client:
         names: dict[str, Any] = {"redis": redis, "client": client}
         for program in programs:
