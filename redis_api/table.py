@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from lockapi import needs
 from lockapi.needs import Need
-from redis_api import basic, keyed, waiting
+from redis_api import basic, keyed, sentinel, waiting
 from redis_api.arguments import TimeUnit
 from redis_api.client import Client
 from redis_api.errors import MANUAL, CommandRefused, failure_of
@@ -131,6 +131,8 @@ COMMANDS: Final = {
         _read("EXPIRETIME", 2, keyed.remaining(1000, is_moment=True), "Tells in which second a lock ends."),
         _read("PEXPIRETIME", 2, keyed.remaining(1, is_moment=True), "Tells in which millisecond it ends."),
         _read("HF.TOKEN", -2, keyed.token, "Tells the fencing token of a lock."),
+        # -- nodes that serve -----------------------------------------------------------------------------
+        Command("SENTINEL", -2, sentinel.sentinel, "Tells whether this node serves, and where it is."),
         # -- waiting --------------------------------------------------------------------------------------
         _write("HF.ACQUIRE", 5, waiting.acquire, "Takes a lock, and waits for it: key value ms wait_ms."),
         # -- scripts --------------------------------------------------------------------------------------
