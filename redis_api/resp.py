@@ -41,7 +41,21 @@ class Failure(NamedTuple):
     text: str
 
 
-Reply = None | int | bytes | str | Status | Failure | Sequence["Reply"] | Mapping[str, "Reply"]
+class Push(NamedTuple):
+    """What a client is told without having asked at that moment; an array like others with version 2."""
+
+    parts: "Sequence[Reply]"
+
+
+class Several(NamedTuple):
+    """What is answered by several replies."""
+
+    replies: "Sequence[Reply]"
+
+
+Reply = (
+    None | int | bytes | str | Status | Failure | Push | Several | Sequence["Reply"] | Mapping[str, "Reply"]
+)
 """What answers a command; a str is a bulk string of text."""
 
 OK: Final = Status("OK")
@@ -186,6 +200,11 @@ def encode(reply: Reply, protocol: int) -> bytes:
             return b"+%b\r\n" % _line(text)
         case Failure(code, text):
             return b"-%b\r\n" % _line(f"{code} {text}")
+        case Push(parts):
+            array = encode([*parts], protocol)
+            return b">" + array[1:] if protocol == 3 else array  # noqa: PLR2004
+        case Several(replies):
+            return b"".join([encode(one, protocol) for one in replies])
         case Mapping():
             pairs = [encode(part, protocol) for pair in reply.items() for part in pair]
             head = b"%%%d\r\n" % len(reply) if protocol == 3 else b"*%d\r\n" % len(pairs)  # noqa: PLR2004

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from lockapi import needs
 from lockapi.needs import Need
-from redis_api import basic, keyed, sentinel, waiting
+from redis_api import basic, channels, keyed, sentinel, waiting
 from redis_api.arguments import TimeUnit
 from redis_api.client import Client
 from redis_api.errors import MANUAL, CommandRefused, failure_of
@@ -58,6 +58,10 @@ def _write(
     name: str, arity: int, handler: Handler, summary: str, keys: tuple[int, int, int] = _FIRST
 ) -> Command:
     return Command(name, arity, handler, summary, ("write", "fast"), keys, needs.ACQUIRE)
+
+
+def _of_channels(name: str, arity: int, handler: Handler, summary: str, need: Need = needs.READ) -> Command:
+    return Command(name, arity, handler, summary, ("pubsub", "noscript", "fast"), need=need)
 
 
 async def _command(client: Client, args: list[bytes]) -> Reply:
@@ -134,7 +138,17 @@ COMMANDS: Final = {
         # -- nodes that serve -----------------------------------------------------------------------------
         Command("SENTINEL", -2, sentinel.sentinel, "Tells whether this node serves, and where it is."),
         # -- waiting --------------------------------------------------------------------------------------
-        _write("HF.ACQUIRE", 5, waiting.acquire, "Takes a lock, and waits for it: key value ms wait_ms."),
+        Command(
+            *("HF.ACQUIRE", 5, waiting.acquire, "Takes a lock, and waits for it: key value ms wait_ms."),
+            *(("write",), (1, 1, 1), needs.ACQUIRE),
+        ),
+        # -- channels -------------------------------------------------------------------------------------
+        _of_channels("PUBLISH", 3, channels.publish, "Tells who listens to a channel.", needs.ACQUIRE),
+        _of_channels("SUBSCRIBE", -2, channels.subscribe, "Listens to channels."),
+        _of_channels("PSUBSCRIBE", -2, channels.psubscribe, "Listens to channels by patterns."),
+        _of_channels("UNSUBSCRIBE", -1, channels.unsubscribe, "Listens to channels no more."),
+        _of_channels("PUNSUBSCRIBE", -1, channels.punsubscribe, "Listens by patterns no more."),
+        _of_channels("PUBSUB", -2, channels.pubsub, "Tells who listens on this node."),
         # -- scripts --------------------------------------------------------------------------------------
         Command("EVAL", -3, keyed.eval_, "Does what a known script means.", ("write",), need=needs.ACQUIRE),
         Command("EVALSHA", -3, keyed.evalsha, "The same, by its hash.", ("write",), need=needs.ACQUIRE),
@@ -146,11 +160,17 @@ COMMANDS: Final = {
 _REASONS: Final = {
     **dict.fromkeys((b"WATCH", b"UNWATCH"), "it has no transactions"),
     **dict.fromkeys((b"BLPOP", b"BRPOP", b"LPUSH", b"RPUSH", b"LPOP", b"LLEN"), "it has no lists: poll"),
-    **dict.fromkeys((b"SUBSCRIBE", b"PSUBSCRIBE", b"PUBLISH"), "it has no channels: poll, or use HTTP"),
+    **dict.fromkeys((b"SSUBSCRIBE", b"SUNSUBSCRIBE", b"SPUBLISH"), "it has no shards: SUBSCRIBE"),
     **dict.fromkeys((b"SETEX", b"PSETEX", b"GETSET", b"MSET"), "a lock is taken by SET key value NX PX ms"),
 }
 """Why commands are missing that lock clients use."""
 _ENDS_MULTI: Final = frozenset((b"EXEC", b"DISCARD", b"RESET", b"QUIT"))
+
+
+_WHILE_LISTENING: Final = frozenset(
+    (b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"PUNSUBSCRIBE", b"PING", b"QUIT", b"RESET")
+)
+"""What a client that listens may ask for with version 2 of RESP, which has no other place for messages."""
 
 
 async def answer(client: Client, words: list[bytes]) -> Reply:
@@ -178,6 +198,11 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
             raise CommandRefused("max number of clients reached")
     if client.is_in_multi and name not in _ENDS_MULTI:
         raise CommandRefused(f"not carried out: {basic.NO_TRANSACTIONS}")
+    if client.listening.count and client.protocol < 3 and name not in _WHILE_LISTENING:  # noqa: PLR2004 - RESP
+        raise CommandRefused(
+            f"Can't execute '{name[:100].decode(errors='replace').lower()}': only (P|S)SUBSCRIBE /"
+            " (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+        )
     if row is None:
         shown = name[:100].decode(errors="replace")
         reason = _REASONS.get(name)

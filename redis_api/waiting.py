@@ -13,7 +13,6 @@ from cluster.errors import OutcomeUnknown
 from lockapi.gateway import CommandOutcome
 from lockapi.problems import ProblemError
 from lockapi.requests.locks import AcquireRequest
-from lockstate.words.commands import Acquire
 from lockstate.words.ids import OwnerName
 from lockstate.words.results import Granted
 from redis_api import holds, spelled
@@ -34,22 +33,23 @@ async def acquire(client: Client, args: list[bytes]) -> Reply:
         return token
     if client.transport.is_closing():
         return None  # it went meanwhile, and nobody would end its wait
-    command = AcquireRequest(
+    request = AcquireRequest(
         name=name,
         value=text,
         owner=OwnerName(client.owner),
         ttl_ms=ttl_ms,
         wait_ms=wait_ms,
         request_id=secrets.token_hex(16),
-    ).command()
-    return await _wait(client, known, value, command)
+    )
+    return await _wait(client, known, value, request)
 
 
-async def _wait(client: Client, known: Key, value: bytes, command: Acquire) -> int | None:
+async def _wait(client: Client, known: Key, value: bytes, request: AcquireRequest) -> int | None:
     """Wait for a lock; return its token, None if it was not free in time. Raises ProblemError, ClusterError.
 
     The client may leave at any time: then nothing stays of its wait, and what it got is given back.
     """
+    command = request.command()
     give_back = partial(client.gateway.withdraw, command.owner, command.request_id, client.timeout_s)
     attempt = holds.begin_attempt(client, known, value, command.hold_id, give_back)
     waiting = asyncio.ensure_future(client.gateway.acquire(command, Granted, client.timeout_s))
