@@ -52,7 +52,8 @@ def _serves(client: Client, status: ClusterStatus) -> bool:
     return status.ready and not client.face.gateway.node.is_shutting_down
 
 
-def _quorum(status: ClusterStatus) -> int:
+def quorum(status: ClusterStatus) -> int:
+    """Return how many nodes a majority of those that vote has."""
     return sum([node.state != _LEARNING for node in status.nodes]) // 2 + 1
 
 
@@ -75,7 +76,7 @@ def _row(client: Client) -> Reply:
         "config-epoch": str(status.term),
         "num-slaves": "0",
         "num-other-sentinels": str(_others_count(status)),
-        "quorum": str(_quorum(status)),
+        "quorum": str(quorum(status)),
     }
 
 
@@ -111,7 +112,7 @@ def _check_quorum(client: Client, args: Sequence[bytes]) -> Reply:
     _check_name(args[0])
     status = client.face.gateway.node.status()
     usable = _others_count(status) + 1
-    if usable >= _quorum(status) and _serves(client, status):
+    if usable >= quorum(status) and _serves(client, status):
         return f"OK {usable} usable Sentinels. Quorum and failover authorization can be reached"
     return Failure(
         "NOQUORUM", f"{usable} usable Sentinels. Not enough available Sentinels to reach the quorum"

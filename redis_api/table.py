@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from lockapi import needs
 from lockapi.needs import Need
-from redis_api import basic, channels, keyed, sentinel, waiting
+from redis_api import basic, channels, keyed, sentinel, settings, waiting
 from redis_api.arguments import TimeUnit
 from redis_api.client import Client
 from redis_api.errors import MANUAL, CommandRefused, failure_of
@@ -136,6 +136,8 @@ COMMANDS: Final = {
         _read("PEXPIRETIME", 2, keyed.remaining(1, is_moment=True), "Tells in which millisecond it ends."),
         _read("HF.TOKEN", -2, keyed.token, "Tells the fencing token of a lock."),
         # -- nodes that serve -----------------------------------------------------------------------------
+        Command("CONFIG", -2, settings.config, "Tells what is true of a node, as settings of Redis."),
+        Command("WAIT", 3, settings.wait, "Tells how many other nodes have what was answered."),
         Command("SENTINEL", -2, sentinel.sentinel, "Tells whether this node serves, and where it is."),
         # -- waiting --------------------------------------------------------------------------------------
         Command(
