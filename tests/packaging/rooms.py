@@ -124,7 +124,8 @@ ROOMS = {
     "redis_api": Room(
         (
             "cluster.errors", "cluster.observing.metrics", "cluster.observing.status",
-            "holdfast.token_lines", "lockapi", "lockstate.machine", "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.results",
+            "holdfast.token_lines", "lockapi", "lockstate.machine", "lockstate.words.ids",
+            "lockstate.words.kinds", "lockstate.words.results",
         ),
         "lockapi/requests makes commands; what the HTTP server has is handed over as redis_api/doors.py says",
     ),
