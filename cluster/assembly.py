@@ -41,6 +41,7 @@ from cluster.observing.gauges import gauges
 from cluster.observing.metrics import NodeMetrics
 from cluster.outgoing import Outgoing
 from cluster.peers import first_start
+from cluster.peers.channels import Channels
 from cluster.peers.disk_watch import DiskWatch
 from cluster.peers.fitness import Fitness
 from cluster.peers.leader_watch import LeaderWatch
@@ -245,6 +246,7 @@ class Parts:
             clocks=self.clocks,
             divergence=self.divergence,
             version=self.build.version,
+            channels=Channels(links.publish),
         )
         self._refusals = RefusalWatch(
             config,

@@ -43,6 +43,7 @@ from cluster.observing.status import (
 )
 from cluster.observing.troubles import troubles
 from cluster.peers import peer_tls_watch
+from cluster.peers.channels import Channels
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peer_tls_watch import PeerTlsWatch
@@ -345,6 +346,11 @@ class Node:
     def events(self) -> EventLog:
         """Return what happened lately, as this node applied it."""
         return self.parts.events
+
+    @property
+    def channels(self) -> Channels:
+        """Return what clients tell each other through this node."""
+        return self.parts.peering.channels
 
     @property
     def metrics(self) -> NodeMetrics:

@@ -321,6 +321,16 @@ class Gateway:
             return Unsettled(None, delay_ms - waited_ms, self._node.machine.revision)
         return delay_ms
 
+    # -- channels -------------------------------------------------------------------------------------------
+
+    def publish(self, name: str, message: bytes) -> int:
+        """Tell who listens to a channel; return how many clients of this node were told.
+
+        Nobody knows of the other nodes, and no message is kept. Raises ProblemError.
+        """
+        rights_needed.check_name(self.rights, Right.ACQUIRE, name)
+        return self._node.channels.publish(name, message)
+
     # -- reads ----------------------------------------------------------------------------------------------
 
     async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:

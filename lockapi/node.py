@@ -88,6 +88,17 @@ class BackupBytes(Protocol):
         ...
 
 
+class Channels(Protocol):
+    """What clients tell each other through their nodes: at once, at most once, outside the log."""
+
+    def listen(self, listener: Callable[[str, bytes], int]) -> None:
+        """Let a listener have all messages by the names of their channels; it returns how many it told."""
+
+    def publish(self, name: str, message: bytes) -> int:
+        """Tell everybody who listens to a channel; return how many clients of this node were told."""
+        ...
+
+
 class NodeState(Protocol):
     """What a node shows of itself. Looking at it changes nothing and never waits for other nodes."""
 
@@ -99,6 +110,11 @@ class NodeState(Protocol):
     @property
     def events(self) -> EventLog:
         """Return what happened lately, as this node applied it."""
+        ...
+
+    @property
+    def channels(self) -> Channels:
+        """Return what clients tell each other."""
         ...
 
     @property

@@ -16,7 +16,8 @@ _SETTINGS: Final = {b"LIB-NAME": "library", b"LIB-VER": "library_version"}
 
 async def ping(client: Client, args: list[bytes]) -> Reply:
     """PING [message]."""
-    del client
+    if client.listening.count and client.protocol < 3:  # noqa: PLR2004 - versions of RESP
+        return [b"pong", args[0] if args else b""]
     return args[0] if args else Status("PONG")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from holdfast.token_lines import Right
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
 from lockstate.words.ids import HoldId
@@ -14,7 +15,9 @@ from redis_api.cursors import Cursors
 from redis_api.doors import Admission, Place, Rates
 from redis_api.key_waits import KeyWaits, Waiter
 from redis_api.left_grants import Attempt, LeftGrants
+from redis_api.listeners import Listeners, Listening
 from redis_api.name_turns import NameTurns
+from redis_api.resp import Push, encode
 from redis_api.scripts import Scripts
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 OWN_COUNT_MAX: Final = 10_000
 """Holds that a connection is known to have taken. It loses sight of the oldest ones first."""
+UNREAD_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of messages that a client has not read; with more of them it is cut off."""
 OWNER_CHARS_MAX: Final = 100
 """Characters of a client's name, and of its library's."""
 
@@ -43,6 +48,7 @@ class Face:
     cursors: Cursors = field(default_factory=Cursors)
     waits: KeyWaits = field(default_factory=KeyWaits)
     turns: NameTurns = field(default_factory=NameTurns)
+    listeners: Listeners = field(default_factory=Listeners)
     commands: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     began_s: float = field(default_factory=time.monotonic)
@@ -55,12 +61,13 @@ class Client:
 
     __slots__ = (
         "_gateway", "attempt", "credentials", "database", "face", "is_gone", "is_leaving", "library",
-        "library_version", "name", "number", "own", "place", "protocol", "queue", "transport", "waiter",
-        "watched",
+        "library_version", "listening", "name", "number", "own", "place", "protocol", "queue", "transport",
+        "waiter", "watched",
     )  # fmt: skip
 
-    def __init__(self, face: Face, place: Place, transport: asyncio.BaseTransport, number: int) -> None:
+    def __init__(self, face: Face, place: Place, transport: asyncio.Transport, number: int) -> None:
         self.face, self.place, self.transport, self.number = face, place, transport, number
+        self.listening = Listening(face.listeners, self.tell)
         self.own: dict[str, HoldId] = {}
         """The holds that were taken on this connection, by their names."""
         self.attempt: Attempt | None = None
@@ -83,6 +90,7 @@ class Client:
         """The commands of a transaction that has begun."""
         self.watched: list[Watched] = []
         self.credentials = b""
+        self.listening.end_all()
 
     def admit(self) -> Gateway:
         """Return the gateway of the caller as it is now: tokens end, rights change. Raises ProblemError."""
@@ -123,6 +131,27 @@ class Client:
         if len(self.own) >= OWN_COUNT_MAX:
             del self.own[next(iter(self.own))]
         self.own[name] = hold_id
+
+    def tell(self, name: str, push: Push) -> bool:
+        """Tell the client of a message on a channel; return whether it could be told.
+
+        What it may read is looked up each time: tokens end, rights change. One that does not read is cut off.
+        """
+        if self.transport.is_closing():
+            return False
+        try:
+            rights = self.face.admission.caller(self.credentials, self.place, self.transport).rights
+        except ProblemError as problem:
+            self.note(problem, "SUBSCRIBE")
+            self.transport.close()
+            return False
+        if not rights.covers(Right.READ, name):
+            return False
+        if self.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            self.place.unread()
+            return False
+        self.transport.write(encode(push, self.protocol))
+        return True
 
     def note(self, problem: Exception, command: str) -> None:
         """Keep what was refused because of who asked."""

@@ -62,7 +62,7 @@ class RedisConnection(asyncio.Protocol):
         else:
             self._place = self._place_taken
             self._place.connection = self
-        self._client = Client(self._face, self._place, transport, self._number)
+        self._client = Client(self._face, self._place, self._transport, self._number)
         self._connections.add(self)
         self._face.clients_count += 1
         if self._place.refused is not None:
@@ -102,7 +102,7 @@ class RedisConnection(asyncio.Protocol):
             self._close()
         finally:
             self._task = None
-            if count and not self._is_ending:
+            if count and not self._is_ending and not self._client.listening.count:
                 self._place.rest()
                 if self._parser.held_bytes:
                     self._place.heard()
@@ -170,6 +170,7 @@ class RedisConnection(asyncio.Protocol):
         self._place.gone()
         self._connections.discard(self)
         self._face.clients_count -= 1
+        self._client.listening.end_all()
         attempt = self._client.attempt
         if attempt is not None:
             attempt.leave_early()

@@ -33,7 +33,7 @@ from lockstate.words.results import Granted, HoldView, Released, Renewed
 from redis_api import meant, spelled
 from redis_api.arguments import integer
 from redis_api.client import Client
-from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, Key
+from redis_api.left_grants import VALUE_BYTES_MIN, Attempt, GiveBack, Key
 from redis_api.overlay import Overlay
 from redis_api.resp import Reply
 from redis_api.scripts import Act, Script
@@ -73,8 +73,7 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     ):
         return False
     known = Key(client.principal, name, text, ttl_ms is None)
-    left = client.face.left.take(known)
-    if left is not None and await left.is_granted() and await _adopt(client, left, value, ttl_ms):
+    if await adopt_left(client, known, value, ttl_ms) is not None:
         return True
     request = AcquireRequest(name=name, value=text, owner=OwnerName(client.owner))
     if ttl_ms is None:
@@ -82,13 +81,12 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     else:
         request.ttl_ms = ttl_ms
     command = request.command()
-    attempt = _begin(client, known, value, command.hold_id)
+    give_back = partial(_release, client.gateway, command.hold_id, client.timeout_s)
+    attempt = begin_attempt(client, known, value, command.hold_id, give_back)
     is_granted = False
     try:
         await client.gateway.submit(command, Granted, client.timeout_s)
-        is_granted = not _is_cell(client, name)
-        if not is_granted:
-            await _is_over(_release(client.gateway, command.hold_id, client.timeout_s))
+        is_granted = not await gave_way(client, name, command.hold_id)
     except OutcomeUnknown:
         attempt.give_back()
         raise
@@ -106,20 +104,25 @@ async def take(client: Client, key: bytes, value: bytes, ttl_ms: int | None) -> 
     return is_granted
 
 
-def _begin(client: Client, known: Key, value: bytes, hold_id: HoldId) -> Attempt:
+def begin_attempt(client: Client, known: Key, value: bytes, hold_id: HoldId, give_back: GiveBack) -> Attempt:
     """Follow an attempt of which the client is still to hear."""
-    give_back = partial(_release, client.gateway, hold_id, client.timeout_s)
     client.attempt = client.face.left.begin(known, value, hold_id, give_back)
     return client.attempt
 
 
-async def _adopt(client: Client, left: Attempt, value: bytes, ttl_ms: int | None) -> bool:
-    """Take over a hold of which nobody was told, with a lease from now on; return whether it is there."""
-    attempt = _begin(client, left.key, value, left.hold_id)
-    is_held = False
+async def adopt_left(client: Client, known: Key, value: bytes, ttl_ms: int | None) -> int | None:
+    """Take over a hold of which nobody was told, with a lease from now on; return its token, None if none is.
+
+    Raises ProblemError, ClusterError.
+    """
+    left = client.face.left.take(known)
+    if left is None or not await left.is_granted():
+        return None
+    give_back = partial(_release, client.gateway, left.hold_id, client.timeout_s)
+    attempt = begin_attempt(client, known, value, left.hold_id, give_back)
+    token: int | None = None
     try:
-        await _renew(client, left.hold_id, ttl_ms)
-        is_held = True
+        token = await _renew(client, left.hold_id, ttl_ms)
     except ProblemError as problem:
         if problem.code not in _OVER:
             attempt.settle(is_granted=False)
@@ -131,11 +134,11 @@ async def _adopt(client: Client, left: Attempt, value: bytes, ttl_ms: int | None
         attempt.settle(is_granted=True)
         attempt.leave()
         raise
-    attempt.settle(is_granted=is_held)
-    if is_held:
+    attempt.settle(is_granted=token is not None)
+    if token is not None:
         client.face.left.adopted_count += 1
-        client.took(left.key.name, left.hold_id)
-    return is_held
+        client.took(known.name, left.hold_id)
+    return token
 
 
 def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None:
@@ -151,12 +154,13 @@ def _tell_same_value(client: Client, name: str, text: str, value: bytes) -> None
 # -- to renew ------------------------------------------------------------------------------------------------
 
 
-async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> None:
-    """Let a hold last exactly so long from now on. Raises ProblemError, ClusterError."""
+async def _renew(client: Client, hold_id: HoldId, ttl_ms: int | None) -> int:
+    """Let a hold last exactly so long from now on; return its token. Raises ProblemError, ClusterError."""
     request = RenewRequest(
         hold_id=hold_id, ttl_ms=UNSET if ttl_ms is None else ttl_ms, exact=ttl_ms is not None
     )
-    await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+    renewed = await client.gateway.submit(request.command(HoldKind.LOCK), Renewed, client.timeout_s)
+    return renewed.result.token
 
 
 async def _is_over(changing: Awaitable[object]) -> bool:
@@ -198,6 +202,17 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], args: Seque
     if done == script.other and _is_cell(client, name):
         return await transact(client, program)
     return done
+
+
+async def gave_way(client: Client, name: str, hold_id: HoldId) -> bool:
+    """Give back a hold that was granted beside a cell; return whether it was.
+
+    Raises ProblemError, ClusterError.
+    """
+    if not _is_cell(client, name):
+        return False
+    await _is_over(_release(client.gateway, hold_id, client.timeout_s))
+    return True
 
 
 def _is_cell(client: Client, name: str) -> bool:

@@ -52,6 +52,8 @@ class Attempt:
         self._grants, self._give_back = grants, give_back
         self._outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.is_left = self.is_taken = False
+        self.when_left: Callable[[], object] = lambda: None
+        """Called when the connection ends before there is an outcome."""
 
     def settle(self, *, is_granted: bool) -> None:
         """Say how it ended."""
@@ -64,6 +66,7 @@ class Attempt:
     def leave_early(self) -> None:
         """Record that the connection ended before there is an outcome: `leave` comes behind it."""
         self.is_left = True
+        self.when_left()
 
     def leave(self) -> None:
         """Record that the connection ended before the answer, and find the hold another client or an end."""

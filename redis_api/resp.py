@@ -47,7 +47,31 @@ class Failure(NamedTuple):
     text: str
 
 
-Reply = None | int | bytes | str | Status | NoList | Failure | Sequence["Reply"] | Mapping[str, "Reply"]
+class Push(NamedTuple):
+    """What a client is told without having asked at that moment; an array like others with version 2."""
+
+    parts: "Sequence[Reply]"
+
+
+class Several(NamedTuple):
+    """What is answered by several replies."""
+
+    replies: "Sequence[Reply]"
+
+
+Reply = (
+    None
+    | int
+    | bytes
+    | str
+    | Status
+    | NoList
+    | Failure
+    | Push
+    | Several
+    | Sequence["Reply"]
+    | Mapping[str, "Reply"]
+)
 """What answers a command; a str is a bulk string of text."""
 
 OK: Final = Status("OK")
@@ -181,20 +205,24 @@ class CommandParser:
 def encode(reply: Reply, protocol: int) -> bytes:
     """Return the bytes of a reply to a client that speaks version 2 or 3."""
     match reply:
-        case None:
-            return b"_\r\n" if protocol == 3 else b"$-1\r\n"  # noqa: PLR2004 - versions of RESP
+        case None | NoList():
+            if protocol == 3:  # noqa: PLR2004 - versions of RESP
+                return b"_\r\n"
+            return b"$-1\r\n" if reply is None else b"*-1\r\n"
         case int():
             return b":%d\r\n" % reply
-        case bytes():
-            return b"$%d\r\n%b\r\n" % (len(reply), reply)
-        case str():
-            return encode(reply.encode(), protocol)
+        case bytes() | str():
+            data = reply.encode() if isinstance(reply, str) else reply
+            return b"$%d\r\n%b\r\n" % (len(data), data)
         case Status(text):
             return b"+%b\r\n" % _line(text)
-        case NoList():
-            return b"_\r\n" if protocol == 3 else b"*-1\r\n"  # noqa: PLR2004
         case Failure(code, text):
             return b"-%b\r\n" % _line(f"{code} {text}".rstrip())
+        case Push(parts):
+            array = encode([*parts], protocol)
+            return b">" + array[1:] if protocol == 3 else array  # noqa: PLR2004
+        case Several(replies):
+            return b"".join([encode(one, protocol) for one in replies])
         case Mapping():
             pairs = [encode(part, protocol) for pair in reply.items() for part in pair]
             head = b"%%%d\r\n" % len(reply) if protocol == 3 else b"*%d\r\n" % len(pairs)  # noqa: PLR2004

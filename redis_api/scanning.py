@@ -11,7 +11,7 @@ from holdfast.token_lines import Right
 from lockapi import sight
 from lockstate.machine import LockMachine
 from lockstate.words.limits import LIST_LIMIT_MAX
-from redis_api import encoded, spelled
+from redis_api import encoded, globs, spelled
 from redis_api.arguments import integer
 from redis_api.client import Client
 from redis_api.cursors import Scanned
@@ -47,58 +47,7 @@ def matching(pattern: bytes, type_: bytes | None = None) -> Matching:
     begin = literal[0].decode() if literal is not None else ""
     if literal is not None and pattern[literal.end() : literal.end() + 1] not in (b"*", b"?", b"["):
         begin = ""
-    return Matching(None if pattern == b"*" else glob(pattern), type_, begin)
-
-
-def glob(pattern: bytes) -> re.Pattern[bytes]:
-    """Return the regular expression of a pattern: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before any.
-
-    What stands between two stars is looked for once, at the first place where it fits, and never again: else
-    a pattern of many stars would keep the node busy for hours.
-    """
-    parts: list[list[bytes]] = [[]]
-    at = 0
-    while at < len(pattern):
-        char = pattern[at : at + 1]
-        at += 1
-        if char == b"*":
-            parts.append([])
-        elif char == b"?":
-            parts[-1].append(b".")
-        elif char == b"[":
-            text, at = _class(pattern, at)
-            parts[-1].append(text)
-        else:
-            if char == b"\\" and at < len(pattern):
-                char = pattern[at : at + 1]
-                at += 1
-            parts[-1].append(re.escape(char))
-    first, *others = [b"".join(part) for part in parts]
-    if others:
-        inner = b"".join([b"(?>.*?%b)" % part for part in others[:-1] if part])
-        first += inner + b".*" + others[-1]
-    return re.compile(first, re.DOTALL)
-
-
-def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """Return the expression of what stands in brackets, and the place behind it. It may have no end."""
-    is_not = pattern[at : at + 1] == b"^"
-    at += is_not
-    chars: set[int] = set()
-    while at < len(pattern) and pattern[at : at + 1] != b"]":
-        if pattern[at : at + 1] == b"\\" and at + 1 < len(pattern):
-            at += 1
-        elif pattern[at + 1 : at + 2] == b"-" and at + 2 < len(pattern):
-            low, high = sorted((pattern[at], pattern[at + 2]))
-            chars.update(range(low, high + 1))
-            at += 3
-            continue
-        chars.add(pattern[at])
-        at += 1
-    members = b"".join([re.escape(bytes([char])) for char in sorted(chars)])
-    if not members:
-        return (b"." if is_not else b"(?!)"), at + 1
-    return b"[%b%b]" % (b"^" if is_not else b"", members), at + 1
+    return Matching(None if pattern == b"*" else globs.matcher(pattern), type_, begin)
 
 
 # -- pages ---------------------------------------------------------------------------------------------------

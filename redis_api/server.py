@@ -54,6 +54,11 @@ class RedisServer:
         text = "Commands of clients of Redis that were answered with an error, by its first word."
         for code, number in sorted(face.errors.items()):
             yield "holdfast_redis_errors_total", text, "counter", {"code": code}, number
+        yield gauge(
+            "redis_channels", "Channels that clients of Redis listen to.", len(face.listeners.of_names)
+        )
+        text = "Messages on channels that clients of Redis were told."
+        yield "holdfast_redis_messages_total", text, "counter", {}, face.listeners.told_count
         text = "Locks whose client had not heard of its grant, by what became of them."
         for what, number in (
             ("adopted", face.left.adopted_count),

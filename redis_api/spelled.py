@@ -16,6 +16,7 @@ EMPTY: Final = "%"
 
 _PLAIN: Final = re.compile(rb"[!-$&-.0-~]+(?:/[!-$&-.0-~]+)*")
 """A key that is a name as it is, unless one of its parts is dots alone."""
+_NAME: Final = re.compile(rf"{SPACE}/([0-9]{{1,3}})/")
 _DOTS: Final = frozenset({".", ".."})
 _CODE: Final = re.compile(rb"%([0-9A-F]{2})")
 
@@ -35,6 +36,15 @@ def key_of(database: int, name: str) -> bytes | None:
     spelled = name.removeprefix(prefix_of(database))
     key = b"/".join([b"" if part == EMPTY else _read(part) for part in spelled.split("/")])
     return key if name_of(database, key) == name else None
+
+
+def channel_of(name: str) -> tuple[int, bytes] | None:
+    """Return database and key of a name, as those of a channel; None if no client of Redis could give it."""
+    match = _NAME.match(name)
+    if match is None:
+        return None
+    key = key_of(int(match[1]), name)
+    return None if key is None else (int(match[1]), key)
 
 
 def value_text(value: bytes) -> str:

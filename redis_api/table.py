@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from lockapi import needs
 from lockapi.needs import Need
-from redis_api import basic, keyed, queued, scanning
+from redis_api import basic, channels, keyed, queued, scanning, sentinel, settings, waiting
 from redis_api.client import Client
 from redis_api.data import DATA
 from redis_api.errors import CommandRefused, failure_of, unknown_command, wrong_arity
@@ -68,6 +68,10 @@ def _of_data(row: DataCommand) -> Command:
     return Command(row.name, row.arity, handler, row.summary, (flags, "fast"), row.keys, need)
 
 
+def _of_channels(name: str, arity: int, handler: Handler, summary: str, need: Need = needs.READ) -> Command:
+    return Command(name, arity, handler, summary, ("pubsub", "noscript", "fast"), need=need)
+
+
 async def _command(client: Client, args: list[bytes]) -> Reply:
     """COMMAND [COUNT | LIST | INFO [name ...] | DOCS [name ...]]."""
     del client
@@ -121,6 +125,22 @@ COMMANDS: Final = {
         Command("EXEC", 1, queued.exec_, "Applies the commands since MULTI in one step.", ()),
         Command("SCAN", -2, scanning.scan, "Tells some keys, and where to go on.", (), need=needs.READ),
         Command("KEYS", 2, scanning.keys, "Tells all keys that match.", (), need=needs.READ),
+        # -- nodes that serve -----------------------------------------------------------------------------
+        Command("CONFIG", -2, settings.config, "Tells what is true of a node, as settings of Redis."),
+        Command("WAIT", 3, settings.wait, "Tells how many other nodes have what was answered."),
+        Command("SENTINEL", -2, sentinel.sentinel, "Tells whether this node serves, and where it is."),
+        # -- waiting --------------------------------------------------------------------------------------
+        Command(
+            *("HF.ACQUIRE", 5, waiting.acquire, "Takes a lock, and waits for it: key value ms wait_ms."),
+            *(("write",), (1, 1, 1), needs.ACQUIRE),
+        ),
+        # -- channels -------------------------------------------------------------------------------------
+        _of_channels("PUBLISH", 3, channels.publish, "Tells who listens to a channel.", needs.ACQUIRE),
+        _of_channels("SUBSCRIBE", -2, channels.subscribe, "Listens to channels."),
+        _of_channels("PSUBSCRIBE", -2, channels.psubscribe, "Listens to channels by patterns."),
+        _of_channels("UNSUBSCRIBE", -1, channels.unsubscribe, "Listens to channels no more."),
+        _of_channels("PUNSUBSCRIBE", -1, channels.punsubscribe, "Listens by patterns no more."),
+        _of_channels("PUBSUB", -2, channels.pubsub, "Tells who listens on this node."),
         # -- scripts --------------------------------------------------------------------------------------
         Command("SCRIPT", -2, basic.script, "Loads scripts of lock clients."),
     )
@@ -128,13 +148,17 @@ COMMANDS: Final = {
 """All commands by their names in capitals."""
 
 _REASONS: Final = {
-    **dict.fromkeys((b"SUBSCRIBE", b"PSUBSCRIBE", b"PUBLISH"), "it has no channels: poll, or use HTTP"),
+    **dict.fromkeys((b"SSUBSCRIBE", b"SUNSUBSCRIBE", b"SPUBLISH"), "it has no shards: SUBSCRIBE"),
 }
 """Why commands are missing that lock clients use."""
 _AT_ONCE: Final = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"RESET", b"QUIT"))
 """Commands that are carried out at once, also in a transaction."""
 _QUEUED: Final = frozenset(DATA) | queued.ALONGSIDE
 """Commands that a transaction may have."""
+_WHILE_LISTENING: Final = frozenset(
+    (b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"PUNSUBSCRIBE", b"PING", b"QUIT", b"RESET")
+)
+"""What a client that listens may ask for with version 2 of RESP, which has no other place for messages."""
 
 
 async def answer(client: Client, words: list[bytes]) -> Reply:
@@ -172,6 +196,11 @@ async def _answer(client: Client, row: Command | None, name: bytes, words: list[
 
 def _checked(client: Client, row: Command | None, name: bytes, words: list[bytes]) -> Command:
     """Return a command that may be carried out, or queued. Raises ProblemError, CommandRefused."""
+    if client.listening.count and client.protocol < 3 and name not in _WHILE_LISTENING:  # noqa: PLR2004 - RESP
+        raise CommandRefused(
+            f"Can't execute '{name[:100].decode(errors='replace').lower()}': only (P|S)SUBSCRIBE /"
+            " (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+        )
     if row is None:
         raise unknown_command(name, _REASONS.get(name, ""))
     if not row.takes(len(words)):

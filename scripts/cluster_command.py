@@ -50,6 +50,11 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--peer-tls", action="store_true", help="new cluster: TLS between nodes, with certificates for them"
     )
+    up.add_argument(
+        "--redis",
+        action="store_true",
+        help="new cluster: each node also serves lock clients of Redis, from port P+200 (docs/faces.md)",
+    )
     commands.add_parser("down", help="stop all nodes; the data stays")
     commands.add_parser("status", help="show the nodes; exit 0 if the cluster has a leader")
     for name, text in (
@@ -78,8 +83,12 @@ def _up(arguments: argparse.Namespace) -> int:
         base_port=arguments.base_port,
         tls=arguments.tls,
         peer_tls=arguments.peer_tls,
+        redis=arguments.redis,
         progress=lambda text: print(f"cluster: {text}", file=sys.stderr),
     )
+    if cluster.redis_addresses:
+        told = ", ".join(cluster.redis_addresses.values())
+        print(f"cluster: clients of Redis are served at {told}", file=sys.stderr)
     for name, value in cluster.client_environment.items():
         print(f"export {name}={shlex.quote(value)}")
     return 0

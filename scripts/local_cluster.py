@@ -73,6 +73,7 @@ class LocalCluster:
         extra_args: Sequence[str] = (),
         tls: bool = False,
         peer_tls: bool = False,
+        redis: bool = False,
         timeout_s: float = UP_S,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Self:
@@ -81,16 +82,21 @@ class LocalCluster:
         All nodes must be up: a cluster's first election needs every one of them. An existing cluster
         keeps its nodes, ports, arguments and secret. `base_port` 0 finds free ports. With `tls` a new cluster
         speaks TLS, and wants certificates of its clients: `client_environment` has them. With `peer_tls` its
-        nodes speak TLS with each other.
+        nodes speak TLS with each other, with `redis` each has a port for clients of Redis: `redis_addresses`.
         Raises ClusterFailure with the tail of a log, and PortsBusyError; what was started is stopped again.
         """
         path = Path(directory).resolve()
+        redis_ports: list[int] = []
         if not (path / cluster_file.FILE).exists():
+            if redis:
+                redis_ports = ports.for_redis(base_port, nodes) if base_port else ports.reserve(nodes)
             base_port = base_port or ports.find_base(nodes)
-            ports.check_free(base_port, nodes)  # before anything is written
+            ports.check_free(base_port, nodes, redis_ports)  # before anything is written
         with _only_up(path):
             if not (path / cluster_file.FILE).exists():
-                cluster_file.create(path, nodes, base_port, extra_args, tls=tls, peer_tls=peer_tls)
+                cluster_file.create(
+                    *(path, nodes, base_port, extra_args), tls=tls, peer_tls=peer_tls, redis_ports=redis_ports
+                )
             cluster = cls(path)
             dead = [node.id for node in cluster.nodes() if not cluster.is_alive(node.id)]
             try:
@@ -133,6 +139,11 @@ class LocalCluster:
             ca, _ = cluster_file.certificate(self.directory, "ca")
             found |= {"HOLDFAST_CA": str(ca), "HOLDFAST_CERT": str(cert), "HOLDFAST_KEY": str(key)}
         return found
+
+    @property
+    def redis_addresses(self) -> dict[str, str]:
+        """Where each node serves clients of Redis; empty if none does."""
+        return dict(cluster_file.read(self.directory).get("redis", {}))
 
     def nodes(self) -> list[LocalNode]:
         """Return all nodes, in order."""
@@ -376,6 +387,7 @@ class LocalCluster:
             "--secret-file",
             str(self.directory / cluster_file.SECRET_FILE),
             *self._tls_args(node_id, document),
+            *(["--redis", document["redis"][node_id]] if node_id in document.get("redis", {}) else []),
             *document["extra_args"],
         ]
 

@@ -72,6 +72,7 @@ class FrameKind(enum.IntEnum):
     CHANGED = 7
     FOUNDING = 8
     SECRETS = 9
+    PUBLISHED = 10
 
 
 _OF_THE_LINK: Final = frozenset({int(FrameKind.REFUSED), int(FrameKind.SECRETS)})

@@ -24,6 +24,7 @@ from cluster.errors import AddressInUse, StartupError
 from cluster.peers import objections
 from cluster.peers.absences import Absences
 from cluster.peers.certificate_names import Shown
+from cluster.peers.channels import Published
 from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import HandshakeState, Objection, Particulars, PeerProgress
 from cluster.peers.handshake_budget import HandshakeBudget
@@ -245,6 +246,12 @@ class PeerLinks:
         ping = self.host.ping()
         for link in self._open.values():
             link.send(FrameKind.PING, ping)
+
+    def publish(self, published: Published) -> None:
+        """Pass a message of clients on to all peers that keep up: the others miss it."""
+        for link in self._open.values():
+            if link.room_bytes > 0:
+                link.send(FrameKind.PUBLISHED, published)
 
     def flush(self) -> None:
         """Hand everything to the network now, ahead of a sync that will stop the loop for a moment."""

@@ -24,6 +24,7 @@ from cluster.consensus.messages import AppendEntries, Message, NewerTerm
 from cluster.consensus.replica import Replica
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault
 from cluster.peers import objections
+from cluster.peers.channels import Channels, Published
 from cluster.peers.duplicates import Runs
 from cluster.peers.entry_check import check, is_displacing
 from cluster.peers.first_start import FirstStart
@@ -55,6 +56,7 @@ _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
     FrameKind.CHANGE: msgspec.msgpack.Decoder(Change),
     FrameKind.CHANGED: msgspec.msgpack.Decoder(Verdict),
     FrameKind.FOUNDING: msgspec.msgpack.Decoder(News),
+    FrameKind.PUBLISHED: msgspec.msgpack.Decoder(Published),
 }
 """What is in a frame, by its kind. Raft's messages have a decoder of their own."""
 
@@ -101,13 +103,14 @@ class Peering:
         clocks: ClockWatch,
         divergence: Divergence,
         version: str = "",
+        channels: Channels | None = None,
     ) -> None:
         """`is_alive` tells whether a peer is connected and has been heard of just now.
 
         `dialed` returns where this node has dialed a connected peer, empty if the peer dialed. `sync_ms`
         returns how long syncs take here, `state_bytes_max` is how much memory for the state this node can
         bear, `clocks` measures the peers' clocks, `divergence` compares this node with them,
-        `version` is what it runs.
+        `version` is what it runs, `channels` are told what peers pass on of them.
         """
         self._datadir = datadir
         self._node_id: Final = datadir.identity.node_id
@@ -121,6 +124,7 @@ class Peering:
         self._clocks = clocks
         self._divergence = divergence
         self._version = version
+        self.channels = channels or Channels()
         self._run_id: Final = secrets.token_hex(RUN_ID_BYTES)
         self.handlers: Handlers
         """Set before the first connection."""
@@ -373,7 +377,9 @@ class Peering:
             self.table.judge_all()
         return True
 
-    def _rare(self, peer_id: str, content: Ping | Change | Verdict | News | str, handlers: Handlers) -> None:
+    def _rare(
+        self, peer_id: str, content: Ping | Change | Verdict | News | Published | str, handlers: Handlers
+    ) -> None:
         """Hand on what is not part of a request."""
         match content:
             case Ping():
@@ -384,6 +390,8 @@ class Peering:
                 handlers.change_decided(content)
             case News():
                 self.founding.heard(peer_id, content)
+            case Published():
+                self.channels.heard(content)
             case str():
                 handlers.transfer_asked(content)
 

@@ -21,6 +21,7 @@ from cluster.errors import MemberChangeRefused, ShuttingDown, TransferFailed
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import NodeMetrics
 from cluster.observing.status import ClusterStatus, PeerStatus
+from cluster.peers.channels import Channels
 from lockapi.node import Counters
 from lockstate.machine import LockMachine
 from lockstate.rules import attempts
@@ -51,6 +52,7 @@ class MemoryNode:
         self.metrics: Counters = self._counted
         self.members = Members({NODE_ID: MemberRecord(PEER, is_voter=True)})
         self.events = EventLog(self._loop)
+        self.channels = Channels()
         self._seqs = itertools.count(1)
         self._waiters = Waiters(self._loop)
         self._kept = KeptWaits(self._undo)

@@ -29,8 +29,12 @@ def create(
     *,
     tls: bool = False,
     peer_tls: bool = False,
+    redis_ports: Sequence[int] = (),
 ) -> None:
-    """Write the files of a new cluster on loopback, with certificates for TLS. Raises PortsBusyError."""
+    """Write the files of a new cluster on loopback, with certificates for TLS. Raises PortsBusyError.
+
+    `redis_ports` are those at which its nodes serve clients of Redis, if they do.
+    """
     base = base_port or ports.find_base(nodes)
     ports.check_free(base, nodes)
     addresses = {
@@ -38,6 +42,11 @@ def create(
         for i, (http_port, peer_port) in enumerate(ports.of_cluster(base, nodes), 1)
     }
     create_at(directory, addresses, extra_args, tls=tls, peer_tls=peer_tls)
+    if redis_ports:
+        document = read(directory)
+        found = zip(addresses, redis_ports, strict=True)
+        document["redis"] = {node_id: f"{ports.HOST}:{port}" for node_id, port in found}
+        write(directory / FILE, document)
 
 
 def create_at(

@@ -1,4 +1,4 @@
-"""Loopback ports for a cluster: HTTP from a base upwards, peers 100 above.
+"""Loopback ports for a cluster: HTTP from a base upwards, peers 100 above, clients of Redis 200 above.
 
 Ports that are found here are reserved for this process until it ends. A port that was only looked at is free
 for everybody until somebody listens on it, and of two runs at the same time both would take it.
@@ -8,11 +8,13 @@ import fcntl
 import os
 import random
 import socket
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 HOST = "127.0.0.1"
 PEER_OFFSET = 100
+REDIS_OFFSET = 200
 _LOWEST = 10_000
 _HIGHEST = 65_535
 _TRIES_COUNT = 1000
@@ -29,9 +31,15 @@ def of_cluster(base: int, nodes: int) -> list[tuple[int, int]]:
     return [(base + i, base + PEER_OFFSET + i) for i in range(nodes)]
 
 
-def check_free(base: int, nodes: int) -> None:
-    """Raise PortsBusyError unless all ports of the cluster can be listened on."""
-    busy = [port for pair in of_cluster(base, nodes) for port in pair if not _is_free(port)]
+def for_redis(base: int, nodes: int) -> list[int]:
+    """Return the port of each node for clients of Redis."""
+    return [base + REDIS_OFFSET + i for i in range(nodes)]
+
+
+def check_free(base: int, nodes: int, others: Sequence[int] = ()) -> None:
+    """Raise PortsBusyError unless all ports of the cluster, and these, can be listened on."""
+    wanted = [port for pair in of_cluster(base, nodes) for port in pair]
+    busy = [port for port in (*wanted, *others) if not _is_free(port)]
     if busy:
         raise PortsBusyError(
             f"port {', '.join(map(str, busy))} in use; choose another --base-port, or 0 for free ones"

@@ -62,6 +62,7 @@ async def frames() -> dict[str, str]:
         await node.transfer_leadership(None, S)
         await node.add_member("n4", "127.0.0.1:1", S)
         await node.remove_member("n4", S)
+    nodes["n1"].channels.publish("redis/0/unlocked", b"1")
     for node in nodes.values():
         await node.stop()
     seen["REFUSED"] = msgspec.msgpack.encode((int(FrameKind.REFUSED), 0, refusal())).hex()

@@ -104,6 +104,7 @@ def test_frames_reach_the_node(release: str, name: str, tmp_path: Path) -> None:
         divergence=cast("Divergence", SimpleNamespace(heard=listener.compared)),
     )
     peering.handlers = Handlers(**{name: getattr(listener, name) for name in Handlers.__struct_fields__})
+    peering.channels.listen(lambda *said: listener.told([*said]))
     peering.is_established = True
     sender = "n1"
     if kind == FrameKind.FORWARD:

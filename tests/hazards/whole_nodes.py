@@ -21,6 +21,7 @@ from cluster.commands.encoded_command import encode
 from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
 from cluster.consensus.library_words import EngineJournal
+from cluster.peers.channels import Published
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
@@ -85,6 +86,11 @@ class Links:
         """Tell everybody how the node is. It does not happen by itself, as it does once a second in truth."""
         for peer_id in sorted(self.up()):
             self.send(peer_id, FrameKind.PING, self.host.ping())
+
+    def publish(self, published: Published) -> None:
+        """Pass a message of clients on to everybody."""
+        for peer_id in sorted(self.up()):
+            self.send(peer_id, FrameKind.PUBLISHED, published)
 
     async def stop(self) -> None:
         """Do nothing."""

@@ -123,8 +123,8 @@ ROOMS = {
     # -- the Redis face ---------------------------------------------------------------------------------
     "redis_api": Room(
         (
-            "cluster.errors", "cluster.observing.metrics", "holdfast.token_lines", "lockapi",
-            "lockstate.machine", "lockstate.words.cell_operations", "lockstate.words.ids",
+            "cluster.errors", "cluster.observing.metrics", "cluster.observing.status", "holdfast.token_lines",
+            "lockapi", "lockstate.machine", "lockstate.words.cell_operations", "lockstate.words.ids",
             "lockstate.words.kinds", "lockstate.words.limits", "lockstate.words.results",
         ),
         "lockapi/requests makes commands; what the HTTP server has is handed over as redis_api/doors.py says",
@@ -172,7 +172,7 @@ ROOMS = {
     "holdfast/testing": Room(
         (
             "lockapi", "cluster.commands", "cluster.consensus.member_list", "cluster.errors",
-            "cluster.observing", "holdfast", "http_api", "lockstate",
+            "cluster.observing", "cluster.peers.channels", "holdfast", "http_api", "lockstate",
         ),
         "a cluster in memory is the state machine behind the API; real nodes are processes (_loopback.py)",
     ),

@@ -139,6 +139,7 @@ def follow(folder: Path, found: list[Block]) -> list[str]:
     directory = folder / "cluster"
     base = ports.find_base(3)
     replaced = {str(7700 + i): str(base + i) for i in range(3)} | {"/tmp/holdfast": str(directory)}  # noqa: S108
+    replaced["7900"] = str(ports.for_redis(base, 3)[0])
     script = script_of(found)
     for old, new in replaced.items():
         script = script.replace(old, new)

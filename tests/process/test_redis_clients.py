@@ -69,6 +69,13 @@ def test_the_lock_of_redis_py(nodes: RedisCluster, protocol: int) -> None:
         other.release()
 
 
+def placed(text: str, nodes: RedisCluster) -> str:
+    """Return a program of the manual with the addresses of these nodes."""
+    for node_id in ("n1", "n2", "n3"):
+        text = text.replace(f'"{node_id}.example.com", 6379', f'"{ports.HOST}", {nodes.port(node_id)}')
+    return text.replace("locks.example.com", ports.HOST).replace("6379", str(nodes.port("n1")))
+
+
 def test_the_programs_of_the_manual(nodes: RedisCluster) -> None:
     """They work as they stand there, with the address of a node."""
     programs = re.findall(r"^```python\n(.*?)^```$", MANUAL.read_text("utf-8"), re.MULTILINE | re.DOTALL)
@@ -76,7 +83,7 @@ def test_the_programs_of_the_manual(nodes: RedisCluster) -> None:
     with nodes.client("n1") as client:
         names: dict[str, Any] = {"redis": redis, "client": client}
         for program in programs:
-            exec(program.replace("6379", str(nodes.port("n1"))), names)  # noqa: S102 - it is ours
+            exec(placed(program, nodes), names)  # noqa: S102 - it is ours
         assert names["token"] > 0
         assert client.get("report") is None
         assert (names["taken"], names["length"]) == (True, 1)

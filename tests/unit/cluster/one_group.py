@@ -10,6 +10,7 @@ from cluster.assembly import Parts
 from cluster.config import Address, load
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import AppendEntries
+from cluster.peers.channels import Published
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.storage.data_directory import DataDir
@@ -45,6 +46,11 @@ class Links:
     def ping(self) -> None:
         """Count."""
         self.pings += 1
+
+    def publish(self, published: Published) -> None:
+        """Pass a message of clients on to all that are connected."""
+        for peer_id in sorted(self.connected):
+            self.send(peer_id, FrameKind.PUBLISHED, published)
 
     def room_bytes(self, _: str) -> int:
         """Have room for everything."""

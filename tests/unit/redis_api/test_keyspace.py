@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import re
 from typing import Any
 
 import pytest
@@ -408,38 +407,6 @@ async def test_bounds_of_listings(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await client.ask("SCAN", new) == [b"0", [b"k3", b"k4"]]
         await client.ask("SELECT", 1)
         assert (await client.ask("SCAN", new)).startswith("-ERR invalid cursor")
-
-
-@pytest.mark.parametrize(
-    ("pattern", "matching", "other"),
-    [
-        (b"a*b", [b"ab", b"axxb"], [b"a", b"abc"]),
-        (b"*a*b*", [b"ab", b"xaybz"], [b"ba"]),
-        (b"*ab", [b"ab", b"aab", b"abab"], [b"aba"]),
-        (b"*a?b", [b"axb", b"aaab", b"a\nb"], [b"ab"]),
-        (b"[a-c]", [b"a", b"c"], [b"d", b""]),
-        (b"[^a-c]", [b"d"], [b"a", b""]),
-        (b"[c-a]", [b"b"], [b"d"]),
-        (b"[\\]a]", [b"]", b"a"], [b"\\"]),
-        (b"\\*", [b"*"], [b"a"]),
-        (b"[ab", [b"a", b"b"], [b"c"]),
-        (b"[]", [], [b"]", b""]),
-        (b"[^]", [b"x"], [b""]),
-        (b"", [b""], [b"a"]),
-        (b"a.c", [b"a.c"], [b"abc"]),
-    ],
-)
-def test_patterns(pattern: bytes, matching: list[bytes], other: list[bytes]) -> None:
-    """They mean what they mean in Redis; dots and other signs of expressions are themselves."""
-    found = scanning.glob(pattern)
-    assert [key for key in (*matching, *other) if found.fullmatch(key)] == matching
-
-
-def test_a_pattern_of_many_stars_is_not_slow() -> None:
-    """Nobody can keep a node busy with one."""
-    pattern = scanning.glob(b"*a" * 200 + b"b")
-    assert pattern.fullmatch(b"a" * 500) is None
-    assert re.fullmatch(pattern, b"a" * 500 + b"b")
 
 
 def test_values_of_any_bytes_are_told_apart() -> None:

@@ -14,7 +14,7 @@ from http_api.server.connection_limits import ConnectionPlaces, PlaceLimits
 from http_api.server.request_rates import RequestRates
 from lockapi.gateway import Gateway
 from lockstate.machine import LockMachine
-from lockstate.words.commands import Acquire, Command
+from lockstate.words.commands import Acquire, Command, MayWait
 from redis_api import left_grants, table
 from redis_api.client import Face
 from redis_api.resp import COMMAND_BYTES_MAX
@@ -42,10 +42,21 @@ class SlowNode(LocalNode):
         """Apply a command, and answer when the test lets it."""
         answer = await super().submit(command, timeout_s, principal)
         if isinstance(command, Acquire):
-            await self.answers.wait()
-            if self.lost is not None:
-                raise self.lost
+            await self._hold_back()
         return answer
+
+    async def acquire(
+        self, command: MayWait, timeout_s: float, principal: str = "", poll_s: float | None = None
+    ) -> LocalAnswer:
+        """Apply a request and wait for its end, and answer when the test lets it."""
+        answer = await super().acquire(command, timeout_s, principal, poll_s)
+        await self._hold_back()
+        return answer
+
+    async def _hold_back(self) -> None:
+        await self.answers.wait()
+        if self.lost is not None:
+            raise self.lost
 
     async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
         """Look at the state, and answer when the test lets it."""

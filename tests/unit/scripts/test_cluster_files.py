@@ -64,6 +64,21 @@ def test_no_two_get_the_same_ports() -> None:
     ports._give_back(theirs)
 
 
+def test_clients_of_redis_have_ports_of_their_own(tmp_path: Path) -> None:
+    """Each node is told its own, which is written down with the cluster."""
+    base = ports.find_base(3)
+    with socket.socket() as listener:
+        listener.bind((ports.HOST, base + 202))
+        listener.listen()
+        with pytest.raises(ports.PortsBusyError, match=f"{base + 202} in use"):
+            LocalCluster.up(tmp_path / "busy", base_port=base, redis=True)
+    cluster_file.create(tmp_path, 3, base, [], redis_ports=ports.for_redis(base, 3))
+    cluster = LocalCluster(tmp_path)
+    assert cluster.redis_addresses == {f"n{n}": f"{ports.HOST}:{base + 199 + n}" for n in (1, 2, 3)}
+    argv = cluster._argv("n2", cluster_file.read(tmp_path))
+    assert argv[argv.index("--redis") + 1] == f"{ports.HOST}:{base + 201}"
+
+
 def test_a_busy_port_is_named(tmp_path: Path) -> None:
     """A cluster is not made on ports that are in use; the message says which and what to do."""
     base = ports.find_base(3)

@@ -18,6 +18,7 @@ from cluster.errors import NodeFailed, PeerContradicts, PeerFault, StartupError
 from cluster.peers import handshake, strangers
 from cluster.peers import link as link_module
 from cluster.peers import links as transport_module
+from cluster.peers.channels import Published
 from cluster.peers.cuts import Cut
 from cluster.peers.handshake import (
     Challenge,
@@ -246,6 +247,20 @@ async def test_two_nodes_find_each_other_and_talk() -> None:
         await until(lambda: a_host.log[-1] == ("down", "b"))
         async with node("b", addresses):
             await until(lambda: a_links.is_up("b"))
+
+
+async def test_messages_of_clients_go_to_peers_that_keep_up() -> None:
+    """One that has much to take in already misses them: it costs no more memory."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", addresses) as (a_links, _), node("b", addresses) as (b_links, b_host):
+        await until(lambda: a_links.is_up("b") and b_links.is_up("a"))
+        a_links.publish(Published("redis/0/a", b"1"))
+        a_links.send("b", FrameKind.RAFT, b"x" * 3_000_000)
+        a_links.publish(Published("redis/0/a", b"missed"))
+        a_links.send("b", FrameKind.RAFT, "last")
+        a_links.flush()
+        await until(lambda: b_host.log[-1] == ("RAFT", "a", "last"))
+        assert [said for kind, _, said in b_host.log[1:] if kind == "PUBLISHED"] == [["redis/0/a", b"1"]]
 
 
 async def test_large_frames_come_whole() -> None:

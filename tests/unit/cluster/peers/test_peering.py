@@ -30,6 +30,7 @@ from cluster.consensus.messages import (
 from cluster.consensus.replica import Replica, Role
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault, StateDiverged
 from cluster.peers import objections
+from cluster.peers.channels import Channels, Published
 from cluster.peers.first_start import FirstStart, FoundingMeans
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
@@ -297,6 +298,25 @@ def test_operations_reach_the_node(datadir: DataDir) -> None:
     ]
     with pytest.raises(msgspec.DecodeError):
         send(peering, "n2", FrameKind.CHANGE, {"id": "n4"})
+
+
+def test_messages_of_clients_reach_those_of_this_node(datadir: DataDir) -> None:
+    """They are passed on no further: who published them has told everybody."""
+    told: list[tuple[str, bytes]] = []
+
+    def listen(name: str, message: bytes) -> int:
+        told.append((name, message))
+        return 2
+
+    peering = make(datadir)
+    passed_on: list[Published] = []
+    peering.channels = Channels(passed_on.append)
+    assert peering.channels.publish("redis/0/a", b"nobody listens") == 0
+    peering.channels.listen(listen)
+    assert peering.channels.publish("redis/0/a", b"1") == 2
+    send(peering, "n2", FrameKind.PUBLISHED, Published("redis/0/a", b"2"))
+    assert told == [("redis/0/a", b"1"), ("redis/0/a", b"2")]
+    assert [each.message for each in passed_on] == [b"nobody listens", b"1"]
 
 
 def test_no_list_of_a_peer_switches_off_the_check_of_its_disk(datadir: DataDir) -> None:

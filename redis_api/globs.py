@@ -1,0 +1,64 @@
+r"""Patterns as Redis has them: `*`, `?`, sets in brackets, and `\` before what means itself."""
+
+import re
+
+
+def matcher(pattern: bytes) -> "re.Pattern[bytes]":
+    """Return what matches, as a whole, what a pattern means. It takes no longer than the product of lengths.
+
+    What stands between two stars is found where it comes first, and not looked for again: no later place
+    would let more of the rest match.
+    """
+    first, *pieces = _pieces(pattern)
+    if not pieces:
+        return re.compile(first, re.DOTALL)
+    *inner, last = pieces
+    return re.compile(
+        first + b"".join([b"(?>.*?" + piece + b")" for piece in inner]) + b".*" + last, re.DOTALL
+    )
+
+
+def _pieces(pattern: bytes) -> list[bytes]:
+    """Return, as regular expressions, what stands before, between and behind the stars."""
+    pieces = [b""]
+    at = 0
+    while at < len(pattern):
+        byte = pattern[at : at + 1]
+        at += 1
+        if byte == b"*":
+            if pieces[-1] or len(pieces) == 1:
+                pieces.append(b"")
+            continue
+        if byte == b"?":
+            pieces[-1] += b"."
+        elif byte == b"[":
+            found, at = _set(pattern, at)
+            pieces[-1] += found
+        else:
+            if byte == b"\\" and at < len(pattern):
+                byte = pattern[at : at + 1]
+                at += 1
+            pieces[-1] += re.escape(byte)
+    return pieces
+
+
+def _set(pattern: bytes, at: int) -> tuple[bytes, int]:
+    """Return the regular expression of a set, and where it ends. One without an end has all the rest."""
+    is_not = pattern[at : at + 1] == b"^"
+    at += is_not
+    members: set[int] = set()
+    while at < len(pattern) and pattern[at] != ord("]"):
+        if pattern[at] == ord("\\") and at + 1 < len(pattern):
+            at += 1
+        elif pattern[at + 1 : at + 2] == b"-" and at + 2 < len(pattern):
+            low, high = sorted((pattern[at], pattern[at + 2]))
+            members.update(range(low, high + 1))
+            at += 3
+            continue
+        members.add(pattern[at])
+        at += 1
+    if is_not:
+        members = set(range(256)) - members
+    if not members:
+        return b"(?!)", at + 1
+    return b"[" + b"".join([b"\\x%02x" % member for member in sorted(members)]) + b"]", at + 1

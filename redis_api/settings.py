@@ -1,0 +1,52 @@
+"""What clients ask of a server before they trust it: some settings of Redis, and how safe a write is."""
+
+from typing import Final
+
+from redis_api import globs
+from redis_api.arguments import DATABASES_COUNT, integer
+from redis_api.client import Client
+from redis_api.errors import CommandRefused, not_supported
+from redis_api.resp import COMMAND_BYTES_MAX, Reply
+from redis_api.sentinel import quorum
+
+_SETTINGS: Final = {
+    "appendfsync": "always",
+    "appendonly": "yes",
+    "cluster-enabled": "no",
+    "databases": str(DATABASES_COUNT),
+    "maxmemory-policy": "noeviction",
+    "notify-keyspace-events": "",
+    "proto-max-bulk-len": str(COMMAND_BYTES_MAX),
+    "replica-read-only": "no",
+    "save": "",
+}
+"""What is true of a node, in the words of Redis."""
+_PATTERN_BYTES_MAX: Final = 100
+
+
+async def config(client: Client, args: list[bytes]) -> Reply:
+    """CONFIG GET pattern [pattern ...]."""
+    del client
+    word, patterns = args[0].upper(), args[1:]
+    if word != b"GET":
+        raise not_supported(
+            f"CONFIG {word[:50].decode(errors='replace')}", "settings are given when a node is started"
+        )
+    if not patterns:
+        raise CommandRefused("wrong number of arguments for 'config|get' command")
+    asked = [globs.matcher(pattern[:_PATTERN_BYTES_MAX].lower()) for pattern in patterns]
+    return {
+        name: value
+        for name, value in _SETTINGS.items()
+        if any(pattern.fullmatch(name.encode()) for pattern in asked)
+    }
+
+
+async def wait(client: Client, args: list[bytes]) -> Reply:
+    """WAIT numreplicas timeout: how many other nodes have every write that was answered, on their disks.
+
+    A write is answered when a majority has it, so there is nothing to wait for, and nothing more to promise.
+    """
+    if any(integer(arg) < 0 for arg in args):
+        raise CommandRefused("value is out of range, must be positive")
+    return quorum(client.face.gateway.node.status()) - 1
