@@ -34,6 +34,7 @@ from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
     AddLocks,
+    Cancel,
     ClusterAct,
     Command,
     MayBeCancelled,
@@ -144,6 +145,13 @@ class Gateway:
         if isinstance(applied.result, Queued):
             return self._still_waiting(applied.result.hold_id)
         return self._outcome(known, applied, kind)
+
+    async def undo(self, command: Acquire, timeout_s: float) -> None:
+        """Take back an attempt that nobody will ask for again: its wait, or what it was granted.
+
+        It may have no outcome yet: in the log this comes behind it. Raises ClusterError.
+        """
+        await self._node.submit(Cancel(command.hold_id, command.attempt_id), timeout_s)
 
     def _still_waiting(self, hold_id: HoldId) -> Unsettled:
         """Return where a request stands that has not been settled on this node."""

@@ -1,12 +1,11 @@
 """HF.ACQUIRE takes a lock and waits for it in the queue of its name, in one order with all other clients.
 
 A wait ends with its connection: whoever is not there any more holds up nobody. So the wait is a task of its
-own, which the loss of the connection cancels; its request has an id by which whatever became of it can be
-taken back on any node, be it a place in the queue or a hold.
+own, which the loss of the connection cancels: the node then takes back whatever became of it, be it a place
+in the queue or a hold.
 """
 
 import asyncio
-import secrets
 from functools import partial
 
 from cluster.errors import OutcomeUnknown
@@ -39,7 +38,6 @@ async def acquire(client: Client, args: list[bytes]) -> Reply:
         owner=OwnerName(client.owner),
         ttl_ms=ttl_ms,
         wait_ms=wait_ms,
-        request_id=secrets.token_hex(16),
     )
     return await _wait(client, known, value, request)
 
@@ -50,7 +48,7 @@ async def _wait(client: Client, known: Key, value: bytes, request: AcquireReques
     The client may leave at any time: then nothing stays of its wait, and what it got is given back.
     """
     command = request.command()
-    give_back = partial(client.gateway.withdraw, command.owner, command.request_id, client.timeout_s)
+    give_back = partial(client.gateway.undo, command, client.timeout_s)
     attempt = holds.begin_attempt(client, known, value, command.hold_id, give_back)
     waiting = asyncio.ensure_future(client.gateway.acquire(command, Granted, client.timeout_s))
     attempt.when_left = waiting.cancel
@@ -60,8 +58,7 @@ async def _wait(client: Client, known: Key, value: bytes, request: AcquireReques
         assert isinstance(outcome, CommandOutcome), "it was not asked for a part of the wait"
         if not await holds.gave_way(client, known.name, command.hold_id):
             token = outcome.result.token
-    except (asyncio.CancelledError, OutcomeUnknown):
-        waiting.cancel()
+    except OutcomeUnknown:
         attempt.give_back()
         raise
     except ProblemError as problem:

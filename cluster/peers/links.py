@@ -50,6 +50,9 @@ After a bad spell of the network TCP may wait for seconds before it sends again 
 the larger id waits for a bit longer, so that the two do not replace each other's connections."""
 LOOKS_PER_PING: Final = 2
 """How often the links are looked at."""
+PUBLISHED_BACKLOG_BYTES_MAX: Final = 256 * 1024
+"""Bytes that may wait for a peer before messages of clients are not passed on to it: consensus waits behind
+them."""
 DIAL_S_MAX: Final = 2.0
 """Seconds that one attempt to connect may take."""
 RETRY_S_MIN: Final = 0.05
@@ -250,7 +253,7 @@ class PeerLinks:
     def publish(self, published: Published) -> None:
         """Pass a message of clients on to all peers that keep up: the others miss it."""
         for link in self._open.values():
-            if link.room_bytes > 0:
+            if link.backlog_bytes <= PUBLISHED_BACKLOG_BYTES_MAX:
                 link.send(FrameKind.PUBLISHED, published)
 
     def flush(self) -> None:

@@ -100,3 +100,17 @@ def test_a_wait_outlives_the_leader(nodes: RedisCluster) -> None:
     assert second
     assert third
     assert first < second < third
+
+
+def test_a_node_that_stops_leaves_no_wait_behind(nodes: RedisCluster) -> None:
+    """Its clients hear that the connection ended, and nobody stands behind them in the queue."""
+    with nodes.client("n1") as holder, ThreadPoolExecutor(1) as pool:
+        assert acquire(holder, "restarted", "holder")
+        leaver = nodes.client("n2", retry=None)
+        waiting = pool.submit(acquire, leaver, "restarted", "leaver")
+        wait_until(lambda: queue_length(nodes, "n1", "restarted") == 1, "it waits")
+        nodes.terminate("n2")
+        with pytest.raises(redis.ConnectionError):
+            waiting.result()
+        wait_until(lambda: queue_length(nodes, "n1", "restarted") == 0, "nobody waits")
+        assert holder.delete("restarted") == 1

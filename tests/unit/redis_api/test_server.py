@@ -48,9 +48,13 @@ class SlowNode(LocalNode):
     async def acquire(
         self, command: MayWait, timeout_s: float, principal: str = "", poll_s: float | None = None
     ) -> LocalAnswer:
-        """Apply a request and wait for its end, and answer when the test lets it."""
+        """Apply a request and wait for its end, and answer when the test lets it; undo it if cancelled."""
         answer = await super().acquire(command, timeout_s, principal, poll_s)
-        await self._hold_back()
+        try:
+            await self._hold_back()
+        except asyncio.CancelledError:
+            self._leave(command, principal, answer)
+            raise
         return answer
 
     async def _hold_back(self) -> None:
