@@ -265,6 +265,27 @@ def test_a_frame_that_gives_much_back_stops(driver: Driver, monkeypatch: pytest.
     assert len(driver.machine.state.rates.places) == 49
 
 
+def test_a_place_late_in_a_fixed_window_may_be_passed_within_it(driver: Driver) -> None:
+    """Another limit made it late. All moments of the window are as good, and no more go through it."""
+    slow = TakeRate("slow", 1, 90_000, Algorithm.SLIDING_WINDOW)
+    rates = (WantedRate("mail", 2, MINUTE_MS), WantedRate(slow.name, 1, slow.window_ms, slow.algorithm))
+    several = AcquireSeveral(
+        *("", EXCLUSIVE, HoldId("h"), AttemptId("h")),
+        ttl_ms=1000,
+        wait_ms=HOUR_MS,
+        locks=wanted("a"),
+        rates=rates,
+    )
+    driver.run(slow, MINUTE_MS)
+    late = expect(GrantedSeveral, driver.run(several, MINUTE_MS))
+    assert late.at_ms == MINUTE_MS + 90_000
+    places = [driver.place(limit=2, at_ms=MINUTE_MS) for _ in range(2)]
+    assert places == [2 * MINUTE_MS, 3 * MINUTE_MS]
+    driver.restart()
+    driver.pass_to(5 * MINUTE_MS)
+    assert len(driver.machine.state.rates) == 0
+
+
 # -- bounds --------------------------------------------------------------------------------------------------
 
 
