@@ -9,19 +9,17 @@ between; but nobody overtakes: it cannot be taken if others wait for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 import msgspec
 
 from lockstate.reads.views import holders_of, remaining_ms
 from lockstate.rules.checks import check_acquire, invalid
 from lockstate.rules.holds import LEASE_EXPIRED, Holds, check_count
-from lockstate.rules.locks import Locks
-from lockstate.rules.sessions import Sessions
 from lockstate.tables.claim_table import Freed
 from lockstate.tables.principals import lease_id_of
 from lockstate.tables.queues import can_go
-from lockstate.tables.records import Hold
+from lockstate.tables.records import Hold, RequestKey, Ticket
 from lockstate.words import limits
 from lockstate.words.cell_operations import (
     EndOperation,
@@ -32,7 +30,7 @@ from lockstate.words.cell_operations import (
 )
 from lockstate.words.claims import claims_of_one
 from lockstate.words.commands import Acquire, Renew, TransactCells, Uncommon
-from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.ids import AttemptId, HoldId, OwnerName
 from lockstate.words.kinds import HoldKind
 from lockstate.words.modes import CONFLICTS, Mode
 from lockstate.words.results import (
@@ -42,6 +40,7 @@ from lockstate.words.results import (
     LockTaken,
     Refused,
     Renewed,
+    Result,
 )
 
 LOCK_OPERATIONS: Final = (TakeOperation, EndOperation, RenewOperation)
@@ -72,13 +71,36 @@ def refuse_forced(command: TransactCells) -> Refused | None:
     return None
 
 
+class Acquires(Protocol):
+    """The rules of an acquire, as `Locks` has them."""
+
+    def check(self, command: Acquire) -> Refused | None:
+        """Refuse what is not well formed, reuses an id, or is not allowed for its names."""
+
+    def hold(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Hold:
+        """Return the hold that a command asks for, to be begun."""
+
+    def ticket(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Ticket:
+        """Return the ticket for what a command asks for."""
+
+
+class Renewals(Protocol):
+    """The rules of a renewal, as `Sessions` has them."""
+
+    def refuse_length(self, hold: Hold, command: Renew) -> Refused | None:
+        """Refuse a length that the lease of a hold cannot get."""
+
+    def renew(self, command: Renew) -> Result:
+        """Start the lease of a hold anew."""
+
+
 class LockParts:
     """Does what transactions do to the locks of one state."""
 
-    def __init__(self, holds: Holds, locks: Locks, sessions: Sessions) -> None:
+    def __init__(self, holds: Holds, locks: Acquires, renewals: Renewals) -> None:
         self._holds = holds
         self._locks = locks
-        self._sessions = sessions
+        self._renewals = renewals
         self._state = holds.state
 
     def is_true(self, compare: LockCompare) -> bool:
@@ -131,7 +153,7 @@ class LockParts:
         if hold is None or (not is_forced and self._state.principals.is_foreign(lease_id_of(hold))):
             return LEASE_EXPIRED
         if isinstance(operation, RenewOperation):
-            return self._sessions.refuse_length(hold, _renewal(operation))
+            return self._renewals.refuse_length(hold, _renewal(operation))
         if not is_forced and hold.details.depth > 1:
             return invalid(f"hold_id: the hold was acquired {hold.details.depth} times")
         if is_forced and hold.details.lock_delay_ms:
@@ -173,7 +195,7 @@ class LockParts:
             kind = EventKind.FORCED if operation.reason else EventKind.RELEASED
             freed += self._holds.end(self._state.holds[operation.hold_id], kind, operation.reason)
             return RELEASED
-        renewed = self._sessions.renew(_renewal(operation))
+        renewed = self._renewals.renew(_renewal(operation))
         assert isinstance(renewed, Renewed), "what could refuse it was looked at"
         return renewed
 
