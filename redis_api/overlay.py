@@ -254,6 +254,7 @@ class Overlay:
 
         Raises ProblemError, CommandRefused.
         """
+        slot.is_compared = True  # whether there was one is an answer
         if not slot.exists:
             return False
         self.check_remove(slot, said)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstate.words.commands import Acquire, PutCell, TransactCells
+from lockstate.words.commands import Acquire, DeleteCells, PutCell, TransactCells
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from redis_api import cursors, encoded, key_waits, keyed, scanning, transact
@@ -283,6 +283,24 @@ async def test_a_change_that_comes_between_runs_it_again(monkeypatch: pytest.Mon
         assert await client.ask("SET", "n", "blind") == "+OK", "what was not read may change"
 
 
+@pytest.mark.parametrize("words", [("DEL", "k"), ("LPOP", "k"), ("GETDEL", "s"), ("SET", "s", "v", "XX")])
+async def test_an_answer_is_that_of_the_step_in_which_it_is_applied(words: tuple[str, ...]) -> None:
+    """What another client deleted first is not deleted again, or taken, or there to be written."""
+    async with serving() as served, served.client() as client:
+        await client.ask("RPUSH", "k", "a")
+        await client.ask("SET", "s", "v")
+        submit = served.node.submit
+
+        async def late(command: Any, timeout_s: float, principal: str = "") -> Any:
+            served.node.submit = submit  # type: ignore[method-assign]
+            for key in (b"k", b"s"):
+                await submit(DeleteCells(b"redis/0/" + key), timeout_s)
+            return await submit(command, timeout_s, principal)
+
+        served.node.submit = late  # type: ignore[method-assign]
+        assert await client.ask(*words) in (0, None)
+
+
 async def test_who_waits_too_long_for_a_turn_is_told() -> None:
     """Before the time of its request is over: nothing was asked of the cluster."""
     async with serving() as served, served.client() as client:
@@ -317,6 +335,15 @@ async def test_the_parts_of_a_transaction_are_bounded() -> None:
         refused = await transaction(client, *[("INCR", f"n{number}") for number in range(40)])
         assert refused.startswith("-ERR 80 things to compare and 40 to change in one step")
         assert await client.ask("EXISTS", "n0") == 0
+
+
+async def test_any_number_of_keys_is_deleted() -> None:
+    """In steps, whether they are there or not."""
+    async with serving() as served, served.client() as client:
+        for number in range(0, 100, 9):
+            await client.ask("SET", f"k{number}", "v")
+        assert await client.ask("DEL", *[f"k{number}" for number in range(100)]) == 12
+        assert served.node.machine.cells(b"", b"", 9) == ([], None)
 
 
 # -- lists ---------------------------------------------------------------------------------------------------
