@@ -20,8 +20,8 @@ WAIT_S_MAX: Final = 3600.0
 """Seconds that BLPOP and BRPOP wait if they are to wait longer, or for ever."""
 _TRIES_COUNT: Final = 3
 """How often SET NX GET asks again for a lock that was neither free nor held when it looked."""
-_DELETED_COUNT: Final = 50
-"""Keys that are deleted in one step: a transaction has so many parts."""
+_DELETED_COUNT: Final = 30
+"""Keys that are deleted in one step: a transaction has 64 compares, and one that is not there needs two."""
 
 
 def running(row: DataCommand) -> Handler:

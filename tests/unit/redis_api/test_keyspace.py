@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lockstate.words.commands import Acquire, PutCell, TransactCells
+from lockstate.words.commands import Acquire, DeleteCells, PutCell, TransactCells
 from lockstate.words.ids import AttemptId, HoldId
 from lockstate.words.modes import Mode
 from redis_api import cursors, encoded, key_waits, keyed, scanning, transact
@@ -259,9 +259,10 @@ async def test_what_was_watched_must_not_have_changed() -> None:
         assert await transaction(client, ("SET", "k", "mine")) == ["+OK"]
 
 
-async def test_a_change_that_comes_between_runs_it_again() -> None:
+async def test_a_change_that_comes_between_runs_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read is compared when it is applied; after too many times the client is told."""
     async with serving() as served, served.client() as client:
+        monkeypatch.setattr(transact, "PAUSE_S_MAX", 0.0)
         await client.ask("SET", "n", "0")
         submit, others_count = served.node.submit, 3
 
@@ -277,8 +278,36 @@ async def test_a_change_that_comes_between_runs_it_again() -> None:
         others_count = 10_000
         assert (await client.ask("INCR", "n")).startswith("-BUSY other clients change the same keys")
         assert others_count == 10_000 - transact.TRIES_COUNT_MAX
-        assert not served.face.turns.is_taken("redis/0/n")
+        await until(lambda: not served.face.turns.is_taken("redis/0/n"))
         assert await client.ask("SET", "n", "blind") == "+OK", "what was not read may change"
+
+
+@pytest.mark.parametrize("words", [("DEL", "k"), ("LPOP", "k"), ("GETDEL", "s"), ("SET", "s", "v", "XX")])
+async def test_an_answer_is_that_of_the_step_in_which_it_is_applied(words: tuple[str, ...]) -> None:
+    """What another client deleted first is not deleted again, or taken, or there to be written."""
+    async with serving() as served, served.client() as client:
+        await client.ask("RPUSH", "k", "a")
+        await client.ask("SET", "s", "v")
+        submit = served.node.submit
+
+        async def late(command: Any, timeout_s: float, principal: str = "") -> Any:
+            served.node.submit = submit  # type: ignore[method-assign]
+            for key in (b"k", b"s"):
+                await submit(DeleteCells(b"redis/0/" + key), timeout_s)
+            return await submit(command, timeout_s, principal)
+
+        served.node.submit = late  # type: ignore[method-assign]
+        assert await client.ask(*words) in (0, None)
+
+
+async def test_who_waits_too_long_for_a_turn_is_told() -> None:
+    """Before the time of its request is over: nothing was asked of the cluster."""
+    async with serving() as served, served.client() as client:
+        async with served.face.turns.turn("redis/0/n", 5.0, is_contended=True):
+            served.face.request_timeout_s = 0.1
+            assert (await client.ask("INCR", "n")).startswith("-BUSY ")
+        served.face.request_timeout_s = 5.0
+        assert await client.ask("INCR", "n") == 1
 
 
 async def test_a_lock_that_others_wait_for_is_not_overtaken() -> None:
@@ -305,6 +334,15 @@ async def test_the_parts_of_a_transaction_are_bounded() -> None:
         refused = await transaction(client, *[("INCR", f"n{number}") for number in range(40)])
         assert refused.startswith("-ERR 80 things to compare and 40 to change in one step")
         assert await client.ask("EXISTS", "n0") == 0
+
+
+async def test_any_number_of_keys_is_deleted() -> None:
+    """In steps, whether they are there or not."""
+    async with serving() as served, served.client() as client:
+        for number in range(0, 100, 9):
+            await client.ask("SET", f"k{number}", "v")
+        assert await client.ask("DEL", *[f"k{number}" for number in range(100)]) == 12
+        assert served.node.machine.cells(b"", b"", 9) == ([], None)
 
 
 # -- lists ---------------------------------------------------------------------------------------------------
