@@ -1,1 +1,1 @@
-"""The Redis face: locks, strings and lists for clients of Redis, over the gateway that HTTP has (docs/faces.md)."""
+"""The Redis face: locks, strings and lists for clients of Redis, over the gateway of HTTP (docs/faces.md)."""

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lockapi.gateway import Gateway
 from lockapi.problems import ProblemError
@@ -15,10 +15,8 @@ from redis_api.doors import Admission, Place, Rates
 from redis_api.key_waits import KeyWaits, Waiter
 from redis_api.left_grants import Attempt, LeftGrants
 from redis_api.name_turns import NameTurns
+from redis_api.queue import Queue, Watched
 from redis_api.scripts import Scripts
-
-if TYPE_CHECKING:
-    from redis_api.queued import Queue, Watched
 
 OWN_COUNT_MAX: Final = 10_000
 """Holds that a connection is known to have taken. It loses sight of the oldest ones first."""

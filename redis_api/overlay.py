@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -36,12 +36,10 @@ from lockstate.words.cell_operations import (
 from lockstate.words.ids import NO_HOLD, HoldId, OwnerName
 from lockstate.words.results import CellView, HoldView
 from redis_api import encoded, spelled
+from redis_api.client import Client
 from redis_api.encoded import Value
 from redis_api.errors import MANUAL, CommandRefused, failure_of, not_supported, unknown_command, wrong_arity
 from redis_api.resp import Reply
-
-if TYPE_CHECKING:
-    from redis_api.client import Client
 
 Act = Callable[["Overlay", Sequence[bytes]], Reply]
 """Carries out a command on an overlay, given the words behind its name. If it raises, nothing has changed."""
@@ -109,7 +107,7 @@ class Overlay:
 
     def __init__(
         self,
-        client: "Client",
+        client: Client,
         machine: LockMachine,
         commands: Mapping[bytes, DataCommand],
         known: Collection[bytes] = (),

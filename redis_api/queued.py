@@ -5,54 +5,19 @@ the commands: so nothing comes between, and nothing is held meanwhile.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from redis_api.arguments import database_of
 from redis_api.client import Client
 from redis_api.data import DATA
-from redis_api.errors import CommandRefused, not_supported
+from redis_api.errors import CommandRefused
 from redis_api.overlay import Overlay, Slot
+from redis_api.queue import Queue, Watched
 from redis_api.resp import NO_LIST, OK, Reply, Status
 from redis_api.transact import transact
 
-QUEUED_COUNT_MAX: Final = 1_000
-"""Commands of one transaction: the node does nothing else while it runs them."""
-QUEUED_BYTES_MAX: Final = 256 * 1024
-"""Bytes of the commands of one transaction."""
 WATCHED_COUNT_MAX: Final = 1_000
 """Keys that one connection watches."""
-
-
-class Watched(NamedTuple):
-    """A key as it was when it was watched."""
-
-    database: int
-    key: bytes
-    mod_revision: int
-    """That of its cell, 0 if there was none."""
-    tokens: tuple[int, ...]
-    """Those of the holds of its lock."""
-
-
-class Queue:
-    """What a connection has said between MULTI and EXEC."""
-
-    def __init__(self) -> None:
-        self.commands: list[list[bytes]] = []
-        self._bytes_count = 0
-        self.has_failed = False
-        """Whether a command was refused, with which EXEC is refused as well."""
-
-    def add(self, words: list[bytes], *, is_possible: bool) -> None:
-        """Take a command, if a transaction may have it. Raises CommandRefused."""
-        if not is_possible:
-            raise not_supported(f"{words[0].decode().upper()} in a transaction")
-        self._bytes_count += sum(map(len, words))
-        if len(self.commands) >= QUEUED_COUNT_MAX or self._bytes_count > QUEUED_BYTES_MAX:
-            raise CommandRefused(
-                f"a transaction has at most {QUEUED_COUNT_MAX} commands of {QUEUED_BYTES_MAX} bytes together"
-            )
-        self.commands.append(words)
 
 
 async def multi(client: Client, args: list[bytes]) -> Reply:

@@ -14,7 +14,7 @@ def get(overlay: Overlay, args: Sequence[bytes]) -> Reply:
 
 
 def mget(overlay: Overlay, args: Sequence[bytes]) -> Reply:
-    """MGET key [key ...]: all of one moment; nil for what is no string."""
+    """MGET key [key ...]: all of one moment; nil for a list."""
     slots = [overlay.look(key) for key in args]
     return [None if isinstance(slot.value, tuple) else overlay.text(slot) for slot in slots]
 

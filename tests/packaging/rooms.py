@@ -123,9 +123,10 @@ ROOMS = {
     # -- the Redis face ---------------------------------------------------------------------------------
     "redis_api": Room(
         (
-            "cluster.errors", "cluster.observing.metrics", "holdfast.token_lines", "lockapi",
-            "lockstate.machine", "lockstate.words.cell_operations", "lockstate.words.ids",
-            "lockstate.words.kinds", "lockstate.words.limits", "lockstate.words.results",
+            "cluster.errors", "cluster.observing.event_log", "cluster.observing.metrics",
+            "holdfast.token_lines", "lockapi", "lockstate.machine", "lockstate.words.cell_operations",
+            "lockstate.words.ids", "lockstate.words.kinds", "lockstate.words.limits",
+            "lockstate.words.results",
         ),
         "lockapi/requests makes commands; what the HTTP server has is handed over as redis_api/doors.py says",
     ),

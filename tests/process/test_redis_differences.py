@@ -16,7 +16,7 @@ PROGRAMS_COUNT: Final = 60
 STEPS_COUNT: Final = 40
 KEYS: Final = ("a", "a/b", "", "../x", " é%", b"\xff\x00")
 STRINGS: Final = ("s", "t")
-"""Keys that are no locks, whose time may be taken away."""
+"""Keys that nothing takes as locks, so their time may be taken away."""
 VALUES: Final = ("v", "0123456789abcdef", "", b"\x00\xff%", "a b")
 NOT_QUEUED: Final = ("SCAN", "KEYS", "SCRIPT")
 """Commands that a transaction may have in Redis, and not here."""

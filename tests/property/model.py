@@ -128,7 +128,7 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     state.now_ms = max(state.now_ms, entry.now_ms)
     state.events, state.settled, state.cell_events = [], [], []
     state.numbers_again = state.numbers_waiting_again = 0
-    state.passed = state.foreign = state.given_back = 0
+    state.passed = state.foreign = state.given_back = state.parts_refused = 0
     pass_time(state)
     answers = []
     for batch in entry.batches:

@@ -365,6 +365,8 @@ class ModelState:
     """Of the entry being applied: how many requests were granted past those who wait."""
     foreign: int = 0
     """Of the entry being applied: how many commands named what is another principal's."""
+    parts_refused: int = 0
+    """Of the entry being applied: how many transactions were refused for what they do to locks."""
     deadlocks: list[Deadlock] = field(default_factory=list)
     """For every refusal for a deadlock in the entry: why it was one."""
     history: list[Event] = field(default_factory=list)

@@ -88,6 +88,7 @@ def _try(state: ModelState, branch: tuple[Operation, ...], not_for: tuple[str, .
                 refused = refuse_now(state, _ticket(state, operation), *ended)
         elif refused is None and isinstance(operation, EndOperation | RenewOperation):
             refused = _try_with_hold(state, operation, ended)
+    state.parts_refused += refused is not None
     puts = [operation for operation in branch if isinstance(operation, PutOperation)]
     refused = refused or refuse_puts(state, [*puts])
     state.holds, state.tickets = holds, tickets

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstate.words import limits
+from lockstate.words.cell_operations import TakeOperation
 from lockstate.words.commands import (
     PRIORITY_DEFAULT,
     Acquire,
@@ -13,6 +14,7 @@ from lockstate.words.commands import (
     Entry,
     HandOver,
     Numbered,
+    TransactCells,
     Wanted,
 )
 from lockstate.words.ids import HoldId
@@ -132,7 +134,7 @@ class Referee:
             self.tokens[result.hold_id] = max(result.token, last or 0)
 
     def _note_given(self, entry: Entry, outcome: Outcome) -> None:
-        """Note the tokens of holds that were given to sessions, of which nobody is told as of a grant."""
+        """Note the tokens of holds that no grant tells of: given to sessions, or taken by transactions."""
         asked = {
             (batch.origin, seq): plain_command(command)
             for batch in entry.batches
@@ -144,6 +146,18 @@ class Referee:
                 if isinstance(command, HandOver) and isinstance(result, HandedOver):
                     new_id = command.new_hold_id
                     self.tokens[new_id] = max(result.token, self.tokens.get(new_id, 0))
+                if isinstance(command, Numbered) and isinstance(result, NumberedDone):
+                    for one, of_one in zip(command.commands, result.results, strict=False):
+                        self._note_taken(one, of_one)
+                self._note_taken(command, result)
+
+    def _note_taken(self, command: Any, result: Result) -> None:
+        """Note the tokens of what a transaction has taken."""
+        if isinstance(command, TransactCells) and isinstance(result, Transacted):
+            operations = command.then if result.succeeded else command.otherwise
+            for take, taken in zip(operations, result.results, strict=True):
+                if isinstance(take, TakeOperation) and isinstance(taken, LockTaken):
+                    self.tokens[take.hold_id] = max(taken.token, self.tokens.get(take.hold_id, 0))
 
     def _note_priorities(self, entry: Entry, outcome: Outcome, waited: set[HoldId]) -> None:
         """Note with which priorities something was granted at once or told to wait, in their order."""

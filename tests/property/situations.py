@@ -15,6 +15,7 @@ from lockstate.words.results import (
     Granted,
     GrantedSeveral,
     HoldKind,
+    LockTaken,
     NumberedDone,
     QuotaExceeded,
     RatesForgotten,
@@ -25,6 +26,7 @@ from lockstate.words.results import (
     Resized,
     Result,
     Settled,
+    Transacted,
     WaitsAbandoned,
 )
 from tests.property.model_changes import due
@@ -121,14 +123,24 @@ SITUATIONS: Final[dict[str, int]] = {
     "a namespace does not allow it": 5,
     "a namespace counts holds and waits": 20,
     "a hold lies in a namespace that is newer": 20,
+    "a transaction takes a lock": 20,
+    "a transaction takes what it has ended": 5,
+    "a transaction is refused for its locks": 40,
+    "a transaction lets a waiter through": 3,
 }
 """Each situation, and how often the seeds must lead to it at least: about a third of how often they do."""
 
+_ENDS: Final = {EventKind.RELEASED, EventKind.FORCED}
 _ATTEMPT: Final = AttemptId("a1")
 
 
 def _is_number(key: Key | None) -> bool:
     return key is not None and isinstance(key[1], int)
+
+
+def _done(result: Result) -> set[type]:
+    """Return the kinds of what a transaction has done."""
+    return set(map(type, result.results)) if isinstance(result, Transacted) else set()
 
 
 def _used_up(results: list[Result]) -> set[str]:
@@ -259,6 +271,16 @@ _LOOKS: Final[dict[str, _Look]] = {
         for namespace in w.namespaces.values()
         for old, token in namespace.holds_before
         for hold in w.holds
+    ),
+    "a transaction takes a lock": lambda _, results: any(LockTaken in _done(r) for r in results),
+    "a transaction takes what it has ended": lambda w, results: (
+        any({LockTaken, Released} <= _done(r) for r in results)
+        and {e.name for e in w.events if e.kind in _ENDS}
+        & {e.name for e in w.events if e.kind is EventKind.GRANTED}
+    ),
+    "a transaction is refused for its locks": lambda w, _: w.parts_refused,
+    "a transaction lets a waiter through": lambda w, results: (
+        any(Released in _done(r) for r in results) and _served(w)
     ),
     "a request passes those who wait": lambda w, _: w.passed,
     "a deadlock by passing": lambda w, results: any(len(starts) > 1 for *_, starts in _deadlocks(w, results)),

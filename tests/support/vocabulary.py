@@ -17,10 +17,14 @@ from lockstate.words.cell_operations import (
     CellCompare,
     CellField,
     DeleteOperation,
+    EndOperation,
     GetOperation,
     HoldCompare,
+    LockCompare,
     PutOperation,
     Relation,
+    RenewOperation,
+    TakeOperation,
 )
 from lockstate.words.commands import (
     AbandonWaits,
@@ -122,9 +126,19 @@ _ATTEMPT, _ANN = AttemptId("a"), OwnerName("ann")
 _HOLD_IDS, _TICKET_IDS = ("hold_id", "attempt_id"), ("ticket_id", "attempt_id")
 _PARTY = ("session_id", "owner")
 _TRANSACTION = TransactCells(
-    (CellCompare(b"c", CellField.VALUE, Relation.LESS, 3, b"v"), HoldCompare(_HOLD, 7)),
-    (PutOperation(b"c", b"v", _SESSION, 0), DeleteOperation(b"d"), GetOperation(b"e")),
-    (GetOperation(b"c"),),
+    (
+        CellCompare(b"c", CellField.VALUE, Relation.LESS, 3, b"v"),
+        HoldCompare(_HOLD, 7),
+        LockCompare("a", _HOLD),
+    ),
+    (
+        PutOperation(b"c", b"v", _SESSION, 0),
+        DeleteOperation(b"d"),
+        GetOperation(b"e"),
+        EndOperation(_HOLD, "why"),
+        TakeOperation("a", HoldId("n"), "v", _ANN, 50),
+    ),
+    (GetOperation(b"c"), RenewOperation(_HOLD, 50)),
     "r",
 )
 _SEVERAL = (Wanted("a", Mode.UPDATE, Scope.SUBTREE), Wanted("b"))

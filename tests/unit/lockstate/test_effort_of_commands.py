@@ -11,7 +11,15 @@ import msgspec
 from cluster.commands.encoded_command import FREE, encode
 from lockstate.catalogue import ROWS
 from lockstate.words import commands, limits
-from lockstate.words.cell_operations import CellCompare, CellField, PutOperation, Relation
+from lockstate.words.cell_operations import (
+    CellCompare,
+    CellField,
+    EndOperation,
+    LockCompare,
+    PutOperation,
+    Relation,
+    TakeOperation,
+)
 from lockstate.words.commands import (
     Acquire,
     AcquirePermits,
@@ -163,6 +171,10 @@ def _large() -> Meter:
 _TAKE: Final = commands.TakeRate("rate", limits.RATE_LIMIT_MAX, LONG_MS, Algorithm.SLIDING_WINDOW)
 _LATER: Final = commands.TakeRate("later/0", 1, LONG_MS // 2048, Algorithm.GCRA, 1, LONG_MS)
 _PUTS: Final = tuple(PutOperation(b"cell/%d" % n, b"w") for n in range(limits.TRANSACTION_PARTS_MAX))
+_TAKES: Final = tuple(
+    TakeOperation(f"take/{n}" + "/part" * 20, HoldId(f"take{n}"), "v", ttl_ms=LONG_MS)
+    for n in range(limits.TRANSACTION_PARTS_MAX)
+)
 _COMPARES: Final = tuple(
     CellCompare(b"cell/%d" % n, CellField.VERSION, Relation.EQUAL, number=1)
     for n in range(limits.TRANSACTION_PARTS_MAX)
@@ -210,6 +222,8 @@ ASKED: Final[tuple[Command, ...]] = (
     commands.AdvanceFence("fence/0", 8),
     commands.PutCell(b"cell/0", b"w"),
     commands.TransactCells(_COMPARES, _PUTS),
+    commands.TransactCells((), _TAKES),
+    commands.TransactCells((LockCompare("new/1"),), (EndOperation(HoldId("r2")), *_TAKES[1:])),
     commands.SetQuota("p0", None),
     commands.RecordAct(commands.ClusterAct.TRANSFER, "", "", "why"),
     commands.HoldRules(is_held=True, reason="why"),

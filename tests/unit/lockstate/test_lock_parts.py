@@ -1,10 +1,27 @@
 """Transactions with parts about locks: compares, takes, ends and renewals, all of them or none."""
 
+import msgspec
 import pytest
 
+from lockstate.rules.holds import LEASE_EXPIRED
+from lockstate.words import limits
 from lockstate.words.cell_operations import LockCompare, Operation
-from lockstate.words.commands import Acquire, Freeze, TransactCells, Uncommon
-from lockstate.words.ids import AttemptId, HoldId
+from lockstate.words.commands import (
+    Acquire,
+    AcquireSeveral,
+    AddLocks,
+    Freeze,
+    IfHeld,
+    NamespaceSettings,
+    OnBehalf,
+    Quota,
+    SetNamespace,
+    SetQuota,
+    TransactCells,
+    Uncommon,
+    WantedRate,
+)
+from lockstate.words.ids import AttemptId, HoldId, SessionId
 from lockstate.words.results import (
     RELEASED,
     CellRead,
@@ -13,9 +30,11 @@ from lockstate.words.results import (
     Granted,
     LockTaken,
     Queued,
+    QuotaExceeded,
     Reason,
     Refused,
     Renewed,
+    Transacted,
 )
 from tests.unit.lockstate.cell_driver import (
     CellDriver,
@@ -27,7 +46,7 @@ from tests.unit.lockstate.cell_driver import (
     renew_part,
     take_part,
 )
-from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted
 
 
 def refused(driver: CellDriver, *then: Operation) -> Refused:
@@ -199,3 +218,121 @@ def test_what_is_not_well_formed_is_refused(command: TransactCells) -> None:
     driver.granted("a")
     assert reason(driver.run(command)) is Reason.INVALID_REQUEST
     assert driver.events == ()
+
+
+def test_a_hold_that_cannot_be_used_refuses_all() -> None:
+    """One that is gone or another principal's, one that counts, and a lease that cannot have that length."""
+    driver = CellDriver()
+    assert refused(driver, end_part("gone")) == refused(driver, renew_part("gone", 100)) == LEASE_EXPIRED
+    driver.open("s")
+    in_session = driver.granted("a", session_id="s")
+    assert refused(driver, renew_part(in_session.hold_id, 100)).reason is Reason.INVALID_REQUEST
+    driver.run(Acquire("b", EXCLUSIVE, HoldId("hb"), AttemptId("a1"), SessionId("s"), if_held=IfHeld.COUNT))
+    driver.run(Acquire("b", EXCLUSIVE, HoldId("hb2"), AttemptId("a2"), SessionId("s"), if_held=IfHeld.COUNT))
+    assert refused(driver, end_part("hb")).reason is Reason.INVALID_REQUEST
+    forced = driver.transact(is_held("b", "hb"), then=(end_part("hb", "because"),))
+    assert forced.results == (RELEASED,)
+
+
+def test_what_is_anothers_can_only_be_forced() -> None:
+    """Whose a hold is decides over its release and its renewal, not over a compare, nor over a force."""
+    driver = CellDriver()
+    driver.run(OnBehalf("ann", TransactCells((), (take_part("a", "ha"),))))
+    assert driver.machine.is_of(HoldId("ha"), "ann")
+    for part in (end_part("ha"), renew_part("ha", 100)):
+        assert driver.run(OnBehalf("bob", TransactCells((), (part,)))) == LEASE_EXPIRED
+    command = TransactCells((is_held("a", "ha"),), (end_part("ha", "because"), take_part("a", "hb")))
+    expect(Transacted, driver.run(OnBehalf("bob", command)))
+    assert (driver.events[0].principal, driver.events[0].by) == ("ann", "bob")
+    assert driver.machine.belongs_to(HoldId("hb"), "bob")
+    assert not driver.machine.belongs_to(HoldId("ha"), "ann")
+
+
+def test_quotas_count_what_is_left_and_taken_together() -> None:
+    """What a transaction ends leaves room for what it takes behind that, and takes count beside cells."""
+    driver = CellDriver()
+    driver.run(SetQuota("ann", Quota(holds=2, bytes=8)))
+    take = TransactCells((), (take_part("a", "h1"), take_part("b", "h2"), take_part("c", "h3")))
+    assert reason(driver.run(OnBehalf("ann", take))) is Reason.QUOTA_EXCEEDED
+    assert driver.machine.counts()["holds"] == 0
+    driver.run(OnBehalf("ann", msgspec.structs.replace(take, then=take.then[:2])))
+    again = TransactCells((), (end_part("h1"), take_part("a", "h4", value="vv")))
+    expect(Transacted, driver.run(OnBehalf("ann", again)))
+    too_much = TransactCells((), (end_part("h4"), take_part("a", "h5", value="vvvvv"), put_part("k", "x")))
+    before = driver.machine.state.principals.used_by("ann")
+    result = expect(QuotaExceeded, driver.run(OnBehalf("ann", too_much)))
+    assert (result.quota, driver.machine.state.principals.used_by("ann")) == ("bytes", before)
+    assert driver.machine.no_room_for(too_much, "ann") == result
+    assert driver.machine.is_sound
+
+
+def test_a_wait_for_more_counts_no_more_with_its_hold() -> None:
+    """What a hold waits to be given leaves room in a quota, if a transaction ends it."""
+    driver = CellDriver()
+    driver.run(SetQuota("ann", Quota(holds=2)))
+    driver.granted("b")
+    driver.run(OnBehalf("ann", TransactCells((), (take_part("a", "h-a"),))))
+    wait = AddLocks(HoldId("h-a"), wanted("b"), HoldId("t"), AttemptId("t"), 500)
+    expect(Queued, driver.run(OnBehalf("ann", wait)))
+    both = (take_part("c", "h-c"), take_part("d", "h-d"))
+    assert reason(driver.run(OnBehalf("ann", TransactCells((), both)))) is Reason.QUOTA_EXCEEDED
+    expect(Transacted, driver.run(OnBehalf("ann", TransactCells((), (end_part("h-a"), *both)))))
+
+
+def test_namespaces_say_what_may_be_taken() -> None:
+    """Bounds of leases, no deadline, how long something may be held, and what the asked node allows."""
+    driver = CellDriver()
+    driver.run(SetNamespace("n", NamespaceSettings(ttl_ms_max=500, no_deadline=False, held_ms_max=100)))
+    assert refused(driver, take_part("n/a", "h1")).reason is Reason.TTL_OUT_OF_RANGE
+    assert refused(driver, take_part("n/a", "h1", ttl_ms=0)).reason is Reason.INVALID_REQUEST
+    held = driver.transact(then=(take_part("n/a", "h1", ttl_ms=500),)).results
+    assert held == (LockTaken(1, 100),)
+    assert refused(driver, renew_part("h1", 600)).reason is Reason.TTL_OUT_OF_RANGE
+    endless = TransactCells((), (take_part("b", "h2", ttl_ms=0),), endless_not_for=("b",))
+    assert reason(driver.run(endless)) is Reason.INVALID_REQUEST
+    allowed = expect(Transacted, driver.run(msgspec.structs.replace(endless, endless_not_for=())))
+    assert allowed.results == (LockTaken(2, None),)
+
+
+def test_there_is_room_for_all_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One transaction takes no more holds than the cluster may have."""
+    monkeypatch.setattr(limits, "HOLDS_COUNT_MAX", 2)
+    driver = CellDriver()
+    takes = tuple(take_part(name, f"h-{name}") for name in "abc")
+    assert refused(driver, *takes).reason is Reason.OVERLOADED
+    driver.transact(then=takes[:2])
+
+
+def test_a_repeated_transaction_tells_what_is_left_now() -> None:
+    """Tokens are those of the first time, and nothing is left of what has ended."""
+    driver = CellDriver()
+    kept = driver.granted("b")
+    then = (take_part("a", "h-new", ttl_ms=500), renew_part(kept.hold_id, 300), put_part("c"))
+    first = driver.transact(then=then, request_id="r")
+    again = driver.transact(then=then, request_id="r", at_ms=100)
+    assert again.results == (LockTaken(2, 400), Renewed(kept.token, 200), first.results[2])
+    driver.release("h-new")
+    driver.release(kept.hold_id)
+    gone = driver.transact(then=then, request_id="r", at_ms=100)
+    assert gone.results == (LockTaken(2, 0), Renewed(kept.token, 0), first.results[2])
+
+
+def test_places_of_rate_limits_are_given_back_with_their_hold() -> None:
+    """A hold of several kinds ends in a transaction as by a release."""
+    driver = CellDriver()
+    rates = (WantedRate("mail", 1, 1000),)
+    for hold_id, wait_ms in (("h1", 0), ("h2", 2000)):
+        ask = AcquireSeveral(
+            "",
+            EXCLUSIVE,
+            HoldId(hold_id),
+            AttemptId("a"),
+            ttl_ms=5000,
+            wait_ms=wait_ms,
+            locks=wanted(hold_id),
+        )
+        expect(Granted, driver.run(msgspec.structs.replace(ask, rates=rates)))
+    assert len(driver.machine.state.rates.places) == 1
+    driver.transact(then=(end_part("h2"),))
+    assert not driver.machine.state.rates.places
+    assert driver.machine.is_sound
