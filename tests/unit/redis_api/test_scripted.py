@@ -6,7 +6,8 @@ from typing import Final
 import pytest
 
 from redis_api import lua
-from tests.unit.redis_api.test_server import TOKEN, serving, token_line
+from tests.unit.http_api.serving import token_line
+from tests.unit.redis_api.test_server import TOKEN, serving
 
 pytest.importorskip("lupa.lua51", reason="needs lupa, the extra redis-lua of the node")
 
