@@ -25,8 +25,9 @@ from redis_api.errors import CommandRefused
 from redis_api.overlay import Overlay
 from redis_api.resp import Reply
 
-TRIES_COUNT_MAX: Final = 16
-"""How often a program runs before the client is told to try again."""
+TRIES_COUNT_MAX: Final = 64
+"""How often a program runs before the client is told to try again, if that takes less than half of the time
+that a request may take."""
 PAUSE_S: Final = 0.001
 """Seconds before a program runs for the third time; each further pause may be twice as long."""
 PAUSE_S_MAX: Final = 0.05
@@ -55,18 +56,27 @@ async def transact(
     CommandRefused, ProblemError, ClusterError.
     """
     deadline_s = time.monotonic() + client.timeout_s
+    gives_up_s = deadline_s - client.timeout_s / 2  # later there would be no time to hear what became of it
     turns = client.face.turns
     async with AsyncExitStack() as turn:
         has_turn = False
         for number in range(TRIES_COUNT_MAX):
             if number > 1:
                 await asyncio.sleep(_pause_s(number - 2))
-            on_own_state = may_write and number <= 1
-            overlay, result = await _run(client, program, known, deadline_s, on_own_state=on_own_state)
+                if time.monotonic() > gives_up_s:
+                    break
+            # What came first has been applied here by now, so the state of this node will do again.
+            overlay, result = await _run(client, program, known, deadline_s, on_own_state=may_write)
             if not has_turn and overlay.changed and (number or turns.is_taken(overlay.changed[0])):
-                await turn.enter_async_context(turns.turn(overlay.changed[0]))
+                waiting = turns.turn(
+                    overlay.changed[0], gives_up_s - time.monotonic(), is_contended=bool(number)
+                )
+                try:
+                    await turn.enter_async_context(waiting)
+                except TimeoutError:
+                    break
                 has_turn = True
-                overlay, result = await _run(client, program, known, deadline_s, on_own_state=on_own_state)
+                overlay, result = await _run(client, program, known, deadline_s, on_own_state=may_write)
             if not overlay.changed or await _apply(client, overlay, deadline_s):
                 return result
     raise CommandRefused("other clients change the same keys all the time; nothing was applied", "BUSY")

@@ -123,10 +123,10 @@ SITUATIONS: Final[dict[str, int]] = {
     "a namespace does not allow it": 5,
     "a namespace counts holds and waits": 20,
     "a hold lies in a namespace that is newer": 20,
-    "a transaction takes a lock": 20,
-    "a transaction takes what it has ended": 5,
-    "a transaction is refused for its locks": 40,
-    "a transaction lets a waiter through": 3,
+    "a transaction takes a lock": 2,
+    "a transaction takes what it has ended": 1,
+    "a transaction is refused for its locks": 9,
+    "a transaction lets a waiter through": 1,
 }
 """Each situation, and how often the seeds must lead to it at least: about a third of how often they do."""
 

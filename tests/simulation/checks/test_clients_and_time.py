@@ -1,5 +1,6 @@
 """The checkers that look at clients and time only object to what they are for, and to nothing else."""
 
+from lockstate.words.cell_operations import TakeOperation
 from lockstate.words.commands import (
     AbandonWaits,
     Asking,
@@ -14,6 +15,7 @@ from lockstate.words.commands import (
     Renew,
     SetNamespace,
     Tick,
+    TransactCells,
     Wanted,
 )
 from lockstate.words.ids import AttemptId, HoldId, OwnerName, SessionId
@@ -22,6 +24,7 @@ from lockstate.words.results import (
     ForceReleased,
     Granted,
     HolderView,
+    LockTaken,
     Reason,
     Refused,
     Released,
@@ -29,6 +32,7 @@ from lockstate.words.results import (
     Result,
     SessionClosed,
     SessionOpened,
+    Transacted,
 )
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.model_replay import Step
@@ -152,6 +156,20 @@ def test_a_token_that_falls() -> None:
     number = cluster.call(acquire("h3", "z"))
     with objects("tokens-rise"):
         cluster.reply(number, granted("h3", 2, "z"), cluster.commit(acquire("h3", "z")))
+
+
+def test_the_token_of_what_a_transaction_takes() -> None:
+    """It is compared as that of a grant is."""
+    cluster = ScriptedCluster()
+    cluster.ask(acquire("h1"))
+    take = TransactCells((), (TakeOperation("y", HoldId("h2"), ttl_ms=1000),))
+    number = cluster.call(take)
+    with objects("tokens-rise"):
+        cluster.reply(
+            number,
+            Transacted(succeeded=True, revision=0, results=(LockTaken(1, 1000),)),
+            cluster.commit(take),
+        )
 
 
 def test_a_token_that_is_given_twice() -> None:

@@ -260,9 +260,10 @@ async def test_what_was_watched_must_not_have_changed() -> None:
         assert await transaction(client, ("SET", "k", "mine")) == ["+OK"]
 
 
-async def test_a_change_that_comes_between_runs_it_again() -> None:
+async def test_a_change_that_comes_between_runs_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read is compared when it is applied; after too many times the client is told."""
     async with serving() as served, served.client() as client:
+        monkeypatch.setattr(transact, "PAUSE_S_MAX", 0.0)
         await client.ask("SET", "n", "0")
         submit, others_count = served.node.submit, 3
 
@@ -278,8 +279,18 @@ async def test_a_change_that_comes_between_runs_it_again() -> None:
         others_count = 10_000
         assert (await client.ask("INCR", "n")).startswith("-BUSY other clients change the same keys")
         assert others_count == 10_000 - transact.TRIES_COUNT_MAX
-        assert not served.face.turns.is_taken("redis/0/n")
+        await until(lambda: not served.face.turns.is_taken("redis/0/n"))
         assert await client.ask("SET", "n", "blind") == "+OK", "what was not read may change"
+
+
+async def test_who_waits_too_long_for_a_turn_is_told() -> None:
+    """Before the time of its request is over: nothing was asked of the cluster."""
+    async with serving() as served, served.client() as client:
+        async with served.face.turns.turn("redis/0/n", 5.0, is_contended=True):
+            served.face.request_timeout_s = 0.1
+            assert (await client.ask("INCR", "n")).startswith("-BUSY ")
+        served.face.request_timeout_s = 5.0
+        assert await client.ask("INCR", "n") == 1
 
 
 async def test_a_lock_that_others_wait_for_is_not_overtaken() -> None:
