@@ -6,15 +6,14 @@ from functools import reduce
 from operator import and_, or_, xor
 from typing import Any, Final
 
-from redis_api.arguments import INTEGER_MAX
-
+_INTEGER_MAX: Final = (1 << 63) - 1
 _WORD: Final = (1 << 32) - 1
 
 
 def integer(number: float) -> int:
     """Return a number without its fraction, as C does on most machines: what has no place is the lowest."""
-    if not -INTEGER_MAX - 1 <= number <= INTEGER_MAX:
-        return -INTEGER_MAX - 1
+    if not -_INTEGER_MAX - 1 <= number <= _INTEGER_MAX:
+        return -_INTEGER_MAX - 1
     return int(number)
 
 

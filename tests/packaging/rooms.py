@@ -202,6 +202,10 @@ ONLY_IN = {
         "http_api/otlp.py",
         "record with cluster/tracing.py: the library is an extra, loaded where there is a collector",
     ),
+    "lupa": (
+        "redis_api/lua.py",
+        "scripts run in lua.run: the library is an extra, and not safe without its rules",
+    ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }
 

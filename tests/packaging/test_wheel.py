@@ -98,7 +98,7 @@ def test_wheel_has_only_its_packages(wheel: Path) -> None:
 
 
 def test_wheel_has_every_module_and_nothing_else(wheel: Path) -> None:
-    """Each source file of the packages is in the wheel, with its py.typed, and the files of the page."""
+    """Each source file of the packages is in the wheel, with its py.typed, the files of the page, and Lua."""
     packages = PACKAGES[kind_of(wheel)]
     inside = {name for name in names_in(wheel) if name.partition("/")[0] in packages}
     sources = {
@@ -107,7 +107,11 @@ def test_wheel_has_every_module_and_nothing_else(wheel: Path) -> None:
     others = {f"{package}/py.typed" for package in packages}
     if "cluster" in packages:
         page = [path for folder in ("static", "templates") for path in (UI / folder).rglob("*.*")]
-        others |= {"cluster/commit.txt", *(path.relative_to(ROOT).as_posix() for path in page)}
+        others |= {
+            "cluster/commit.txt",
+            "redis_api/sandbox.lua",
+            *(path.relative_to(ROOT).as_posix() for path in page),
+        }
     assert inside == sources | others
 
 

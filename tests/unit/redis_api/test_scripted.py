@@ -147,7 +147,7 @@ async def test_a_script_that_takes_too_long_changes_nothing() -> None:
 
 async def test_a_script_has_the_rights_of_its_caller() -> None:
     """For each key that it names, also one that is not among KEYS."""
-    tokens = token_line("billing", TOKEN, "acquire@redis/0/billing")
+    tokens = token_line("billing", TOKEN, "acquire,read@redis/0/billing")
     async with serving(tokens) as served, served.client() as client:
         await client.ask("AUTH", TOKEN)
         assert await client.ask("EVAL", "return redis.call('SET', 'billing/a', '1')", 0) == "+OK"
