@@ -33,8 +33,12 @@ def test_every_test_is_in_one_step() -> None:
         files = list((ROOT / place).rglob("test_*.py")) or [ROOT / place]
         assert not any("pytest.mark.process" in path.read_text("utf-8") for path in files), place
     assert 'step coverage scripts/coverage "${of_lockstate[@]}"' in GATE
-    nodes = 'step nodes tests nodes -m "process and not ($left_out)" -n "$(nproc)" --dist loadfile tests'
-    assert f"{nodes}\n" in GATE
+    nodes = 'step nodes tests nodes -m "process and not ($left_out)" -n "$(nproc)" --dist loadfile'
+    assert f'{nodes} "${{with_nodes[@]}}"\n' in GATE
+    assert "< <(grep -rl --include='test_*.py' 'mark\\.process\\b' tests | sort)\n" in GATE
+    others = [path for path in (ROOT / "tests").rglob("*.py") if not path.name.startswith("test_")]
+    marking = re.compile(r"mark\.process\b|add_marker\(\W*process")
+    assert not [path for path in others if marking.search(path.read_text("utf-8"))], "mark the file itself"
     rest = 'step rest tests rest -m "not (process or $left_out)" "${parallel[@]}" tests'
     assert f'{rest} "${{of_lockstate[@]/#/--ignore=}}"\n' in GATE
 

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ STILTED = {
 CONFLICT = re.compile(r"^(?:<{7}|>{7}|={7}$)", re.MULTILINE)
 
 
+@cache
 def project_files() -> list[str]:
     """Return the paths of the project's text files: what git tracks, or would if it were added."""
     listing = subprocess.run(
@@ -62,6 +64,12 @@ def is_foreign(path: str) -> bool:
 def read(path: str) -> str:
     """Return the text of a file of the project."""
     return (ROOT / path).read_text("utf-8")
+
+
+@cache
+def tree_of(path: str) -> ast.Module:
+    """Return a module of the project as it is parsed."""
+    return ast.parse(read(path))
 
 
 def lines_with(pattern: re.Pattern[str]) -> list[str]:
@@ -143,7 +151,7 @@ def test_variables_say_what_they_hold() -> None:
     found = [
         f"{path}:{node.lineno}"
         for path in modules(*PACKAGES, "lab", "scripts", "tests")
-        for node in ast.walk(ast.parse(read(path)))
+        for node in ast.walk(tree_of(path))
         if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "it")
         or (isinstance(node, ast.arg) and node.arg == "it")
     ]
@@ -161,27 +169,31 @@ def test_lines_end_cleanly() -> None:
     assert not found, f"remove white space at the ends of lines, end with one newline: {found}"
 
 
-@pytest.mark.parametrize("path", modules(*PACKAGES, "lab", "scripts"))
-def test_module_says_what_lives_in_it(path: str) -> None:
+def test_modules_say_what_lives_in_them() -> None:
     """Every module of the packages, of lab/ and of scripts/ opens with a docstring."""
-    assert ast.get_docstring(ast.parse(read(path))), f"{path}: begin with what lives here and what must not"
+    found = [path for path in modules(*PACKAGES, "lab", "scripts") if not ast.get_docstring(tree_of(path))]
+    assert not found, "\n".join(["begin with what lives here and what must not:", *found])
 
 
-@pytest.mark.parametrize("path", modules("tests"))
-def test_every_test_states_its_fact(path: str) -> None:
+def test_every_test_states_its_fact() -> None:
     """Every test has a docstring: the fact that it proves."""
     found = [
         f"{path}:{test.lineno}: {test.name}"
-        for test in all_tests(ast.parse(read(path)))
+        for path in modules("tests")
+        for test in all_tests(tree_of(path))
         if not ast.get_docstring(test)
     ]
     assert not found, "\n".join(["state the fact, in the present tense, as the docstring:", *found])
 
 
-@pytest.mark.parametrize("path", modules("tests"))
-def test_no_test_sleeps(path: str) -> None:
+def test_no_test_sleeps() -> None:
     """No test waits for a fixed time."""
-    found = [f"{path}:{line}" for test in all_tests(ast.parse(read(path))) for line in plain_sleeps(test)]
+    found = [
+        f"{path}:{line}"
+        for path in modules("tests")
+        for test in all_tests(tree_of(path))
+        for line in plain_sleeps(test)
+    ]
     assert not found, "\n".join(
         ["wait for a condition with a deadline, or move the test's own clock:", *found]
     )

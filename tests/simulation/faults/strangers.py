@@ -217,7 +217,7 @@ class StrangerFaults:
         return self._do_all_hear()
 
     def _are_members_stored(self) -> bool:
-        """Whether each disk has its node's newest list: a copy that misses it refuses `peers` with one more."""
+        """Whether each disk has its node's newest list: a copy without it refuses `peers` with one more."""
         all_parts = [machine.parts for machine in self._world.machines.values()]
         return all(
             parts is not None and parts.journal.synced_index >= parts.replica.membership.latest_index

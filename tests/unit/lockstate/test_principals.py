@@ -17,7 +17,6 @@ from lockstate.words.commands import (
     Acquire,
     AddLocks,
     Campaign,
-    Cancel,
     CloseSession,
     Command,
     Convert,
@@ -273,7 +272,7 @@ def test_an_attempt_that_was_undone_is_its_principals_no_more() -> None:
     driver.run(Acquire("b", EXCLUSIVE, HoldId("h9"), AttemptId("a9"), ttl_ms=1000, request_id=ID))
     assert driver.cancel("h9", "a9") == Cancelled(undone=True)
     assert driver.machine.state.requests.askers == {("", ID): {"ann"}}
-    assert driver.by("ann", Cancel(H1, AttemptId("h1"))) == Cancelled(undone=True)
+    assert driver.cancel("h1", "h1") == Cancelled(undone=True)
     assert driver.machine.state.requests.askers == {}
     assert expect(Granted, driver.took("ann", "h2", request_id=ID)).hold_id == "h2"
 
