@@ -522,7 +522,7 @@ def test_whole_frames_and_batches_come_to_the_same(
     monkeypatch.setattr(limits, "FRAME_EFFORT_MAX", [10_000, 12][seed // 2 % 2])
     rng, held, numbers = Random(seed), list[HoldId](), count(1)
     short, long = LockMachine(), without_short_ways()
-    begin = (*BEGIN, ResumeStream(S))
+    begin: tuple[Any, ...] = (*BEGIN, ResumeStream(S))
     commands: list[Command] = [OnBehalf(principal, one) if principal else one for one in begin]
     seqs: tuple[int, ...] = (1, 2, 3)
     for step in range(30):
