@@ -6,10 +6,9 @@ to `locks` and `holds`; the property test compares them (tests/property/test_pla
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lockstate.rules.effects import Effects
-from lockstate.rules.locks import Locks
 from lockstate.tables.principals import NOBODY
 from lockstate.tables.records import NOTHING, Hold, Lock, RequestKey, Session
 from lockstate.tables.state import State
@@ -46,15 +45,25 @@ _Named = tuple[str, tuple[str, ...]]
 """A valid name, and those above it, the nearest first."""
 
 
+class General(Protocol):
+    """Carries out any command about locks: `Locks` does."""
+
+    def acquire(self, command: Acquire, key: RequestKey | None = None, /) -> Result:
+        """Acquire locks, or wait for them."""
+
+    def release(self, command: Release, /) -> Result:
+        """Release a hold, or a part of it."""
+
+
 class PlainLocks:
     """The plain commands about locks of one state."""
 
     __slots__ = ("_effects", "_known", "_more_tables", "_state", "_tables", "others")
 
-    def __init__(self, state: State, effects: Effects, locks: Locks) -> None:
+    def __init__(self, state: State, effects: Effects, others: General) -> None:
         self._state = state
         self._effects = effects
-        self.others = locks
+        self.others = others
         """What is not plain is for these."""
         self._known: dict[str, _Named] = {}
         """The valid names that came last. What is kept changes no result."""
