@@ -4,6 +4,8 @@ Deterministic and total. Time comes in the entry; ids and secrets come in the co
 the rules, and the catalogue says which rule; here are entries, time, and requests that come twice.
 """
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, Final, get_args
 
 import msgspec
@@ -12,6 +14,7 @@ from lockstate.catalogue import FREES, acts_of, content_digest, effort_of, reque
 from lockstate.reads import views
 from lockstate.rules import attempts, rates
 from lockstate.rules.holds import LEASE_EXPIRED
+from lockstate.rules.plain_locks import PLAIN
 from lockstate.rules.restoring import Restoration
 from lockstate.rules.ruleset import Act, Ruleset
 from lockstate.tables import budget, fingerprint
@@ -84,6 +87,8 @@ _DONE_AT_ONCE: Final[frozenset[type]] = frozenset({Granted, Released, Renewed})
 """The results of nearly all requests. To look one up is quicker than to ask what it is."""
 _TOLD_KEYS: Final = frozenset(get_args(MayBeCancelled))
 """The classes of commands that are told under which key their outcome is remembered."""
+_NO_KEYS: Final = repeat(None)
+"""The keys of commands that carry no `request_id`, however many they are."""
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
 
 
@@ -356,21 +361,34 @@ class LockMachine:
         """Apply the commands of one origin, except those that were applied before: they came twice."""
         origin = self.state.origin(batch.origin)
         self.state.asking = batch.origin
-        last_seq = origin.last_seq
-        acts = self._acts
+        last_seq, all_seqs, commands = origin.last_seq, batch.seqs, batch.commands
+        acts, plain = self._acts, self._rules.plain_locks
         results: list[Result] = []
         fresh: list[int] | None = None
-        for seq, command in zip(batch.seqs, batch.commands, strict=True):
-            if seq > last_seq:
-                last_seq = seq
-                if fresh is not None:
-                    fresh.append(seq)
-                act = acts[command.__class__]
-                results.append(self._apply_once(command, seq) if command.request_id else act(command))
-            elif fresh is None:
-                fresh = list(batch.seqs[: len(results)])
+        place = until = 0
+        while place < len(all_seqs):
+            seq, command = all_seqs[place], commands[place]
+            if seq <= last_seq:
+                if fresh is None:
+                    fresh = list(all_seqs[: len(results)])
+                place += 1
+                continue
+            if command.__class__ in PLAIN and not command.request_id:
+                if until <= place:
+                    until = _end_of_run(all_seqs, commands, place)
+                done = plain.run(commands, range(place, until), _NO_KEYS)
+                done = done or [plain.general(command)]
+            elif command.request_id:
+                done = [self._apply_once(command, seq)]
+            else:
+                done = [acts[command.__class__](command)]
+            results += done
+            last_seq = all_seqs[place + len(done) - 1]
+            if fresh is not None:
+                fresh += all_seqs[place : place + len(done)]
+            place += len(done)
         self.state.note_batch(batch.origin, origin, last_seq)
-        seqs = batch.seqs if fresh is None else tuple(fresh)
+        seqs = all_seqs if fresh is None else tuple(fresh)
         if self._repeated:
             repeated, self._repeated = tuple(self._repeated), []
             return BatchOutcome(batch.origin, seqs, tuple(results), repeated)
@@ -497,6 +515,15 @@ class LockMachine:
         if hold.request == key:
             attempts.join(self.state, hold, command.attempt_id)
         return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))
+
+
+def _end_of_run(seqs: Sequence[int], commands: Sequence[Any], first: int) -> int:
+    """Return the place behind the commands from `first` on that may be plain, each new and without an id."""
+    for end in range(first + 1, len(seqs)):
+        command = commands[end]
+        if command.request_id or seqs[end] <= seqs[end - 1] or command.__class__ not in PLAIN:
+            return end
+    return len(seqs)
 
 
 def _is_to_be_tried_again(result: Result) -> bool:

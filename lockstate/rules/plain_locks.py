@@ -1,21 +1,21 @@
 """Fast path for the two most common commands: acquire one free lock, release one that nobody waits for.
 
-Each is one function that writes to every table what `Locks`, with all that it calls, would write. What is not
-plain is left to `Locks` before anything has changed. Must stay equal to `locks` and `holds`; the property
-test compares them (tests/property/test_plain_locks.py).
+One loop writes to every table what `Locks`, with all that it calls, would write, for one command or for the
+plain ones of a whole frame. What is not plain is left to `Locks` before anything has changed. Must stay equal
+to `locks` and `holds`; the property test compares them (tests/property/test_plain_locks.py).
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from lockstate.rules.effects import Effects
-from lockstate.rules.locks import Locks
 from lockstate.tables.principals import NOBODY
-from lockstate.tables.records import NOTHING, Hold, Lock, RequestKey
+from lockstate.tables.records import NOTHING, Hold, Lock, RequestKey, Session
 from lockstate.tables.state import State
 from lockstate.words import limits
 from lockstate.words.claims import claims_of_one
 from lockstate.words.commands import Acquire, Release
+from lockstate.words.ids import NO_SESSION, SessionId
 from lockstate.words.limits import ID_CHARS_MAX, OWNER_BYTES_MAX, TTL_MS_MAX, TTL_MS_MIN, WAIT_MS_MAX
 from lockstate.words.modes import UNIT, Mode, Scope, intent_of
 from lockstate.words.results import RELEASED, Event, EventKind, Granted, HoldKind, Result
@@ -37,209 +37,287 @@ _KEPT_CHARS_MAX: Final = 64
 plain: they would have to be taken apart each time."""
 _CLAIMS_MAX: Final = _KEPT_CHARS_MAX // 2
 """What a lock with such a name claims, itself and all above it, at most."""
+_NO_KEY: Final = (None,)
+_FIRST: Final = range(1)
+PLAIN: Final[frozenset[type]] = frozenset({Acquire, Release})
+"""The classes of commands that may be plain."""
 _Named = tuple[str, tuple[str, ...]]
 """A valid name, and those above it, the nearest first."""
+
+
+class General(Protocol):
+    """Carries out any command about locks: `Locks` does."""
+
+    def acquire(self, command: Acquire, key: RequestKey | None = None, /) -> Result:
+        """Acquire locks, or wait for them."""
+
+    def release(self, command: Release, /) -> Result:
+        """Release a hold, or a part of it."""
 
 
 class PlainLocks:
     """The plain commands about locks of one state."""
 
-    __slots__ = ("_effects", "_holds", "_intents", "_known", "_records", "_sessions", "_state", "others")
+    __slots__ = ("_effects", "_known", "_more_tables", "_state", "_tables", "others")
 
-    def __init__(self, state: State, effects: Effects, locks: Locks) -> None:
+    def __init__(self, state: State, effects: Effects, others: General) -> None:
         self._state = state
         self._effects = effects
-        self.others = locks
+        self.others = others
         """What is not plain is for these."""
-        self._holds, self._sessions = state.holds, state.sessions
-        self._records, self._intents = state.locks, state.intents
         self._known: dict[str, _Named] = {}
         """The valid names that came last. What is kept changes no result."""
+        self._tables = (
+            state.holds,
+            state.sessions,
+            state.locks,
+            state.intents,
+            state.tickets,
+            state.pleas.of_holds,
+            state.claimed,
+            state.ledger,
+            state.ledger.noted,
+        )
+        self._more_tables = (
+            self._known.get,
+            state.principals,
+            state.owners,
+            state.principals.quotas,
+            state.spaces,
+            state.freezes,
+        )
+        """What each run looks into. None of them is ever another object."""
 
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Do what `Locks.acquire` does."""
-        state, holds, records, intents = self._state, self._holds, self._records, self._intents
-        name, hold_id, attempt_id = command.name, command.hold_id, command.attempt_id
-        owner, session_id, ttl_ms = command.owner, command.session_id, command.ttl_ms
-        session = self._sessions.get(session_id) if session_id else None
-        if (
-            name in records
-            or command.mode is not _EXCLUSIVE
-            or command.scope is not _NODE
-            or command.locks
-            or command.uncommon is not None
-            or (owner and not (owner.isascii() and owner.isprintable() and len(owner) <= OWNER_BYTES_MAX))
-            or not 0 < len(hold_id) <= ID_CHARS_MAX
-            or not 0 < len(attempt_id) <= ID_CHARS_MAX
-            or not 0 <= command.wait_ms <= WAIT_MS_MAX
-            or hold_id in holds
-            or hold_id in state.tickets
-            or hold_id in self._sessions  # type: ignore[comparison-overlap]
-            or len(holds) >= limits.HOLDS_COUNT_MAX
-            or len(records) + len(intents) >= limits.RECORDS_COUNT_MAX
-            or state.is_tight
-            or (
-                session is None or ttl_ms or session.claims_count > limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
-                if session_id
-                else not TTL_MS_MIN <= ttl_ms <= TTL_MS_MAX
-            )
-        ):
-            return self.others.acquire(command, key)
-        named = self._known.get(name) or self._named(name)
-        if named is None:
-            return self.others.acquire(command, key)
-        name, above = named
-        if (
-            (above and not records.keys().isdisjoint(above))
-            or (state.spaces and _lies_in(state.spaces, named))
-            or (state.freezes and _lies_in(state.freezes, named))
-            or (state.principals.quotas and state.principals.check_named("holds", (name,)) is not None)
-        ):
-            return self.others.acquire(command, key)
-
-        if session is not None:
-            owner, session_id = owner or session.owner, session.session_id  # its own strings
-        lease_id = session_id or hold_id
-        principal = state.principals.count_plain(lease_id, name, 1) if state.owners else NOBODY
-        now_ms, token = state.now_ms, state.next_token
-        state.next_token = token + 1
-        hold = Hold(
-            0,
-            0,
-            ttl_ms,
-            hold_id,
-            name,
-            _EXCLUSIVE,
-            owner,
-            session_id,
-            now_ms,
-            hold_id if attempt_id == hold_id else attempt_id,  # type: ignore[comparison-overlap, arg-type]
-            key,
-            _NODE,
-            (),
-            _LOCK,
-            0,
-            None,
-            token,
-        )
-        holds[hold_id] = hold
-        state.ledger.noted[hold] = 0
-        records[name] = lock = Lock(name, _OWN, 0, hold, NOTHING)
-        state.names.young.append(lock)
-        if name in intents:
-            state.claimed.both_count += 1
-        for name_above in above:
-            intents[name_above] = intents.get(name_above, 0) + _INTENT
-        if session is None:
-            hold.order = state.take_order()
-            state.start(hold)
-            state.deadlines.add(hold)
-            expires_at_ms = hold.expires_at_ms
-        else:
-            session.claims_count += 1 + len(above)
-            if session.holds is NOTHING or session.by_owner is not None:
-                session.add_hold(hold)
-            else:
-                session.holds[hold_id] = hold
-            expires_at_ms = session.expires_at_ms
-        self._effects.events.append(
-            Event(
-                state.revision,
-                now_ms,
-                _GRANTED,
-                name,
-                _EXCLUSIVE,
-                owner,
-                token,
-                lease_id,
-                0,
-                principal=principal,
-            )
-        )
-        expires_in_ms = expires_at_ms - now_ms if expires_at_ms > now_ms else 0
-        return Granted(hold_id, token, name, _EXCLUSIVE, expires_in_ms)
+        done = self.run((command,), _FIRST, (key,))
+        return done[0] if done else self.general(command, key)
 
     def release(self, command: Release) -> Result:
         """Do what `Locks.release` does."""
-        state, records, hold_id = self._state, self._records, command.hold_id
-        hold, kind = self._holds.get(hold_id), command.kind
-        if (
-            hold is None
-            or hold.kind is not _LOCK
-            or (kind is not _LOCK and kind is not None)
-            or hold.rare is not None
-            or hold.changing
-            or command.names
-            or hold_id in state.pleas.of_holds
-        ):
-            return self.others.release(command)
-        named = self._known.get(hold.name) or self._named(hold.name)
-        if named is None:  # of several things, among others
-            return self.others.release(command)
-        name, above = named
-        lock = records[name]
-        # If no more than that is held of the name, it is this hold that has it, and as a plain lock.
-        if (
-            lock.held != _OWN
-            or lock.waiting
-            or (above and not records.keys().isdisjoint(above))
-            or (state.spaces and _lies_in(state.spaces, named))
-        ):
-            return self.others.release(command)
+        done = self.run((command,), _FIRST, _NO_KEY)
+        return done[0] if done else self.general(command)
 
-        del self._holds[hold_id]
-        noted = state.ledger.noted
-        if hold in noted:
-            state.ledger.settled_sum -= noted.pop(hold)
-        else:
-            state.ledger.remove(hold)
-        session_id, now_ms = hold.session_id, state.now_ms
-        lease_id = session_id or hold_id
-        principal = state.principals.count_plain(lease_id, name, -1) if state.owners else NOBODY
-        if session_id:
-            session = self._sessions[session_id]
-            session.claims_count -= 1 + len(above)
-            if session.by_owner is not None:
-                session.remove_hold(hold)
-            else:
-                del session.holds[hold_id]
-        elif hold.ttl_ms:
-            state.deadlines.remove(hold)
-        else:
-            state.endless_count -= 1
-        self._unclaim(lock, above)
-        self._effects.events.append(
-            Event(
-                state.revision,
-                now_ms,
-                _ENDED,
+    def general(self, command: Any, key: RequestKey | None = None) -> Result:
+        """Carry out a command that is not plain."""
+        others = self.others
+        return others.release(command) if command.__class__ is Release else others.acquire(command, key)
+
+    def run(  # noqa: C901, PLR0912, PLR0915 - one loop, so that it finds everything in its own variables
+        self,
+        commands: Sequence[Any],
+        places: range,
+        keys: Iterable[RequestKey | None],
+        only: SessionId = NO_SESSION,
+    ) -> list[Result]:
+        """Carry out the commands at these places up to the first that is not plain; return their results.
+
+        Each has its key among `keys`. With `only` those of other sessions are not plain, nor are leases of
+        their own. What cannot change before the end is looked at once: nothing but plain commands comes.
+        """
+        state = self._state
+        results: list[Result] = []
+        command = commands[places.start]
+        if command.__class__ is Acquire and command.name in state.locks:
+            return results  # somebody has it, and more of those who want it may follow: be quick
+        holds, sessions, records, intents, tickets, asked, claimed, ledger, noted = self._tables
+        known, principals, owners, quotas, spaces, freezes = self._more_tables
+        many = len(places)
+        if (
+            state.is_tight
+            or len(holds) + many > limits.HOLDS_COUNT_MAX
+            or len(records) + len(intents) + many * _CLAIMS_MAX > limits.RECORDS_COUNT_MAX
+        ):
+            return results
+        young, events = state.names.young, self._effects.events
+        claims_max = limits.SESSION_CLAIMS_MAX - _CLAIMS_MAX
+        revision, now_ms, token = state.revision, state.now_ms, state.next_token
+        session: Session | None = None
+        session_id = NO_SESSION
+        for place, key in zip(places, keys, strict=False):
+            command = commands[place]
+            kind = command.__class__
+            if kind is Release:
+                hold_id = command.hold_id
+                hold = holds.get(hold_id)
+                if (
+                    hold is None
+                    or hold.kind is not _LOCK
+                    or (command.kind is not _LOCK and command.kind is not None)
+                    or hold.rare is not None
+                    or hold.changing
+                    or command.names
+                    or hold_id in asked
+                    or (only and hold.session_id != only)
+                ):
+                    break
+                named = known(hold.name) or self._named(hold.name)
+                if named is None:  # of several things, among others
+                    break
+                name, above = named
+                lock = records[name]
+                # If no more than that is held of the name, it is this hold that has it, and as a plain lock.
+                if (
+                    lock.held != _OWN
+                    or lock.waiting
+                    or (above and not records.keys().isdisjoint(above))
+                    or (spaces and _lies_in(spaces, named))
+                ):
+                    break
+
+                del holds[hold_id]
+                if hold in noted:
+                    ledger.settled_sum -= noted.pop(hold)
+                else:
+                    ledger.remove(hold)
+                lease_id = hold.session_id or hold_id
+                principal = principals.count_plain(lease_id, name, -1) if owners else NOBODY
+                if hold.session_id:
+                    if hold.session_id != session_id or session is None:
+                        session_id = hold.session_id
+                        session = sessions[session_id]
+                    session.claims_count -= 1 + len(above)
+                    if session.by_owner is not None:
+                        session.remove_hold(hold)
+                    else:
+                        del session.holds[hold_id]
+                elif hold.ttl_ms:
+                    state.deadlines.remove(hold)
+                else:
+                    state.endless_count -= 1
+                del records[name]
+                if lock.is_sorted:
+                    state.names.gone[name] = None
+                if name in intents:
+                    claimed.both_count -= 1
+                for name_above in above:
+                    left = intents[name_above] - _INTENT
+                    if left:
+                        intents[name_above] = left
+                    else:
+                        del intents[name_above]
+                lasted_ms = now_ms - hold.since_ms
+                events.append(
+                    Event(
+                        revision,
+                        now_ms,
+                        _ENDED,
+                        name,
+                        _EXCLUSIVE,
+                        hold.owner,
+                        hold.token,
+                        lease_id,
+                        lasted_ms,
+                        principal=principal,
+                    )
+                )
+                if principal and not hold.session_id:
+                    principals.drop(hold_id)
+                results.append(RELEASED)
+                continue
+
+            if kind is not Acquire:
+                break
+            name, hold_id, attempt_id = command.name, command.hold_id, command.attempt_id
+            ttl_ms, owner = command.ttl_ms, command.owner
+            if command.session_id != session_id:
+                session_id = command.session_id
+                session = sessions.get(session_id)
+            if (
+                name in records
+                or command.mode is not _EXCLUSIVE
+                or command.scope is not _NODE
+                or command.locks
+                or command.uncommon is not None
+                or (owner and not (owner.isascii() and owner.isprintable() and len(owner) <= OWNER_BYTES_MAX))
+                or not 0 < len(hold_id) <= ID_CHARS_MAX
+                or not 0 < len(attempt_id) <= ID_CHARS_MAX
+                or not 0 <= command.wait_ms <= WAIT_MS_MAX
+                or hold_id in holds
+                or hold_id in tickets
+                or hold_id in sessions
+                or (
+                    session is None or ttl_ms or session.claims_count > claims_max
+                    if session_id
+                    else not TTL_MS_MIN <= ttl_ms <= TTL_MS_MAX
+                )
+                or (only and session_id != only)
+            ):
+                break
+            named = known(name) or self._named(name)
+            if named is None:
+                break
+            name, above = named
+            if (
+                (above and not records.keys().isdisjoint(above))
+                or (spaces and _lies_in(spaces, named))
+                or (freezes and _lies_in(freezes, named))
+                or (quotas and principals.check_named("holds", (name,)) is not None)
+            ):
+                break
+
+            if session is not None:
+                owner, session_id = owner or session.owner, session.session_id  # its own strings
+            lease_id = session_id or hold_id
+            principal = principals.count_plain(lease_id, name, 1) if owners else NOBODY
+            hold = Hold(
+                0,
+                0,
+                ttl_ms,
+                hold_id,
                 name,
                 _EXCLUSIVE,
-                hold.owner,
-                hold.token,
-                lease_id,
-                now_ms - hold.since_ms,
-                principal=principal,
+                owner,
+                session_id,
+                now_ms,
+                hold_id if attempt_id == hold_id else attempt_id,
+                key,
+                _NODE,
+                (),
+                _LOCK,
+                0,
+                None,
+                token,
             )
-        )
-        if principal and not session_id:
-            state.principals.drop(hold_id)
-        return RELEASED
-
-    def _unclaim(self, lock: Lock, above: tuple[str, ...]) -> None:
-        """Take back what a plain lock claims, which nothing else does."""
-        name, intents = lock.name, self._intents
-        del self._records[name]
-        if lock.is_sorted:
-            self._state.names.gone[name] = None
-        if name in intents:
-            self._state.claimed.both_count -= 1
-        for name_above in above:
-            left = intents[name_above] - _INTENT
-            if left:
-                intents[name_above] = left
+            holds[hold_id] = hold
+            noted[hold] = 0
+            records[name] = lock = Lock(name, _OWN, 0, hold, NOTHING)
+            young.append(lock)
+            if name in intents:
+                claimed.both_count += 1
+            for name_above in above:
+                intents[name_above] = intents.get(name_above, 0) + _INTENT
+            if session is None:
+                hold.order = state.take_order()
+                state.start(hold)
+                state.deadlines.add(hold)
+                expires_at_ms = hold.expires_at_ms
             else:
-                del intents[name_above]
+                session.claims_count += 1 + len(above)
+                if session.holds is NOTHING or session.by_owner is not None:
+                    session.add_hold(hold)
+                else:
+                    session.holds[hold_id] = hold
+                expires_at_ms = session.expires_at_ms
+            events.append(
+                Event(
+                    revision,
+                    now_ms,
+                    _GRANTED,
+                    name,
+                    _EXCLUSIVE,
+                    owner,
+                    token,
+                    lease_id,
+                    0,
+                    principal=principal,
+                )
+            )
+            expires_in_ms = expires_at_ms - now_ms if expires_at_ms > now_ms else 0
+            results.append(Granted(hold_id, token, name, _EXCLUSIVE, expires_in_ms))
+            token += 1
+        state.next_token = token
+        return results
 
     def _named(self, name: str) -> _Named | None:
         """Return a name, with those above it, and keep it; None if that is not worth while, or not a name."""

@@ -76,7 +76,7 @@ class Ruleset:
         self.waits = Waits(holds)
         self.principals = OnBehalfOf(effects)
         self.room = Room(holds, self.sessions.check_room, self.cells.check_room, self.transactions.check_room)
-        self.frames = Frames(holds, acts, frees, self._apply_owned, again)
+        self.frames = Frames(holds, self.plain_locks, acts, frees, self._apply_owned, again)
 
     def on_behalf(self, command: OnBehalf) -> Result:
         """Apply the command of a principal, which carries no `request_id`."""

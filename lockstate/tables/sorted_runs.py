@@ -60,8 +60,8 @@ class SortedRuns(Generic[Key]):
             yield
         borders: list[Key] = sorted(chain.from_iterable([part[_APART::_APART] for part in parts]))
         cuts: list[list[int]] = []
-        for part in parts:
-            cuts.append([0, *[bisect.bisect_left(part, border) for border in borders], len(part)])
+        for each in parts:
+            cuts.append(_cuts(each, borders))
             yield
         for place in range(len(borders) + 1):
             between = [part[cut[place] : cut[place + 1]] for part, cut in zip(parts, cuts, strict=True)]
@@ -116,6 +116,11 @@ class SortedRuns(Generic[Key]):
         run = self._runs[index]
         size = -(-len(run) // max(2 * len(run) // _RUN_MAX, 1))
         self._runs[index : index + 1] = [run[start : start + size] for start in range(0, len(run), size)]
+
+
+def _cuts(part: list[Key], borders: Iterable[Key]) -> list[int]:
+    """Return the places of borders in a part, with its beginning and its end."""
+    return [0, *[bisect.bisect_left(part, border) for border in borders], len(part)]
 
 
 def _insert(run: list[Key], keys: Iterable[Key]) -> None:

@@ -7,7 +7,7 @@ nothing ages, and no digest is made of what was asked. Part of the replicated st
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -69,6 +69,19 @@ class Streams:
         stream.kept[number] = Kept(result, now_ms, size_bytes)
         stream.kept_bytes += size_bytes
         self.kept_count += 1
+
+    def keep_plain(self, stream: Stream, first: int, now_ms: int, results: Sequence[Result]) -> None:
+        """Do what `keep` does for grants of single locks and releases, with numbers from `first` on."""
+        if stream not in self._noted:
+            self._ledger.change(stream)
+        kept, bytes_count = stream.kept, 0
+        for number, result in enumerate(results, first):
+            size_bytes = _RELEASED_BYTES if result is RELEASED else len(_encode(result))
+            kept[number] = Kept(result, now_ms, size_bytes)
+            bytes_count += size_bytes
+        stream.last = first + len(results) - 1
+        stream.kept_bytes += bytes_count
+        self.kept_count += len(results)
 
     def settle(self, key: RequestKey, now_ms: int, result: Result) -> None:
         """Replace the outcome of a number that waited."""

@@ -25,7 +25,6 @@ from lockstate.words.commands import (
     OfSomebody,
     OnBehalf,
     OpenSession,
-    Release,
     ResumeStream,
     SetNamespace,
     TakeRate,
@@ -47,6 +46,16 @@ COMMANDS_MAX = 4
 """Commands in one batch, at most: enough that they meet each other in it."""
 
 
+class NothingIsPlain(PlainLocks):
+    """Leaves everything to the general way."""
+
+    __slots__ = ()
+
+    def run(self, *_: Any) -> list[Result]:
+        """Carry out nothing."""
+        return []
+
+
 def plain_of(machine: LockMachine) -> PlainLocks:
     """Return what carries out the plain commands of a machine."""
     plain: PlainLocks = machine._acts[Acquire].__self__  # type: ignore[attr-defined]
@@ -56,8 +65,7 @@ def plain_of(machine: LockMachine) -> PlainLocks:
 def without_short_ways() -> LockMachine:
     """Return a machine to which no command is plain."""
     machine = LockMachine()
-    others = plain_of(machine).others
-    machine._acts |= {Acquire: others.acquire, Release: others.release}
+    plain_of(machine).__class__ = NothingIsPlain
     return machine
 
 

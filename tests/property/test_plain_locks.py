@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from random import Random
 from typing import Any, Final
 from unittest.mock import patch
@@ -33,6 +34,7 @@ from lockstate.words.commands import (
     OpenSession,
     Quota,
     Release,
+    ResumeStream,
     Revoke,
     SetNamespace,
     SetQuota,
@@ -486,3 +488,59 @@ def test_names_that_are_kept_are_forgotten_again(monkeypatch: pytest.MonkeyPatch
         machine.apply(Entry(1000, (Batch("n1", (number + 1,), (command,)),)))
         assert len(plain_of(machine)._known) <= 3
     assert len(machine.state.holds) == 10
+
+
+# -- many at once -------------------------------------------------------------------------------------------
+
+
+def mixed(rng: Random, held: list[HoldId], number: int) -> Command:
+    """Return a command as frames have them: mostly plain, at times for what is held, or something else."""
+    if held and rng.randrange(5) < 2:
+        return Release(held.pop(rng.randrange(len(held))))
+    hold_id = HoldId(f"h{number}")
+    held.append(hold_id)
+    acquire = msgspec.structs.replace(PLAIN, hold_id=hold_id, attempt_id=AttemptId(hold_id))
+    acquire = msgspec.structs.replace(acquire, name=rng.choice([f"n{number}", f"a/n{number}", "hot", "a/b"]))
+    other = rng.randrange(12)
+    if other == 0:
+        return msgspec.structs.replace(acquire, mode=Mode.SHARED, wait_ms=1000)
+    if other == 1:
+        return msgspec.structs.replace(acquire, session_id=NO_SESSION, ttl_ms=5000)
+    if other == 2:
+        return msgspec.structs.replace(acquire, session_id=SessionId("s2"), wait_ms=1000)
+    return Release(hold_id, names=("x",)) if other == 3 else acquire
+
+
+@pytest.mark.parametrize("principal", ["", "ann"])
+@pytest.mark.parametrize("seed", range(12))
+def test_whole_frames_and_batches_come_to_the_same(
+    seed: int, principal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a window is full, where a frame has made much, and where numbers come twice or fall."""
+    monkeypatch.setattr(limits, "STREAM_KEPT_MAX", 40)
+    monkeypatch.setattr(limits, "STREAM_KEPT_BYTES_MAX", [1 << 18, 2000][seed % 2])
+    monkeypatch.setattr(limits, "FRAME_EFFORT_MAX", [10_000, 12][seed // 2 % 2])
+    rng, held, numbers = Random(seed), list[HoldId](), count(1)
+    short, long = LockMachine(), without_short_ways()
+    begin: tuple[Any, ...] = (*BEGIN, ResumeStream(S))
+    commands: list[Command] = [OnBehalf(principal, one) if principal else one for one in begin]
+    seqs: tuple[int, ...] = (1, 2, 3)
+    for step in range(30):
+        entry = Entry(1000 + step, (Batch("n1", seqs, tuple(commands)),))
+        outcome = short.apply(entry)
+        assert long.apply(entry) == outcome
+        assert long.fingerprint == short.fingerprint
+        assert snapshot.encode(long.state) == snapshot.encode(short.state)
+        invariants.check(short.state)
+        stream, last = short.state.streams.get(S), short.applied_seq("n1")
+        assert stream is not None
+        commands = [mixed(rng, held, next(numbers)) for _ in range(rng.randint(1, 60))]
+        if rng.randrange(2):
+            acked = ((1, stream.last),) if stream.last and rng.randrange(3) else ()
+            first = max(stream.last + 1 - rng.randrange(3), 1)
+            frame = Numbered(len(commands), S, stream.epoch, first, acked, tuple(commands))  # type: ignore[arg-type]
+            commands, seqs = [OnBehalf(principal, frame) if principal else frame], (last + 1,)
+        else:
+            order = [last + rng.choice([place, place, place, 1]) for place, _ in enumerate(commands)]
+            seqs = tuple(order)
+    assert short.audit_records() == long.audit_records()
