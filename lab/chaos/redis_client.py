@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, Self, TypeVar
 
 import redis
 from pottery import ExtendUnlockedLock, QuorumIsImpossible, Redlock, ReleaseUnlockedLock
@@ -113,6 +113,11 @@ class CountingRetry(Retry):
     def __init__(self) -> None:
         super().__init__(ExponentialBackoff(cap=0.5, base=0.05), RETRIES_COUNT)
         self.lost_count = 0
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself: each connection of the library makes a copy, and all are to count together."""
+        del memo
+        return self
 
     def call_with_retry(self, do: Callable[[], T], *args: Any, **options: Any) -> T:
         """Do something, again and again until there is an answer."""

@@ -23,14 +23,15 @@ def test_what_may_have_an_effect(error: Exception, *, may: bool) -> None:
 
 
 def test_each_attempt_is_counted_that_may_have_had_one() -> None:
-    """Beside the one that was answered."""
+    """Beside the one that was answered; on all connections, each of which copies the retries."""
     errors = [redis.ConnectionError("reset"), redis.exceptions.BusyLoadingError("no-leader")]
     retry = CountingRetry()
+    connection = redis.Connection(retry=retry)
 
     def do() -> str:
         if errors:
             raise errors.pop()
         return "done"
 
-    assert retry.call_with_retry(do, lambda _: None) == "done"
+    assert connection.retry.call_with_retry(do, lambda _: None) == "done"
     assert retry.lost_count == 1
